@@ -1,0 +1,150 @@
+"""Fetches the user's code, installs its requirements, and computes SM_*: once per host, before anything starts.
+
+All of it by sagemaker-training's own functions. Reads the task as JSON from stdin and writes the result as
+JSON to the file named there. On failure the last line printed says what is wrong, and the code is 65.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+CODE_ERROR = 65
+TF1_SESSIONS = re.compile(
+    r"\bMonitoredTrainingSession\b|\btf\.estimator\b|\bestimator\.(Estimator|train_and_evaluate|RunConfig)\b"
+    r"|\bMonitoredSession\b|\bSessionCreator\b|\btrain\.Supervisor\b|\breplica_device_setter\b"
+)
+
+
+class Unusable(Exception):
+    """The user's code cannot be had."""
+
+
+def fetch(source: str, code: Path) -> None:
+    from sagemaker_training import files
+
+    try:
+        files.download_and_extract(source, str(code))
+    except Exception as error:  # boto3, tarfile and OS errors alike: the user needs the reason, not our stack
+        raise Unusable(
+            f"the code at {source} cannot be fetched ({type(error).__name__}: {error}); "
+            "wanted a folder, a .tar.gz or an s3:// URI of one in hyperparameter sagemaker_submit_directory"
+        ) from None
+
+
+def check(program: str, code: Path) -> None:
+    if (code / program).is_file():
+        return
+    if not program.endswith((".py", ".sh")) and (code / "setup.py").is_file():
+        return  # a module of a package
+    there = sorted(path.name for path in code.iterdir()) if code.is_dir() else []
+    raise Unusable(
+        f"program {program} is not in {code}, which holds {', '.join(there[:20]) or 'nothing'}; "
+        "wanted the file named by hyperparameter sagemaker_program"
+    )
+
+
+def install(program: str, code: Path) -> None:
+    from sagemaker_training import entry_point, errors
+
+    with one_at_a_time(), errors_of_pip() as said:
+        try:
+            entry_point.install(name=program, path=str(code), capture_error=False)
+        except errors.ClientError:
+            failed = True
+        else:
+            failed = False
+    if failed:
+        what = "requirements.txt" if (code / "requirements.txt").is_file() else "the package"
+        reason = said[-1] if said else "see the lines of pip above"
+        raise Unusable(f"{what} in {code} cannot be installed: {reason}")
+
+
+@contextlib.contextmanager
+def errors_of_pip():
+    """The lines in which pip says what is wrong; everything still reaches our stderr, as it comes."""
+    said: list[str] = []
+    real = os.dup(2)
+    reader, writer = os.pipe()
+    os.dup2(writer, 2)
+    os.close(writer)
+
+    def copy() -> None:
+        with open(reader, "rb") as lines:
+            for line in lines:
+                os.write(real, line)
+                text = line.decode("utf-8", "replace").strip()
+                if text.lower().startswith("error:"):
+                    said.append(text)
+
+    copier = threading.Thread(target=copy, daemon=True)
+    copier.start()
+    try:
+        yield said
+    finally:
+        os.dup2(real, 2)  # closes the last writer of ours, so the copier comes to an end
+        copier.join(timeout=5)
+
+
+@contextlib.contextmanager
+def one_at_a_time():
+    """Hosts that are simulated on one machine share its Python: pip may run once at a time."""
+    name = re.sub(r"\W", "_", sys.prefix)
+    with open(Path(tempfile.gettempdir()) / f"entrypoint-install{name}-{os.getuid()}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def uses_tf1_sessions(code: Path) -> bool:
+    """Whether the code names TF1's distributed sessions or estimators (a guess, by words)."""
+    for path in sorted(code.rglob("*.py"))[:2000]:
+        with contextlib.suppress(OSError):
+            if TF1_SESSIONS.search(path.read_text("utf-8", errors="replace")):
+                return True
+    return False
+
+
+def main() -> int:
+    task = json.load(sys.stdin)
+    code, program = Path(task["code"]), task["program"]
+    try:
+        code.mkdir(parents=True, exist_ok=True)
+        fetch(task["source"], code)
+        check(program, code)
+        install(program, code)
+    except Unusable as reason:
+        print(reason, flush=True)
+        return CODE_ERROR
+    except OSError as error:
+        print(f"the code folder {code} cannot be prepared: {error}", flush=True)
+        return CODE_ERROR
+
+    from sagemaker_training import environment
+
+    sagemaker = environment.Environment(
+        resource_config=task["resource_config"],
+        input_data_config=task["input_data_config"],
+        hyperparameters=task["hyperparameters"],
+    )
+    own = str(Path(__file__).parent)
+    path = [str(code), *(entry for entry in sys.path if entry not in ("", own, str(code)))]
+    result = {
+        "env": {**sagemaker.to_env_vars(), "PYTHONPATH": os.pathsep.join(path)},
+        "module": program.removesuffix(".py") if (code / "setup.py").is_file() else None,
+        "flags": ["tf1-sessions"] if uses_tf1_sessions(code) else [],
+    }
+    target = Path(task["result"])
+    scratch = target.with_suffix(".new")
+    scratch.touch(mode=0o600)
+    scratch.write_text(json.dumps(result))
+    scratch.rename(target)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

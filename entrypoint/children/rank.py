@@ -1,0 +1,82 @@
+"""What mpirun starts in place of the user's program: one per rank.
+
+It tells the supervisor of its host which rank it is, gets back the command, this host's environment and the
+ends of two pipes for stdout and stderr, runs the command, and reports how it ended. So each rank has the
+environment of its own host, and its lines never pass through mpirun.
+"""
+
+import array
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+
+
+def receive(connection: socket.socket) -> tuple[dict, list[int]]:
+    """The supervisor's answer: a length, JSON text, and with the first byte the pipe ends."""
+    fds = array.array("i")
+    head, ancillary, _, _ = connection.recvmsg(4, socket.CMSG_LEN(2 * fds.itemsize))
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+    if len(head) < 4:
+        raise ConnectionError("the supervisor did not answer")
+    wanted, text = struct.unpack("!I", head)[0], bytearray()
+    while len(text) < wanted:
+        block = connection.recv(1 << 20)
+        if not block:
+            raise ConnectionError("the supervisor's answer was cut short")
+        text += block
+    return json.loads(text), list(fds)
+
+
+def main() -> int:
+    me = {
+        "rank": int(os.environ["OMPI_COMM_WORLD_RANK"]),
+        "local_rank": int(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"]),
+        "pid": os.getpid(),
+    }
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(os.environ["ENTRYPOINT_RANKS"])
+    connection.sendall(json.dumps(me).encode() + b"\n")
+    order, (out, err) = receive(connection)
+    if "refused" in order:
+        print(f"rank {me['rank']}: {order['refused']}", file=sys.stderr)
+        return 70
+    # mpirun's own variables and what the user passed with -x come on top of this host's environment.
+    environment = {**order["env"], **os.environ}
+    environment.pop("ENTRYPOINT_RANKS", None)
+    # Signals for this rank's group are the program's business; this process only waits.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+            os.dup2(out, 1)
+            os.dup2(err, 2)
+            os.chdir(order["cwd"])
+            os.execvpe(order["argv"][0], order["argv"], environment)
+        except OSError as error:
+            os.write(err, f"{order['argv'][0]} cannot be run: {error}\n".encode())
+        finally:
+            os._exit(127)
+    os.close(out)
+    os.close(err)
+    _, status = os.waitpid(pid, 0)
+    try:
+        connection.sendall(json.dumps({"wait_status": status}).encode() + b"\n")
+        connection.recv(1)  # the supervisor has noted it: it knows before mpirun does
+    except OSError:
+        pass  # the supervisor is gone; mpirun still hears of the end
+    if os.WIFSIGNALED(status):
+        signal.signal(os.WTERMSIG(status), signal.SIG_DFL) if os.WTERMSIG(status) != signal.SIGKILL else None
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 70
+
+
+if __name__ == "__main__":
+    sys.exit(main())

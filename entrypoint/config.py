@@ -1,0 +1,197 @@
+"""SageMaker's config files and a given environment -> Job. Every complaint about input lives here.
+
+What the files hold, and who writes them how: contract.md of the project, sections 1, 3 and 4.
+"""
+
+import json
+import shlex
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sagemaker_training import mapping, params
+
+from entrypoint.cluster import Cluster, Host
+from entrypoint.errors import ConfigError
+from entrypoint.job import Job, Mode, Paths, Program
+from entrypoint.settings import MAX_PROCESSES_PER_HOST, Settings, as_text, read_settings, truth, whole_number
+
+_SWITCHES = {
+    Mode.PS: params.PARAMETER_SERVER_ENABLED,
+    Mode.MWMS: params.MULTI_WORKER_MIRRORED_STRATEGY_ENABLED,
+    Mode.MPI: params.MPI_ENABLED,
+}
+
+
+def read_job(base: Path, environment: Mapping[str, str], run: Path, gpus: int = 0) -> Job:
+    """The job described under `base`; ConfigError in one line if it is described wrongly.
+
+    `environment` is the container's; `run` the folder for sockets and keys; `gpus` the number of GPUs here.
+    """
+    config = base / "input" / "config"
+    resources = _read_object(config / "resourceconfig.json", required=True)
+    hyperparameters = {
+        key: _decode(value) for key, value in _read_object(config / "hyperparameters.json").items()
+    }
+    settings, warnings = read_settings(environment, hyperparameters)
+    cluster = _cluster(resources, config / "resourceconfig.json", settings)
+    mode, explicit = _mode(settings, hyperparameters, environment)
+    if mode is Mode.PS and len(cluster.hosts) == 1 and settings.ps_workers == "script":
+        warnings.append("parameter servers were asked for on one host: the script runs alone, without TF_CONFIG")
+        mode = Mode.SINGLE
+    elif mode is Mode.SINGLE and len(cluster.hosts) > 1 and not explicit:
+        warnings.append(
+            f"{len(cluster.hosts)} hosts but no way of distributing was asked for: each runs the script alone and "
+            "nothing is shared. Set ENTRYPOINT_MODE or a hyperparameter such as "
+            f"{params.PARAMETER_SERVER_ENABLED} to change that"
+        )
+    if str(resources.get("network_interface_name") or "eth0") != cluster.interface and len(cluster.hosts) > 1:
+        warnings.append(
+            f"network interface {resources.get('network_interface_name') or 'eth0'} named in resourceconfig.json "
+            "does not exist here: the system's default is used"
+        )
+    paths = Paths(base=base, run=run)
+    return Job(
+        mode=mode,
+        cluster=cluster,
+        program=_program(hyperparameters, environment, paths),
+        paths=paths,
+        settings=settings,
+        processes_per_host=_processes_per_host(mode, settings, hyperparameters, gpus),
+        mpi_options=_mpi_options(hyperparameters),
+        warnings=tuple(warnings),
+        resource_config=resources,
+        input_data_config=_read_object(config / "inputdataconfig.json"),
+        hyperparameters=hyperparameters,
+    )
+
+
+def _read_object(path: Path, required: bool = False) -> dict[str, Any]:
+    """A JSON object from a file; a file that may be absent reads as {}."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        if not required:
+            return {}
+        raise ConfigError(
+            f"{path} is missing; SageMaker mounts it on every host. To try an image by hand, use `entrypoint local`"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    if not text.strip():
+        raise ConfigError(f"{path} is empty; wanted a JSON object")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not JSON ({error}); wanted a JSON object") from None
+    if value is None and not required:
+        return {}
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} holds a JSON {type(value).__name__}; wanted an object")
+    return value
+
+
+def _decode(value: object) -> Any:
+    """A hyperparameter is JSON text, or plain text where it is not JSON (as sagemaker-training reads it)."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _cluster(resources: dict[str, Any], path: Path, settings: Settings) -> Cluster:
+    names = resources.get("hosts")
+    me = resources.get("current_host")
+    if not isinstance(names, list) or not names or not all(isinstance(n, str) and n for n in names):
+        raise ConfigError(f"{path} has hosts = {_show(names)}; wanted a list of at least one host name")
+    doubles = sorted({name for name in names if names.count(name) > 1})
+    if doubles:
+        raise ConfigError(f"{path} names {', '.join(doubles)} more than once in hosts {_show(names)}; wanted each once")
+    if me not in names:
+        raise ConfigError(f"{path} has current_host = {_show(me)}; wanted one of its hosts {_show(sorted(names))}")
+    addresses = dict(settings.host_addresses)
+    hosts = tuple(
+        Host(name=name, rank=rank, address=addresses.get(name, name), ports_from=rank * settings.port_stride)
+        for rank, name in enumerate(sorted(names))
+    )
+    interface = str(resources.get("network_interface_name") or "eth0")
+    return Cluster(
+        hosts=hosts,
+        me=next(host for host in hosts if host.name == me),
+        interface=interface if interface in {name for _, name in socket.if_nameindex()} else None,
+    )
+
+
+def _mode(settings: Settings, hyperparameters: dict[str, Any], environment: Mapping[str, str]) -> tuple[Mode, bool]:
+    """(mode, was it asked for by name): by our setting, else by the switches that SageMaker's SDK sends."""
+    asked = []
+    for mode, key in _SWITCHES.items():
+        try:
+            if truth(as_text(hyperparameters.get(key, False))):
+                asked.append(mode)
+        except ValueError as wanted:
+            raise ConfigError(f"hyperparameter {key} is {_show(hyperparameters[key])}; wanted {wanted}") from None
+    if settings.mode != "auto":
+        mode = Mode(settings.mode)
+        if any(other is not mode for other in asked):
+            raise ConfigError(
+                f"two modes at once: ENTRYPOINT_MODE={settings.mode} and hyperparameter "
+                f"{_SWITCHES[next(o for o in asked if o is not mode)]}; wanted one of them"
+            )
+        return mode, True
+    if len(asked) > 1:
+        raise ConfigError("two modes at once: hyperparameters " + " and ".join(_SWITCHES[m] for m in asked)
+                          + " are true; wanted one of them")
+    return (asked[0], True) if asked else (Mode.SINGLE, False)
+
+
+def _processes_per_host(mode: Mode, settings: Settings, hyperparameters: dict[str, Any], gpus: int) -> int:
+    """Our setting, else (mpi) the SDK's hyperparameter, else (mpi) the GPUs of the host, else 1."""
+    if settings.processes_per_host:
+        return settings.processes_per_host
+    if mode is not Mode.MPI:
+        return 1
+    given = hyperparameters.get(params.MPI_PROCESSES_PER_HOST)
+    if given is None:
+        return max(1, gpus)
+    try:
+        return whole_number(1, MAX_PROCESSES_PER_HOST)(as_text(given))
+    except ValueError as wanted:
+        raise ConfigError(f"hyperparameter {params.MPI_PROCESSES_PER_HOST} is {_show(given)}; wanted {wanted}") from None
+
+
+def _mpi_options(hyperparameters: dict[str, Any]) -> tuple[str, ...]:
+    options = hyperparameters.get(params.MPI_CUSTOM_OPTIONS)
+    try:
+        return tuple(shlex.split(as_text(options))) if options else ()
+    except ValueError as error:
+        raise ConfigError(
+            f"hyperparameter {params.MPI_CUSTOM_OPTIONS} is {options!r}: {error}; wanted mpirun options as a shell "
+            "would take them"
+        ) from None
+
+
+def _program(hyperparameters: dict[str, Any], environment: Mapping[str, str], paths: Paths) -> Program:
+    name = environment.get(params.USER_PROGRAM_ENV) or hyperparameters.get(params.USER_PROGRAM_PARAM)
+    if not name:
+        raise ConfigError(
+            f"no program: neither hyperparameter {params.USER_PROGRAM_PARAM} nor environment variable "
+            f"{params.USER_PROGRAM_ENV} is set; wanted the name of a file in {paths.code}, such as train.py"
+        )
+    source = hyperparameters.get(params.SUBMIT_DIR_PARAM) or environment.get(params.SUBMIT_DIR_ENV)
+    # The same split and mapping as sagemaker-training's, so that scripts see the arguments they know.
+    users = mapping.split_by_criteria(
+        hyperparameters, keys=params.SAGEMAKER_HYPERPARAMETERS, prefix=params.SAGEMAKER_PREFIX
+    ).excluded
+    arguments = tuple(mapping.to_cmd_args(users))
+    if any("\0" in argument for argument in arguments):
+        raise ConfigError("a hyperparameter holds a NUL character, which no program argument can")
+    return Program(name=str(name), source=str(source or paths.code), arguments=arguments)
+
+
+def _show(value: object) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 200 else text[:197] + "..."

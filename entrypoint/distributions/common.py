@@ -1,0 +1,76 @@
+"""What every way of distributing needs: the prepare step, the user's command, and text for TF_CONFIG."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from entrypoint.cluster import Host
+from entrypoint.job import Job
+from entrypoint.plan import ALL_HOSTS, Duty, Need, ProcessSpec, Ready, Role
+
+CHILDREN = Path(__file__).resolve().parent.parent / "children"
+PREPARE = "prepare"
+
+
+def child(name: str) -> tuple[str, ...]:
+    """The command of one of our helper programs.
+
+    By path and with -P, so that a module of the user's that is called like one of ours cannot get in the way.
+    """
+    return (sys.executable, "-P", str(CHILDREN / f"{name}.py"))
+
+
+def prepare(job: Job, host: Host) -> ProcessSpec:
+    """Fetches and installs the user's code and computes SM_*, once per host."""
+    return ProcessSpec(
+        host=host.name,
+        name=PREPARE,
+        role=Role.PREPARE,
+        duty=Duty.STEP,
+        argv=child("prepare"),
+        env=(("SAGEMAKER_BASE_DIR", str(job.paths.base)),),
+        stdin=json.dumps(
+            {
+                "program": job.program.name,
+                "source": job.program.source,
+                "code": str(job.paths.code),
+                "result": str(job.paths.prepared),
+                "resource_config": {**job.resource_config, "current_host": host.name},
+                "input_data_config": job.input_data_config,
+                "hyperparameters": job.hyperparameters,
+            }
+        ),
+        ready=Ready.ENDED,
+    )
+
+
+def program(job: Job, interpreter: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The user's command line. Arguments are words of a list all the way; no shell reads them."""
+    name = job.program.name
+    if name.endswith(".py"):
+        return (sys.executable, *interpreter, name, *job.program.arguments)
+    # A shell runs the file, as sagemaker-training does, but the words reach it as "$@".
+    return ("/bin/sh", "-c", 'exec "$0" "$@"', f"./{name}", *job.program.arguments)
+
+
+def prepared(host: Host) -> Need:
+    return Need(host=host.name, process=PREPARE)
+
+
+def all_prepared() -> Need:
+    """Scripts of a distributed job start when every host is there with its code installed.
+
+    It costs one message; a host that cannot install its requirements then fails the job before it trains.
+    """
+    return Need(host=ALL_HOSTS, process=PREPARE)
+
+
+def tf_config(cluster: Mapping[str, list[str]], task_type: str, index: int, **more: str) -> tuple[str, str]:
+    """TF_CONFIG as an environment entry."""
+    value = {"cluster": cluster, **more, "task": {"type": task_type, "index": index}}
+    return ("TF_CONFIG", json.dumps(value))
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 or noun == "ps" else "s")

@@ -1,0 +1,36 @@
+"""MultiWorkerMirroredStrategy: `worker` tasks in rank order, the first is TensorFlow's chief."""
+
+from entrypoint.distributions import common
+from entrypoint.job import Job
+from entrypoint.plan import Duty, Plan, ProcessSpec, Role
+
+FIRST_PORT = 8890  # what AWS's toolkit uses, so security groups that were opened for it still fit
+
+
+def plan(job: Job) -> Plan:
+    tasks = [(host, local) for host in job.cluster.hosts for local in range(job.processes_per_host)]
+    cluster = {"worker": [f"{host.address}:{host.port(FIRST_PORT + local)}" for host, local in tasks]}
+    rows = [common.prepare(job, host) for host in job.cluster.hosts]
+    for index, (host, local) in enumerate(tasks):
+        rows.append(
+            ProcessSpec(
+                host=host.name,
+                name=f"worker/{index}",
+                role=Role.WORKER,
+                duty=Duty.SCRIPT,
+                task=f"worker {index} of {len(tasks)}",
+                argv=common.program(job),
+                env=(common.tf_config(cluster, "worker", index),),
+                runs_program=True,
+                cwd=job.paths.code,
+                ports=(host.port(FIRST_PORT + local),),
+                needs=(common.all_prepared(),),
+            )
+        )
+    return Plan(
+        title=f"MultiWorkerMirrored: {common.count(len(tasks), 'worker')} "
+        f"on {common.count(len(job.cluster.hosts), 'host')}",
+        hosts=tuple(host.name for host in job.cluster.hosts),
+        processes=tuple(rows),
+        notes=job.warnings,
+    )

@@ -1,0 +1,26 @@
+"""The script on every host; nothing is shared."""
+
+from entrypoint.distributions import common
+from entrypoint.job import Job
+from entrypoint.plan import Duty, Plan, ProcessSpec, Role
+
+
+def plan(job: Job) -> Plan:
+    rows = []
+    for host in job.cluster.hosts:
+        rows.append(common.prepare(job, host))
+        rows.append(
+            ProcessSpec(
+                host=host.name,
+                name="script",
+                role=Role.SCRIPT,
+                duty=Duty.SCRIPT,
+                argv=common.program(job),
+                runs_program=True,
+                cwd=job.paths.code,
+                needs=(common.prepared(host),),
+            )
+        )
+    hosts = tuple(host.name for host in job.cluster.hosts)
+    title = "single: the script alone" + ("" if len(hosts) == 1 else f" on each of {len(hosts)} hosts")
+    return Plan(title=title, hosts=hosts, processes=tuple(rows), notes=job.warnings)

@@ -1,0 +1,27 @@
+"""Our own exceptions and the exit code of each class of failure that is not a user process's own.
+
+A user's process keeps its code (or 128 + signal); the codes below follow sysexits.h, so that they
+do not collide with what scripts commonly return. tests/unit/test_outcome.py holds them unique.
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes that the launcher itself chooses."""
+
+    SUCCESS = 0
+    CODE = 65  # the user's code could not be fetched, installed or found
+    HOST_LOST = 69  # a host of the job stopped answering
+    INTERNAL = 70  # a fault of ours
+    START_TIMEOUT = 75  # not every host came up in time
+    CONFIG = 78  # the job's configuration is wrong
+    STOPPED = 143  # SIGTERM: StopTrainingJob, or the maximum runtime
+
+
+class ConfigError(Exception):
+    """The job was described wrongly. One line: what was found, what was wanted, where, what to do."""
+
+
+class CodeError(Exception):
+    """The user's code cannot be had. One line, like ConfigError."""

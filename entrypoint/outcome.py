@@ -1,0 +1,167 @@
+"""How processes and jobs end: Exit, Cause and Outcome, and the text that explains them."""
+
+import os
+import re
+import signal
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from entrypoint.errors import ExitCode
+
+FAILURE_TEXT_LIMIT = 1024  # characters of /opt/ml/output/failure that reach FailureReason (API reference)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exit:
+    """How one process ended: an exit code, or the signal that killed it."""
+
+    code: int  # as a shell reports it: 0-255, or 128 + signal
+    signal: int | None = None
+
+    @classmethod
+    def from_wait_status(cls, status: int) -> "Exit":
+        """From the status that os.waitpid gives."""
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            return cls(code=128 + number, signal=number)
+        return cls(code=os.WEXITSTATUS(status))
+
+    @property
+    def clean(self) -> bool:
+        return self.code == 0
+
+    def __str__(self) -> str:
+        if self.signal is None:
+            return f"exit code {self.code}"
+        try:
+            return f"killed by {signal.Signals(self.signal).name}"
+        except ValueError:
+            return f"killed by signal {self.signal}"
+
+
+class Strength(StrEnum):
+    """How sure we are that a failure is the first thing that went wrong and not the echo of another."""
+
+    STRONG = "strong"
+    WEAK = "weak"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """What went wrong, where. `process` is empty when the whole host is meant."""
+
+    host: str
+    process: str
+    what: str  # "exit code 1", "killed by SIGSEGV", "does not answer", ...
+    error: str = ""  # the exception's line, or the message
+    details: str = ""  # last lines of the traceback
+    code: int = ExitCode.INTERNAL
+    strength: Strength = Strength.STRONG
+
+    @property
+    def headline(self) -> str:
+        """One line: culprit host and process, how it ended, and the exception."""
+        who = f"{self.host} {self.process}".strip()
+        return f"{who} ({self.what}): {self.error}" if self.error else f"{who} ({self.what})"
+
+
+class Kind(StrEnum):
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How the job ended, the same on every host."""
+
+    kind: Kind
+    exit_code: int
+    cause: Cause | None = None
+
+    def __post_init__(self) -> None:
+        if (self.exit_code == 0) != (self.kind is Kind.SUCCEEDED):
+            raise ValueError(f"an outcome '{self.kind}' cannot have exit code {self.exit_code}")
+
+    def failure_text(self, limit: int = FAILURE_TEXT_LIMIT) -> str:
+        """The text for /opt/ml/output/failure: the cause in the first line, then the traceback's end."""
+        if self.cause is None:
+            return str(self.kind)
+        text = clip(self.cause.headline, limit)
+        details = self.cause.details.strip()
+        room = limit - len(text) - 1
+        if details and room > 40:
+            text += "\n" + (details if len(details) <= room else "..." + details[-(room - 3) :])
+        return text
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Outcome":
+        """Inverse of to_json; KeyError, TypeError or ValueError if `data` is anything else."""
+        cause = data["cause"]
+        return cls(
+            kind=Kind(data["kind"]),
+            exit_code=int(data["exit_code"]),
+            cause=None if cause is None else cause_from_json(cause),
+        )
+
+
+def cause_from_json(data: dict[str, Any]) -> Cause:
+    texts = {key: str(data[key]) for key in ("host", "process", "what", "error", "details")}
+    return Cause(**texts, code=int(data["code"]), strength=Strength(data["strength"]))
+
+
+def succeeded() -> Outcome:
+    return Outcome(kind=Kind.SUCCEEDED, exit_code=ExitCode.SUCCESS)
+
+
+def stopped() -> Outcome:
+    return Outcome(kind=Kind.STOPPED, exit_code=ExitCode.STOPPED)
+
+
+def failed(cause: Cause) -> Outcome:
+    """A failure is never exit code 0, whatever the process that caused it returned."""
+    return Outcome(kind=Kind.FAILED, exit_code=cause.code if 0 < cause.code < 256 else 1, cause=cause)
+
+
+# What other processes print *because* something else failed first. A cause that reads like one of these
+# waits a moment for a better one (peers.md A.12: "secondary errors bury the first").
+_ECHOES = re.compile(
+    r"Horovod has been shut down|HorovodInternalError|UnavailableError|Socket closed|Connection reset by peer"
+    r"|failed to connect to all addresses|Collective ops is aborted|AbortedError|DeadlineExceededError"
+    r"|worker_?preempt|PeerLost|ORTE has lost communication"
+)
+
+
+def explain(exit: Exit, output: str) -> tuple[str, str, Strength]:
+    """Read a failed process's last output: (error line, details, strength).
+
+    The error line is the exception's own line of the last Python traceback, else the last line printed.
+    """
+    lines = [line.rstrip() for line in output.splitlines()]
+    starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    error = details = ""
+    if starts:
+        block = lines[starts[-1] :]
+        end = next((i for i, line in enumerate(block[1:], 1) if line and not line[0].isspace()), len(block) - 1)
+        error = block[end]
+        details = "\n".join(block[: end + 6])
+    else:
+        printed = [line for line in lines if line.strip()]
+        error = printed[-1] if printed and exit.signal is None else ""
+        details = "\n".join(printed[-10:])
+    echo = bool(_ECHOES.search(error)) or exit.signal == signal.SIGTERM
+    return clip(error, 400), clip_head(details, 2000), Strength.WEAK if echo else Strength.STRONG
+
+
+def clip(text: str, limit: int) -> str:
+    """The first `limit` characters, marked if something was cut."""
+    return text if len(text) <= limit else text[: max(0, limit - 3)] + "..."
+
+
+def clip_head(text: str, limit: int) -> str:
+    """The last `limit` characters, marked if something was cut."""
+    return text if len(text) <= limit else "..." + text[-(limit - 3) :]

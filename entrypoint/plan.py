@@ -1,0 +1,151 @@
+"""The plan: which processes run on which host, with what, after what. Types, and nothing that runs.
+
+Every host computes the same plan from the same job and takes its own rows. What differs between the ways
+of distributing (whose end decides, what must be ready first) is data here, so the supervisor knows
+neither TensorFlow nor mpirun.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+ALL_HOSTS = "*"
+
+
+class Role(StrEnum):
+    """What a process is to the job, in the words of the field."""
+
+    PREPARE = "prepare"
+    KEY = "key"
+    SSHD = "sshd"
+    LAUNCHER = "mpirun"
+    RANK = "rank"
+    PS = "ps"
+    CHIEF = "chief"
+    WORKER = "worker"
+    SCRIPT = "script"
+
+
+class Duty(StrEnum):
+    """What the end of a process means, and when it is stopped."""
+
+    STEP = "step"  # ends with 0 before others start
+    SCRIPT = "script"  # user's program: its end decides; hears SIGTERM first
+    LAUNCHER = "launcher"  # starts ranks: its end decides, but its failure only echoes theirs
+    RANK = "rank"  # user's program, started by the launcher: a failure counts, success does not decide
+    SERVER = "server"  # runs until every deciding process of every host has ended
+
+    @property
+    def decides(self) -> bool:
+        return self in (Duty.SCRIPT, Duty.LAUNCHER)
+
+    @property
+    def is_users(self) -> bool:
+        return self in (Duty.SCRIPT, Duty.RANK)
+
+
+class Ready(StrEnum):
+    """How we know that a process is up."""
+
+    STARTED = "started"
+    ENDED = "ended"  # ended with exit code 0
+    LISTENING = "listening"  # something listens on `ready_port` of this host
+
+
+class Flag(StrEnum):
+    """What only a look at the user's code can tell; found by the prepare step."""
+
+    TF1_SESSIONS = "tf1-sessions"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """A process that must be ready first, on one host or on all of them.
+
+    With `only_if`, the need counts only where the prepare step found that flag. With `at_most` (seconds),
+    it is dropped after that time: better early than never.
+    """
+
+    host: str
+    process: str
+    only_if: Flag | None = None
+    at_most: float | None = None
+
+    def __str__(self) -> str:
+        where = "every host" if self.host == ALL_HOSTS else self.host
+        condition = f" if {self.only_if}" if self.only_if else ""
+        limit = f", at most {self.at_most:g} s" if self.at_most else ""
+        return f"{self.process} of {where}{condition}{limit}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessSpec:
+    """What should run; as a class is to an object, so is this to a Process."""
+
+    host: str
+    name: str  # unique on the host: "ps/0", "worker/1", "rank 3", "mpirun"
+    role: Role
+    duty: Duty
+    task: str = ""  # "worker 0 of 2", "rank 3, local rank 1"
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()  # what we set beyond the container's environment and SM_*
+    runs_program: bool = False  # argv ends in the user's program, and its environment has SM_*
+    cwd: Path | None = None
+    stdin: str = ""
+    ports: tuple[int, ...] = ()
+    needs: tuple[Need, ...] = ()
+    ready: Ready = Ready.STARTED
+    ready_port: int | None = None
+    card: str = ""  # name under which `card_source` is made known to the hosts that need this process
+    card_source: Path | None = None
+
+    @property
+    def decides(self) -> bool:
+        return self.duty.decides
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All processes of all hosts, in rank order."""
+
+    title: str  # "parameter servers: 3 ps, 1 chief, 2 workers on 3 hosts"
+    hosts: tuple[str, ...]
+    processes: tuple[ProcessSpec, ...]
+    notes: tuple[str, ...] = ()
+
+    def on(self, host: str) -> tuple[ProcessSpec, ...]:
+        """The rows of one host, in the order in which they are started."""
+        return tuple(spec for spec in self.processes if spec.host == host)
+
+
+def render(plan: Plan, only_host: str | None = None) -> str:
+    """The plan as text for people: one block per process. The secrets of the environment are not in it."""
+    lines = [plan.title, *(f"note: {note}" for note in plan.notes)]
+    for rank, host in enumerate(plan.hosts):
+        if only_host not in (None, host):
+            continue
+        lines += ["", f"host {host}, rank {rank}" + (" (coordinator)" if rank == 0 else "")]
+        for spec in plan.on(host):
+            lines += _block(spec)
+    return "\n".join(lines)
+
+
+def _block(spec: ProcessSpec) -> list[str]:
+    started_by = "   started by mpirun" if spec.duty is Duty.RANK else ""
+    decides = "   its end decides" if spec.decides else ""
+    lines = [f"  {spec.name:<12} {spec.role}" + (f", {spec.task}" if spec.task else "") + decides + started_by]
+    lines.append("    command   " + " ".join(_quote(word) for word in spec.argv))
+    lines += [f"    env       {key}={_quote(value)}" for key, value in spec.env]
+    if spec.runs_program:
+        lines.append("    env       SM_* of this host, from sagemaker-training")
+    if spec.ports:
+        lines.append("    ports     " + ", ".join(map(str, spec.ports)))
+    lines += [f"    waits for {need}" for need in spec.needs]
+    return lines
+
+
+def _quote(word: str) -> str:
+    """A word as a shell would need it; control characters made visible."""
+    if word and all(c.isalnum() or c in "@%+=:,./-_" for c in word):
+        return word
+    return "'" + word.replace("\n", "\\n").replace("\r", "\\r").replace("'", "'\\''") + "'"

@@ -1,0 +1,116 @@
+"""A started ProcessSpec: spawning it in a session of its own, and signalling all of its group."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from entrypoint.logs import Log
+from entrypoint.plan import ProcessSpec
+
+
+@dataclass
+class Process:
+    """A running process of this host: a child of ours, or a rank that mpirun started."""
+
+    name: str
+    pid: int
+    started_at: float = field(default_factory=time.monotonic)
+
+    def signal(self, number: int) -> None:
+        """Signal the process and all of its group; nothing happens if it is gone."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(os.getpgid(self.pid), number)
+
+
+def spawn(spec: ProcessSpec, argv: tuple[str, ...], env: Mapping[str, str], log: Log) -> Process:
+    """Start `argv` for a spec; OSError if it cannot be started. Its output goes to the log."""
+    out, err = log.open_pipes(spec.name)
+    try:
+        with _stdin(spec.stdin) as stdin:
+            child = subprocess.Popen(
+                argv, env=dict(env), cwd=spec.cwd, stdin=stdin, stdout=out, stderr=err, start_new_session=True
+            )
+    finally:
+        os.close(out)
+        os.close(err)
+    # The supervisor reaps every child itself, as PID 1 must; keep Popen from waiting or complaining.
+    child.returncode = 0
+    return Process(name=spec.name, pid=child.pid)
+
+
+@contextlib.contextmanager
+def _stdin(text: str):  # type: ignore[no-untyped-def]
+    if not text:
+        yield subprocess.DEVNULL
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(text.encode())
+        file.seek(0)
+        yield file
+
+
+def reap() -> list[tuple[int, int]]:
+    """(pid, wait status) of every child that has ended since the last call, adopted orphans included."""
+    ended = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended.append((pid, status))
+
+
+def kill_descendants() -> None:
+    """SIGKILL whatever still descends from us: orphans of scripts, daemons, sessions of sshd."""
+    for _ in range(20):
+        pids = _descendants()
+        if not pids:
+            return
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.005)
+        reap()
+
+
+def _descendants() -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{entry}/stat") as stat:
+                state, parent = stat.read().rpartition(")")[2].split()[:2]
+                if state != "Z":
+                    children.setdefault(int(parent), []).append(int(entry))
+    found, todo = [], [os.getpid()]
+    while todo:
+        new = children.get(todo.pop(), [])
+        found += new
+        todo += new
+    return found
+
+
+def become_subreaper() -> None:
+    """Adopt orphans of our descendants, as PID 1 does by itself (Linux, prctl PR_SET_CHILD_SUBREAPER)."""
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+
+
+def listening(port: int) -> bool:
+    """Whether something on this host listens on a TCP port; found without connecting to it."""
+    wanted = f":{port:04X}"
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError), open(table) as lines:
+            for line in lines:
+                words = line.split()
+                if len(words) > 3 and words[3] == "0A" and words[1].endswith(wanted):
+                    return True
+    return False

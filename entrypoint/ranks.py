@@ -1,0 +1,86 @@
+"""Where the ranks that mpirun starts on this host report: a socket, and one short talk per rank.
+
+The other end is children/rank.py. The kernel tells us who is at the other end, so only processes of our own
+user are heard.
+"""
+
+import array
+import json
+import os
+import socket
+import socketserver
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from entrypoint.events import Ended, Event, RankStarted
+from entrypoint.logs import Log
+from entrypoint.outcome import Exit
+
+Order = Callable[[int], dict[str, Any]]
+"""From a rank number to {argv, env, cwd}, or {refused: why}."""
+
+
+class Ranks:
+    """Serves the socket until closed. Puts RankStarted and Ended events."""
+
+    def __init__(self, path: Path, order: Order, put: Callable[[Event], None], log: Log) -> None:
+        path.unlink(missing_ok=True)
+        server = self
+
+        class Talk(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                server._talk(self.request)
+
+        class Server(socketserver.ThreadingUnixStreamServer):
+            daemon_threads = True
+            request_queue_size = 512
+
+        self._order, self._put, self._log = order, put, log
+        self._server = Server(str(path), Talk)
+        path.chmod(0o600)
+
+
+        threading.Thread(target=self._server.serve_forever, name="ranks", daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _talk(self, connection: socket.socket) -> None:
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        if struct.unpack("3i", credentials)[1] != os.geteuid():
+            return
+        lines = connection.makefile("rb")
+        hello = json.loads(lines.readline() or b"{}")
+        if not isinstance(hello.get("rank"), int):
+            return
+        rank, name = hello["rank"], f"rank {hello['rank']}"
+        order = self._order(rank)
+        out, err = self._log.open_pipes(name)
+        try:
+            text = json.dumps(order).encode()
+            fds = array.array("i", [out, err])
+            connection.sendmsg(
+                [struct.pack("!I", len(text))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds.tobytes())]
+            )
+            connection.sendall(text)
+        finally:
+            os.close(out)
+            os.close(err)
+        if "refused" in order:
+            return
+        self._put(RankStarted(name=name, pid=int(hello["pid"])))
+        try:
+            said = json.loads(lines.readline() or b"{}")
+        except (OSError, ValueError):
+            said = {}
+        # Nothing said: the rank program itself was killed, and its child with it or soon.
+        status = said.get("wait_status")
+        self._put(Ended(name=name, exit=Exit.from_wait_status(status) if status is not None else Exit(code=137, signal=9)))
+        try:
+            connection.sendall(b".")
+        except OSError:
+            pass

@@ -1,0 +1,191 @@
+"""Our own settings: few, typed, read once.
+
+Each is an environment variable ENTRYPOINT_<NAME> or a hyperparameter sagemaker_entrypoint_<name>; the
+environment wins. docs/settings.md is this table, printed by `entrypoint settings`.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from entrypoint.errors import ConfigError
+
+ENVIRONMENT_PREFIX = "ENTRYPOINT_"
+HYPERPARAMETER_PREFIX = "sagemaker_entrypoint_"
+MAX_PROCESSES_PER_HOST = 512
+
+_TRUE = {"true", "1", "yes", "on"}
+_FALSE = {"false", "0", "no", "off", "none", "null", ""}
+
+
+def truth(value: object) -> bool:
+    """A boolean in any of the ways SDKs, consoles and people write one (contract.md 4.2); ValueError else."""
+    text = str(value).strip().lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError("true or false")
+
+
+def _choice(*names: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in names:
+            raise ValueError("one of " + ", ".join(names))
+        return text
+
+    return parse
+
+
+def whole_number(least: int, most: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise ValueError(f"a whole number from {least} to {most}")
+        return number
+
+    return parse
+
+
+def _seconds(least: float, most: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise ValueError(f"seconds from {least:g} to {most:g}")
+        return number
+
+    return parse
+
+
+def _text(text: str) -> str:
+    return text
+
+
+def _addresses(text: str) -> tuple[tuple[str, str], ...]:
+    try:
+        pairs = json.loads(text)
+        return tuple(sorted((str(name), str(address)) for name, address in pairs.items()))
+    except (ValueError, AttributeError):
+        raise ValueError("a JSON object of host name to address") from None
+
+
+def _setting(default: Any, parse: Callable[[str], Any], doc: str, secret: bool = False) -> Any:
+    return field(default=default, metadata={"parse": parse, "doc": doc, "secret": secret})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Every setting with its default. Field names are the setting names in lower case."""
+
+    mode: str = _setting(
+        "auto",
+        _choice("auto", "single", "ps", "mwms", "mpi"),
+        "How to distribute: `ps`, `mwms`, `mpi`, `single` (the script on every host, nothing shared), or `auto`: "
+        "by the hyperparameters of the SageMaker SDK.",
+    )
+    processes_per_host: int = _setting(
+        0,
+        whole_number(1, MAX_PROCESSES_PER_HOST),
+        "Ranks (mpi) or workers (ps, mwms) on each host. Default: mpi one per GPU, else 1; ps and mwms 1.",
+    )
+    ps_workers: str = _setting(
+        "script",
+        _choice("script", "server"),
+        "ps: `script` runs the user's script on every host; `server` runs TensorFlow servers as workers "
+        "and the script on the chief alone.",
+    )
+    ps_count: int = _setting(
+        0, whole_number(1, 100_000), "ps: number of parameter server tasks in all. Default: one per host."
+    )
+    ps_chief_name: str = _setting(
+        "chief", _choice("chief", "master"), "ps: what TF_CONFIG calls rank 0. `master` is for TF1 scripts."
+    )
+    ps_chief_first: str = _setting(
+        "auto",
+        _choice("auto", "always", "never"),
+        "ps with scripts: hold worker scripts until the chief's port answers. `auto`: only if the code uses "
+        "TF1 sessions or estimators, where a worker that comes first loses 30 s.",
+    )
+    control_port: int = _setting(7979, whole_number(1, 65535), "Port of the control channel and of /status.")
+    ssh_port: int = _setting(7922, whole_number(1, 65535), "mpi: port of the job's own ssh daemon.")
+    token: str = _setting("", _text, "Secret that hosts of the job must show to one another.", secret=True)
+    heartbeat: float = _setting(1.0, _seconds(0.05, 60), "Seconds between two signs of life of a host.")
+    peer_timeout: float = _setting(5.0, _seconds(0.5, 3600), "Seconds of silence after which a host is lost.")
+    start_timeout: float = _setting(
+        1200.0, _seconds(1, 86_400), "Seconds to wait for all hosts to appear and be ready."
+    )
+    stop_grace: float = _setting(
+        100.0, _seconds(0, 86_400), "After SIGTERM: seconds that scripts have before they are killed."
+    )
+    failure_grace: float = _setting(
+        2.0, _seconds(0, 86_400), "After a failure: seconds from SIGTERM to SIGKILL for what still runs."
+    )
+    log_prefix: bool = _setting(True, truth, "Prefix each line with `[host process]`.")
+    log_streams: bool = _setting(
+        False, truth, "Tell stderr from stdout in the prefix: `[host process stderr]`."
+    )
+    run_dir: str = _setting("", _text, "Folder for keys and sockets. Default: /run/entrypoint, else a temporary one.")
+    summary: str = _setting("", _text, "File to write a JSON summary to at the end (used by `entrypoint local`).")
+    host_addresses: tuple[tuple[str, str], ...] = _setting(
+        (), _addresses, "JSON object of host name to address, for hosts that DNS does not know."
+    )
+    port_stride: int = _setting(
+        0, whole_number(0, 5000), "Added to each port, times rank: for hosts that share one machine."
+    )
+
+
+def read_settings(environment: Mapping[str, str], hyperparameters: Mapping[str, Any]) -> tuple[Settings, list[str]]:
+    """(settings, warnings) from the environment and the decoded hyperparameters; ConfigError if one is bad."""
+    known = {f.name: f for f in fields(Settings)}
+    values: dict[str, Any] = {}
+    warnings = []
+    for key, value in hyperparameters.items():
+        if key.startswith(HYPERPARAMETER_PREFIX):
+            name = key.removeprefix(HYPERPARAMETER_PREFIX)
+            if name not in known:
+                raise ConfigError(
+                    f"unknown hyperparameter {key}; wanted one of "
+                    + ", ".join(HYPERPARAMETER_PREFIX + name for name in known)
+                )
+            values[name] = _parse(known[name], as_text(value), f"hyperparameter {key}")
+    for key, text in environment.items():
+        name = key.removeprefix(ENVIRONMENT_PREFIX).lower()
+        if not key.startswith(ENVIRONMENT_PREFIX):
+            continue
+        if name in known:
+            values[name] = _parse(known[name], text, f"environment variable {key}")
+        else:
+            warnings.append(f"environment variable {key} is not a setting of ours, ignored")
+    return Settings(**values), warnings
+
+
+def as_text(value: object) -> str:
+    """A decoded hyperparameter as the text that the user wrote."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _parse(setting: Any, text: str, where: str) -> Any:
+    try:
+        return setting.metadata["parse"](text)
+    except ValueError as wanted:
+        raise ConfigError(f"{where} is {text!r}; wanted {wanted}") from None
+
+
+def settings_table() -> str:
+    """The settings as a Markdown table."""
+    rows = ["| setting | default | meaning |", "|---|---|---|"]
+    for f in fields(Settings):
+        default = {True: "true", False: "false", "": "", (): ""}.get(f.default, f.default) if f.default != 0 else ""
+        if f.name in ("port_stride",):
+            default = 0
+        if isinstance(f.default, bool):
+            default = str(f.default).lower()
+        rows.append(f"| `{ENVIRONMENT_PREFIX}{f.name.upper()}` | {default} | {f.metadata['doc']} |")
+    return "\n".join(rows)

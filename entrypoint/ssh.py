@@ -1,0 +1,115 @@
+"""ssh for mpirun: keys made for this job, a daemon that can start Open MPI's daemon and nothing else.
+
+No key is in the image. Each host makes its host key, the coordinator one client key; public halves travel
+over the control channel as cards. Nothing here starts anything: it gives commands, and writes the files
+that they read.
+"""
+
+import os
+import pwd
+import sys
+from pathlib import Path
+
+from entrypoint.job import Job, Paths
+
+RANKS_SOCKET = "ENTRYPOINT_RANKS"  # environment variable: where a rank program finds its supervisor
+FORCED_COMMAND = Path(__file__).resolve().parent / "children" / "orted_only.py"
+
+
+def make_key(paths: Paths, name: str) -> tuple[str, ...]:
+    """Command that makes the key pair `name`."""
+    return ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(paths.ssh / name))
+
+
+def public_key(paths: Paths, name: str) -> Path:
+    return paths.ssh / f"{name}.pub"
+
+
+def daemon(paths: Paths) -> tuple[str, ...]:
+    """Command of the daemon, in the foreground, its messages on stderr."""
+    return ("/usr/sbin/sshd", "-D", "-e", "-f", str(paths.ssh / "sshd_config"))
+
+
+def client(paths: Paths) -> str:
+    """The agent that mpirun reaches other hosts with."""
+    return f"ssh -F {paths.ssh / 'ssh_config'}"
+
+
+def card_line(card: str, host: str, text: str) -> str:
+    """One line of the file that a card ends in: known_hosts or authorized_keys."""
+    key = " ".join(text.split()[:2])
+    if card == "known_hosts":
+        return f"{host} {key}"
+    command = f"{sys.executable} -P {FORCED_COMMAND}"
+    return f'restrict,command="{command}" {key}'
+
+
+def write_files(job: Job) -> None:
+    """Write sshd_config and ssh_config of this host below paths.ssh (0700)."""
+    paths, me = job.paths, job.cluster.me
+    paths.ssh.mkdir(mode=0o700, parents=True, exist_ok=True)
+    paths.cards.mkdir(mode=0o700, parents=True, exist_ok=True)
+    search = ":".join(dict.fromkeys([str(Path(sys.executable).parent), *os.get_exec_path()]))
+    set_env = [f"PATH={search}", f"{RANKS_SOCKET}={paths.ranks}", f"TMPDIR={paths.run}"]
+    if "LD_LIBRARY_PATH" in os.environ:
+        set_env.append(f"LD_LIBRARY_PATH={os.environ['LD_LIBRARY_PATH']}")
+    listen = me.address if me.address[0].isdigit() else "0.0.0.0"
+    _write(
+        paths.ssh / "sshd_config",
+        f"""
+        ListenAddress {listen}
+        Port {me.port(job.settings.ssh_port)}
+        HostKey {paths.ssh / "host_key"}
+        PidFile none
+        AuthorizedKeysFile {paths.cards / "authorized_keys"}
+        AuthenticationMethods publickey
+        PermitRootLogin forced-commands-only
+        PasswordAuthentication no
+        KbdInteractiveAuthentication no
+        UsePAM no
+        PrintMotd no
+        UseDNS no
+        DisableForwarding yes
+        PermitTTY no
+        PermitUserRC no
+        StrictModes yes
+        MaxStartups 100
+        LogLevel ERROR
+        SetEnv {" ".join(f'"{entry}"' for entry in set_env)}
+        """,
+    )
+    hosts = "".join(
+        f"""
+        Host {host.name}
+          HostName {host.address}
+          Port {host.port(job.settings.ssh_port)}
+          HostKeyAlias {host.name}
+        """
+        for host in job.cluster.hosts
+    )
+    _write(
+        paths.ssh / "ssh_config",
+        hosts
+        + f"""
+        Host *
+          User {pwd.getpwuid(os.geteuid()).pw_name}
+          IdentityFile {paths.ssh / "client_key"}
+          IdentitiesOnly yes
+          IdentityAgent none
+          BatchMode yes
+          StrictHostKeyChecking yes
+          UserKnownHostsFile {paths.cards / "known_hosts"}
+          GlobalKnownHostsFile /dev/null
+          UpdateHostKeys no
+          ConnectTimeout 10
+          ForwardAgent no
+          ForwardX11 no
+          LogLevel ERROR
+        """,
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    path.touch(mode=0o600)
+    path.write_text("\n".join(lines) + "\n")

@@ -1,0 +1,236 @@
+"""The loop: gather events into one queue, ask the policy, carry out its actions; returns the Outcome.
+
+Time, signals, processes and sockets meet here and nowhere else. Signal handlers and threads only put events.
+"""
+
+import json
+import os
+import queue
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, assert_never
+
+from entrypoint import events, process, ssh
+from entrypoint.events import Action, Event
+from entrypoint.job import Job
+from entrypoint.logs import Log
+from entrypoint.outcome import Exit, Kind, Outcome
+from entrypoint.peers import Peers
+from entrypoint.plan import Duty, Plan, ProcessSpec, Ready
+from entrypoint.policy import Policy
+from entrypoint.ranks import Ranks
+
+POLL_PORTS = 0.02  # seconds between two looks whether a process listens, while one is awaited
+DRAIN = 0.3  # seconds in which the last output of an ended process may arrive
+
+
+class Supervisor:
+    """Runs one host's rows of a plan."""
+
+    def __init__(self, job: Job, plan: Plan, environment: Mapping[str, str], log: Log) -> None:
+        self.job, self.plan, self.log = job, plan, log
+        self.environment = dict(environment)
+        self.host = job.cluster.me.name
+        self.began = time.monotonic()
+        self.policy = Policy(plan, self.host, job.settings, self.began)
+        self.queue: queue.SimpleQueue[Event | _StatusAsked] = queue.SimpleQueue()
+        self.processes: dict[str, process.Process] = {}
+        self.by_pid: dict[int, str] = {}
+        self.prepared: dict[str, Any] | None = None
+        self.peers: Peers | None = None
+        self.ranks: Ranks | None = None
+        self.outcome: Outcome | None = None
+
+    def run(self) -> Outcome:
+        """Start, watch and stop this host's processes until the job is over, everywhere or for us."""
+        process.become_subreaper()
+        self._prepare_folders()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, _: self.queue.put(events.Signalled(number=number)))
+        signal.signal(signal.SIGCHLD, lambda *_: self.queue.put(events.ChildrenChanged()))
+        self._decide(events.Due())  # the first processes start before the control channel is imported
+        if self.outcome is None:
+            self.peers = Peers(self.job.cluster, self.job.settings, self.queue.put, self._ask_status)
+            self._carry_out(self.policy.repeat())
+        while self.outcome is None:
+            for event in self._next_events():
+                self._decide(event)
+        self._clean_up()
+        return self.outcome
+
+    # --- events in ---
+
+    def _next_events(self) -> list[Event]:
+        awaited = [s for s in self.policy.specs.values() if s.ready is Ready.LISTENING and self._is_awaited(s)]
+        wait = self.policy.deadline(time.monotonic()) - time.monotonic()
+        try:
+            event = self.queue.get(timeout=max(0.0, min(wait, POLL_PORTS) if awaited else wait))
+        except queue.Empty:
+            event = events.Due()
+        if isinstance(event, _StatusAsked):
+            event.answer.put(self.policy.status(time.monotonic()))
+            return []
+        found: list[Event] = []
+        if isinstance(event, events.ChildrenChanged):
+            for pid, status in process.reap():
+                if (name := self.by_pid.pop(pid, None)) is not None:
+                    found += self._events_of_end(self.policy.specs[name], Exit.from_wait_status(status))
+        elif isinstance(event, events.Ended):
+            found += self._events_of_end(self.policy.specs[event.name], event.exit)
+        else:
+            found.append(event)
+        found += [
+            events.Listening(name=spec.name) for spec in awaited if process.listening(spec.ready_port or 0)
+        ]
+        return found
+
+    def _is_awaited(self, spec: ProcessSpec) -> bool:
+        policy = self.policy
+        return spec.name in policy.running() and (self.host, spec.name) not in policy.ready
+
+    def _events_of_end(self, spec: ProcessSpec, exit: Exit) -> list[Event]:
+        """An end, and before it what it brings: its last output, a card, what the prepare step found."""
+        self.log.drain(DRAIN, spec.name)
+        before: list[Event] = []
+        if exit.clean and spec.card and spec.card_source:
+            line = ssh.card_line(spec.card, self.host, spec.card_source.read_text())
+            before.append(events.Card(name=spec.card, line=line))
+        if exit.clean and spec.name == "prepare":
+            self.prepared = json.loads(self.job.paths.prepared.read_text())
+            before.append(events.Flags(flags=frozenset(self.prepared["flags"])))
+        return [*before, events.Ended(name=spec.name, exit=exit, output=self.log.tail(spec.name))]
+
+    def _decide(self, event: Event) -> None:
+        self._carry_out(self.policy.on(event, time.monotonic()))
+
+    # --- actions out ---
+
+    def _carry_out(self, actions: list[Action]) -> None:
+        for action in actions:
+            match action:
+                case events.Start(spec=spec):
+                    self._start(spec)
+                case events.Ask(name=name):
+                    self._signal(name, signal.SIGTERM)
+                case events.Force(name=name):
+                    self._signal(name, signal.SIGKILL)
+                case events.WriteCards(card=card, lines=lines):
+                    self._write_cards(card, [line for _, line in lines])
+                case events.TellCoordinator(report=report):
+                    if self.peers:
+                        self.peers.report(report)
+                case events.TellFollowers(news=news):
+                    if self.peers:
+                        self.peers.announce(news)
+                case events.Say(message=message):
+                    self.log.say(message)
+                case events.Finish(outcome=outcome):
+                    self.outcome = outcome
+                case _:
+                    assert_never(action)
+
+    def _start(self, spec: ProcessSpec) -> None:
+        if spec.duty is Duty.LAUNCHER:
+            self.log.say("running " + " ".join(spec.argv))
+        try:
+            started = process.spawn(spec, self._command(spec), self._environment_of(spec), self.log)
+        except OSError as error:
+            self.queue.put(events.NotStarted(name=spec.name, why=f"{spec.argv[0]}: {error.strerror or error}"))
+            return
+        self.processes[spec.name] = started
+        self.by_pid[started.pid] = spec.name
+        if spec.duty is not Duty.STEP:
+            self.log.say(f"{spec.name} started, pid {started.pid}")
+
+    def _command(self, spec: ProcessSpec) -> tuple[str, ...]:
+        """The plan's command; where the code turned out to be a package, its module instead of its file."""
+        module = self.prepared and self.prepared["module"]
+        if not (spec.runs_program and module):
+            return spec.argv
+        program = self.job.program.name
+        at = next(i for i, word in enumerate(spec.argv) if word in (program, f"./{program}"))
+        before = spec.argv[:at] if program.endswith(".py") else (sys.executable,)
+        return (*before, "-m", module, *self.job.program.arguments)
+
+    def _environment_of(self, spec: ProcessSpec) -> dict[str, str]:
+        users = self.prepared["env"] if spec.runs_program and self.prepared else {}
+        return {**self.environment, **users, **dict(spec.env)}
+
+    def _order_for_rank(self, rank: int) -> dict[str, Any]:
+        """What a rank of this host has to run (called from the threads of Ranks)."""
+        spec = self.policy.specs.get(f"rank {rank}")
+        if spec is None or self.prepared is None:
+            return {"refused": f"the plan of {self.host} has no rank {rank}"}
+        return {"argv": self._command(spec), "env": self._environment_of(spec), "cwd": str(spec.cwd)}
+
+    def _signal(self, name: str, number: int) -> None:
+        if name in self.processes:
+            self.processes[name].signal(number)
+
+    def _write_cards(self, card: str, lines: list[str]) -> None:
+        path = self.job.paths.cards / card
+        scratch = path.with_name(f".{card}.new")
+        scratch.touch(mode=0o600)
+        scratch.write_text("".join(f"{line}\n" for line in lines))
+        scratch.replace(path)
+
+    # --- around the loop ---
+
+    def _prepare_folders(self) -> None:
+        specs = self.policy.specs.values()
+        self.job.paths.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(spec.card for spec in specs):
+            ssh.write_files(self.job)
+        if any(spec.duty is Duty.RANK for spec in specs):
+            self.ranks = Ranks(self.job.paths.ranks, self._order_for_rank, self._put_rank, self.log)
+
+    def _put_rank(self, event: Event) -> None:
+        if isinstance(event, events.RankStarted):
+            self.processes[event.name] = process.Process(name=event.name, pid=event.pid)
+        self.queue.put(event)
+
+    def _ask_status(self) -> dict[str, Any]:
+        asked = _StatusAsked()
+        self.queue.put(asked)
+        return asked.answer.get(timeout=1)
+
+    def _clean_up(self) -> None:
+        """Last words to the others, then nothing of ours is left: no process, no key, no unread output."""
+        if self.peers and not self.job.cluster.is_coordinator:
+            self.peers.flush(within=1.0)
+        process.kill_descendants()
+        self.log.drain(DRAIN)
+        self.log.flush_unfinished()
+        for path in (*self.job.paths.ssh.glob("*_key"), self.job.paths.prepared, self.job.paths.ranks):
+            path.unlink(missing_ok=True)
+
+    def summary(self) -> dict[str, Any]:
+        """Seconds from our start to the user's first process, of training, and from its last end to ours."""
+        users = [n for n, s in self.policy.specs.items() if s.duty.is_users and n in self.policy.started]
+        now = time.monotonic()
+        first = min((self.policy.started[n] for n in users), default=None)
+        last = max((self.policy.ended_at.get(n, now) for n in users), default=None)
+        assert self.outcome is not None
+        return {
+            "host": self.host,
+            "exit_code": self.outcome.exit_code,
+            "outcome": str(self.outcome.kind),
+            "cause": self.outcome.cause.headline if self.outcome.cause else None,
+            "seconds": {
+                "start": None if first is None else round(first - self.began, 3),
+                "train": None if first is None or last is None else round(last - first, 3),
+                "tail": None if last is None else round(now - last, 3),
+            },
+            "processes": self.policy.status(now)["processes"],
+            "succeeded": self.outcome.kind is Kind.SUCCEEDED,
+            "pid": os.getpid(),
+        }
+
+
+class _StatusAsked:
+    """A question from the control channel; answered between two events, so the answer is consistent."""
+
+    def __init__(self) -> None:
+        self.answer: queue.Queue[dict[str, Any]] = queue.Queue(1)

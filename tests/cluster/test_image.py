@@ -1,0 +1,308 @@
+"""The image itself: what is in it, what must not be, and what build.sh says before it pushes."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+REQUIREMENTS = ROOT / "container/opt/sagemaker-tf-entrypoint/requirements.txt"
+GIGABYTE = 10**9
+
+
+def run(*command: str, check: bool = True, **options) -> subprocess.CompletedProcess[str]:
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+    if check:
+        assert result.returncode == 0, f"{command}: {result.returncode}\n{result.stdout}\n{result.stderr}"
+    return result
+
+
+def inside(image: str, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    return run("docker", "run", "--rm", "--network", "none", image, *command, check=check)
+
+
+def inspect(image: str) -> dict:
+    return json.loads(run("docker", "image", "inspect", image).stdout)[0]
+
+
+def pins() -> dict[str, str]:
+    """Name to version, for what is installed: part 4 of the file is for the build only."""
+    installed = REQUIREMENTS.read_text().partition("# ==== part 4")[0]
+    return dict(line.split("==") for line in installed.splitlines() if "==" in line and line[0] not in "# ")
+
+
+# ---- what it does with its command
+
+
+def test_any_command_runs_as_it_stands(image: str) -> None:
+    assert inside(image, "python", "-V").stdout.startswith("Python 3.11.")
+
+
+def test_arguments_are_not_split_or_expanded(image: str) -> None:
+    program = "import sys; print(sys.argv[1:])"
+    assert inside(image, "python", "-c", program, "a b", "$HOME", "", "*").stdout == "['a b', '$HOME', '', '*']\n"
+
+
+def test_exit_code_of_the_command_is_that_of_the_container(image: str) -> None:
+    assert inside(image, "bash", "-c", "exit 42", check=False).returncode == 42
+
+
+def test_command_is_pid_1(image: str) -> None:
+    assert inside(image, "python", "-c", "import os; print(os.getpid())").stdout == "1\n"
+
+
+@pytest.mark.parametrize("command", [[], ["train"], ["train", "--option"], ["--option"]])
+def test_train_is_meant(image: str, command: list[str], tmp_path: Path) -> None:
+    train = tmp_path / "train"
+    train.write_text("#!/bin/sh\necho train in pid $$: \"$@\"\n")
+    train.chmod(0o755)
+    result = run("docker", "run", "--rm", "-v", f"{train}:/opt/venv/bin/train:ro", image, *command)
+    assert result.stdout.split() == ["train", "in", "pid", "1:", *[word for word in command if word != "train"]]
+
+
+def test_names_that_sagemakers_own_scripts_look_for(image: str) -> None:
+    """SDK v3 starts bash instead of the entrypoint, and expects these on PATH."""
+    for name in ("python", "python3", "pip", "pip3", "bash", "/usr/sbin/sshd", "mpirun", "orted", "train", "entrypoint"):
+        assert inside(image, "bash", "-c", f"command -v {name}").stdout.strip(), name
+
+
+# ---- what is in it
+
+
+def test_versions_are_the_pinned_ones(image: str) -> None:
+    listed = json.loads(inside(image, "pip", "list", "--format", "json").stdout)
+    found = {each["name"].lower().replace("_", "-").replace(".", "-"): each["version"] for each in listed}
+    assert found.pop("sagemaker-tf-entrypoint")
+    assert found == pins()
+
+
+def test_pins_in_the_image_are_those_of_the_repository(image: str) -> None:
+    there = inside(image, "cat", "/opt/sagemaker-tf-entrypoint/requirements.txt").stdout
+    assert there == REQUIREMENTS.read_text()
+
+
+def test_pip_check_is_clean(image: str) -> None:
+    assert inside(image, "pip", "check").stdout == "No broken requirements found.\n"
+
+
+def test_tensorflow_operator_and_horovod_load_on_two_ranks(image: str) -> None:
+    program = (
+        "import tensorflow as tf, horovod.tensorflow as hvd, sagemaker_tensorflow;"
+        "hvd.init();"
+        "print('sum', int(hvd.allreduce(tf.constant(hvd.rank() + 1), op=hvd.Sum)))"
+    )
+    out = inside(image, *"mpirun --allow-run-as-root --oversubscribe -np 2 python -c".split(), program).stdout
+    assert sorted(out.split()) == ["3", "3", "sum", "sum"]
+
+
+def test_bytecode_is_fresh(image: str) -> None:
+    """A cached module whose source looks newer would be compiled at each start of each container."""
+    program = (
+        "import pathlib, sys, importlib.util as u, struct\n"
+        "for cached in pathlib.Path('/opt/venv').rglob('__pycache__/*.cpython-311.pyc'):\n"
+        "    source = pathlib.Path(u.source_from_cache(str(cached)))\n"
+        "    flags, mtime, size = struct.unpack('<3I', cached.read_bytes()[4:16])\n"
+        "    if (flags, mtime, size) != (0, int(source.stat().st_mtime), source.stat().st_size): print(cached)\n"
+    )
+    assert inside(image, "python", "-c", program).stdout == ""
+
+
+def test_sshd_starts_with_keys_made_now(image: str) -> None:
+    script = (
+        "set -e; d=$(mktemp -d); ssh-keygen -q -t ed25519 -N '' -f $d/host; ssh-keygen -q -t ed25519 -N '' -f $d/me;"
+        "cp $d/me.pub $d/authorised;"
+        "/usr/sbin/sshd -f /dev/null -h $d/host -p 2222 -o UsePAM=no -o StrictModes=no -o AuthorizedKeysFile=$d/authorised;"
+        "echo \"[localhost]:2222 $(cut -d' ' -f1,2 $d/host.pub)\" > $d/known;"
+        "ssh -p 2222 -i $d/me -o UserKnownHostsFile=$d/known -o StrictHostKeyChecking=yes -o BatchMode=yes localhost echo hello"
+    )
+    assert inside(image, "bash", "-c", script).stdout == "hello\n"
+
+
+def test_size(image: str) -> None:
+    assert inspect(image)["Size"] <= 1.5 * GIGABYTE
+
+
+def test_our_code_is_the_small_last_layer(image: str) -> None:
+    """A push after a change of our code sends this layer."""
+    sizes = run("docker", "history", "--human=false", "--format", "{{.Size}}", image).stdout.split()
+    assert 0 < next(size for size in map(int, sizes) if size) < 2_000_000
+
+
+def test_configuration(image: str) -> None:
+    config = inspect(image)["Config"]
+    assert config["Entrypoint"] == ["/usr/local/bin/docker-entrypoint"]
+    assert config["Cmd"] == ["train"]
+    assert config["StopSignal"] == "SIGTERM"
+    assert config["WorkingDir"] == "/"
+    assert not config.get("Healthcheck")
+    labels = config["Labels"]
+    assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
+    assert labels["org.opencontainers.image.version"] in (ROOT / "pyproject.toml").read_text()
+
+
+# ---- what is not in it
+
+
+def test_no_compiler_and_no_headers(image: str) -> None:
+    names = "cc gcc g++ c++ clang cpp as ld make cmake mpicc.openmpi gfortran"
+    found = inside(image, "bash", "-c", f"for name in {names}; do command -v $name; done; true").stdout
+    assert found == ""
+    assert inside(image, "bash", "-c", "find / -xdev -name 'Python.h' -o -xdev -name '*.gch' | head").stdout == ""
+    assert inside(image, "bash", "-c", "ls /usr/include 2>/dev/null | head").stdout == ""
+
+
+def test_no_private_key(image: str) -> None:
+    """Neither by what a file says nor by what it is called."""
+    # A key has a line of base64 after its header; code that reads keys has the header alone.
+    keys = inside(
+        image,
+        "bash",
+        "-c",
+        r"grep -rlIPzo --one-file-system '(?m)^-----BEGIN [A-Z ]*PRIVATE KEY-----\r?\n[A-Za-z0-9+/=]{40,}' "
+        "/boot /etc /home /media /mnt /opt /root /run /srv /tmp /usr /var 2>/dev/null || true".replace("--one-file-system ", ""),
+    ).stdout
+    assert keys == ""
+    names = r"\( -name 'ssh_host_*' -o -name 'id_rsa*' -o -name 'id_ed25519*' -o -name authorized_keys -o -name .netrc -o -name .aws \)"
+    assert inside(image, "bash", "-c", f"find / -xdev {names}").stdout == ""
+
+
+def test_nothing_of_the_builds_machine(image: str) -> None:
+    """Docker puts its own resolv.conf, hosts and hostname over those of a running container, so look at the image."""
+    container = run("docker", "create", image).stdout.strip()
+    try:
+        listing = run("bash", "-c", f"docker export {container} | tar -tv --numeric-owner").stdout
+    finally:
+        run("docker", "rm", container)
+    files = {line.split()[5]: line.split() for line in listing.splitlines()}
+    for name in ("etc/hostname", "etc/resolv.conf", "etc/hosts"):
+        assert files.get(name, ["", "", "0"])[2] == "0", f"{name} has contents"
+    for name in ("etc/machine-id", "build/", "src/", "pins/", "wheels/", "root/.ssh/", "root/.cache/", "etc/pip.conf"):
+        assert name not in files, name
+    assert not [name for name in files if name.startswith(("var/lib/apt/lists/", "var/cache/apt/", "tmp/")) and not name.endswith("/")]
+    assert files["etc/shadow"][1] == "0/42", "ownership was lost on the way into the image"
+
+
+def test_no_ca_bundle_of_the_build(image: str) -> None:
+    """The trust store is what Debian's package makes of its own certificates, byte for byte."""
+    script = (
+        "before=$(sha256sum < /etc/ssl/certs/ca-certificates.crt);"
+        "find /usr/local/share/ca-certificates -type f;"
+        "dpkg --verify ca-certificates;"
+        "update-ca-certificates --fresh >/dev/null 2>&1;"
+        "[ \"$before\" = \"$(sha256sum < /etc/ssl/certs/ca-certificates.crt)\" ] || echo the bundle differs;"
+        # No other bundle, but those that come inside Python distributions.
+        "grep -rlI -e '-----BEGIN CERTIFICATE-----' /etc /opt /root /run /srv /usr /var 2>/dev/null | sort"
+    )
+    found = inside(image, "bash", "-c", script).stdout.splitlines()
+    rest = [name for name in found if not name.startswith(("/etc/ssl/certs/", "/usr/share/ca-certificates/mozilla/"))]
+    packages = "/opt/venv/lib/python3.11/site-packages/"
+    assert all(name.startswith(packages) for name in rest), rest
+    outside = {name.removeprefix(packages) for name in rest if not name.endswith(".py")}
+    assert outside <= KNOWN_CERTIFICATES, outside - KNOWN_CERTIFICATES
+
+
+KNOWN_CERTIFICATES = {
+    "certifi/cacert.pem",
+    "pip/_vendor/certifi/cacert.pem",
+    "botocore/cacert.pem",
+}
+
+
+def test_history_and_environment_tell_nothing_of_the_build(image: str) -> None:
+    history = run("docker", "history", "--no-trunc", "--format", "{{.CreatedBy}}", image).stdout
+    told = history + json.dumps(inspect(image)["Config"])
+    for word in ("ca-bundle", "CERT", "CA_BUNDLE", "_PROXY", "_proxy", "PIP_", "BASE_IMAGE", "DEBIAN_FRONTEND"):
+        assert word not in told, word
+    assert "RUN" not in history and "apt-get" not in history
+
+
+# ---- build.sh
+
+ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
+
+
+def build_sh(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return run(str(ROOT / "build.sh"), *arguments, check=False, env={**os.environ, **environment}, cwd="/")
+
+
+def test_dry_run_of_a_push_prints_it_and_does_nothing(tmp_path: Path) -> None:
+    called = tmp_path / "called"
+    for name in ("aws", "debootstrap"):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} >> {called}\n")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    result = build_sh("--dry-run", "--base", "some:base", "--push", f"{ECR}/team/tf:try-1", PATH=path)
+    assert result.returncode == 0, result.stderr
+    commands = [line[2:] for line in result.stdout.splitlines() if line.startswith("+ ")]
+    at = [
+        next(number for number, command in enumerate(commands) if command.startswith(start))
+        for start in (
+            "docker build --build-arg BASE_IMAGE=some:base ",
+            "aws ecr describe-repositories --region eu-west-1 --registry-id 123456789012 --repository-names team/tf",
+            "aws ecr create-repository --region eu-west-1 --registry-id 123456789012 --repository-name team/tf",
+            f"aws ecr get-login-password --region eu-west-1 | docker login --username AWS --password-stdin {ECR}",
+            f"docker tag sagemaker-tf-entrypoint:",
+            f"docker push {ECR}/team/tf:try-1",
+        )
+    ]
+    assert at == sorted(at)
+    assert not called.exists()
+    assert not (ROOT / "ca-bundle.pem").exists()
+
+
+def test_push_tag_is_the_version_unless_given() -> None:
+    result = build_sh("--dry-run", "--base", "some:base", "--push", f"{ECR}/tf")
+    assert f"+ docker push {ECR}/tf:0" in result.stdout
+    assert "-cpu\n" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tf",
+        "docker.io/library/tf",
+        "12345678901.dkr.ecr.eu-west-1.amazonaws.com/tf",
+        "123456789012.dkr.ecr.eu-west-1.amazonaws.com",
+        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/",
+        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/Tf",
+        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/t",
+        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/tf:",
+        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/tf:a b",
+        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/tf@sha256:00",
+        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/../tf",
+        "123456789012.dkr.ecr.eu-west-1.amazonaws.com.example.org/tf",
+        "123456789012.dkr.ecr.euwest1.amazonaws.com/tf",
+        "https://123456789012.dkr.ecr.eu-west-1.amazonaws.com/tf",
+        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/tf;true",
+        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/tf\n",
+    ],
+)
+def test_push_names_that_are_nearly_right_are_refused(name: str) -> None:
+    result = build_sh("--dry-run", "--base", "some:base", "--push", name)
+    assert result.returncode == 1
+    assert "--push: found" in result.stderr.splitlines()[0]
+    assert "docker build" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--frobnicate"], "--frobnicate"),
+        (["--push"], "without its value"),
+        (["--builder", "kaniko"], "legacy, buildkit or auto"),
+        (["--dry-run", "--base", "some:base", "--ca-bundle", "/nowhere.pem"], "/nowhere.pem"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: list[str], says: str) -> None:
+    result = build_sh(*arguments)
+    assert result.returncode == 1
+    assert says in result.stderr
+
+
+def test_without_a_daemon_it_says_what_to_do() -> None:
+    result = build_sh("--base", "some:base", DOCKER_HOST="unix:///nowhere/docker.sock")
+    assert result.returncode == 1
+    assert "/nowhere/docker.sock" in result.stderr
+    assert "Start it" in result.stderr
