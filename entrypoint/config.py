@@ -46,10 +46,10 @@ def read_job(base: Path, environment: Mapping[str, str], run: Path, gpus: int = 
             "nothing is shared. Set ENTRYPOINT_MODE or a hyperparameter such as "
             f"{params.PARAMETER_SERVER_ENABLED} to change that"
         )
-    if str(resources.get("network_interface_name") or "eth0") != cluster.interface and len(cluster.hosts) > 1:
+    if cluster.interface is None and len(cluster.hosts) > 1:
         warnings.append(
-            f"network interface {resources.get('network_interface_name') or 'eth0'} named in resourceconfig.json "
-            "does not exist here: the system's default is used"
+            f"network interface {_interface(resources)} named in resourceconfig.json does not exist here: "
+            "the system's default is used"
         )
     paths = Paths(base=base, run=run)
     return Job(
@@ -117,12 +117,15 @@ def _cluster(resources: dict[str, Any], path: Path, settings: Settings) -> Clust
         Host(name=name, rank=rank, address=addresses.get(name, name), ports_from=rank * settings.port_stride)
         for rank, name in enumerate(sorted(names))
     )
-    interface = str(resources.get("network_interface_name") or "eth0")
-    return Cluster(
-        hosts=hosts,
-        me=next(host for host in hosts if host.name == me),
-        interface=interface if interface in {name for _, name in socket.if_nameindex()} else None,
-    )
+    mine = next(host for host in hosts if host.name == me)
+    # Simulated hosts talk over loopback, whatever interface the file names.
+    interface = "lo" if mine.address.startswith("127.") else _interface(resources)
+    present = {name for _, name in socket.if_nameindex()}
+    return Cluster(hosts=hosts, me=mine, interface=interface if interface in present else None)
+
+
+def _interface(resources: dict[str, Any]) -> str:
+    return str(resources.get("network_interface_name") or "eth0")
 
 
 def _mode(settings: Settings, hyperparameters: dict[str, Any], environment: Mapping[str, str]) -> tuple[Mode, bool]:

@@ -136,25 +136,42 @@ _ECHOES = re.compile(
 )
 
 
-def explain(exit: Exit, output: str) -> tuple[str, str, Strength]:
+def explain(exit: Exit, output: str, first_line: bool = False) -> tuple[str, str, Strength]:
     """Read a failed process's last output: (error line, details, strength).
 
-    The error line is the exception's own line of the last Python traceback, else the last line printed.
+    The error line is the exception's own line of the last Python traceback, else the last line printed
+    (or the first, for programs that say what is wrong and then explain it at length).
     """
     lines = [line.rstrip() for line in output.splitlines()]
     starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
     error = details = ""
     if starts:
-        block = lines[starts[-1] :]
+        block = _without_runners(lines[starts[-1] :])
         end = next((i for i, line in enumerate(block[1:], 1) if line and not line[0].isspace()), len(block) - 1)
         error = block[end]
         details = "\n".join(block[: end + 6])
     else:
-        printed = [line for line in lines if line.strip()]
-        error = printed[-1] if printed and exit.signal is None else ""
+        printed = [line for line in lines if any(c.isalnum() for c in line)]
+        error = printed[0 if first_line else -1].strip() if printed and exit.signal is None else ""
         details = "\n".join(printed[-10:])
     echo = bool(_ECHOES.search(error)) or exit.signal == signal.SIGTERM
     return clip(error, 400), clip_head(details, 2000), Strength.WEAK if echo else Strength.STRONG
+
+
+_RUNNERS = re.compile(r'^  File "(<frozen runpy>|.*/mpi4py/(__main__|run)\.py)"')
+
+
+def _without_runners(block: list[str]) -> list[str]:
+    """A traceback without the frames of `python -m mpi4py`, which tell the reader nothing."""
+    kept, skipping = [], False
+    for line in block:
+        if line.startswith("  File "):
+            skipping = bool(_RUNNERS.match(line))
+        elif not line.startswith("    "):
+            skipping = False
+        if not skipping:
+            kept.append(line)
+    return kept
 
 
 def clip(text: str, limit: int) -> str:

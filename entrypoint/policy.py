@@ -16,12 +16,13 @@ from typing import Any, assert_never
 from entrypoint import events, outcome
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Event, News, Report
-from entrypoint.outcome import Cause, Exit, Outcome, Strength
+from entrypoint.outcome import Cause, Exit, Kind, Outcome, Strength
 from entrypoint.plan import ALL_HOSTS, Duty, Need, Plan, ProcessSpec, Ready
 from entrypoint.settings import Settings
 
 SETTLE = 0.3  # seconds that a cause which looks like an echo waits for the one behind it
 LEAVE = 3.0  # seconds beyond the grace in which the coordinator waits for followers' last words
+LINGER = 30.0  # seconds that a host with bad news waits for hosts that have not appeared yet
 NAG = 10.0  # seconds between two lines about who is missing
 PAUSE = 2.0  # seconds: a longer gap between two events means that we ourselves stood still
 
@@ -121,7 +122,7 @@ class Policy:
         wrong = spec.duty is Duty.SERVER or not exit.clean
         if not wrong or ours or self.stopping_since is not None or self.outcome is not None:
             return
-        error, details, strength = outcome.explain(exit, event.output)
+        error, details, strength = outcome.explain(exit, event.output, first_line=spec.duty is Duty.LAUNCHER)
         if spec.duty is Duty.LAUNCHER or (spec.duty is Duty.RANK and exit.signal == 9 and not error):
             strength = Strength.WEAK  # mpirun fails because a rank did, and kills the others
         what = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit)
@@ -236,8 +237,11 @@ class Policy:
             lost = [cause for _, cause in self.causes if cause.host == self.coordinator]
             if lost:
                 yield from self._settle_on(self._without_coordinator(lost[0]), now)
-            elif self.stopping_since is not None and self._done() and self.coordinator not in self.heard:
-                yield from self._settle_on(outcome.stopped(), now)  # nobody there whose verdict to wait for
+            elif self.coordinator not in self.heard:  # nobody there, yet, whose verdict to wait for
+                if self.stopping_since is not None and self._done():
+                    yield from self._settle_on(outcome.stopped(), now)
+                elif (cause := self._own_cause()) and now >= self.causes[0][0] + LINGER:
+                    yield from self._settle_on(outcome.failed(cause), now)
             return
         if self.stopping_since is not None:
             lost_hosts = {cause.host for _, cause in self.causes if cause.code == ExitCode.HOST_LOST}
@@ -337,9 +341,11 @@ class Policy:
             return
         if self.is_coordinator:
             lost = {cause.host for _, cause in self.causes if not cause.process}
-            present = [host for host in self.others if host in self.heard and host not in lost]
-            late = now >= self.outcome_at + self.settings.failure_grace + LEAVE
-            if not late and not all(self._is_gone(host) for host in present):
+            left = [host for host in self.others if not self._is_gone(host) and host not in lost]
+            wait = self.settings.failure_grace + LEAVE
+            if any(host not in self.heard for host in left) and self.outcome.kind is Kind.FAILED:
+                wait = LINGER  # else they would wait for us until the start timeout
+            if left and now < self.outcome_at + wait:
                 return
         self._finished = True
         yield events.Finish(outcome=self.outcome)

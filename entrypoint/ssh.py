@@ -49,10 +49,13 @@ def write_files(job: Job) -> None:
     paths, me = job.paths, job.cluster.me
     paths.ssh.mkdir(mode=0o700, parents=True, exist_ok=True)
     paths.cards.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd's own empty folder; /run may be fresh
     search = ":".join(dict.fromkeys([str(Path(sys.executable).parent), *os.get_exec_path()]))
     set_env = [f"PATH={search}", f"{RANKS_SOCKET}={paths.ranks}", f"TMPDIR={paths.run}"]
     if "LD_LIBRARY_PATH" in os.environ:
         set_env.append(f"LD_LIBRARY_PATH={os.environ['LD_LIBRARY_PATH']}")
+    # StrictModes would look at every parent folder, and refuse one under /tmp; ours is 0700 and new.
     listen = me.address if me.address[0].isdigit() else "0.0.0.0"
     _write(
         paths.ssh / "sshd_config",
@@ -72,7 +75,7 @@ def write_files(job: Job) -> None:
         DisableForwarding yes
         PermitTTY no
         PermitUserRC no
-        StrictModes yes
+        StrictModes no
         MaxStartups 100
         LogLevel ERROR
         SetEnv {" ".join(f'"{entry}"' for entry in set_env)}

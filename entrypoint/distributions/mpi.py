@@ -133,14 +133,15 @@ def _mpirun(job: Job) -> tuple[list[str], int]:
     ours = [
         ["--allow-run-as-root"],
         ["-np", str(total)],
-        ["--host", ",".join(f"{host.name}:{slots}" for host in hosts)],
+        ["--host", _slots(hosts, slots)],
         ["--map-by", "slot"],
         ["--bind-to", "none"],
         ["--mca", "orte_abort_on_non_zero_status", "1"],
         # Between SIGTERM and SIGKILL Open MPI gives a rank 1 s, too short for a checkpoint. We do the killing.
         ["--mca", "odls_base_sigkill_timeout", grace],
         ["--mca", "pml", "ob1"],
-        ["--mca", "btl", "^openib"],
+        # Hosts that are simulated on one machine would meet in the same shared memory.
+        ["--mca", "btl", "tcp,self" if settings.port_stride else "^openib"],
         # The single-copy ways need ptrace rights that containers do not have.
         ["--mca", "btl_vader_single_copy_mechanism", "none"],
     ]
@@ -162,6 +163,11 @@ def _mpirun(job: Job) -> tuple[list[str], int]:
     taken = {_key(option) for option in users}
     kept = [option for option in ours if _key(option) not in taken]
     return ["mpirun", *[word for option in [*kept, *users] for word in option]], total
+
+
+def _slots(hosts: tuple[Host, ...], slots: int) -> str:
+    # Alone, the host need not know its own name.
+    return ",".join(f"{host.name if len(hosts) > 1 else 'localhost'}:{slots}" for host in hosts)
 
 
 def _user_options(words: tuple[str, ...]) -> list[list[str]]:
