@@ -6,7 +6,7 @@ What the files hold, and who writes them how: contract.md of the project, sectio
 import json
 import shlex
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,27 @@ _SWITCHES = {
 }
 
 
-def read_job(base: Path, environment: Mapping[str, str], run: Path, gpus: int = 0) -> Job:
+def read_job(
+    base: Path,
+    environment: Mapping[str, str],
+    run: Path,
+    gpus: int = 0,
+    *,
+    config: Path | None = None,
+    interfaces: Collection[str] | None = None,
+) -> Job:
     """The job described under `base`; ConfigError in one line if it is described wrongly.
 
     `environment` is the container's; `run` the folder for sockets and keys; `gpus` the number of GPUs here.
+    For a look at a job of another machine: `config` is where its files lie here, `interfaces` what it has there.
     """
-    config = base / "input" / "config"
+    config = config or base / "input" / "config"
     resources = _read_object(config / "resourceconfig.json", required=True)
     hyperparameters = {
         key: _decode(value) for key, value in _read_object(config / "hyperparameters.json").items()
     }
     settings, warnings = read_settings(environment, hyperparameters)
-    cluster = _cluster(resources, config / "resourceconfig.json", settings)
+    cluster = _cluster(resources, config / "resourceconfig.json", settings, interfaces)
     mode, explicit = _mode(settings, hyperparameters, environment)
     if mode is Mode.PS and len(cluster.hosts) == 1 and settings.ps_workers == "script":
         warnings.append("parameter servers were asked for on one host: the script runs alone, without TF_CONFIG")
@@ -102,7 +111,9 @@ def _decode(value: object) -> Any:
         return value
 
 
-def _cluster(resources: dict[str, Any], path: Path, settings: Settings) -> Cluster:
+def _cluster(
+    resources: dict[str, Any], path: Path, settings: Settings, interfaces: Collection[str] | None
+) -> Cluster:
     names = resources.get("hosts")
     me = resources.get("current_host")
     if not isinstance(names, list) or not names or not all(isinstance(n, str) and n for n in names):
@@ -114,13 +125,18 @@ def _cluster(resources: dict[str, Any], path: Path, settings: Settings) -> Clust
         raise ConfigError(f"{path} has current_host = {_show(me)}; wanted one of its hosts {_show(sorted(names))}")
     addresses = dict(settings.host_addresses)
     hosts = tuple(
-        Host(name=name, rank=rank, address=addresses.get(name, name), ports_from=rank * settings.port_stride)
+        Host(
+            name=name,
+            rank=rank,
+            address=addresses.get(name, name),
+            ports_from=settings.port_base + rank * settings.port_stride,
+        )
         for rank, name in enumerate(sorted(names))
     )
     mine = next(host for host in hosts if host.name == me)
     # Simulated hosts talk over loopback, whatever interface the file names.
     interface = "lo" if mine.address.startswith("127.") else _interface(resources)
-    present = {name for _, name in socket.if_nameindex()}
+    present = {name for _, name in socket.if_nameindex()} if interfaces is None else interfaces
     return Cluster(hosts=hosts, me=mine, interface=interface if interface in present else None)
 
 
@@ -190,9 +206,21 @@ def _program(hyperparameters: dict[str, Any], environment: Mapping[str, str], pa
         hyperparameters, keys=params.SAGEMAKER_HYPERPARAMETERS, prefix=params.SAGEMAKER_PREFIX
     ).excluded
     arguments = tuple(mapping.to_cmd_args(users))
-    if any("\0" in argument for argument in arguments):
-        raise ConfigError("a hyperparameter holds a NUL character, which no program argument can")
+    for word in (str(name), str(source), *arguments):
+        _check_word(word)
+    for key in users:
+        if "=" in key:
+            raise ConfigError(f"hyperparameter {_show(key)} has a = in its name; wanted none, as it becomes SM_HP_<NAME>")
     return Program(name=str(name), source=str(source or paths.code), arguments=arguments)
+
+
+def _check_word(word: str) -> None:
+    """ConfigError if `word` can be no argument and no environment entry of a program."""
+    if "\0" in word or any("\ud800" <= character <= "\udfff" for character in word):
+        raise ConfigError(
+            f"hyperparameters hold {_show(word)}; wanted text without NUL characters and halves of surrogate pairs, "
+            "which no program argument can hold"
+        )
 
 
 def _show(value: object) -> str:

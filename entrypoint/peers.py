@@ -71,7 +71,7 @@ def report_from_json(data: Any, cluster: Cluster) -> Report:
             cause=None if data["cause"] is None else cause_from_json(data["cause"]),
             gone=bool(data["gone"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Refused(f"malformed report: {error!r}") from None
 
 
@@ -95,7 +95,7 @@ def news_from_json(data: Any) -> News:
             stopping=bool(data["stopping"]),
             outcome=None if data["outcome"] is None else Outcome.from_json(data["outcome"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Refused(f"malformed news: {error!r}") from None
 
 
@@ -149,7 +149,10 @@ def make_app(cluster: Cluster, token: str, put: Put, status: Status, news: Calla
     callers = Callers(cluster)
 
     def body() -> Any:
-        data = flask.request.get_json(silent=True)
+        try:
+            data = flask.request.get_json(silent=True)
+        except RecursionError:  # of the JSON decoder, for text that is nested too deep
+            data = None
         if data is None:
             raise Refused("wanted a JSON object")
         return data

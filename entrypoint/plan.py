@@ -5,9 +5,11 @@ of distributing (whose end decides, what must be ready first) is data here, so t
 neither TensorFlow nor mpirun.
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 ALL_HOSTS = "*"
 
@@ -130,11 +132,55 @@ def render(plan: Plan, only_host: str | None = None) -> str:
     return "\n".join(lines)
 
 
+def as_json(plan: Plan, only_host: str | None = None) -> dict[str, Any]:
+    """The plan as a value for programs, with the same content as `render`."""
+    ranks = {host: rank for rank, host in enumerate(plan.hosts)}
+    return {
+        "title": plan.title,
+        "notes": list(plan.notes),
+        "hosts": [host for host in plan.hosts if only_host in (None, host)],
+        "processes": [
+            {
+                "host": spec.host,
+                "rank": ranks[spec.host],
+                "name": spec.name,
+                "role": str(spec.role),
+                "task": spec.task,
+                "decides": spec.decides,
+                "command": _masked(spec.argv),
+                "env": dict(spec.env),
+                "ports": list(spec.ports),
+                "needs": [str(need) for need in spec.needs],
+            }
+            for spec in plan.processes
+            if only_host in (None, spec.host)
+        ],
+    }
+
+
+_SECRET = re.compile(
+    r"(^|[-_])(password|passwd|secret|token|credentials?|(api|access|private|secret)[-_]?key)$", re.IGNORECASE
+)
+
+
+def _masked(argv: tuple[str, ...]) -> list[str]:
+    """The words with `***` for values of `--api_key VALUE` and `NAME_SECRET=VALUE`: plans get pasted into tickets."""
+    words: list[str] = []
+    for word in argv:
+        name, equals, _ = word.partition("=")
+        if words and words[-1].startswith("-") and _SECRET.search(words[-1]):
+            word = "***"
+        elif equals and _SECRET.search(name):
+            word = f"{name}=***"
+        words.append(word)
+    return words
+
+
 def _block(spec: ProcessSpec) -> list[str]:
     started_by = "   started by mpirun" if spec.duty is Duty.RANK else ""
     decides = "   its end decides" if spec.decides else ""
     lines = [f"  {spec.name:<12} {spec.role}" + (f", {spec.task}" if spec.task else "") + decides + started_by]
-    lines.append("    command   " + " ".join(_quote(word) for word in spec.argv))
+    lines.append("    command   " + " ".join(_quote(word) for word in _masked(spec.argv)))
     lines += [f"    env       {key}={_quote(value)}" for key, value in spec.env]
     if spec.runs_program:
         lines.append("    env       SM_* of this host, from sagemaker-training")

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from entrypoint.logs import Log
@@ -67,26 +67,31 @@ def reap() -> list[tuple[int, int]]:
         ended.append((pid, status))
 
 
-def kill_descendants() -> None:
-    """SIGKILL whatever still descends from us: orphans of scripts, daemons, sessions of sshd."""
+def kill_descendants(spare: Collection[int] = ()) -> list[tuple[int, int]]:
+    """SIGKILL whatever still descends from us: orphans of scripts, daemons, sessions of sshd.
+
+    The children in `spare`, and what descends from them, live on. Returns what was reaped, as `reap` does.
+    """
+    ended: list[tuple[int, int]] = []
     for _ in range(20):
-        pids = _descendants()
+        pids = _descendants(spare)
         if not pids:
-            return
+            break
         for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.005)
-        reap()
+        ended += reap()
+    return ended
 
 
-def _descendants() -> list[int]:
+def _descendants(spare: Collection[int]) -> list[int]:
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{entry}/stat") as stat:
                 state, parent = stat.read().rpartition(")")[2].split()[:2]
-                if state != "Z":
+                if state != "Z" and int(entry) not in spare:
                     children.setdefault(int(parent), []).append(int(entry))
     found, todo = [], [os.getpid()]
     while todo:

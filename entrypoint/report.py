@@ -20,7 +20,7 @@ def write_failure(path: Path, outcome: Outcome) -> str:
             return f"{path} was written by the script and is left as it is"
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_name(f".{path.name}.new")
-        scratch.write_text(outcome.failure_text(), "utf-8")
+        scratch.write_text(outcome.failure_text(), "utf-8", errors="replace")
         scratch.replace(path)
     except OSError as error:
         return f"{path} cannot be written ({error}); it would have said: {outcome.failure_text()}"

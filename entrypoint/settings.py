@@ -68,6 +68,12 @@ def _text(text: str) -> str:
     return text
 
 
+def _token(text: str) -> str:
+    if not (text.isascii() and text.isprintable()):  # it travels in an HTTP header
+        raise ValueError("printable ASCII characters")
+    return text
+
+
 def _addresses(text: str) -> tuple[tuple[str, str], ...]:
     try:
         pairs = json.loads(text)
@@ -115,7 +121,7 @@ class Settings:
     )
     control_port: int = _setting(7979, whole_number(1, 65535), "Port of the control channel and of /status.")
     ssh_port: int = _setting(7922, whole_number(1, 65535), "mpi: port of the job's own ssh daemon.")
-    token: str = _setting("", _text, "Secret that hosts of the job must show to one another.", secret=True)
+    token: str = _setting("", _token, "Secret that hosts of the job must show to one another.", secret=True)
     heartbeat: float = _setting(1.0, _seconds(0.05, 60), "Seconds between two signs of life of a host.")
     peer_timeout: float = _setting(5.0, _seconds(0.5, 3600), "Seconds of silence after which a host is lost.")
     start_timeout: float = _setting(
@@ -139,6 +145,9 @@ class Settings:
     port_stride: int = _setting(
         0, whole_number(0, 5000), "Added to each port, times rank: for hosts that share one machine."
     )
+    port_base: int = _setting(
+        0, whole_number(0, 60_000), "Added to each port of all hosts: for jobs that share one machine."
+    )
 
 
 def read_settings(environment: Mapping[str, str], hyperparameters: Mapping[str, Any]) -> tuple[Settings, list[str]]:
@@ -154,7 +163,8 @@ def read_settings(environment: Mapping[str, str], hyperparameters: Mapping[str, 
                     f"unknown hyperparameter {key}; wanted one of "
                     + ", ".join(HYPERPARAMETER_PREFIX + name for name in known)
                 )
-            values[name] = _parse(known[name], as_text(value), f"hyperparameter {key}")
+            if value is not None:  # JSON null: not given
+                values[name] = _parse(known[name], as_text(value), f"hyperparameter {key}")
     for key, text in environment.items():
         name = key.removeprefix(ENVIRONMENT_PREFIX).lower()
         if not key.startswith(ENVIRONMENT_PREFIX):
@@ -175,7 +185,8 @@ def _parse(setting: Any, text: str, where: str) -> Any:
     try:
         return setting.metadata["parse"](text)
     except ValueError as wanted:
-        raise ConfigError(f"{where} is {text!r}; wanted {wanted}") from None
+        shown = "a secret not shown here" if setting.metadata["secret"] else repr(text)
+        raise ConfigError(f"{where} is {shown}; wanted {wanted}") from None
 
 
 def settings_table() -> str:
@@ -183,7 +194,7 @@ def settings_table() -> str:
     rows = ["| setting | default | meaning |", "|---|---|---|"]
     for f in fields(Settings):
         default = {True: "true", False: "false", "": "", (): ""}.get(f.default, f.default) if f.default != 0 else ""
-        if f.name in ("port_stride",):
+        if f.name in ("port_stride", "port_base"):
             default = 0
         if isinstance(f.default, bool):
             default = str(f.default).lower()

@@ -1,19 +1,19 @@
 """examples/deepfm/libsvm_to_tfrecord.py: rows in, the same rows out, or an error that names the line."""
 
 import gzip
-from pathlib import Path
 import sys
+from pathlib import Path
 
 import pytest
 
-tf = pytest.importorskip("tensorflow")
-
+pytestmark = pytest.mark.tensorflow
 DEEPFM = Path(__file__).resolve().parents[2] / "examples" / "deepfm"
 
 
 @pytest.fixture(scope="module")
 def deepfm():
     """The example's modules. Their names are common ones, so they leave `sys.modules` again."""
+    pytest.importorskip("tensorflow")  # here and not above: collecting the tests stays quick
     sys.path.insert(0, str(DEEPFM))
     try:
         import data
@@ -33,7 +33,8 @@ def line(label=1, first=1, fields=39):
 def rows_of(deepfm, *paths):
     rows = []
     for features, labels in deepfm.data.batches([str(path) for path in paths], batch_size=2):
-        rows += list(zip(labels.numpy(), features["ids"].numpy().tolist(), features["values"].numpy().tolist()))
+        columns = labels, features["ids"], features["values"]
+        rows += zip(*(column.numpy().tolist() for column in columns), strict=True)
     return rows
 
 
@@ -41,7 +42,9 @@ def test_rows_survive_and_shards_differ_by_one_row_at_most(deepfm, tmp_path):
     source = tmp_path / "a.libsvm"
     source.write_text("\n".join(line(label=index % 2, first=index) for index in range(11)) + "\n")
     written = deepfm.converter.convert([source], tmp_path / "out", shards=4)
-    assert [path.name for path, _ in written] == [f"part-{index:05d}-of-00004.tfrecords" for index in range(4)]
+    assert [path.name for path, _ in written] == [
+        f"part-{index:05d}-of-00004.tfrecords" for index in range(4)
+    ]
     assert [rows for _, rows in written] == [3, 3, 3, 2]
     assert [deepfm.data.count_rows([path]) for path, _ in written] == [3, 3, 3, 2]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [path.name for path, _ in written]
@@ -120,11 +123,17 @@ def test_no_file_is_in_both_parts_of_the_split(deepfm, tmp_path, monkeypatch):
         monkeypatch.setenv(f"SM_CHANNEL_{other}", str(tmp_path / "none"))
     for name in ("b", "a", "c"):
         (training / f"{name}.tfrecords").touch()
-    assert deepfm.data.split() == ([f"{training}/a.tfrecords", f"{training}/b.tfrecords"], [f"{training}/c.tfrecords"])
+    assert deepfm.data.split() == (
+        [f"{training}/a.tfrecords", f"{training}/b.tfrecords"],
+        [f"{training}/c.tfrecords"],
+    )
 
     monkeypatch.setenv("SM_CHANNEL_EVALUATION", str(evaluation))
     (evaluation / "d.tfrecords").touch()
-    assert deepfm.data.split() == ([f"{training}/{name}.tfrecords" for name in "abc"], [f"{evaluation}/d.tfrecords"])
+    assert deepfm.data.split() == (
+        [f"{training}/{name}.tfrecords" for name in "abc"],
+        [f"{evaluation}/d.tfrecords"],
+    )
 
     (evaluation / "d.tfrecords").unlink()
     (evaluation / "a.tfrecords").symlink_to(training / "a.tfrecords")

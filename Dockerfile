@@ -1,0 +1,169 @@
+# The image SageMaker starts with the word `train` on every host of a job. `./build.sh` builds it; `docker build .` does,
+# too, where the base image can be pulled.
+#
+# Three stages do the work (system, build, package), and the last one is made of nothing but copies out of them. So what
+# the work needs (compilers, caches, a CA bundle of your company) cannot reach the image or its history, and a change of
+# our own code changes the last layer only: a push sends kilobytes.
+#
+# No syntax line, no `RUN --mount`, no here-documents: the legacy builder of an old Docker builds this file as BuildKit does.
+
+# Debian 12 for its Python 3.11 and Open MPI 4.1. By tag, not by digest: a rebuild is meant to take Debian's security updates.
+ARG BASE_IMAGE=debian:bookworm-slim
+
+
+# ---- debian: the base, and how to reach the archives ----------------------------------------------------------------------
+FROM ${BASE_IMAGE} AS debian
+
+# ca-bundle.pem is optional, hence the pattern, beside a file that is always there and seldom changes; build.sh lays it there
+# where the archives are behind a private CA. apt and pip are told by their configuration files, since a variable that names a
+# missing file would break them.
+COPY .dockerignore ca-bundle.pe[m] /build/
+RUN if [ -f /build/ca-bundle.pem ]; then \
+        echo 'Acquire::https::CAInfo "/build/ca-bundle.pem";' > /etc/apt/apt.conf.d/99build-ca && \
+        printf '[global]\ncert = /build/ca-bundle.pem\n' > /etc/pip.conf; \
+    fi
+# An answer to debconf's questions; of no use to the finished image, and not in it.
+ENV DEBIAN_FRONTEND=noninteractive
+
+
+# ---- system: the root file system of the image ----------------------------------------------------------------------------
+FROM debian AS system
+
+# openmpi-bin and the ssh daemon for `mpirun` across hosts; ca-certificates for S3; procps for the person who looks inside.
+RUN apt-get update -q && \
+    apt-get install -q -y --no-install-recommends \
+        ca-certificates openmpi-bin openssh-client openssh-server procps python3 && \
+    # Each host makes its own host key when a job starts. A key in an image is everybody's key.
+    rm -f /etc/ssh/ssh_host_* && \
+    # For sshd's privilege separation. Debian makes it when the service starts, and no service manager runs here.
+    mkdir -p /run/sshd && \
+    # Ranks of one host may read each other's memory only where the kernel's ptrace rules let a container do so. Where they do
+    # not, each large message writes "Read -1, expected ..., errno = 1" into the log.
+    printf '\nbtl_vader_single_copy_mechanism = none\n' >> /etc/openmpi/openmpi-mca-params.conf && \
+    # What a container never reads. Copyright files stay: the licences ask for it.
+    find /usr/share/doc -type f ! -name copyright -delete && \
+    find /usr/share/doc -type l -delete && find /usr/share/doc -type d -empty -delete && \
+    rm -rf /usr/share/man /usr/share/info /usr/share/locale /usr/share/lintian /usr/share/openmpi/doc && \
+    rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/cache/ldconfig/* && \
+    rm -rf /var/log/* /var/lib/dpkg/*-old && \
+    rm -rf /etc/machine-id /var/lib/dbus/machine-id /root/.ssh /root/.cache && \
+    rm -rf /build /etc/apt/apt.conf.d/99build-ca /etc/pip.conf && \
+    ompi_info --param btl vader --level 3 | grep -q 'single_copy_mechanism.*none' && \
+    mpirun --allow-run-as-root --oversubscribe -np 2 true && ssh -V && \
+    ssh-keygen -q -t ed25519 -N '' -f /tmp/key && /usr/sbin/sshd -t -h /tmp/key && rm /tmp/key /tmp/key.pub && rm -rf /tmp/*
+
+
+# ---- pins: requirements.txt, cut at its marks, so that each step below is repeated only when its own part changes ---------
+FROM debian AS pins
+
+COPY container/opt/sagemaker-tf-entrypoint/requirements.txt /pins/
+RUN cd /pins && \
+    awk '/^# ==== /{part = $4} /^[a-z].*==/{print > ("part" part)}' requirements.txt && \
+    grep -E '^(pip|setuptools|wheel)==' part1: > tools.txt && cat part4: >> tools.txt && \
+    grep -E '^(horovod|mpi4py)==' part1: > compiled.txt && \
+    grep -vE '^(horovod|mpi4py)==' part1: > tensorflow.txt && \
+    mv part2: rest.txt && mv part3: operator.txt && wc -l *.txt
+
+
+# ---- build: /opt/venv -----------------------------------------------------------------------------------------------------
+FROM debian AS build
+
+RUN apt-get update -q && \
+    apt-get install -q -y --no-install-recommends \
+        binutils ca-certificates cmake g++ libopenmpi-dev make openmpi-bin python3-dev python3-venv && \
+    mpicxx --version && cmake --version
+# For an index of your company. It ends in this stage's history at most, never in the image's.
+ARG PIP_INDEX_URL
+ENV PATH=/opt/venv/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+
+COPY --from=pins /pins/tools.txt /pins/
+RUN python3 -m venv /opt/venv && pip install --no-deps -r /pins/tools.txt && pip --version
+
+COPY --from=pins /pins/tensorflow.txt /pins/
+RUN pip install --no-deps -r /pins/tensorflow.txt && \
+    python -c 'import tensorflow; print(tensorflow.__version__)'
+
+# About five minutes on two cores. Gloo is for `horovodrun` without MPI.
+COPY --from=pins /pins/compiled.txt /pins/
+RUN HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1 \
+        pip install --no-deps --no-build-isolation --no-binary horovod,mpi4py -r /pins/compiled.txt && \
+    mpirun --allow-run-as-root --oversubscribe -np 2 \
+        python -c 'import horovod.tensorflow as hvd; hvd.init(); assert hvd.size() == 2 and hvd.mpi_built() and hvd.gloo_built()' && \
+    mpirun --allow-run-as-root --oversubscribe -np 2 python -m mpi4py -c 'from mpi4py import MPI; assert MPI.COMM_WORLD.size == 2'
+
+COPY --from=pins /pins/rest.txt /pins/
+RUN pip install --no-deps --no-build-isolation -r /pins/rest.txt && \
+    python -c 'import flask, waitress, boto3, sklearn.datasets, sagemaker_training.environment'
+
+# The wheel says Python 3.10 and does not use Python's ABI (requirements.txt, part 3): it is given the tag it deserves.
+COPY --from=pins /pins/operator.txt /pins/
+RUN pip download --no-deps --python-version 3.10 --only-binary :all: --dest /wheels -r /pins/operator.txt && \
+    python -m wheel tags --remove --python-tag py3 --abi-tag none /wheels/*.whl && \
+    pip install --no-deps --no-index /wheels/*.whl && \
+    python -c 'import sagemaker_tensorflow'
+
+# What training never reads goes. The numbers are megabytes.
+#   171  tensorflow/include: for compiling operators, and the image has no compiler. KEEP_TF_HEADERS=yes keeps it, for images
+#        made FROM this one that bring a compiler.
+#   200  symbol tables of TensorFlow's, Horovod's and the operators' libraries; symbols for dynamic linking stay. (NumPy's and
+#        SciPy's stay as they are: their wheels are patched after linking, and strip may break such files.)
+#    63  libclang.so: TensorFlow's own build uses it; TensorFlow asks for the distribution, and nothing imports it.
+#    60  tests of NumPy, SciPy, scikit-learn and gevent; gevent's bring private keys along.
+# Bytecode (.pyc, about 120) stays: without it each start would compile TensorFlow's 2,000 modules again.
+ARG KEEP_TF_HEADERS=no
+RUN cd /opt/venv/lib/python3.11/site-packages && \
+    pip uninstall -q -y cython && \
+    if [ "$KEEP_TF_HEADERS" = no ]; then rm -rf tensorflow/include; fi && \
+    find tensorflow tensorflow_io_gcs_filesystem horovod sagemaker_tensorflow -name '*.so*' -type f \
+        -exec strip --strip-unneeded {} + && \
+    rm clang/native/libclang.so && \
+    find numpy scipy sklearn gevent -type d -name tests -prune -exec rm -rf {} + && \
+    find /opt/venv -name '*.a' -delete && \
+    pip check && \
+    python -c 'import tensorflow.keras, tensorflow.estimator, horovod.tensorflow.keras, sagemaker_tensorflow' && \
+    python -c 'import gevent, scipy.stats, sklearn.datasets' && \
+    mpirun --allow-run-as-root --oversubscribe -np 2 python -c 'import horovod.tensorflow as hvd; hvd.init(); assert hvd.size() == 2'
+
+
+# ---- package: our own code ------------------------------------------------------------------------------------------------
+FROM build AS package
+
+COPY pyproject.toml README.m[d] LICENS[E] /src/
+COPY entrypoint /src/entrypoint/
+# Nothing is fetched: what the package needs is pinned above. The scripts begin with this Python's path, which is the image's.
+RUN python -m pip install --no-deps --no-build-isolation --no-index --prefix /package /src && \
+    head -n 1 /package/bin/train /package/bin/entrypoint && test -x /package/bin/train && test -x /package/bin/entrypoint && \
+    PYTHONPATH=/package/lib/python3.11/site-packages python -c 'import entrypoint.__main__'
+
+
+# ---- the image ------------------------------------------------------------------------------------------------------------
+FROM scratch
+
+# LANG: Python and the tools it starts read and write UTF-8 whatever host they are on.
+# PYTHONUNBUFFERED: a line of the log is in CloudWatch when it is written, and the last one before a crash is not lost.
+ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    LANG=C.UTF-8 \
+    PYTHONUNBUFFERED=1
+
+COPY --from=system / /
+COPY --from=build /opt/venv /opt/venv
+COPY container/opt /opt
+COPY container/usr /usr
+COPY --from=package /package /opt/venv
+
+# What SageMaker sends when a job is stopped, 120 s before it kills; `docker stop` is to send the same, but kills after 10 s
+# unless told otherwise: `docker stop --time 120`.
+STOPSIGNAL SIGTERM
+WORKDIR /
+# In exec form, so that PID 1 is a process that hears the signal, and not a shell.
+ENTRYPOINT ["/usr/local/bin/docker-entrypoint"]
+CMD ["train"]
+
+# Last, since they differ from commit to commit.
+ARG VERSION=unknown
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="sagemaker-tf-entrypoint" \
+      org.opencontainers.image.description="Entrypoint for distributed TensorFlow training on Amazon SageMaker" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"

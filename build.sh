@@ -1,0 +1,377 @@
+#!/usr/bin/env bash
+# Builds the image, and pushes it where asked to. `main`, at the end, is the story; `./build.sh --help` is the manual.
+set -euo pipefail
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+readonly HERE
+readonly NAME=sagemaker-tf-entrypoint
+readonly PREFERRED_BASE=debian:bookworm-slim
+readonly OWN_BASE=$NAME-base:bookworm
+readonly PULL_SECONDS=60
+readonly REQUIREMENTS=container/opt/$NAME/requirements.txt
+# Where the Dockerfile looks for it; git ignores it there.
+readonly CA_IN_CONTEXT=ca-bundle.pem
+readonly CA_VARIABLES='PIP_CERT SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE AWS_CA_BUNDLE'
+
+# TensorFlow's wheel and SageMaker's training instances; on an ARM machine docker would choose ARM.
+export DOCKER_DEFAULT_PLATFORM=linux/amd64
+
+base='' builder=auto ca_bundle='' dry_run=no mirror='' no_cache=no push=''
+more_tags=()
+
+usage() {
+    cat <<EOF
+Usage: ./build.sh [OPTION...]
+
+Builds $NAME:latest and $NAME:VERSION-tfTENSORFLOW-cpu,
+VERSION from pyproject.toml, TENSORFLOW from $REQUIREMENTS.
+The last line printed is the tags and the size of the image.
+
+  --tag NAME[:TAG]    one more tag for the image; may be repeated
+  --push ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME[:TAG]
+                      push to this ECR repository after the build: make the repository if it is not there, log in,
+                      tag, push. Without :TAG, VERSION-tfTENSORFLOW-cpu. Needs the aws command, or python3 with boto3.
+  --base IMAGE        build on this image: Debian 12 (bookworm), with apt. Without it, the first of these that is there:
+                      $PREFERRED_BASE on this machine; $OWN_BASE, made before;
+                      $PREFERRED_BASE pulled (given up after ${PULL_SECONDS} s);
+                      $OWN_BASE, made now with debootstrap (needs root).
+  --mirror URL        the Debian mirror for debootstrap; without it, debootstrap's own choice
+  --ca-bundle FILE    trust these certificates (PEM) while building, for archives behind a private CA. Nothing of it is in
+                      the finished image. Without it: ./$CA_IN_CONTEXT, else the first of these variables that names a file:
+                      $CA_VARIABLES
+  --builder WHICH     legacy or buildkit; auto (the default) leaves the choice to docker
+  --no-cache          repeat every step; this is how to take Debian's latest security updates
+  --dry-run           print the commands, run none of them; only look
+  --help              print this
+
+HTTP_PROXY, HTTPS_PROXY, NO_PROXY (or in small letters) and PIP_INDEX_URL are handed to the build where they are set; they
+are not in the finished image. The base that debootstrap made stays: docker rmi $OWN_BASE to have it made anew.
+A first build takes about ten minutes, most of it for compiling Horovod; after a change in entrypoint/, seconds.
+EOF
+}
+
+# die WHAT [WHAT TO DO...]: an error and the way out, one line each, on stderr.
+die() {
+    printf 'build.sh: %s\n' "$1" >&2
+    shift
+    (($# == 0)) || printf '          %s\n' "$@" >&2
+    exit 1
+}
+
+say() { printf '== %s\n' "$*"; }
+
+# run COMMAND...: the command, or its text in a dry run.
+run() {
+    if [[ $dry_run == yes ]]; then
+        printf '+'
+        printf ' %q' "$@"
+        printf '\n'
+    else
+        "$@"
+    fi
+}
+
+# ---- what is asked for ------------------------------------------------------------------------------------------------
+
+read_arguments() {
+    local option
+    while (($# > 0)); do
+        option=$1
+        case $option in
+            --no-cache) no_cache=yes && shift && continue ;;
+            --dry-run) dry_run=yes && shift && continue ;;
+            -h | --help) usage && exit 0 ;;
+            --tag | --push | --base | --mirror | --ca-bundle | --builder) ;;
+            *) die "Found the argument '$option', which is none of build.sh's." "./build.sh --help shows them all." ;;
+        esac
+        [[ -n ${2-} ]] || die "$option stands without its value." "./build.sh --help shows what it takes."
+        case $option in
+            --tag) more_tags+=("$2") ;;
+            --push) push=$2 ;;
+            --base) base=$2 ;;
+            --mirror) mirror=$2 ;;
+            # Relative to where the caller stands, and main leaves there.
+            --ca-bundle) ca_bundle=$(cd "$(dirname "$2")" 2>/dev/null && pwd)/$(basename "$2") ;;
+            --builder) builder=$2 ;;
+        esac
+        shift 2
+    done
+    case $builder in
+        auto) ;;
+        legacy) export DOCKER_BUILDKIT=0 ;;
+        buildkit) export DOCKER_BUILDKIT=1 ;;
+        *) die "Found --builder '$builder'; wanted legacy, buildkit or auto." ;;
+    esac
+}
+
+# Sets: version, tensorflow, tag.
+read_versions() {
+    version=$(sed -n 's/^version = "\([^"]*\)".*/\1/p' pyproject.toml | head -n 1)
+    [[ -n $version ]] || die "Found no line  version = \"...\"  in $HERE/pyproject.toml." "The image's tag is made of it."
+    tensorflow=$(sed -n 's/^tensorflow-cpu==//p' "$REQUIREMENTS")
+    [[ -n $tensorflow ]] || die "Found no line  tensorflow-cpu==...  in $HERE/$REQUIREMENTS." "The image's tag is made of it."
+    tag=$version-tf$tensorflow-cpu
+}
+
+# Sets, from --push: account, region, repository, push_tag. Strict, since a name that is nearly right is pushed elsewhere.
+read_push_name() {
+    local part='[a-z0-9]+([._-][a-z0-9]+)*'
+    local registry='([0-9]{12})\.dkr\.ecr\.([a-z]{2}(-[a-z]+)+-[0-9]+)\.amazonaws\.com(\.cn)?'
+    [[ $push =~ ^($registry)/($part(/$part)*)(:([A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?$ ]] ||
+        die "--push: found '$push'." \
+            "Wanted ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME[:TAG]: an account of 12 digits, a region like eu-west-1," \
+            "a name of small letters, digits and single . _ - between them, parts parted by /." \
+            "For example 123456789012.dkr.ecr.eu-west-1.amazonaws.com/$NAME:$tag"
+    registry=${BASH_REMATCH[1]} account=${BASH_REMATCH[2]} region=${BASH_REMATCH[3]} repository=${BASH_REMATCH[6]}
+    push_tag=${BASH_REMATCH[11]:-$tag}
+    ((${#repository} >= 2 && ${#repository} <= 256)) ||
+        die "--push: found the repository name '$repository' of ${#repository} characters; ECR wants 2 to 256."
+    push_to=$registry/$repository:$push_tag
+}
+
+# ---- what is here -----------------------------------------------------------------------------------------------------
+
+need_docker() {
+    local reply problem solution
+    if ! command -v docker >/dev/null; then
+        problem='There is no docker command on the PATH.'
+        solution='Install Docker (on Debian: apt-get install docker.io).'
+    elif ! reply=$(docker version --format '{{.Server.Version}}' 2>&1); then
+        problem="docker is here, but its daemon (${DOCKER_HOST:-the usual one}) does not answer: ${reply##*$'\n'}"
+        solution='Start it (systemctl start docker, or dockerd as root), and see that you may use it (group docker, or root).'
+    else
+        return 0
+    fi
+    [[ $dry_run == yes ]] || die "$problem" "$solution"
+    printf '# %s The build would stop here. %s\n' "$problem" "$solution"
+}
+
+is_local() { docker image inspect "$1" >/dev/null 2>&1; }
+
+# timeout is not on every system (macOS).
+pull() {
+    if command -v timeout >/dev/null; then
+        run timeout "$PULL_SECONDS" docker pull "$1"
+    else
+        run docker pull "$1"
+    fi
+}
+
+# Sets: base.
+choose_base() {
+    if [[ -n $base ]]; then
+        say "base: $base, as asked"
+    elif is_local "$PREFERRED_BASE"; then
+        base=$PREFERRED_BASE
+        say "base: $base, on this machine"
+    elif is_local "$OWN_BASE"; then
+        base=$OWN_BASE
+        say "base: $base, made before"
+    elif pull "$PREFERRED_BASE" && [[ $dry_run == no ]]; then
+        base=$PREFERRED_BASE
+        say "base: $base, pulled"
+    else
+        [[ $dry_run == no ]] || printf '# and if that fails:\n'
+        say "base: $PREFERRED_BASE is neither here nor to be pulled, making $OWN_BASE with debootstrap"
+        make_base
+        base=$OWN_BASE
+    fi
+}
+
+make_base() {
+    local rootfs=/tmp/rootfs main_mirror
+    if [[ $dry_run == no ]]; then
+        command -v debootstrap >/dev/null ||
+            die "There is no base image: $PREFERRED_BASE cannot be pulled, and debootstrap, which would make one, is not here." \
+                "Install debootstrap, or name an image of Debian 12 with --base IMAGE."
+        ((EUID == 0)) ||
+            die "There is no base image: $PREFERRED_BASE cannot be pulled, and debootstrap must be root to make one; this is uid $EUID." \
+                "Run build.sh as root once (later runs use $OWN_BASE again), or name an image of Debian 12 with --base IMAGE."
+        rootfs=$(mktemp -d)
+        leftovers+=("$rootfs")
+    fi
+    run debootstrap --arch=amd64 --variant=minbase bookworm "$rootfs" ${mirror:+"$mirror"}
+    if [[ $dry_run == yes ]]; then
+        printf '+ (bookworm-updates and bookworm-security added to its sources.list)\n'
+        printf '+ tar -C %q -c . | docker import - %q\n' "$rootfs" "$OWN_BASE"
+        return
+    fi
+    # debootstrap knows the release only; the updates lie beside it on every full mirror.
+    main_mirror=$(awk '$1 == "deb" {print $2; exit}' "$rootfs/etc/apt/sources.list")
+    main_mirror=${main_mirror%/}
+    {
+        printf 'deb %s bookworm main\n' "$main_mirror"
+        printf 'deb %s bookworm-updates main\n' "$main_mirror"
+        printf 'deb %s-security bookworm-security main\n' "$main_mirror"
+    } >"$rootfs/etc/apt/sources.list"
+    # debootstrap copies the resolver and the name of this machine; docker gives every container its own.
+    tar -C "$rootfs" --numeric-owner -c \
+        --exclude='./dev/*' --exclude='./proc/*' --exclude='./sys/*' --exclude='./tmp/*' \
+        --exclude='./etc/resolv.conf' --exclude='./etc/hostname' --exclude='./etc/machine-id' \
+        --exclude='./var/cache/apt/*' --exclude='./var/lib/apt/lists/*' --exclude='./var/log/*' . |
+        docker import \
+            --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
+            --change 'CMD ["bash"]' - "$OWN_BASE"
+}
+
+# The bundle must lie in the build context while docker reads it.
+lay_out_ca_bundle() {
+    local variable from=--ca-bundle
+    if [[ -z $ca_bundle && -e $CA_IN_CONTEXT ]]; then
+        ca_bundle=$HERE/$CA_IN_CONTEXT from="it lies here"
+    fi
+    if [[ -z $ca_bundle ]]; then
+        for variable in $CA_VARIABLES; do
+            if [[ -f ${!variable-} ]]; then
+                ca_bundle=${!variable} from=$variable
+                break
+            fi
+        done
+    fi
+    [[ -n $ca_bundle ]] || return 0
+    grep -q -e '-----BEGIN CERTIFICATE-----' "$ca_bundle" 2>/dev/null ||
+        die "The CA bundle '$ca_bundle' ($from) is not a readable file with certificates in PEM form." \
+            "Name another with --ca-bundle FILE."
+    say "CA bundle, for the build only: $ca_bundle ($from)"
+    if [[ ! -e $CA_IN_CONTEXT ]]; then
+        [[ $dry_run == yes ]] || leftovers+=("$HERE/$CA_IN_CONTEXT")
+        run cp "$ca_bundle" "$CA_IN_CONTEXT"
+    elif ! cmp -s "$ca_bundle" "$CA_IN_CONTEXT"; then
+        die "Found another bundle in $HERE/$CA_IN_CONTEXT than the wanted $ca_bundle." \
+            "Remove it, if neither a build that is still running nor you laid it there."
+    fi
+}
+
+leftovers=()
+remove_leftovers() {
+    ((${#leftovers[@]} == 0)) || rm -rf --one-file-system "${leftovers[@]}"
+}
+
+# ---- what is done -----------------------------------------------------------------------------------------------------
+
+build() {
+    local command=(docker build --build-arg "BASE_IMAGE=$base" --build-arg "VERSION=$version" --build-arg "REVISION=$(revision)")
+    local variable each
+    # A name without a value: docker takes the value from the environment, and it is not on the screen.
+    for variable in HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy PIP_INDEX_URL; do
+        [[ -z ${!variable-} ]] || command+=(--build-arg "$variable")
+    done
+    [[ $no_cache == no ]] || command+=(--no-cache)
+    for each in "$NAME:latest" "$NAME:$tag" ${more_tags[@]+"${more_tags[@]}"}; do
+        command+=(--tag "$each")
+    done
+    say "building $NAME:$tag"
+    run "${command[@]}" .
+}
+
+revision() {
+    local commit
+    if commit=$(git rev-parse --verify --quiet HEAD 2>/dev/null); then
+        [[ -z $(git status --porcelain 2>/dev/null) ]] || commit+=-modified
+        printf '%s' "$commit"
+    else
+        printf unknown
+    fi
+}
+
+# Sets: cloud (aws or boto3).
+choose_cloud_tool() {
+    if command -v aws >/dev/null; then
+        cloud=aws
+    elif command -v python3 >/dev/null && python3 -c 'import boto3' 2>/dev/null; then
+        cloud=boto3
+    elif [[ $dry_run == yes ]]; then
+        cloud=aws
+        printf '# Neither the aws command nor python3 with boto3 is here. The push would stop before the build.\n'
+    else
+        die "--push: wanted the aws command, or python3 with boto3; neither is here." \
+            "Install one (python3 -m pip install boto3), and give it credentials that may push to $repository."
+    fi
+}
+
+# with_boto3 make-repository|password: for machines without the aws command.
+with_boto3() {
+    python3 - "$@" "$region" "$account" "$repository" <<'EOF'
+import base64, sys
+import boto3
+what, region, account, repository = sys.argv[1:]
+ecr = boto3.client("ecr", region_name=region)
+if what == "password":
+    token = ecr.get_authorization_token(registryIds=[account])["authorizationData"][0]["authorizationToken"]
+    print(base64.b64decode(token).decode().partition(":")[2])
+else:
+    try:
+        ecr.describe_repositories(registryId=account, repositoryNames=[repository])
+    except ecr.exceptions.RepositoryNotFoundException:
+        ecr.create_repository(registryId=account, repositoryName=repository)
+EOF
+}
+
+with_aws() {
+    local answer where=(--region "$region" --registry-id "$account")
+    if [[ $1 == password ]]; then
+        aws ecr get-login-password --region "$region"
+    elif ! answer=$(aws ecr describe-repositories "${where[@]}" --repository-names "$repository" 2>&1); then
+        [[ $answer == *RepositoryNotFoundException* ]] || die "--push: ECR does not tell whether $repository is there: $answer"
+        aws ecr create-repository "${where[@]}" --repository-name "$repository" >/dev/null
+    fi
+}
+
+push() {
+    local where
+    say "pushing $push_to"
+    if [[ $dry_run == yes ]]; then
+        if [[ $cloud == aws ]]; then
+            where="--region $region --registry-id $account"
+            printf '+ aws ecr describe-repositories %s --repository-names %s\n' "$where" "$repository"
+            printf '# and if it is not there:\n'
+            printf '+ aws ecr create-repository %s --repository-name %s\n' "$where" "$repository"
+            printf '+ aws ecr get-login-password --region %s' "$region"
+        else
+            printf '+ python3 (boto3): ecr.describe_repositories, and if %s is not there: ecr.create_repository\n' "$repository"
+            printf '+ python3 (boto3): ecr.get_authorization_token'
+        fi
+        printf ' | docker login --username AWS --password-stdin %s\n' "${push_to%%/*}"
+    else
+        "with_$cloud" make-repository ||
+            die "--push: the repository $repository could not be found or made; the reason is above." \
+                "See that the credentials may use ECR of account $account in $region."
+        "with_$cloud" password | docker login --username AWS --password-stdin "${push_to%%/*}" ||
+            die "--push: no login at ${push_to%%/*}; the reason is above." \
+                "See that the credentials may use ECR of account $account in $region."
+    fi
+    run docker tag "$NAME:$tag" "$push_to"
+    run docker push "$push_to"
+}
+
+report() {
+    local size each
+    if [[ $dry_run == yes ]]; then
+        size='nothing was built'
+    else
+        size=$(docker image inspect --format '{{.Size}}' "$NAME:$tag" | awk '{printf "%.2f GB", $1 / 1e9}')
+    fi
+    for each in "$NAME:latest" "$NAME:$tag" ${more_tags[@]+"${more_tags[@]}"} ${push:+"$push_to"}; do
+        printf '%s ' "$each"
+    done
+    printf '(%s)\n' "$size"
+}
+
+main() {
+    read_arguments "$@"
+    cd "$HERE"
+    trap remove_leftovers EXIT
+    read_versions
+    if [[ -n $push ]]; then
+        read_push_name
+        choose_cloud_tool
+    fi
+    need_docker
+    choose_base
+    lay_out_ca_bundle
+    build
+    [[ -z $push ]] || push
+    report
+}
+
+main "$@"

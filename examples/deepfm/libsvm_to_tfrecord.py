@@ -1,0 +1,137 @@
+"""Turns click data from libsvm text into the TFRecord files that `train.py` reads.
+
+    python libsvm_to_tfrecord.py --shards 4 --output data/training  train.libsvm more.libsvm.gz
+
+A line is a label and 39 pairs, one for every field: `1 1:0.05 2:0.066 ... 586:1 1079:1 ...`. Labels are 0
+or 1 (or -1 for 0); what follows a `#` is a comment. Rows are dealt out to the shards one by one, so no two
+shards differ by more than one row. Nothing is kept in memory, and files get their names only when all of
+them are complete.
+"""
+
+import argparse
+import contextlib
+import gzip
+import math
+import os
+import sys
+from pathlib import Path
+
+import tensorflow as tf
+from data import FEATURES, FIELDS
+
+LABELS = {1.0: 1.0, 0.0: 0.0, -1.0: 0.0}
+
+
+class BadRow(ValueError):
+    """A line that is not a row; the message begins with `file:line:`."""
+
+
+def convert(inputs, output, shards, prefix="part", fields=FIELDS, features=FEATURES):
+    """Writes the rows of `inputs` to `shards` files in the folder `output`; returns [(path, rows), ...]."""
+    if shards < 1:
+        raise ValueError(f"shards must be 1 or more, not {shards}")
+    output = Path(output)
+    output.mkdir(parents=True, exist_ok=True)
+    paths = [output / f"{prefix}-{index:05d}-of-{shards:05d}.tfrecords" for index in range(shards)]
+    strangers = sorted(set(output.glob("*.tfrecord*")) - set(paths))
+    if strangers:  # training reads the whole folder: rows of an earlier conversion would come twice
+        raise FileExistsError(f"{output} already holds other TFRecord files, such as {strangers[0].name}")
+
+    # A name that does not end in .tfrecords: whoever looks before the end sees no half-written file.
+    unfinished = [path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in paths]
+    rows = 0
+    try:
+        with contextlib.ExitStack() as stack:
+            writers = [stack.enter_context(tf.io.TFRecordWriter(str(path))) for path in unfinished]
+            for row in read_rows(inputs, fields, features):
+                writers[rows % shards].write(serialize(*row))
+                rows += 1
+        for path, final in zip(unfinished, paths, strict=True):
+            path.replace(final)
+    finally:
+        for path in unfinished:
+            path.unlink(missing_ok=True)
+    return [(path, rows // shards + (index < rows % shards)) for index, path in enumerate(paths)]
+
+
+def read_rows(inputs, fields=FIELDS, features=FEATURES):
+    """(label, ids, values) of every row of the files, one after the other."""
+    for path in inputs:
+        # Bytes that are not UTF-8 become characters no number has: the line is then reported as bad.
+        opened = gzip.open if str(path).endswith(".gz") else open
+        with opened(path, "rt", encoding="utf-8", errors="replace") as lines:
+            for number, line in enumerate(lines, start=1):
+                words = line.partition("#")[0].split()
+                if not words:
+                    continue
+                try:
+                    yield parse_row(words, fields, features)
+                except ValueError as error:
+                    raise BadRow(f"{path}:{number}: {error}") from None
+
+
+def parse_row(words, fields=FIELDS, features=FEATURES):
+    label, *pairs = words
+    label = LABELS.get(_number(label, "label"))
+    if label is None:
+        raise ValueError(f"the label must be 0 or 1, not {words[0]!r}")
+    if len(pairs) != fields:
+        raise ValueError(f"{fields} pairs of id:value are expected, but there are {len(pairs)}")
+    ids, values = [], []
+    for pair in pairs:
+        id_, colon, value = pair.partition(":")
+        if not colon:
+            raise ValueError(f"expected id:value, not {pair!r}")
+        if not (id_.isascii() and id_.isdigit() and int(id_) < features):
+            raise ValueError(f"the id must be a whole number from 0 to {features - 1}, not {id_!r}")
+        ids.append(int(id_))
+        values.append(_number(value, f"value of id {id_}"))
+    return label, ids, values
+
+
+def _number(text, what):
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"the {what} must be a number, not {text!r}")
+    return number
+
+
+def serialize(label, ids, values):
+    feature = {
+        "label": tf.train.Feature(float_list=tf.train.FloatList(value=[label])),
+        "ids": tf.train.Feature(int64_list=tf.train.Int64List(value=ids)),
+        "values": tf.train.Feature(float_list=tf.train.FloatList(value=values)),
+    }
+    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__.partition("\n\n")[0], epilog="Exit status 1 when a file is not as it should be."
+    )
+    parser.add_argument("inputs", nargs="+", metavar="FILE", help="libsvm text, or the same in gzip (*.gz)")
+    parser.add_argument(
+        "--output", required=True, metavar="DIR", help="folder for the shards; made if need be"
+    )
+    parser.add_argument(
+        "--shards", type=int, default=4, help="one or more for every process (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--prefix", default="part", help="how the names of the shards begin (default: %(default)s)"
+    )
+    args = parser.parse_args(argv)
+    try:
+        written = convert(args.inputs, args.output, args.shards, args.prefix)
+    except (OSError, EOFError, ValueError) as error:  # EOFError: a gzip file that was cut off
+        print(f"libsvm_to_tfrecord: {error}", file=sys.stderr)
+        return 1
+    for path, rows in written:
+        print(f"{path}: {rows} rows")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

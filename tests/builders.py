@@ -1,0 +1,48 @@
+"""Config folders and Jobs for tests, from a few words."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from entrypoint.config import read_job
+from entrypoint.job import Job
+
+PROGRAM = {"sagemaker_program": "train.py"}
+
+
+def names(count: int) -> list[str]:
+    return [f"algo-{number + 1}" for number in range(count)]
+
+
+def resources(hosts: list[str], me: str = "", **more: Any) -> dict[str, Any]:
+    return {"current_host": me or hosts[0], "hosts": hosts, "network_interface_name": "lo", **more}
+
+
+def write_config(base: Path, resource_config: Any, hyperparameters: Any = None, channels: Any = None) -> Path:
+    """Write the config files; a str is written as it is, None leaves the file out."""
+    config = base / "input" / "config"
+    config.mkdir(parents=True, exist_ok=True)
+    files = {"resourceconfig": resource_config, "hyperparameters": hyperparameters, "inputdataconfig": channels}
+    for name, content in files.items():
+        if content is not None:
+            text = content if isinstance(content, str) else json.dumps(content)
+            (config / f"{name}.json").write_text(text)
+    return base
+
+
+def read(
+    base: Path,
+    hosts: int | list[str] = 1,
+    hyperparameters: Mapping[str, Any] | str | None = None,
+    environment: Mapping[str, str] | None = None,
+    *,
+    me: str = "",
+    gpus: int = 0,
+) -> Job:
+    """The Job of a host of a cluster; hyperparameters as they lie in the file, program included."""
+    listed = names(hosts) if isinstance(hosts, int) else hosts
+    if not isinstance(hyperparameters, str):
+        hyperparameters = {**PROGRAM, **(hyperparameters or {})}
+    write_config(base, resources(listed, me), hyperparameters, "{}")
+    return read_job(base, environment or {}, base / "run", gpus)

@@ -1,0 +1,54 @@
+"""The image to test, the jobs on it, and the check that nothing of them is left on the machine."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from containers import Cluster, leftovers, sh
+
+ROOT = Path(__file__).resolve().parents[2]
+
+StartCluster = Callable[..., Cluster]
+
+
+@pytest.fixture(scope="session")
+def image() -> Iterator[str]:
+    """The tag under test: of the environment variable TEST_IMAGE, else built now.
+
+    A user's machine without Docker skips what needs it; with CI=true that is a failure.
+    """
+    try:
+        answer = subprocess.run(["docker", "version"], capture_output=True, text=True, timeout=60)
+        problem = answer.stderr.strip() if answer.returncode else ""
+    except FileNotFoundError:
+        problem = "there is no docker command"
+    if problem:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"no Docker: {problem}")
+    if not os.environ.get("TEST_IMAGE"):
+        sh(str(ROOT / "build.sh"), within=3000)
+    yield os.environ.get("TEST_IMAGE") or "sagemaker-tf-entrypoint:latest"
+    assert leftovers() == ""
+
+
+@pytest.fixture
+def cluster(image: str, tmp_path: Path) -> StartCluster:
+    """`with cluster(program=..., ...) as job:`, see containers.Cluster."""
+
+    def start(**options: object) -> Cluster:
+        return Cluster(image, tmp_path, **options)
+
+    return start
+
+
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None], capsys: pytest.CaptureFixture[str]) -> Callable[[str, float], None]:
+    """Prints a measured number of seconds, though the test passes."""
+
+    def show(what: str, seconds: float) -> None:
+        record_property(what, round(seconds, 2))
+        with capsys.disabled():
+            print(f"\n    {what}: {seconds:.2f} s", end="")
+
+    return show

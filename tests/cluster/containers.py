@@ -1,0 +1,311 @@
+"""A training job on several hosts: a container per host, each with the tree that SageMaker mounts.
+
+`Cluster` is a context manager; what a test asserts stands inside it, so that a failure prints each host's log.
+Host names are aliases on a network of the job's own, and a container's own hostname is another name, as there.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from waiting import eventually
+
+PROGRAMS = Path(__file__).parent / "programs"
+# On every container and network of this test session, so that the session can see that none is left.
+LABEL, SESSION = "sagemaker-tf-entrypoint.tests", uuid.uuid4().hex[:8]
+PATIENCE = 120.0  # seconds: when to give up, not how fast a job has to be
+
+Value = str | int | float | bool | list[Any] | dict[str, Any]
+
+
+def sh(*command: str, within: float = 60, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command; AssertionError with its output if it ends with anything but 0."""
+    result = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within, **options
+    )
+    if check:
+        assert result.returncode == 0, f"{command}: {result.returncode}\n{result.stdout}\n{result.stderr}"
+    return result
+
+
+@cache
+def compose_command() -> tuple[str, ...]:
+    for command in (("docker", "compose"), ("docker-compose",)):
+        try:
+            if sh(*command, "version", check=False).returncode == 0:
+                return command
+        except FileNotFoundError:
+            pass
+    raise AssertionError("wanted `docker compose` or docker-compose; neither is here")
+
+
+def leftovers() -> str:
+    """Containers and networks of this session that are still there."""
+    mark = f"label={LABEL}={SESSION}"
+    containers = sh("docker", "ps", "-a", "--filter", mark, "--format", "container {{.Names}} {{.Status}}").stdout
+    return containers + sh("docker", "network", "ls", "--filter", mark, "--format", "network {{.Name}}").stdout
+
+
+def write_config(
+    folder: Path,
+    *,
+    resources: Any,
+    hyperparameters: Mapping[str, Value] | None = None,
+    channels: Iterable[str] = (),
+) -> None:
+    """The files of /opt/ml/input/config. A str for `resources` is written as it is, None leaves the file out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if resources is not None:
+        text = resources if isinstance(resources, str) else json.dumps(resources)
+        (folder / "resourceconfig.json").write_text(text)
+    # On the wire every value is a string: JSON for what is not one already.
+    strings = {key: v if isinstance(v, str) else json.dumps(v) for key, v in (hyperparameters or {}).items()}
+    (folder / "hyperparameters.json").write_text(json.dumps(strings))
+    file_mode = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
+    (folder / "inputdataconfig.json").write_text(json.dumps({name: file_mode for name in channels}))
+
+
+def resources(hosts: Iterable[str], current: str) -> dict[str, Any]:
+    """resourceconfig.json as an ordinary job has it today."""
+    names = sorted(hosts)
+    group = {"instance_group_name": "homogeneousCluster", "instance_type": "ml.c5.xlarge", "hosts": names[::-1]}
+    return {
+        "current_host": current,
+        "current_instance_type": "ml.c5.xlarge",
+        "current_group_name": "homogeneousCluster",
+        "hosts": names,
+        "instance_groups": [group],
+        "network_interface_name": "eth0",
+        "topology": None,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How one host ended. Times are seconds since 1970; all containers share this machine's clock."""
+
+    host: str
+    exit_code: int
+    started: float
+    finished: float
+    log: str
+    failure: str | None  # the text of /opt/ml/output/failure
+    ml: Path  # the host's /opt/ml
+
+    def line(self, having: str) -> str:
+        """The one line of the log that has this text."""
+        found = [line for line in self.log.splitlines() if having in line]
+        assert len(found) == 1, f"{self.host}: {len(found)} lines with {having!r}, wanted one"
+        return found[0]
+
+
+class Cluster:
+    """The hosts of one job, up when the `with` block begins and gone when it ends.
+
+    `program` is a file of tests/cluster/programs, or the file in `code` that is to be run.
+    """
+
+    def __init__(
+        self,
+        image: str,
+        folder: Path,
+        *,
+        program: str,
+        hosts: int | Iterable[str] = 3,
+        mode: str = "",
+        hyperparameters: Mapping[str, Value] | None = None,
+        environment: Mapping[str, str] | None = None,
+        host_environment: Mapping[str, Mapping[str, str]] | None = None,
+        code: Path | None = None,
+        channels: Mapping[str, Path] | None = None,
+        files: Mapping[str, str] | None = None,
+    ) -> None:
+        self.image, self.folder = image, folder
+        self.hosts = [f"algo-{n + 1}" for n in range(hosts)] if isinstance(hosts, int) else sorted(hosts)
+        self.project = f"tfe{uuid.uuid4().hex[:8]}"
+        self._compose_file = folder / "compose.json"
+        environment = {**({"ENTRYPOINT_MODE": mode} if mode else {}), **(environment or {})}
+        services = {}
+        for number, host in enumerate(self.hosts, 1):
+            ml = self.ml(host)
+            write_config(
+                ml / "input/config",
+                resources=resources(self.hosts, host),
+                hyperparameters={"sagemaker_program": program, **(hyperparameters or {})},
+                channels=channels or {},
+            )
+            for part in ("input/data", "model", "output/data"):
+                (ml / part).mkdir(parents=True)
+            if code:
+                shutil.copytree(code, ml / "code", ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                (ml / "code").mkdir()
+                shutil.copy(PROGRAMS / program, ml / "code")
+            for name, text in (files or {}).items():
+                (ml / "code" / name).write_text(text)
+            mounts = [f"{ml / part}:/opt/ml/{part}" for part in ("input", "model", "output", "code")]
+            mounts += [f"{path.resolve()}:/opt/ml/input/data/{name}:ro" for name, path in (channels or {}).items()]
+            services[host] = {
+                "image": image,
+                "command": "train",
+                "container_name": self.container(host),
+                "hostname": f"ip-10-0-0-{number}.ec2.internal",
+                "environment": {**environment, **(host_environment or {}).get(host, {})},
+                "volumes": mounts,
+                "networks": {"default": {"aliases": [host]}},
+                "labels": {LABEL: SESSION},
+                "init": False,
+                "restart": "no",
+                "stop_grace_period": "120s",
+            }
+        compose = {"services": services, "networks": {"default": {"labels": {LABEL: SESSION}}}}
+        if compose_command() == ("docker-compose",):
+            compose = {"version": "3.7", **compose}
+        self._compose_file.write_text(json.dumps(compose, indent=1).replace("$", "$$"))
+
+    def ml(self, host: str) -> Path:
+        """The host's /opt/ml, on this machine."""
+        return self.folder / host / "ml"
+
+    def container(self, host: str) -> str:
+        return f"{self.project}-{host}"
+
+    # --- up and down ---
+
+    def __enter__(self) -> "Cluster":
+        try:
+            self._compose("up", "-d", "--no-build")
+        except BaseException:
+            self._tear_down()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is not None:
+                self._print_all()
+        finally:
+            self._tear_down()
+
+    def _compose(self, *arguments: str, check: bool = True) -> None:
+        # Its own time limits are meant for slower networks than a socket of this machine.
+        sh(
+            *compose_command(), "-p", self.project, "-f", str(self._compose_file), *arguments,
+            within=PATIENCE, check=check, env={**os.environ, "COMPOSE_HTTP_TIMEOUT": "120"},
+        )  # fmt: skip
+
+    def _tear_down(self) -> None:
+        sh("docker", "rm", "-f", "-v", *map(self.container, self.hosts), check=False, within=PATIENCE)
+        self._compose("down", "-v", "--remove-orphans")
+
+    def _print_all(self) -> None:
+        for host in self.hosts:
+            state = sh("docker", "inspect", "-f", "{{json .State}}", self.container(host), check=False).stdout
+            print(f"\n---- {host}: {state.strip()}\n{self.log(host)}")
+            print(f"---- {host}: failure file: {self._failure(host)!r}")
+
+    # --- what happens to it ---
+
+    def kill(self, host: str) -> float:
+        """The host is gone at once; the time."""
+        sh("docker", "kill", self.container(host))
+        return time.time()
+
+    def pause(self, host: str) -> None:
+        sh("docker", "pause", self.container(host))
+
+    def unpause(self, host: str) -> None:
+        sh("docker", "unpause", self.container(host))
+
+    def disconnect(self, host: str) -> float:
+        """The host runs on and reaches nobody; the time."""
+        sh("docker", "network", "disconnect", "-f", f"{self.project}_default", self.container(host))
+        return time.time()
+
+    def stop(self, *hosts: str, grace: int = 100) -> float:
+        """SIGTERM to these hosts (all, if none is named), without waiting for their ends; the time."""
+        asked = time.time()
+        for host in hosts or self.hosts:
+            subprocess.Popen(
+                ["docker", "stop", "-t", str(grace), self.container(host)],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+        return asked
+
+    def exec(self, host: str, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return sh("docker", "exec", self.container(host), *command, check=check)
+
+    # --- what is seen of it ---
+
+    def log(self, host: str) -> str:
+        result = subprocess.run(
+            ["docker", "logs", self.container(host)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
+        )
+        return result.stdout.decode("utf-8", "replace")
+
+    def sees(self, text: str, *hosts: str, times: int = 1, within: float = PATIENCE) -> None:
+        """Wait until the logs of these hosts (all, if none is named) have the text, each so many times."""
+        for host in hosts or self.hosts:
+            eventually(
+                lambda host=host: self.log(host).count(text) >= times or not self._is_up(host),
+                within,
+                f"{text!r} in the log of {host}",
+            )
+            assert self.log(host).count(text) >= times, f"{host} ended without {text!r}"
+
+    def _is_up(self, host: str) -> bool:
+        state = sh("docker", "inspect", "-f", "{{.State.Running}}", self.container(host)).stdout
+        return state.strip() == "true"
+
+    def wait(self, *hosts: str, within: float = PATIENCE) -> dict[str, Ending]:
+        """How these hosts (all, if none is named) ended, when they have."""
+        names = list(hosts or self.hosts)
+        try:
+            sh("docker", "wait", *map(self.container, names), within=within)
+        except subprocess.TimeoutExpired:
+            up = [host for host in names if self._is_up(host)]
+            raise AssertionError(f"not ended within {within:g} s: {', '.join(up)}") from None
+        return {host: self._ending(host) for host in names}
+
+    def _ending(self, host: str) -> Ending:
+        state = json.loads(sh("docker", "inspect", "-f", "{{json .State}}", self.container(host)).stdout)
+        return Ending(
+            host=host,
+            exit_code=state["ExitCode"],
+            started=_seconds(state["StartedAt"]),
+            finished=_seconds(state["FinishedAt"]),
+            log=self.log(host),
+            failure=self._failure(host),
+            ml=self.ml(host),
+        )
+
+    def _failure(self, host: str) -> str | None:
+        path = self.ml(host) / "output/failure"
+        return path.read_text() if path.exists() else None
+
+
+def _seconds(docker_time: str) -> float:
+    return datetime.fromisoformat(re.sub(r"(\.\d{6})\d*Z$", r"\1+00:00", docker_time)).timestamp()
+
+
+def run_alone(
+    image: str, *command: str, mounts: Mapping[Path, str] | None = None, environment: Mapping[str, str] | None = None,
+    within: float = PATIENCE,
+) -> subprocess.CompletedProcess[str]:
+    """One container on no job's network, with `docker run`; stdout and stderr as one text in stdout."""
+    options = [word for path, target in (mounts or {}).items() for word in ("-v", f"{path}:{target}")]
+    options += [word for name, value in (environment or {}).items() for word in ("-e", f"{name}={value}")]
+    return subprocess.run(
+        ["docker", "run", "--rm", "--label", f"{LABEL}={SESSION}", *options, image, *command],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=within,
+    )  # fmt: skip

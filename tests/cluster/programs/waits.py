@@ -1,0 +1,11 @@
+"""Waits, and does nothing about signals. Under MPI it is in the middle of MPI."""
+
+import os
+import time
+
+if "OMPI_COMM_WORLD_RANK" in os.environ:
+    from mpi4py import MPI
+
+    MPI.COMM_WORLD.Barrier()
+print("waiting", flush=True)
+time.sleep(3600)

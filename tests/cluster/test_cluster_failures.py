@@ -1,0 +1,127 @@
+"""Jobs in which something goes wrong: every host ends, soon, with one code and one explanation.
+
+The limits are generous, since the machine may be busy; the figures printed are what was measured.
+"""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from containers import Cluster, Ending
+from waiting import eventually
+
+StartCluster = Callable[..., Cluster]
+Figure = Callable[[str, float], None]
+
+MODES = ["single", "ps", "mwms", "mpi"]
+PROCESSES = {
+    "single": ["script", "script", "script"],
+    "ps": ["chief/0", "worker/0", "worker/1"],
+    "mwms": ["worker/0", "worker/1", "worker/2"],
+    "mpi": ["rank 0", "rank 1", "rank 2"],
+}
+HOST_LOST = 69
+
+
+def last_end(endings: dict[str, Ending]) -> float:
+    return max(ending.finished for ending in endings.values())
+
+
+def same_explanation(endings: dict[str, Ending]) -> str:
+    """The first line of the failure text, which all hosts have in common."""
+    texts = {ending.failure for ending in endings.values()}
+    assert len(texts) == 1, texts
+    text = texts.pop()
+    assert text and len(text) <= 1024
+    return text.splitlines()[0]
+
+
+@pytest.mark.parametrize("culprit", ["algo-1", "algo-2"])
+@pytest.mark.parametrize("mode", MODES)
+def test_script_raises(cluster: StartCluster, figure: Figure, mode: str, culprit: str) -> None:
+    with cluster(program="raises.py", mode=mode, hyperparameters={"on": culprit}) as job:
+        endings = job.wait()
+        assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, 1)
+        process = PROCESSES[mode][job.hosts.index(culprit)]
+        assert same_explanation(endings) == f"{culprit} {process} (exit code 1): ValueError: row 17 of {culprit} has no label"
+        assert "raises.py" in str(endings["algo-3"].failure), "the traceback reaches every host"
+        raised = float(re.search(r"raises at (\d+\.\d+)", endings[culprit].log)[1])
+        gone = last_end(endings) - raised
+        figure(f"{mode}, {culprit} raises: all hosts gone after", gone)
+        assert gone < 10
+
+
+@pytest.mark.parametrize("victim", ["algo-1", "algo-2"])
+@pytest.mark.parametrize("mode", MODES)
+def test_host_is_killed(cluster: StartCluster, figure: Figure, mode: str, victim: str) -> None:
+    with cluster(program="waits.py", mode=mode) as job:
+        job.sees("] waiting")
+        killed = job.kill(victim)
+        endings = job.wait()
+        assert endings.pop(victim).exit_code == 137
+        assert {host: e.exit_code for host, e in endings.items()} == dict.fromkeys(endings, HOST_LOST)
+        assert same_explanation(endings).startswith(f"{victim} (lost: ")
+        gone = last_end(endings) - killed
+        figure(f"{mode}, {victim} is killed: the others gone after", gone)
+        assert gone < 15
+
+
+@pytest.mark.parametrize("victim", ["algo-1", "algo-3"])
+def test_host_freezes_and_thaws(cluster: StartCluster, figure: Figure, victim: str) -> None:
+    """As with a live migration that takes too long: when the host comes back, the job is over, for it, too."""
+    with cluster(program="waits.py", mode="mwms") as job:
+        job.sees("] waiting")
+        job.pause(victim)
+        others = [host for host in job.hosts if host != victim]
+        endings = job.wait(*others)
+        assert {ending.exit_code for ending in endings.values()} == {HOST_LOST}
+        assert same_explanation(endings).startswith(f"{victim} (lost: ")
+        job.unpause(victim)
+        late = job.wait(victim, within=60)[victim]
+        assert late.exit_code != 0
+        assert late.failure
+        figure(f"{victim} thaws after the job's end: gone after", late.finished - last_end(endings))
+
+
+@pytest.mark.parametrize("mode", ["mwms", "mpi"])
+def test_host_is_cut_off(cluster: StartCluster, figure: Figure, mode: str) -> None:
+    """No side is reset or refused; there is silence only. Both sides of the cut end."""
+    with cluster(program="waits.py", mode=mode) as job:
+        job.sees("] waiting")
+        cut = job.disconnect("algo-2")
+        endings = job.wait()
+        assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, HOST_LOST)
+        assert endings["algo-1"].failure.startswith("algo-2 (lost: ")
+        assert endings["algo-2"].failure.startswith("algo-1 (lost: ")
+        assert endings["algo-3"].failure == endings["algo-1"].failure
+        gone = last_end(endings) - cut
+        figure(f"{mode}, algo-2 is cut off: all hosts gone after", gone)
+        assert gone < 15
+
+
+def test_process_is_killed(cluster: StartCluster, figure: Figure) -> None:
+    """What the kernel does when memory is short."""
+    with cluster(program="waits.py", mode="ps") as job:
+        job.sees("] waiting")
+        eventually(lambda: "serving ps 2" in job.log("algo-3"), within=60)
+        job.exec("algo-3", "pkill", "-KILL", "-f", "tf_server.py")
+        endings = job.wait()
+        assert {ending.exit_code for ending in endings.values()} == {137}
+        assert same_explanation(endings).startswith("algo-3 ps/2 (ended too early, killed by SIGKILL)")
+
+
+def test_launcher_is_killed_on_one_host(cluster: StartCluster) -> None:
+    """Our own PID 1 is shot: the container is gone, and the others see it as a lost host."""
+    with cluster(program="waits.py", mode="single") as job:
+        job.sees("] waiting")
+        job.kill("algo-3")
+        endings = job.wait("algo-1", "algo-2")
+        assert same_explanation(endings).startswith("algo-3 (lost: ")
+
+
+def test_one_host_never_comes(cluster: StartCluster) -> None:
+    with cluster(program="waits.py", mode="mpi", environment={"ENTRYPOINT_START_TIMEOUT": "5"}) as job:
+        job.kill("algo-3")
+        endings = job.wait("algo-1", "algo-2")
+        assert all(ending.exit_code in (75, HOST_LOST) for ending in endings.values())
+        assert same_explanation(endings).startswith("algo-3 (")

@@ -1,0 +1,80 @@
+"""SIGTERM, as StopTrainingJob and the end of the maximum runtime send it: to every host, 120 s before SIGKILL."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from containers import Cluster, Ending
+
+StartCluster = Callable[..., Cluster]
+Figure = Callable[[str, float], None]
+
+MODES = ["single", "ps", "mwms", "mpi"]
+
+
+def heard(endings: dict[str, Ending]) -> list[float]:
+    return [float(t) for e in endings.values() for t in re.findall(r"heard SIGTERM at (\d+\.\d+)", e.log)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_script_may_save_and_end_well(cluster: StartCluster, figure: Figure, mode: str) -> None:
+    """Under MPI this takes longer than the second that Open MPI leaves a rank by itself."""
+    ranks = 2 if mode == "mpi" else 1
+    options = {"sagemaker_mpi_num_of_processes_per_host": 2} if mode == "mpi" else {}
+    with cluster(program="saves.py", mode=mode, hyperparameters=options) as job:
+        job.sees("] waiting", times=ranks)
+        asked = job.stop()
+        endings = job.wait()
+        assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, 0)
+        for host, ending in endings.items():
+            assert ending.log.count("] saved") == ranks
+            assert ending.failure is None
+            assert len([path for path in (ending.ml / "model").iterdir() if path.name.startswith(host)]) == ranks
+        times = heard(endings)
+        assert len(times) == 3 * ranks
+        figure(f"{mode}: from `docker stop` to the last script that hears of it", max(times) - asked)
+        assert max(times) - asked < 3
+        figure(f"{mode}: from the last script's end to the last host's", last_end(endings) - max(times) - 3)
+        assert last_end(endings) - max(times) - 3 < 5
+
+
+def last_end(endings: dict[str, Ending]) -> float:
+    return max(ending.finished for ending in endings.values())
+
+
+@pytest.mark.parametrize("mode", ["single", "mpi"])
+def test_script_that_does_nothing_about_it(cluster: StartCluster, figure: Figure, mode: str) -> None:
+    with cluster(program="waits.py", mode=mode) as job:
+        job.sees("] waiting")
+        asked = job.stop()
+        endings = job.wait()
+        assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, 143)
+        figure(f"{mode}: from `docker stop` to the last host's end", last_end(endings) - asked)
+        assert last_end(endings) - asked < 10
+
+
+@pytest.mark.parametrize("mode", ["ps", "mpi"])
+def test_script_that_ignores_it_is_killed_in_time(cluster: StartCluster, mode: str) -> None:
+    with cluster(program="ignores.py", mode=mode, environment={"ENTRYPOINT_STOP_GRACE": "3"}) as job:
+        job.sees("] waiting")
+        asked = job.stop()
+        endings = job.wait()
+        assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, 143)
+        assert 3 <= last_end(endings) - asked < 13
+
+
+def test_one_host_that_is_told_tells_the_others(cluster: StartCluster) -> None:
+    with cluster(program="saves.py", mode="mwms") as job:
+        job.sees("] waiting")
+        job.stop("algo-3")
+        endings = job.wait()
+        assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, 0)
+        assert len(heard(endings)) == 3
+
+
+def test_stop_before_anything_runs(cluster: StartCluster) -> None:
+    """The others are not there yet, and will not come."""
+    with cluster(program="waits.py", mode="mpi") as job:
+        job.stop()
+        endings = job.wait()
+        assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, 143)

@@ -1,0 +1,158 @@
+"""Jobs that end well, one for every way of distributing: who runs where, and what each process is given."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from containers import Cluster, Ending, run_alone
+
+StartCluster = Callable[..., Cluster]
+Figure = Callable[[str, float], None]
+
+# What a shell, a JSON reader or a careless join of words would damage; 2,500 characters is SageMaker's limit.
+NASTY = "it's \"$(touch /tmp/harm)\" `id` $HOME \\ * ; & | <é 日本 \U0001f600>\n\tsecond line\n--not-an-option "
+NASTY = (NASTY * 60)[:2500]
+
+
+def told(ending: Ending, name: str = "alone") -> dict:
+    return json.loads((ending.ml / f"output/data/{name}.json").read_text())
+
+
+def all_well(endings: dict[str, Ending]) -> None:
+    for ending in endings.values():
+        assert ending.exit_code == 0, ending.host
+        assert ending.failure is None
+        assert "Traceback" not in ending.log
+    ends = [ending.finished for ending in endings.values()]
+    assert max(ends) - min(ends) < 5, "hosts of one job end together"
+
+
+@pytest.mark.parametrize("mode", ["single", "ps", "mwms"])
+def test_script_runs_once_on_every_host(cluster: StartCluster, figure: Figure, mode: str) -> None:
+    # By name, algo-10 comes before algo-2.
+    with cluster(
+        program="tells.py",
+        mode=mode,
+        hosts=["algo-1", "algo-2", "algo-10"],
+        hyperparameters={"text": NASTY, "epochs": 3, "flag": True},
+        environment={"COLOUR": "blue"},
+        host_environment={"algo-10": {"COLOUR": "red $HOME"}},
+    ) as job:
+        endings = job.wait()
+        all_well(endings)
+        roles = []
+        for host, ending in endings.items():
+            facts = told(ending)
+            env = facts["env"]
+            assert env["SM_CURRENT_HOST"] == host
+            assert json.loads(env["SM_HOSTS"]) == ["algo-1", "algo-10", "algo-2"]
+            assert env["COLOUR"] == ("red $HOME" if host == "algo-10" else "blue")
+            assert facts["argv"] == ["--epochs", "3", "--flag", "True", "--text", NASTY]
+            assert facts["hostname"].endswith(".ec2.internal")
+            assert facts["cwd"] == "/opt/ml/code"
+            roles.append(json.loads(env["TF_CONFIG"]) if "TF_CONFIG" in env else None)
+        if mode == "single":
+            assert roles == [None, None, None]
+        else:
+            tasks = [(each["task"]["type"], each["task"]["index"]) for each in roles]
+            assert all(each["cluster"] == roles[0]["cluster"] for each in roles)
+            if mode == "mwms":
+                assert roles[0]["cluster"] == {"worker": ["algo-1:8890", "algo-10:8890", "algo-2:8890"]}
+                assert tasks == [("worker", 0), ("worker", 1), ("worker", 2)]
+            else:
+                assert roles[0]["cluster"] == {
+                    "chief": ["algo-1:2222"],
+                    "worker": ["algo-10:2222", "algo-2:2222"],
+                    "ps": ["algo-1:2223", "algo-10:2223", "algo-2:2223"],
+                }
+                assert tasks == [("chief", 0), ("worker", 0), ("worker", 1)]
+        figure(f"{mode}, from the first container's start to the last one's end", duration(endings))
+
+
+def duration(endings: dict[str, Ending]) -> float:
+    return max(e.finished for e in endings.values()) - min(e.started for e in endings.values())
+
+
+def test_mpi_ranks_have_their_own_hosts_environment(cluster: StartCluster, figure: Figure) -> None:
+    options = "-x FROM_OPTIONS=yes --mca btl_base_verbose 0"
+    with cluster(
+        program="tells.py",
+        mode="mpi",
+        hyperparameters={
+            "text": NASTY,
+            "sagemaker_mpi_num_of_processes_per_host": 2,
+            "sagemaker_mpi_custom_mpi_options": options,
+        },
+        environment={"COLOUR": "blue", "TEXT": 'multi\nline "$(id)"'},
+        host_environment={"algo-2": {"COLOUR": "green"}, "algo-3": {"COLOUR": "red"}},
+    ) as job:
+        endings = job.wait()
+        all_well(endings)
+        colours = {"algo-1": "blue", "algo-2": "green", "algo-3": "red"}
+        for number, (host, ending) in enumerate(endings.items()):
+            for local in (0, 1):
+                facts = told(ending, f"rank-{number * 2 + local}")
+                assert (facts["size"], facts["sum"]) == (6, 21)
+                env = facts["env"]
+                assert env["SM_CURRENT_HOST"] == host
+                assert env["COLOUR"] == colours[host]
+                assert env["TEXT"] == 'multi\nline "$(id)"'
+                assert env["OMPI_COMM_WORLD_LOCAL_RANK"] == str(local)
+                assert env["FROM_OPTIONS"] == "yes"
+                assert facts["argv"] == ["--text", NASTY]
+                assert json.loads(env["SM_HPS"])["text"] == NASTY
+                assert facts["hostname"] == f"ip-10-0-0-{number + 1}.ec2.internal"
+            files = sorted(path.name for path in (ending.ml / "output/data").iterdir())
+            assert files == [f"rank-{number * 2}.json", f"rank-{number * 2 + 1}.json"]
+        command = endings["algo-1"].line("running mpirun")
+        assert 0 < command.index("--bind-to") < command.index(options), "the user's options come last"
+        figure("mpi, from the first container's start to the last one's end", duration(endings))
+
+
+def test_lines_say_which_host_and_process_they_are_of(cluster: StartCluster) -> None:
+    with cluster(program="tells.py", mode="mwms") as job:
+        endings = job.wait()
+        for number, (host, ending) in enumerate(endings.items()):
+            assert ending.line("told") == f"[{host} worker/{number}] told"
+
+
+# ---- the image by hand
+
+
+def test_train_by_hand_says_what_is_missing(image: str) -> None:
+    for command in ([], ["train"]):
+        result = run_alone(image, *command)
+        assert result.returncode == 78
+        assert "/opt/ml/input/config/resourceconfig.json is missing" in result.stdout
+        assert "Traceback" not in result.stdout
+        assert len(result.stdout.splitlines()) == 1
+
+
+def test_other_commands_run_as_they_stand(image: str) -> None:
+    assert run_alone(image, "python", "-V").stdout.startswith("Python 3.11.")
+
+
+def test_plan_is_printed(image: str) -> None:
+    result = run_alone(image, "entrypoint", "plan", "--hosts", "2", "--mode", "ps")
+    assert result.returncode == 0, result.stdout
+    assert "parameter servers: 2 ps, 1 chief, 1 worker" in result.stdout
+    assert "algo-2:2223" in result.stdout
+
+
+def test_job_in_containers_from_the_command_line(image: str, tmp_path: Path) -> None:
+    """What a user does on a machine with Docker before sending a job to SageMaker."""
+    program = Path(__file__).parent / "programs/tells.py"
+    root = Path(__file__).parents[2]
+    command = [
+        str(root / ".venv/bin/entrypoint"), "local", "--engine", "docker", "--image", image, "--hosts", "2", "--mode", "mwms",
+        "--output", str(tmp_path / "out"), str(program), "--", "--epochs", "3",
+    ]  # fmt: skip
+    result = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=dict(os.environ)
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "[algo-1 worker/0] told" in result.stdout
+    assert "[algo-2 worker/1] told" in result.stdout

@@ -1,0 +1,232 @@
+#!/usr/bin/env bash
+# Runs the tests, on a fresh machine, too: it gets what it needs first. `main`, at the end, is the story.
+set -euo pipefail
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+readonly HERE
+readonly IMAGE=sagemaker-tf-entrypoint:latest
+readonly CONSTRAINTS=container/opt/sagemaker-tf-entrypoint/requirements.txt
+readonly VENV=$HERE/.venv
+
+usage() {
+    cat <<TEXT
+Usage: tests/run.sh [--ring RING]... [--no-docker] [-k EXPRESSION] [-- PYTEST-ARGUMENT...]
+
+  --ring RING     unit, local or cluster; may be repeated. Without it: all three, in this order, after ruff and mypy
+  --no-docker     leave out what needs Docker: the image and the cluster ring
+  -k EXPRESSION   only tests whose names match, as pytest takes it
+  --              what follows goes to pytest as it is
+
+unit     values in, values out
+local    real processes on this machine
+cluster  jobs of several containers, on the image that ./build.sh builds
+
+It makes .venv with Python 3.11 and what the tests import. As root on Debian it also installs with apt what is missing
+(Docker, Open MPI, ssh, ...) and starts dockerd where no daemon answers; it stops the one that it started. What cannot
+be had is left out, and the summary says so. With CI=true, leaving something out is a failure.
+TEXT
+}
+
+say() { printf '\n== %s\n' "$*"; }
+
+die() {
+    printf 'tests/run.sh: %s\n' "$*" >&2
+    exit 2
+}
+
+# ---- what is asked for ------------------------------------------------------------------------------------------------
+
+rings=() use_docker=yes pytest_arguments=()
+
+read_arguments() {
+    while (($# > 0)); do
+        case $1 in
+            --ring)
+                case ${2-} in
+                    unit | local | cluster) rings+=("$2") ;;
+                    *) die "--ring is '${2-}'; wanted unit, local or cluster" ;;
+                esac
+                shift 2
+                ;;
+            --no-docker) use_docker=no && shift ;;
+            -k) [[ -n ${2-} ]] || die "-k stands without its expression" && pytest_arguments+=(-k "$2") && shift 2 ;;
+            -h | --help) usage && exit 0 ;;
+            --) shift && pytest_arguments+=("$@") && break ;;
+            *) die "found the argument '$1', which is none of ours; --help shows them all" ;;
+        esac
+    done
+}
+
+asked_for() {
+    local ring
+    ((${#rings[@]} > 0)) || return 0
+    for ring in "${rings[@]}"; do [[ $ring != "$1" ]] || return 0; done
+    return 1
+}
+
+# ---- what is here, and what is not ------------------------------------------------------------------------------------
+
+may_install() { ((EUID == 0)) && command -v apt-get >/dev/null; }
+
+apt_lists=old
+apt_install() {
+    say "installing $*"
+    export DEBIAN_FRONTEND=noninteractive
+    [[ $apt_lists == new ]] || apt-get update -q && apt_lists=new
+    apt-get install -y -q --no-install-recommends "$@"
+}
+
+# need COMMAND PACKAGE...: installs the packages if the command is not there and we may.
+need() {
+    local name=$1
+    shift
+    PATH=$PATH:/usr/sbin:/sbin command -v "$name" >/dev/null && return
+    may_install && apt_install "$@" && PATH=$PATH:/usr/sbin:/sbin command -v "$name" >/dev/null
+}
+
+# Prints a Python 3.11 that can make virtual environments.
+find_python() {
+    local name
+    for name in python3.11 python3 /usr/bin/python3.11; do
+        if "$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
+            command -v "$name"
+            return
+        fi
+    done
+    return 1
+}
+
+# The stamp says what the environment was made from, so that it is made once and again when that changes.
+make_venv() {
+    local python stamp
+    stamp=$(cat pyproject.toml "$CONSTRAINTS" | sha256sum | cut -d' ' -f1)
+    if [[ $(cat "$VENV/.stamp" 2>/dev/null) == "$stamp" ]] && "$VENV/bin/python" -c 'import entrypoint' 2>/dev/null; then
+        return
+    fi
+    if ! python=$(find_python); then
+        may_install && apt_install python3.11 python3.11-venv python3.11-dev && python=$(find_python) ||
+            die "wanted Python 3.11 with venv; none is here, and it could not be installed"
+    fi
+    need gcc gcc libc6-dev || true # sagemaker-training brings a file of C
+    say "making .venv with $("$python" -V)"
+    # pip in an environment that is there, too: it only does what is missing.
+    "$python" -m venv "$VENV"
+    "$VENV/bin/python" -m pip install -q --disable-pip-version-check -c "$CONSTRAINTS" -e '.[tensorflow,mpi,dev]'
+    printf '%s\n' "$stamp" >"$VENV/.stamp"
+}
+
+daemon_answers() { docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
+
+compose_works() { docker compose version >/dev/null 2>&1 || docker-compose version >/dev/null 2>&1; }
+
+# Sets why_no_docker where there is no Docker to be had.
+why_no_docker='' dockerd_pid='' dockerd_log=''
+get_docker() {
+    if [[ $use_docker == no ]]; then
+        why_no_docker='--no-docker'
+    elif ! need docker docker.io iptables; then
+        why_no_docker='there is no docker command (as root on Debian it would be installed)'
+    elif ! daemon_answers && ! start_dockerd; then
+        : # start_dockerd has said why
+    elif ! compose_works && ! need docker-compose docker-compose; then
+        why_no_docker='there is neither docker compose nor docker-compose'
+    fi
+    [[ -z $why_no_docker ]]
+}
+
+start_dockerd() {
+    local pidfile=/var/run/docker.pid second
+    if ((EUID != 0)); then
+        why_no_docker='the Docker daemon does not answer, and starting one takes root'
+        return 1
+    fi
+    need dockerd docker.io iptables || { why_no_docker='the Docker daemon does not answer, and there is no dockerd' && return 1; }
+    # Left by a daemon that was killed; with its number taken by another process, dockerd would not start.
+    if [[ -f $pidfile && $(cat "/proc/$(cat $pidfile)/comm" 2>/dev/null) != dockerd ]]; then rm -f $pidfile; fi
+    say "starting dockerd"
+    dockerd_log=$(mktemp)
+    PATH=$PATH:/usr/sbin:/sbin setsid dockerd >"$dockerd_log" 2>&1 </dev/null &
+    dockerd_pid=$!
+    for ((second = 0; second < 60; second++)); do
+        if daemon_answers; then return; fi
+        kill -0 "$dockerd_pid" 2>/dev/null || break
+        sleep 1
+    done
+    tail -n 20 "$dockerd_log" >&2
+    why_no_docker="dockerd did not start: $(tail -n 1 "$dockerd_log")"
+    return 1
+}
+
+clean_up() {
+    if [[ -n $dockerd_pid ]]; then
+        kill "$dockerd_pid" 2>/dev/null && wait "$dockerd_pid" 2>/dev/null || true
+        rm -f "$dockerd_log"
+    fi
+}
+
+# ---- the steps --------------------------------------------------------------------------------------------------------
+
+summary=() failures=0
+
+# step NAME COMMAND...: runs it, notes how it ended.
+step() {
+    local name=$1 began=$SECONDS status=0
+    shift
+    say "$name"
+    "$@" || status=$?
+    if ((status == 0)); then
+        summary+=("$name: passed in $((SECONDS - began)) s")
+    elif ((status == 5)) && [[ " ${pytest_arguments[*]-} " == *" -k "* ]]; then
+        summary+=("$name: no test matches")
+    else
+        summary+=("$name: FAILED (exit code $status) in $((SECONDS - began)) s")
+        failures=$((failures + 1))
+        return 1
+    fi
+}
+
+# left_out NAME WHY: with CI=true it is a failure.
+left_out() {
+    summary+=("$1: left out: $2")
+    if [[ ${CI-} == true ]]; then failures=$((failures + 1)); fi
+}
+
+check() { "$VENV/bin/ruff" check entrypoint && "$VENV/bin/mypy"; }
+
+ring() { "$VENV/bin/python" -m pytest "tests/$1" ${pytest_arguments[@]+"${pytest_arguments[@]}"}; }
+
+build_image() {
+    need debootstrap debootstrap || true # only where the base image cannot be pulled; build.sh says if it is missed
+    ./build.sh
+}
+
+main() {
+    read_arguments "$@"
+    cd "$HERE"
+    exec </dev/null
+    trap clean_up EXIT
+    make_venv
+
+    ((${#rings[@]} > 0)) || step check check || true
+    if asked_for unit; then step unit ring unit || true; fi
+    if asked_for local; then
+        need mpirun openmpi-bin && need ssh-keygen openssh-client && need sshd openssh-server ||
+            left_out 'local, mpi' 'Open MPI and an ssh daemon are not here (as root on Debian they would be installed)'
+        step local ring local || true
+    fi
+    if asked_for cluster; then
+        if ! get_docker; then
+            left_out cluster "$why_no_docker"
+        elif ! step image build_image; then
+            left_out cluster 'the image could not be built'
+        else
+            TEST_IMAGE=$IMAGE step cluster ring cluster || true
+        fi
+    fi
+
+    say summary
+    printf '%s\n' "${summary[@]}"
+    ((failures == 0))
+}
+
+main "$@"

@@ -1,0 +1,114 @@
+"""Imports follow the arrows of the design: nobody asks upstream again."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "entrypoint"
+FILES = sorted(path for path in PACKAGE.rglob("*.py"))
+WIRING = {"__main__", "cli", "local"}  # they may use everything
+
+
+def module(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").as_posix()
+
+
+def imports(path: Path) -> set[str]:
+    """Dotted names that a file imports, anywhere in it; `from a import b` counts as a and a.b."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found |= {str(node.module)} | {f"{node.module}.{name.name}" for name in node.names}
+    return found
+
+
+def foreign(path: Path) -> set[str]:
+    return {name.split(".")[0] for name in imports(path)} - {"entrypoint"}
+
+
+def ours(path: Path) -> set[str]:
+    """Modules of the package that a file imports: "plan", "distributions.common"."""
+    names = {name.removeprefix("entrypoint.") for name in imports(path) if name.startswith("entrypoint.")}
+    known = {module(p).replace("/", ".") for p in FILES}
+    return {name for name in names if name in known or f"{name}.__init__" in known}
+
+
+# module: what it may import of the package. A module that is not here is free (the wiring).
+MAY_IMPORT = {
+    "errors": set(),
+    "cluster": set(),
+    "logs": set(),
+    "outcome": {"errors"},
+    "settings": {"errors"},
+    "job": {"cluster", "settings"},
+    "plan": set(),
+    "events": {"outcome", "plan"},
+    "config": {"cluster", "errors", "job", "settings"},
+    "policy": {"errors", "events", "outcome", "plan", "settings"},
+    "process": {"logs", "plan"},
+    "ranks": {"events", "logs", "outcome"},
+    "peers": {"cluster", "errors", "events", "outcome", "settings"},
+    "ssh": {"job"},
+    "report": {"outcome"},
+}
+
+
+@pytest.mark.parametrize("name", MAY_IMPORT)
+def test_imports_follow_the_arrows(name):
+    assert ours(PACKAGE / f"{name}.py") <= MAY_IMPORT[name]
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "distributions").glob("*.py")), ids=module)
+def test_distributions_only_plan(path):
+    assert not ours(path) & {"supervisor", "policy", "process", "peers", "logs", "events", "config", "ranks"}
+    assert not foreign(path) & {"os", "subprocess", "time", "threading", "socket"}
+
+
+@pytest.mark.parametrize("name", ["policy", "plan", "events", "outcome"])
+def test_the_policy_is_pure(name):
+    """No clock, no process, no thread, no socket, no environment: time and facts are given."""
+    impure = {"subprocess", "time", "threading", "socket", "random", "asyncio", "pathlib", "sys"}
+    allowed = {"plan": {"pathlib"}, "outcome": set()}.get(name, set())
+    assert not foreign(PACKAGE / f"{name}.py") & (impure - allowed)
+    if name in ("policy", "events", "plan"):
+        assert "os" not in foreign(PACKAGE / f"{name}.py")
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "children").glob("*.py")), ids=module)
+def test_children_import_nothing_of_the_launcher(path):
+    assert not [name for name in imports(path) if name.split(".")[0] == "entrypoint"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=module)
+def test_nobody_imports_children_and_only_the_server_imports_tensorflow(path):
+    assert not [name for name in imports(path) if name.startswith("entrypoint.children")]
+    if module(path) != "children/tf_server":
+        assert not foreign(path) & {"tensorflow", "keras", "horovod", "mpi4py"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=module)
+def test_only_main_exits_and_reads_the_environment(path):
+    name = module(path)
+    if name in WIRING or name.split("/")[0] in {"children", "local"}:
+        return
+    calls = {ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+    assert not calls & {"sys.exit", "os._exit"}
+    if name != "ssh":  # passes on its own PATH and library path
+        assert "os.environ" not in calls
+
+
+def test_importing_the_launcher_imports_no_framework():
+    """PID 1 stays small: no TensorFlow, no boto3, no Flask before the first process has started."""
+    import subprocess
+
+    code = "import entrypoint.__main__, entrypoint.config, entrypoint.supervisor, entrypoint.distributions, sys; " \
+        "print(*sorted({name.split('.')[0] for name in sys.modules}))"  # fmt: skip
+    out = subprocess.run(
+        [sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert not {"tensorflow", "flask", "waitress", "boto3", "numpy", "mpi4py"} & set(out.stdout.split())

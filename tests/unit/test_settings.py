@@ -1,0 +1,33 @@
+"""settings.py: the table of settings, and that it is the truth."""
+
+import dataclasses
+
+from entrypoint.settings import Settings, read_settings, settings_table
+
+
+def test_the_table_has_every_setting_once_with_its_default_and_meaning():
+    rows = settings_table().splitlines()
+    assert rows[0].startswith("| setting |")
+    body = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[2:]]
+    assert [row[0].strip("` ") for row in body] == [f"ENTRYPOINT_{f.name.upper()}" for f in dataclasses.fields(Settings)]
+    defaults = {row[0].strip("` "): row[1].strip("` ") for row in body}
+    assert defaults["ENTRYPOINT_PEER_TIMEOUT"] == "5.0"
+    assert defaults["ENTRYPOINT_LOG_PREFIX"] == "true"
+    assert defaults["ENTRYPOINT_LOG_STREAMS"] == "false"
+    assert defaults["ENTRYPOINT_MODE"] == "auto"
+    assert all(len(row) == 3 and row[2] for row in body)
+
+
+def test_defaults_pass_their_own_parsers():
+    """What the table shows as a default may be written down and means the same."""
+    for f in dataclasses.fields(Settings):
+        if f.default in (0, "", ()):
+            continue  # "not given"
+        settings, warnings = read_settings({f"ENTRYPOINT_{f.name.upper()}": str(f.default)}, {})
+        assert getattr(settings, f.name) == f.default
+        assert not warnings
+
+
+def test_grace_leaves_time_before_sagemaker_kills():
+    """120 s from SIGTERM to SIGKILL (contract.md 2.2) hold the scripts' grace, the servers' and the good-byes."""
+    assert Settings().stop_grace + Settings().failure_grace + 10 < 120
