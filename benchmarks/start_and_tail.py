@@ -99,8 +99,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, help="counted runs of each case, after one that is not")
     parser.add_argument("--json", type=Path, help="file for the raw figures")
     arguments = parser.parse_args()
-    print(f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, Docker "
-          f"{docker('version', '-f', '{{.Server.Version}}')}; {arguments.runs} runs each after one warm-up\n")
+    print(
+        f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, Docker "
+        f"{docker('version', '-f', '{{.Server.Version}}')}; {arguments.runs} runs each after one warm-up\n"
+    )
     print("| case | start, median (min-max) s | tail, median (min-max) s |\n|---|---|---|")
     raw = {}
     for name, (hosts, hyperparameters) in CASES.items():

@@ -30,9 +30,7 @@ def _train() -> int:
     supervisor = None
     try:
         job = _read_job(base)
-        log = Log(
-            job.cluster.me.name, prefix=job.settings.log_prefix, streams=job.settings.log_streams
-        )
+        log = Log(job.cluster.me.name, prefix=job.settings.log_prefix, streams=job.settings.log_streams)
         supervisor = _supervisor(job, log)
         outcome = supervisor.run()
     except (ConfigError, CodeError) as error:
@@ -46,8 +44,9 @@ def _train() -> int:
         log.say(complaint)
     if supervisor is not None and supervisor.outcome is not None:
         summary = supervisor.summary()
-        seconds = summary["seconds"]
-        log.say("seconds: " + ", ".join(f"{key} {value}" for key, value in seconds.items() if value is not None))
+        seconds = [f"{key} {value}" for key, value in summary["seconds"].items() if value is not None]
+        if seconds:
+            log.say("seconds: " + ", ".join(seconds))
         if supervisor.job.settings.summary:
             report.write_summary(Path(supervisor.job.settings.summary), summary)
     return outcome.exit_code

@@ -6,7 +6,7 @@ What the files hold, and who writes them how: contract.md of the project, sectio
 import json
 import shlex
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,20 +31,20 @@ def read_job(
     gpus: int = 0,
     *,
     config: Path | None = None,
-    interfaces: Collection[str] | None = None,
 ) -> Job:
     """The job described under `base`; ConfigError in one line if it is described wrongly.
 
     `environment` is the container's; `run` the folder for sockets and keys; `gpus` the number of GPUs here.
-    For a look at a job of another machine: `config` is where its files lie here, `interfaces` what it has there.
+    With `config`, the files lie there instead, and the job is another machine's: nobody looks what this one has.
     """
+    here = config is None
     config = config or base / "input" / "config"
     resources = _read_object(config / "resourceconfig.json", required=True)
     hyperparameters = {
         key: _decode(value) for key, value in _read_object(config / "hyperparameters.json").items()
     }
     settings, warnings = read_settings(environment, hyperparameters)
-    cluster = _cluster(resources, config / "resourceconfig.json", settings, interfaces)
+    cluster = _cluster(resources, config / "resourceconfig.json", settings, here)
     mode, explicit = _mode(settings, hyperparameters, environment)
     if mode is Mode.PS and len(cluster.hosts) == 1 and settings.ps_workers == "script":
         warnings.append("parameter servers were asked for on one host: the script runs alone, without TF_CONFIG")
@@ -111,9 +111,7 @@ def _decode(value: object) -> Any:
         return value
 
 
-def _cluster(
-    resources: dict[str, Any], path: Path, settings: Settings, interfaces: Collection[str] | None
-) -> Cluster:
+def _cluster(resources: dict[str, Any], path: Path, settings: Settings, here: bool) -> Cluster:
     names = resources.get("hosts")
     me = resources.get("current_host")
     if not isinstance(names, list) or not names or not all(isinstance(n, str) and n for n in names):
@@ -136,7 +134,7 @@ def _cluster(
     mine = next(host for host in hosts if host.name == me)
     # Simulated hosts talk over loopback, whatever interface the file names.
     interface = "lo" if mine.address.startswith("127.") else _interface(resources)
-    present = {name for _, name in socket.if_nameindex()} if interfaces is None else interfaces
+    present = {name for _, name in socket.if_nameindex()} if here else {interface}
     return Cluster(hosts=hosts, me=mine, interface=interface if interface in present else None)
 
 

@@ -101,9 +101,7 @@ def news_from_json(data: Any) -> News:
 
 def _check_protocol(data: Any) -> None:
     if data["protocol"] != PROTOCOL:
-        raise Refused(
-            f"protocol {data['protocol']!r}, wanted {PROTOCOL}: the hosts of one job must run the same image"
-        )
+        raise Refused(f"protocol {data['protocol']!r}, wanted {PROTOCOL}: the hosts of one job must run the same image")
 
 
 # --- the server ---
@@ -200,8 +198,16 @@ def make_app(cluster: Cluster, token: str, put: Put, status: Status, news: Calla
 class Peers:
     """The control channel of one host: its server, and what it says to the others."""
 
-    def __init__(self, cluster: Cluster, settings: Settings, put: Put, status: Status) -> None:
-        self._cluster, self._settings, self._put, self._status = cluster, settings, put, status
+    def __init__(
+        self, cluster: Cluster, settings: Settings, put: Put, status: Status, say: Callable[[str], None]
+    ) -> None:
+        self._cluster, self._settings, self._put, self._status, self._say = (
+            cluster,
+            settings,
+            put,
+            status,
+            say,
+        )
         self._lock = threading.Condition()
         self._report: Report | None = None
         self._news = News()
@@ -240,7 +246,7 @@ class Peers:
     def _keep_reporting(self) -> None:
         last: Report | None = None
         reached = False
-        complaint = ""
+        refused_since, complaint = 0.0, ""
         while True:
             with self._lock:
                 if self._report is last or self._report is None:
@@ -250,17 +256,22 @@ class Peers:
                 continue
             try:
                 answer = self._call(
-                    self._cluster.coordinator, "/report", report_to_json(report), timeout=self._settings.peer_timeout
+                    self._cluster.coordinator,
+                    "/report",
+                    report_to_json(report),
+                    timeout=self._settings.peer_timeout,
                 )
                 self._put(Informed(news=news_from_json(answer)))
-                last, reached = report, True
+                last, reached, refused_since = report, True, 0.0
                 with self._lock:
                     if report is self._report:
                         self._delivered.set()
             except Refused as error:
-                if str(error) != complaint:
+                refused_since = refused_since or time.monotonic()
+                # At first this can be a name that the coordinator cannot resolve yet.
+                if time.monotonic() - refused_since > self._settings.peer_timeout and str(error) != complaint:
                     complaint = str(error)
-                    logging.getLogger(__name__).warning("the coordinator refuses our reports: %s", complaint)
+                    self._say(f"the coordinator refuses our reports: {complaint}")
                 time.sleep(RETRY)
             except (OSError, http.client.HTTPException, ValueError):
                 reached = False

@@ -116,9 +116,9 @@ class Policy:
         self.ended_at[name] = now
         if exit.clean and (spec.ready is Ready.ENDED or spec.decides):
             self.ready.add((self.host, name))  # a script that ended well holds nobody up
-        if spec.duty is not Duty.STEP:
-            yield events.Say(message=f"{name} ended: {exit}")
         ours = name in self.asked or name in self.forced
+        if spec.duty is not Duty.STEP:
+            yield events.Say(message=f"{name} {'stopped' if ours else 'ended'}: {exit}")
         wrong = spec.duty is Duty.SERVER or not exit.clean
         if not wrong or ours or self.stopping_since is not None or self.outcome is not None:
             return
@@ -138,8 +138,11 @@ class Policy:
         if report.stopping and self.stopping_since is None and self.outcome is None:
             self.stopping_since = now
             yield events.Say(message=f"{host} was told to stop: so is the whole job")
-        if report.cause and not (before and before.cause):
+        if report.cause and report.cause != (before and before.cause):  # an echo first, then what is behind it
             self.causes.append((now, report.cause))
+        if report.gone and self.outcome is None and not report.cause:
+            # It took us for lost, while we stood still perhaps. What it was to do will not be done.
+            self._blame_host(now, host, "left before the end of the job", ExitCode.HOST_LOST)
 
     def _note_news(self, news: News, now: float) -> Iterator[Action]:
         self.heard[self.coordinator] = now
@@ -224,12 +227,18 @@ class Policy:
             if heard is None:
                 if now >= self.began + self.settings.start_timeout:
                     self._blame_host(
-                        now, host, f"did not appear within {self.settings.start_timeout:g} s", ExitCode.START_TIMEOUT
+                        now,
+                        host,
+                        f"did not appear within {self.settings.start_timeout:g} s",
+                        ExitCode.START_TIMEOUT,
                     )
             elif now >= heard + self.settings.peer_timeout and not self._is_gone(host):
-                self._blame_host(
-                    now, host, f"lost: not heard for {self.settings.peer_timeout:g} s", ExitCode.HOST_LOST
-                )
+                self._blame_host(now, host, f"lost: not heard for {self.settings.peer_timeout:g} s", ExitCode.HOST_LOST)
+        if self.is_coordinator and now >= self.began + self.settings.start_timeout:
+            for spec in self.plan.processes:
+                if spec.duty is Duty.STEP and (spec.host, spec.name) not in self.ready:
+                    what = f"{spec.name} did not end within {self.settings.start_timeout:g} s"
+                    self._blame_host(now, spec.host, what, ExitCode.START_TIMEOUT)
 
     def _decide(self, now: float) -> Iterator[Action]:
         """The verdict: the coordinator's, or ours if the coordinator is lost."""
@@ -246,7 +255,7 @@ class Policy:
         if self.stopping_since is not None:
             lost_hosts = {cause.host for _, cause in self.causes if cause.code == ExitCode.HOST_LOST}
             there = [host for host in self.others if host in self.heard and host not in lost_hosts]
-            if self._done() and all(self._report(host).done for host in there):
+            if self._done() and all(self._report(host).done or self._is_gone(host) for host in there):
                 clean = self._clean() and there == self.others and all(self._report(h).clean for h in there)
                 yield from self._settle_on(outcome.succeeded() if clean else outcome.stopped(), now)
             return
@@ -292,10 +301,14 @@ class Policy:
         scripts = [n for n in running if self.specs[n].duty in (Duty.SCRIPT, Duty.RANK, Duty.STEP)]
         launchers = [n for n in running if self.specs[n].duty is Duty.LAUNCHER]
         ranks = [n for n in scripts if self.specs[n].duty is Duty.RANK]
-        ending = self.outcome is not None or self._own_cause() is not None
+        # What looks like an echo stops nothing before the verdict: the one behind it may still have to speak.
+        cause = self._own_cause()
+        ending = self.outcome is not None or (cause is not None and cause.strength is Strength.STRONG)
         if self.stopping_since is not None and self.outcome is None:
-            # Servers stay: a script may still want to save through them. mpirun ends when its ranks have.
-            yield from self._ask(scripts if ranks else [*scripts, *launchers], now)
+            # Servers stay: a script may still want to save through them. mpirun ends by itself when the ranks of
+            # all hosts have: asked, it would kill those that still save.
+            has_ranks = any(spec.duty is Duty.RANK and name in self.started for name, spec in self.specs.items())
+            yield from self._ask(scripts if has_ranks else [*scripts, *launchers], now)
             if now >= self.stopping_since + self.settings.stop_grace:
                 yield from self._force([*scripts, *launchers])
         elif ending:
@@ -373,9 +386,7 @@ class Policy:
         )
 
     def _clean(self) -> bool:
-        return all(
-            name in self.ended and self.ended[name].clean for name, spec in self.specs.items() if spec.decides
-        )
+        return all(name in self.ended and self.ended[name].clean for name, spec in self.specs.items() if spec.decides)
 
     def _report(self, host: str) -> Report:
         return self.reports.get(host) or Report(host=host)
@@ -386,7 +397,7 @@ class Policy:
     def _own_cause(self) -> Cause | None:
         own = [cause for _, cause in self.causes if cause.host == self.host]
         strong = [cause for cause in own if cause.strength is Strength.STRONG]
-        return (strong or own or [None])[0]
+        return next(iter(strong or own), None)
 
     def _own_report(self) -> Report:
         return Report(
@@ -401,11 +412,7 @@ class Policy:
         )
 
     def _news(self) -> News:
-        known = {
-            (host, process)
-            for host, process in self._shared_needs
-            if self._met(Need(host=host, process=process))
-        }
+        known = {(host, process) for host, process in self._shared_needs if self._met(Need(host=host, process=process))}
         return News(
             ready=frozenset(known),
             cards=tuple((card, lines[self.host]) for card, lines in self.cards.items() if self.host in lines),
@@ -434,9 +441,9 @@ class Policy:
         ]
         if self.outcome is None:
             times += [heard + self.settings.peer_timeout for heard in self.heard.values()]
-            if len(self.heard) < len(self.others):
-                times.append(self.began + self.settings.start_timeout)
-        return max(now + 0.001, min(times))
+            times.append(self.began + self.settings.start_timeout)
+        # What was due at the last event has been seen to.
+        return max(now + 0.001, min(time for time in times if time > self._last))
 
     def status(self, now: float) -> dict[str, Any]:
         """For people and probes: this host, its processes and the hosts that it hears."""

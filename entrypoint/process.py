@@ -6,8 +6,10 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
 
 from entrypoint.logs import Log
 from entrypoint.plan import ProcessSpec
@@ -44,7 +46,7 @@ def spawn(spec: ProcessSpec, argv: tuple[str, ...], env: Mapping[str, str], log:
 
 
 @contextlib.contextmanager
-def _stdin(text: str):  # type: ignore[no-untyped-def]
+def _stdin(text: str) -> Iterator[IO[bytes] | int]:
     if not text:
         yield subprocess.DEVNULL
         return
@@ -56,7 +58,7 @@ def _stdin(text: str):  # type: ignore[no-untyped-def]
 
 def reap() -> list[tuple[int, int]]:
     """(pid, wait status) of every child that has ended since the last call, adopted orphans included."""
-    ended = []
+    ended: list[tuple[int, int]] = []
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -87,7 +89,7 @@ def kill_descendants(spare: Collection[int] = ()) -> list[tuple[int, int]]:
 
 def _descendants(spare: Collection[int]) -> list[int]:
     children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
+    for entry in (path.name for path in Path("/proc").iterdir()):
         if entry.isdigit():
             with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{entry}/stat") as stat:
                 state, parent = stat.read().rpartition(")")[2].split()[:2]

@@ -5,6 +5,7 @@ user are heard.
 """
 
 import array
+import contextlib
 import json
 import os
 import socket
@@ -32,7 +33,8 @@ class Ranks:
 
         class Talk(socketserver.BaseRequestHandler):
             def handle(self) -> None:
-                server._talk(self.request)
+                with contextlib.suppress(OSError, ValueError, KeyError):  # it broke off, or is no rank of ours
+                    server._talk(self.request)
 
         class Server(socketserver.ThreadingUnixStreamServer):
             daemon_threads = True
@@ -41,7 +43,6 @@ class Ranks:
         self._order, self._put, self._log = order, put, log
         self._server = Server(str(path), Talk)
         path.chmod(0o600)
-
 
         threading.Thread(target=self._server.serve_forever, name="ranks", daemon=True).start()
 
@@ -63,9 +64,7 @@ class Ranks:
         try:
             text = json.dumps(order).encode()
             fds = array.array("i", [out, err])
-            connection.sendmsg(
-                [struct.pack("!I", len(text))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds.tobytes())]
-            )
+            connection.sendmsg([struct.pack("!I", len(text))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds.tobytes())])
             connection.sendall(text)
         finally:
             os.close(out)
@@ -79,8 +78,6 @@ class Ranks:
             said = {}
         # Nothing said: the rank program itself was killed, and its child with it or soon.
         status = said.get("wait_status")
-        self._put(Ended(name=name, exit=Exit.from_wait_status(status) if status is not None else Exit(code=137, signal=9)))
-        try:
-            connection.sendall(b".")
-        except OSError:
-            pass
+        exit = Exit.from_wait_status(status) if status is not None else Exit(code=137, signal=9)
+        self._put(Ended(name=name, exit=exit))
+        connection.sendall(b".")

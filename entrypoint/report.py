@@ -1,7 +1,6 @@
 """Outcome -> failure file and exit code. The one writer of the failure file."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ def write_summary(path: Path, summary: dict[str, Any]) -> str:
     try:
         scratch = path.with_name(f".{path.name}.new")
         scratch.write_text(json.dumps(summary, indent=1), "utf-8")
-        os.replace(scratch, path)
+        scratch.replace(path)
     except OSError as error:
         return f"{path} cannot be written: {error}"
     return ""

@@ -134,9 +134,7 @@ class Settings:
         2.0, _seconds(0, 86_400), "After a failure: seconds from SIGTERM to SIGKILL for what still runs."
     )
     log_prefix: bool = _setting(True, truth, "Prefix each line with `[host process]`.")
-    log_streams: bool = _setting(
-        False, truth, "Tell stderr from stdout in the prefix: `[host process stderr]`."
-    )
+    log_streams: bool = _setting(False, truth, "Tell stderr from stdout in the prefix: `[host process stderr]`.")
     run_dir: str = _setting("", _text, "Folder for keys and sockets. Default: /run/entrypoint, else a temporary one.")
     summary: str = _setting("", _text, "File to write a JSON summary to at the end (used by `entrypoint local`).")
     host_addresses: tuple[tuple[str, str], ...] = _setting(

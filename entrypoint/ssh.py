@@ -7,6 +7,7 @@ that they read.
 
 import os
 import pwd
+import shutil
 import sys
 from pathlib import Path
 
@@ -47,8 +48,9 @@ def card_line(card: str, host: str, text: str) -> str:
 def write_files(job: Job) -> None:
     """Write sshd_config and ssh_config of this host below paths.ssh (0700)."""
     paths, me = job.paths, job.cluster.me
-    paths.ssh.mkdir(mode=0o700, parents=True, exist_ok=True)
-    paths.cards.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in (paths.ssh, paths.cards):
+        shutil.rmtree(folder, ignore_errors=True)  # of an earlier run, if this container was started again
+        folder.mkdir(mode=0o700, parents=True)
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd's own empty folder; /run may be fresh
     search = ":".join(dict.fromkeys([str(Path(sys.executable).parent), *os.get_exec_path()]))

@@ -52,7 +52,7 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: self.queue.put(events.ChildrenChanged()))
         self._decide(events.Due())  # the first processes start before the control channel is imported
         if self.outcome is None:
-            self.peers = Peers(self.job.cluster, self.job.settings, self.queue.put, self._ask_status)
+            self.peers = Peers(self.job.cluster, self.job.settings, self.queue.put, self._ask_status, self.log.say)
             self._carry_out(self.policy.repeat())
         while self.outcome is None:
             for event in self._next_events():
@@ -81,9 +81,7 @@ class Supervisor:
             found += self._events_of_end(self.policy.specs[event.name], event.exit)
         else:
             found.append(event)
-        found += [
-            events.Listening(name=spec.name) for spec in awaited if process.listening(spec.ready_port or 0)
-        ]
+        found += [events.Listening(name=spec.name) for spec in awaited if process.listening(spec.ready_port or 0)]
         return found
 
     def _is_awaited(self, spec: ProcessSpec) -> bool:

@@ -7,13 +7,14 @@ split as a shell would, and executed. Anything that is not a plain call of orted
 import os
 import shlex
 import sys
+from pathlib import PurePath
 
 asked = os.environ.get("SSH_ORIGINAL_COMMAND", "")
 try:
     words = shlex.split(asked)
 except ValueError:
     words = []
-if not words or os.path.basename(words[0]) != "orted":
+if not words or PurePath(words[0]).name != "orted":
     print(f"refused: this key starts Open MPI's daemon only, not {asked[:200]!r}", file=sys.stderr)
     sys.exit(126)
 kept = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "LANG", "ENTRYPOINT_RANKS")

@@ -12,6 +12,7 @@ import re
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 CODE_ERROR = 65
@@ -66,7 +67,7 @@ def install(program: str, code: Path) -> None:
 
 
 @contextlib.contextmanager
-def errors_of_pip():
+def errors_of_pip() -> Iterator[list[str]]:
     """The lines in which pip says what is wrong; everything still reaches our stderr, as it comes."""
     said: list[str] = []
     real = os.dup(2)
@@ -92,7 +93,7 @@ def errors_of_pip():
 
 
 @contextlib.contextmanager
-def one_at_a_time():
+def one_at_a_time() -> Iterator[None]:
     """Hosts that are simulated on one machine share its Python: pip may run once at a time."""
     name = re.sub(r"\W", "_", sys.prefix)
     with open(Path(tempfile.gettempdir()) / f"entrypoint-install{name}-{os.getuid()}.lock", "w") as lock:

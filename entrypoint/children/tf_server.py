@@ -5,7 +5,7 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
-import tensorflow as tf  # noqa: E402  (the level must be set first)
+import tensorflow as tf
 
 config = json.loads(os.environ["TF_CONFIG"])
 task = config["task"]

@@ -202,5 +202,3 @@ def _placement(hosts: tuple[Host, ...], slots: int, total: int) -> list[tuple[in
     """(rank, host, local rank) as mpirun places them by slot: a host's slots are filled before the next host's."""
     places = [(host, local) for host in hosts for local in range(slots)]
     return [(rank, *places[rank]) for rank in range(min(total, len(places)))]
-
-

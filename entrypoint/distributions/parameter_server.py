@@ -48,6 +48,9 @@ def plan(job: Job) -> Plan:
             argv=common.child("tf_server"),
             env=(common.tf_config(cluster, role, index, environment="cloud"), *hide_gpus),
             ports=(port,),
+            # TensorFlow's import would slow the prepare step down, and with it the scripts; no script can
+            # need a server before it has imported TensorFlow itself.
+            needs=(common.prepared(host),),
         )
 
     def script(host: Host, role: Role, index: int, of: int, port: int, needs: tuple[Need, ...]) -> ProcessSpec:
@@ -58,11 +61,7 @@ def plan(job: Job) -> Plan:
             duty=Duty.SCRIPT,
             task="chief" if role is Role.CHIEF else f"{role} {index} of {of}",
             argv=common.program(job),
-            env=(
-                common.tf_config(
-                    cluster, chief_name if role is Role.CHIEF else role, index, environment="cloud"
-                ),
-            ),
+            env=(common.tf_config(cluster, chief_name if role is Role.CHIEF else role, index, environment="cloud"),),
             runs_program=True,
             cwd=job.paths.code,
             ports=(port,),

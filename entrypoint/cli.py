@@ -1,0 +1,195 @@
+"""What people call: `entrypoint plan`, `entrypoint local`, `entrypoint settings`, `entrypoint train`."""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from entrypoint import __version__
+from entrypoint.errors import CodeError, ConfigError, ExitCode
+
+def run(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
+    """Do what `argv` says; the exit code. What is wrong with a job is one line on stderr."""
+    args = _parser().parse_args(list(argv))
+    try:
+        return int(args.command(args, environment))
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return ExitCode.CONFIG
+    except CodeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return ExitCode.CODE
+
+
+# --- the commands ---
+
+
+def _plan(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint import __main__ as launcher
+    from entrypoint.config import read_job
+    from entrypoint.distributions import plan_for
+    from entrypoint.plan import as_json, render
+
+    with tempfile.TemporaryDirectory() as scratch:
+        base, config = _description(args, environment, Path(scratch))
+        run_folder = Path(environment.get("ENTRYPOINT_RUN_DIR") or launcher.DEFAULT_RUN)
+        plan = plan_for(read_job(base, environment, run_folder, launcher.count_gpus(), config=config))
+    if args.host not in (None, *plan.hosts):
+        raise ConfigError(f"--host is {args.host!r}; wanted one of {', '.join(plan.hosts)}")
+    print(json.dumps(as_json(plan, args.host), indent=1) if args.json else render(plan, args.host))
+    return 0
+
+
+def _description(
+    args: argparse.Namespace, environment: Mapping[str, str], scratch: Path
+) -> tuple[Path, Path | None]:
+    """(base folder, folder of the config files if the job is not this machine's) of the job to plan."""
+    from entrypoint import __main__ as launcher
+    from entrypoint.local.tree import write_config
+
+    described = (args.mode, args.processes_per_host, args.program, args.hyperparameters or None)
+    if args.hosts is None and any(value is not None for value in described):
+        raise ConfigError("--mode, --program and the like describe a job that is made up: wanted --hosts N, too")
+    if args.hosts is not None:
+        if args.config:
+            raise ConfigError("--config and --hosts are two jobs; wanted one of them")
+        program = Path(args.program or "train.py")
+        job = _local_job(args, program=program.name, source=program.parent, output=scratch / "plan")
+        write_config(job, job.names[0], scratch)
+        return Path(launcher.DEFAULT_BASE), scratch
+    if not args.config:
+        base = launcher.base_folder()
+        if not (base / "input" / "config").is_dir():
+            raise ConfigError(f"there is no job in {base}; wanted --hosts N to make one up, or --config DIR")
+        return base, None
+    if (args.config / "input" / "config").is_dir():
+        return args.config, args.config / "input" / "config"
+    if not (args.config / "resourceconfig.json").exists():
+        raise ConfigError(f"--config {args.config} has no resourceconfig.json and no input/config with one")
+    return Path(launcher.DEFAULT_BASE), args.config
+
+
+def _local(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint import __main__ as launcher
+    from entrypoint.local.docker_engine import DockerEngine
+    from entrypoint.local.engine import Engine
+    from entrypoint.local.process_engine import ProcessEngine
+    from entrypoint.local.run import run_local, show_plan
+
+    program, source = _program(args.program, args.source)
+    job = _local_job(args, program=program, source=source, output=args.output or _new_output(args))
+    engine: Engine
+    if args.engine == "docker":
+        engine = DockerEngine(job, environment, args.image, args.shm_size)
+    else:
+        engine = ProcessEngine(job, environment, launcher.count_gpus())
+    return show_plan(job, engine) if args.plan else run_local(job, engine)
+
+
+def _settings(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.settings import settings_table
+
+    print(settings_table())
+    return 0
+
+
+def _train(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.__main__ import train
+
+    train()
+    return 0  # not reached: train ends the process
+
+
+# --- their arguments as values ---
+
+
+def _local_job(args: argparse.Namespace, program: str, source: Path, output: Path):  # type: ignore[no-untyped-def]
+    from entrypoint.local.spec import AUTO, LocalJob, pairs
+
+    channels = pairs(getattr(args, "channel", ()), "--channel")
+    return LocalJob(
+        program=program,
+        source=source.absolute(),
+        hosts=args.hosts,
+        mode=args.mode or AUTO,
+        processes_per_host=args.processes_per_host,
+        channels=tuple((name, Path(path).absolute()) for name, path in channels),
+        hyperparameters=pairs(args.hyperparameters, "--hyperparameters"),
+        environment=pairs(getattr(args, "env", ()), "--env"),
+        output=output.absolute(),
+        timeout=getattr(args, "timeout", None),
+    )
+
+
+def _program(given: Path, source: Path | None) -> tuple[str, Path]:
+    """(name of the program in the code folder, code folder)."""
+    if source is None:
+        return given.name, given.parent
+    for path in (given, source / given):
+        if path.is_file() and path.absolute().is_relative_to(source.absolute()):
+            return str(path.absolute().relative_to(source.absolute())), source
+    raise CodeError(f"there is no program {given} in --source {source}; wanted a file in that folder")
+
+
+def _new_output(args: argparse.Namespace) -> Path:
+    """A folder in out/ that is not there yet."""
+    name = f"{args.program.stem}-{args.mode or 'auto'}-{time.strftime('%Y%m%d-%H%M%S')}"
+    paths = (Path("out", name if number == 1 else f"{name}-{number}") for number in range(1, 10_000))
+    return next(path for path in paths if not path.exists())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="entrypoint", description="Launches distributed TensorFlow training, on SageMaker and on this machine."
+    )
+    parser.add_argument("--version", action="version", version=f"sagemaker-tf-entrypoint {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_plan(commands.add_parser("plan", help="print which processes a job starts, where and how; runs nothing"))
+    _add_local(commands.add_parser("local", help="run a script on simulated hosts of this machine"))
+    settings = commands.add_parser("settings", help="print all settings with their defaults")
+    settings.set_defaults(command=_settings)
+    train = commands.add_parser("train", help="what SageMaker runs on every host")
+    train.set_defaults(command=_train)
+    return parser
+
+
+def _add_plan(plan: argparse.ArgumentParser) -> None:
+    plan.set_defaults(command=_plan)
+    add = plan.add_argument
+    add("--config", type=Path, metavar="DIR", help="folder with resourceconfig.json, or one like /opt/ml")
+    add("--hosts", type=int, metavar="N", help="make up a job on N hosts instead")
+    add("--program", metavar="FILE", help="of the job made up; default: train.py")
+    _add_description(plan)
+    add("--host", metavar="NAME", help="this host's processes only")
+    add("--json", action="store_true", help="for programs")
+
+
+def _add_local(local: argparse.ArgumentParser) -> None:
+    local.set_defaults(command=_local)
+    add = local.add_argument
+    add("program", type=Path, metavar="PROGRAM", help="a .py or .sh file; its folder is the code")
+    add("--source", type=Path, metavar="DIR", help="the code folder, if it is another")
+    add("--hosts", type=int, default=1, metavar="N", help="default: 1")
+    _add_description(local)
+    add("--channel", action="append", default=[], metavar="NAME=DIR", help="input data; may be repeated")
+    add("--env", action="append", default=[], metavar="K=V", help="for every host; may be repeated")
+    add("--output", type=Path, metavar="DIR", help="default: out/PROGRAM-MODE-TIME")
+    add("--engine", choices=["process", "docker"], default="process", help="what a host is; default: process")
+    add("--image", default="sagemaker-tf-entrypoint:latest", metavar="TAG", help="docker; default: %(default)s")
+    add("--shm-size", metavar="SIZE", help="docker: size of /dev/shm, such as 1g; default: Docker's")
+    add("--plan", action="store_true", help="print the plan of this run, and run nothing")
+    add("--timeout", type=float, metavar="S", help="stop after so many seconds, as SageMaker would")
+
+
+def _add_description(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--mode", metavar="M", help="single, ps, mwms or mpi; default: as the hyperparameters say")
+    add("--processes-per-host", type=int, metavar="K", help="ranks (mpi) or workers (ps, mwms)")
+    add(
+        "--hyperparameters", nargs="+", action="extend", default=[], metavar="K=V",
+        help="as the script is to get them; values may hold anything",
+    )  # fmt: skip

@@ -1,0 +1,69 @@
+"""Ports and addresses of hosts that share this machine, with each other and with other runs.
+
+TensorFlow's servers listen on all addresses, so every host needs ports of its own. A run moves all of its
+ports by one number, the base, and each host's by a stride times its rank.
+"""
+
+import contextlib
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from entrypoint.errors import ConfigError
+from entrypoint.job import Job
+from entrypoint.plan import Plan
+
+LOWEST = 10_000  # below are the well-known ports
+_STEP = 61  # between two bases that are tried
+
+
+def ports_by_host(job: Job, plan: Plan) -> list[list[int]]:
+    """Every port that a host of the plan listens on, hosts in rank order."""
+    control = job.settings.control_port
+    return [
+        [host.port(control), *(port for spec in plan.on(host.name) for port in spec.ports)]
+        for host in job.cluster.hosts
+    ]
+
+
+def stride(ports: Sequence[Sequence[int]]) -> int:
+    """The least number that, times the rank, keeps the ports of all hosts apart."""
+    for wanted in range(1, 5001):
+        moved = [port + rank * wanted for rank, own in enumerate(ports) for port in own]
+        if len(set(moved)) == len(moved):
+            return wanted
+    raise ConfigError("so many processes on so many simulated hosts find no ports; wanted fewer")
+
+
+@contextlib.contextmanager
+def reserved(ports: Sequence[int]) -> Iterator[int]:
+    """A base such that `ports`, moved by it, are free. Nobody else gets them from here until the end."""
+    for base in range(max(0, LOWEST - min(ports)), _end() - max(ports), _STEP):
+        with contextlib.ExitStack() as held:
+            if all(_take(port + base, held) for port in ports):
+                yield base
+                return
+    raise ConfigError(f"no {len(ports)} free ports between {LOWEST} and {_end()}; are other local jobs running?")
+
+
+def _end() -> int:
+    """Where the ports begin that the kernel gives to outgoing connections; it may give any of them, any time."""
+    with contextlib.suppress(OSError, ValueError):
+        return min(65536, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]))
+    return 32768
+
+
+def _take(port: int, held: contextlib.ExitStack) -> bool:
+    """Hold the port's name against other runs: an abstract socket, which goes with our process. Then look at it."""
+    name = held.enter_context(socket.socket(socket.AF_UNIX))
+    probe = socket.socket()
+    with probe, contextlib.suppress(OSError):
+        name.bind(f"\0sagemaker-tf-entrypoint port {port}")
+        probe.bind(("0.0.0.0", port))
+        return True
+    return False
+
+
+def addresses(names: Sequence[str], base: int) -> Mapping[str, str]:
+    """A loopback address for each host: other than those of runs with other bases, and the same next time."""
+    return {name: f"127.{base >> 8}.{base & 255}.{rank + 1}" for rank, name in enumerate(names)}

@@ -1,0 +1,123 @@
+"""Hosts as processes: each is the launcher itself, with a folder, a loopback address and ports of its own."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from entrypoint.config import read_job
+from entrypoint.distributions import plan_for
+from entrypoint.errors import ConfigError
+from entrypoint.job import Job, Mode
+from entrypoint.local import ports
+from entrypoint.local.engine import Command
+from entrypoint.local.spec import LocalJob, settings_in
+from entrypoint.local.tree import HostFolder, folders_of, write_config
+from entrypoint.plan import Plan, Role, render
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+# A host ends with us, even if we are killed (prctl PR_SET_PDEATHSIG: SIGTERM). The path is no PYTHONPATH,
+# since the user's script would inherit that.
+_HOST = (
+    "import ctypes, sys; ctypes.CDLL(None).prctl(1, 15, 0, 0, 0); sys.path.insert(0, sys.argv.pop(1)); "
+    "from entrypoint.__main__ import train; train()"
+)
+_NOT_INHERITED = ("SM_", "SAGEMAKER_", "TRAINING_JOB_", "ENTRYPOINT_", "TF_CONFIG")
+_INSTALL = "pip install 'sagemaker-tf-entrypoint[{extra}]'"
+
+
+class ProcessEngine:
+    """Runs the hosts of a job with this Python, in the environment given."""
+
+    def __init__(self, job: LocalJob, environment: Mapping[str, str], gpus: int) -> None:
+        self.job, self.gpus = job, gpus
+        self._settings = {**settings_in(environment), **dict(job.environment)}
+        self._inherited = {k: v for k, v in environment.items() if not k.startswith(_NOT_INHERITED)}
+        self._run = Path("/tmp/entrypoint-XXXXXXXX")  # until it is made
+        self._base, self._stride = 0, 0
+
+    def check(self) -> None:
+        planned = self._read()
+        if missing := _missing(planned, plan_for(planned)):
+            raise ConfigError(f"mode {planned.mode} as processes lacks {', '.join(missing)}; or use --engine docker")
+
+    def plan(self, host: str | None = None) -> str:
+        with self._ports():
+            return render(plan_for(self._read()), host)
+
+    @contextlib.contextmanager
+    def ready(self) -> Iterator[None]:
+        # In /tmp whatever TMPDIR says: there are sockets in it, and a socket's path ends after 107 bytes.
+        run = tempfile.TemporaryDirectory(prefix="entrypoint-", dir="/tmp", ignore_cleanup_errors=True)
+        with self._ports(), run as name:
+            self._run = Path(name)
+            yield
+
+    def command(self, folder: HostFolder) -> Command:
+        return Command(
+            argv=(sys.executable, "-P", "-c", _HOST, str(_PACKAGE)),
+            environment={
+                **self._inherited,
+                "PYTHONUNBUFFERED": "1",  # as in the image
+                "TRAINING_JOB_NAME": self.job.name,
+                **self._own(folder),
+            },
+        )
+
+    def signal(self, running: Mapping[str, int], number: int) -> None:
+        for pid in running.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def _own(self, folder: HostFolder) -> dict[str, str]:
+        """What the launcher on this host reads."""
+        where = ports.addresses(self.job.names, self._base)
+        return {
+            **self._settings,
+            "SAGEMAKER_BASE_DIR": str(folder.ml),
+            "ENTRYPOINT_RUN_DIR": str(self._run / folder.host),
+            "ENTRYPOINT_SUMMARY": str(folder.summary),
+            "ENTRYPOINT_HOST_ADDRESSES": json.dumps(where),
+            "ENTRYPOINT_PORT_STRIDE": str(self._stride),
+            "ENTRYPOINT_PORT_BASE": str(self._base),
+        }
+
+    def _read(self) -> Job:
+        """The job as the coordinator will read it; its files are written for a moment only."""
+        folder = folders_of(self.job)[0]
+        with tempfile.TemporaryDirectory() as config:
+            write_config(self.job, folder.host, Path(config))
+            own = self._own(folder)
+            run = Path(own["ENTRYPOINT_RUN_DIR"])
+            return read_job(folder.ml, own, run, self.gpus, config=Path(config))
+
+    @contextlib.contextmanager
+    def _ports(self) -> Iterator[None]:
+        self._base = self._stride = 0
+        job = self._read()
+        unmoved = ports.ports_by_host(job, plan_for(job))
+        self._stride = ports.stride(unmoved)
+        wanted = [port + rank * self._stride for rank, own in enumerate(unmoved) for port in own]
+        with ports.reserved(wanted) as self._base:
+            yield
+
+
+def _missing(job: Job, plan: Plan) -> list[str]:
+    """What the plan needs and this machine has not, each with what to do about it."""
+    roles = {spec.role for spec in plan.processes}
+    found = []
+    if Role.PS in roles and not importlib.util.find_spec("tensorflow"):
+        found.append(f"TensorFlow for its parameter servers ({_INSTALL.format(extra='tensorflow')})")
+    if job.mode is Mode.MPI and not importlib.util.find_spec("mpi4py"):
+        found.append(f"mpi4py ({_INSTALL.format(extra='mpi')})")
+    programs = {Role.LAUNCHER: ("mpirun", "openmpi-bin"), Role.KEY: ("ssh-keygen", "openssh-client")}
+    programs |= {Role.SSHD: ("/usr/sbin/sshd", "openssh-server")}
+    for role, (program, package) in programs.items():
+        if role in roles and not shutil.which(program):
+            found.append(f"{Path(program).name} (apt-get install {package})")
+    return found

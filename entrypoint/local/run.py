@@ -1,0 +1,31 @@
+"""A local run from check to summary."""
+
+from entrypoint.local.engine import Engine
+from entrypoint.local.spec import LocalJob
+from entrypoint.local.summary import exit_code, summary
+from entrypoint.local.tree import check_size, folders_of, output_folder, write_tree
+from entrypoint.local.watch import Terminal, Watch, signals
+
+
+def show_plan(job: LocalJob, engine: Engine) -> int:
+    """Print the plan that `run_local` would run. ConfigError or CodeError if it would not."""
+    job.check_files()
+    engine.check()
+    print(engine.plan())
+    return 0
+
+
+def run_local(job: LocalJob, engine: Engine) -> int:
+    """Run the job; its exit code. ConfigError or CodeError, before anything has started, if it cannot be run."""
+    job.check_files()
+    check_size(job.source)
+    engine.check()
+    folders = folders_of(job)
+    terminal = Terminal()
+    with output_folder(job), signals() as happened:
+        for folder in folders:
+            write_tree(job, folder)
+        with engine.ready():
+            exits = Watch(engine, terminal, happened).run(folders, job.timeout)
+        terminal.say(summary(folders, exits))
+    return exit_code(folders, exits)

@@ -1,0 +1,151 @@
+"""What was asked for: a job on simulated hosts, and SageMaker's description of it."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sagemaker_training import params
+
+from entrypoint.errors import CodeError, ConfigError
+from entrypoint.job import Mode
+
+MAX_HOSTS = 250  # each simulated host has an address of its own in 127.x.y.0
+AUTO = "auto"
+INTERNAL = ("RUN_DIR", "SUMMARY", "HOST_ADDRESSES", "PORT_STRIDE", "PORT_BASE")  # settings that are ours to make
+
+_CHANNEL = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalJob:
+    """A job on hosts algo-1 ... algo-N. Paths are absolute."""
+
+    program: str  # a file in `source`, as hyperparameter sagemaker_program names it
+    source: Path  # the code folder
+    hosts: int = 1
+    mode: str = AUTO
+    processes_per_host: int | None = None
+    channels: tuple[tuple[str, Path], ...] = ()
+    hyperparameters: tuple[tuple[str, str], ...] = ()  # as typed
+    environment: tuple[tuple[str, str], ...] = ()  # for every host
+    output: Path
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        """ConfigError if the values cannot describe a job, whatever lies on this machine."""
+        if not 1 <= self.hosts <= MAX_HOSTS:
+            raise ConfigError(f"--hosts is {self.hosts}; wanted a whole number from 1 to {MAX_HOSTS}")
+        modes = [AUTO, *Mode]
+        if self.mode not in modes:
+            raise ConfigError(f"--mode is {self.mode!r}; wanted one of {', '.join(modes)}")
+        if self.timeout is not None and not self.timeout > 0:
+            raise ConfigError(f"--timeout is {self.timeout:g}; wanted seconds above 0")
+        if self.processes_per_host is not None and self.mode in (AUTO, Mode.SINGLE):
+            raise ConfigError(
+                f"--processes-per-host is for --mode ps, mwms and mpi; the mode is {self.mode}, "
+                "in which each host runs the script once"
+            )
+        for name, _ in self.channels:
+            if not _CHANNEL.fullmatch(name):
+                raise ConfigError(f"--channel is called {name!r}; wanted 1 to 64 letters, digits, dots, - and _")
+        for name, _ in self.environment:
+            if not _VARIABLE.fullmatch(name):
+                raise ConfigError(f"--env sets {name!r}; wanted the name of an environment variable")
+
+    @property
+    def names(self) -> list[str]:
+        """The hosts in rank order, which is SageMaker's: algo-10 comes before algo-2."""
+        return sorted(f"algo-{number + 1}" for number in range(self.hosts))
+
+    @property
+    def name(self) -> str:
+        """The training job's name, in the letters that SageMaker allows."""
+        return re.sub(r"[^A-Za-z0-9]+", "-", self.output.name).strip("-")[:63] or "local"
+
+    def check_files(self) -> None:
+        """CodeError or ConfigError if the program or a channel is not there."""
+        if not self.source.is_dir():
+            raise CodeError(f"the code folder {self.source} does not exist")
+        if not (self.source / self.program).is_file():
+            raise CodeError(f"there is no program {self.source / self.program}; wanted the path of a .py or .sh file")
+        for name, folder in self.channels:
+            if not folder.is_dir():
+                raise ConfigError(f"--channel {name}={folder}: there is no such folder")
+
+    def config_files(self, host: str) -> dict[str, dict[str, Any]]:
+        """SageMaker's files in input/config, as one host finds them: file name to content."""
+        return {
+            "resourceconfig.json": {
+                "current_host": host,
+                "current_instance_type": "local",
+                "current_group_name": "homogeneousCluster",
+                "hosts": self.names,
+                "instance_groups": [
+                    {"instance_group_name": "homogeneousCluster", "instance_type": "local", "hosts": self.names}
+                ],
+                "network_interface_name": "eth0",
+            },
+            "hyperparameters.json": {
+                "sagemaker_program": json.dumps(self.program),
+                "sagemaker_job_name": json.dumps(self.name),
+                **self._switches(),
+                **{name: encode(text) for name, text in self.hyperparameters},
+            },
+            "inputdataconfig.json": {
+                name: {
+                    "TrainingInputMode": "File",
+                    "S3DistributionType": "FullyReplicated",
+                    "RecordWrapperType": "None",
+                }
+                for name, _ in self.channels
+            },
+        }
+
+    def _switches(self) -> dict[str, str]:
+        """The hyperparameters by which SageMaker's SDK, or else our settings, ask for a mode."""
+        if self.mode == AUTO:
+            return {}
+        switch, count = {
+            Mode.SINGLE: ({"sagemaker_entrypoint_mode": "single"}, ""),
+            Mode.PS: ({params.PARAMETER_SERVER_ENABLED: "true"}, "sagemaker_entrypoint_processes_per_host"),
+            Mode.MWMS: (
+                {params.MULTI_WORKER_MIRRORED_STRATEGY_ENABLED: "true"},
+                "sagemaker_entrypoint_processes_per_host",
+            ),
+            Mode.MPI: ({params.MPI_ENABLED: "true"}, params.MPI_PROCESSES_PER_HOST),
+        }[Mode(self.mode)]
+        return switch if self.processes_per_host is None else {**switch, count: str(self.processes_per_host)}
+
+
+def encode(text: str) -> str:
+    """A hyperparameter as SageMaker's SDK writes it: JSON text, and such that the script gets exactly `text`.
+
+    Numbers and lists stay what they are, where the script sees the same characters: 3 but not 3e0, which
+    would reach it as 3.0. The rest is written as a JSON string.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return json.dumps(text)
+    return text if type(value) in (int, float, list) and str(value) == text else json.dumps(text)
+
+
+def pairs(words: Iterable[str], option: str) -> tuple[tuple[str, str], ...]:
+    """`name=value` words; ConfigError if one is none. A value may hold anything, = too."""
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals):
+            raise ConfigError(f"{option} has {word!r}; wanted name=value")
+        found[name] = value
+    return tuple(found.items())
+
+
+def settings_in(environment: Mapping[str, str]) -> dict[str, str]:
+    """The ENTRYPOINT_* settings that a person has set: they hold for simulated hosts, too."""
+    ours = {f"ENTRYPOINT_{name}" for name in INTERNAL}
+    return {k: v for k, v in environment.items() if k.startswith("ENTRYPOINT_") and k not in ours}

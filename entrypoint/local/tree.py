@@ -1,0 +1,145 @@
+"""Each host's folder: the tree that SageMaker mounts, and the host's log beside it."""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from entrypoint.errors import CodeError, ConfigError
+from entrypoint.local.spec import LocalJob
+
+MARKER = ".entrypoint-local"  # says that an output folder is ours, and (by a lock) that a job is using it
+MOST_CODE = 1 << 30  # bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostFolder:
+    """Where one host's files lie on this machine."""
+
+    host: str
+    root: Path
+
+    @property
+    def ml(self) -> Path:
+        """What the host sees as /opt/ml."""
+        return self.root / "ml"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log.txt"
+
+    @property
+    def code(self) -> Path:
+        return self.ml / "code"
+
+    @property
+    def config(self) -> Path:
+        return self.ml / "input" / "config"
+
+    @property
+    def model(self) -> Path:
+        return self.ml / "model"
+
+    @property
+    def output(self) -> Path:
+        return self.ml / "output"
+
+    @property
+    def failure(self) -> Path:
+        return self.output / "failure"
+
+    @property
+    def summary(self) -> Path:
+        return self.output / "summary.json"
+
+
+def folders_of(job: LocalJob) -> list[HostFolder]:
+    """One per host, in rank order."""
+    return [HostFolder(host=name, root=job.output / name) for name in job.names]
+
+
+def write_config(job: LocalJob, host: str, config: Path) -> None:
+    """SageMaker's config files of one host, into the folder `config`."""
+    config.mkdir(parents=True, exist_ok=True)
+    for name, content in job.config_files(host).items():
+        (config / name).write_text(json.dumps(content))
+
+
+def write_tree(job: LocalJob, folder: HostFolder) -> None:
+    """Everything that a host finds at its start. Channels are links to the given folders."""
+    for path in (folder.model, folder.output / "data", folder.ml / "input" / "data"):
+        path.mkdir(parents=True)
+    write_config(job, folder.host, folder.config)
+    for name, target in job.channels:
+        (folder.ml / "input" / "data" / name).symlink_to(target)
+    try:
+        shutil.copytree(job.source, folder.code, ignore=_not_code)
+    except (OSError, shutil.Error) as error:
+        raise CodeError(f"the code folder {job.source} cannot be copied: {error}") from None
+
+
+def check_size(source: Path) -> None:
+    """CodeError if the code folder is too large to be one: a script in /tmp or a home folder, say."""
+    size = 0
+    for path, folders, files in os.walk(source):
+        left_out = _not_code(path, [*folders, *files])
+        folders[:] = [name for name in folders if name not in left_out]
+        size += sum((Path(path) / name).stat().st_size for name in files if name not in left_out)
+        if size > MOST_CODE:
+            raise CodeError(
+                f"the code folder {source} holds more than {MOST_CODE >> 20} MB, to be copied for each host; "
+                "wanted the program in a folder of its own, or --source FOLDER with its code alone"
+            )
+
+
+def _not_code(folder: str, names: list[str]) -> set[str]:
+    """What is not copied: version control, bytecode, virtual environments, our own output, what is no file."""
+    left_out = set()
+    for name in names:
+        path = Path(folder) / name
+        if path.is_dir():
+            skip = name in (".git", "__pycache__") or any((path / m).exists() for m in (MARKER, "pyvenv.cfg"))
+        else:
+            skip = not path.is_file()
+        if skip:
+            left_out.add(name)
+    return left_out
+
+
+@contextlib.contextmanager
+def output_folder(job: LocalJob) -> Iterator[None]:
+    """An empty output folder, marked as ours and held until the end. A folder that we made is replaced."""
+    path = job.output
+    _refuse_to_replace(job)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        marker = (path / MARKER).open("w")
+    except OSError as error:
+        raise ConfigError(f"--output {path} cannot be written: {error}") from None
+    with marker:
+        try:
+            fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"--output {path} is in use by another run; wanted a folder of its own") from None
+        try:
+            for entry in path.iterdir():
+                if entry.name != MARKER:
+                    shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        except OSError as error:  # containers write as root
+            raise ConfigError(f"--output {path} cannot be replaced: {error}; remove it, or name another") from None
+        yield
+
+
+def _refuse_to_replace(job: LocalJob) -> None:
+    path = job.output
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"--output {path} is not a folder")
+    if path.exists() and any(path.iterdir()) and not (path / MARKER).exists():
+        raise ConfigError(f"--output {path} is not empty, and not of an earlier run; wanted a new or an empty folder")
+    for needed in (job.source, *(folder for _, folder in job.channels)):
+        if needed == path or path in needed.parents:
+            raise ConfigError(f"--output {path} holds {needed}, which the job reads; wanted another folder")

@@ -1,0 +1,154 @@
+"""Starts the hosts, copies their lines, and waits until all have ended. On SIGTERM or Ctrl-C: stops them."""
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+from entrypoint import process
+from entrypoint.local.engine import Engine
+from entrypoint.local.tree import HostFolder
+from entrypoint.outcome import Exit
+
+STOP_GRACE = 120.0  # seconds from SIGTERM to SIGKILL, as SageMaker gives
+ASK_AGAIN = 1.0  # seconds; a host that was still starting may not have heard
+LAST_LINES = 2.0  # seconds in which the output of hosts that have ended may arrive
+
+
+@contextlib.contextmanager
+def signals() -> Iterator["queue.SimpleQueue[int]"]:
+    """SIGINT, SIGTERM, SIGHUP and SIGCHLD as entries of a queue, so that they never interrupt a clean-up."""
+    happened: queue.SimpleQueue[int] = queue.SimpleQueue()
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+    before = {number: signal.signal(number, lambda number, _: happened.put(number)) for number in wanted}
+    try:
+        yield happened
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Terminal:
+    """Our stdout, for whole lines of several threads."""
+
+    def __init__(self, fd: int = 1) -> None:
+        self._fd, self._lock = fd, threading.Lock()
+
+    def write(self, lines: bytes) -> None:
+        view = memoryview(lines)
+        with self._lock, contextlib.suppress(OSError):  # nobody reads us any more: the job goes on, and its logs
+            while view:
+                view = view[os.write(self._fd, view) :]
+
+    def say(self, message: str) -> None:
+        self.write(f"{message}\n".encode(errors="replace"))
+
+
+class Watch:
+    """The hosts of one run. Facts only: which run, which have ended how, since when they are to stop."""
+
+    def __init__(self, engine: Engine, terminal: Terminal, happened: "queue.SimpleQueue[int]") -> None:
+        self.engine, self.terminal, self.happened = engine, terminal, happened
+        self.running: dict[str, int] = {}
+        self.exits: dict[str, Exit] = {}
+        self.copiers: list[threading.Thread] = []
+        self.stopping_since: float | None = None
+        self.asked_at = 0.0
+        self.forced = False
+
+    def run(self, folders: Sequence[HostFolder], timeout: float | None) -> dict[str, Exit]:
+        """How each host ended. Hosts that a signal kept from starting are not in it."""
+        process.become_subreaper()
+        began = time.monotonic()
+        try:
+            for folder in folders:
+                while not self.happened.empty():
+                    self._hear(wait=0)
+                if self.stopping_since is None:
+                    self._start(folder)
+            while self.running:
+                left = ASK_AGAIN if timeout is None else began + timeout - time.monotonic()
+                if left <= 0 and self.stopping_since is None:
+                    self._stop(f"stopping after {timeout:g} s, as --timeout says")
+                self._press()
+                self._hear(wait=min(left, ASK_AGAIN) if left > 0 else ASK_AGAIN)
+        finally:
+            if self.running:
+                self.engine.signal(self.running, signal.SIGKILL)
+            process.kill_descendants()
+            for copier in self.copiers:
+                copier.join(LAST_LINES)
+        return self.exits
+
+    def _start(self, folder: HostFolder) -> None:
+        command = self.engine.command(folder)
+        child = subprocess.Popen(
+            command.argv, env=dict(command.environment), cwd=folder.root, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0, start_new_session=True,
+        )  # fmt: skip
+        child.returncode = 0  # we reap every child ourselves: keep Popen from waiting
+        assert child.stdout is not None
+        self.running[folder.host] = child.pid
+        copier = threading.Thread(target=self._copy, args=(child.stdout, folder), daemon=True)
+        copier.start()
+        self.copiers.append(copier)
+
+    def _hear(self, wait: float) -> None:
+        """What happened: signals to us, hosts that ended."""
+        try:
+            number = self.happened.get(timeout=wait) if wait else self.happened.get_nowait()
+        except queue.Empty:
+            return
+        if number == signal.SIGCHLD:
+            self._note_ends(process.reap())
+        elif self.stopping_since is None:
+            self._stop(f"{signal.Signals(number).name}: stopping all hosts; once more to kill them")
+        else:
+            self._kill(f"{signal.Signals(number).name} again: killing all hosts")
+
+    def _note_ends(self, ended: list[tuple[int, int]]) -> None:
+        while ended:
+            pid, status = ended.pop()
+            for host in [host for host, its in self.running.items() if its == pid]:
+                del self.running[host]
+                self.exits[host] = Exit.from_wait_status(status)
+                # A host that was killed leaves its script to us, and a host that is gone runs nothing.
+                ended += process.kill_descendants(spare=self.running.values())
+
+    def _stop(self, why: str) -> None:
+        self.terminal.say(why)
+        self.stopping_since = time.monotonic()
+
+    def _kill(self, why: str) -> None:
+        self.forced = True
+        self.terminal.say(why)
+        self.engine.signal(self.running, signal.SIGKILL)
+
+    def _press(self) -> None:
+        """What stopping takes by now."""
+        now = time.monotonic()
+        if self.stopping_since is None or not self.running:
+            return
+        if now >= self.asked_at + ASK_AGAIN and not self.forced:
+            self.asked_at = now
+            self.engine.signal(self.running, signal.SIGTERM)
+        if now >= self.stopping_since + STOP_GRACE and not self.forced:
+            self._kill(f"still there {STOP_GRACE:g} s later: killing {', '.join(self.running)}")
+
+    def _copy(self, pipe: IO[bytes], folder: HostFolder) -> None:
+        """A host's output: to its log as it comes, to the terminal in whole lines."""
+        rest = b""
+        with pipe, folder.log.open("wb", buffering=0) as log:
+            while block := pipe.read(1 << 16):
+                with contextlib.suppress(OSError):  # a full disk: read on, or the host would stand still
+                    log.write(block)
+                whole, newline, after = (rest + block).rpartition(b"\n")
+                self.terminal.write(whole + newline)
+                rest = after
+        if rest:
+            self.terminal.write(rest + b"\n")

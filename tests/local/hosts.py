@@ -1,0 +1,223 @@
+"""N hosts of a job on this machine: N `train` processes on loopback addresses, each with its own /opt/ml."""
+
+import contextlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from waiting import eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "tests" / "programs"
+LONG = 120.0  # seconds; says when to give up, not how fast anything is
+
+
+@dataclass
+class Host:
+    """One `train` process and what is left of it."""
+
+    name: str
+    base: Path
+    process: subprocess.Popen[bytes]
+    output: bytearray = field(default_factory=bytearray)
+    reader: threading.Thread | None = None
+
+    @property
+    def log(self) -> str:
+        return self.output.decode("utf-8", "replace")
+
+    @property
+    def failure(self) -> str | None:
+        path = self.base / "output" / "failure"
+        return path.read_text() if path.is_file() else None
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        self.process.send_signal(number)
+
+
+class Hosts:
+    """Makes the trees, starts the hosts, gathers exit codes, logs and failure files; ends what is left.
+
+    `code`: folder or files (name to text) for /opt/ml/code; a str is one of tests/programs, as the program.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        count: int = 1,
+        program: str = "train.py",
+        *,
+        hyperparameters: dict[str, str] | None = None,
+        environment: dict[str, str] | None = None,
+        code: dict[str, str | bytes] | None = None,
+        absent: tuple[str, ...] = (),
+        base_files: dict[str, str] | None = None,
+    ) -> None:
+        self.folder, self.absent = folder, absent
+        self.names = [f"algo-{number + 1}" for number in range(count)]
+        # Addresses that no other test run on this machine uses, and ports that differ from host to host:
+        # TensorFlow's servers listen on all addresses.
+        net = f"127.{random.randint(16, 250)}.{random.randint(1, 250)}"
+        self.addresses = {name: f"{net}.{number + 1}" for number, name in enumerate(self.names)}
+        self.stride = 100
+        first = random.randrange(20_000, 30_000)
+        self.control_port = first
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("ENTRYPOINT_", "SM_"))},
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "PYTHONUNBUFFERED": "1",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "ENTRYPOINT_HOST_ADDRESSES": json.dumps(self.addresses),
+            "ENTRYPOINT_PORT_STRIDE": str(self.stride),
+            "ENTRYPOINT_CONTROL_PORT": str(first),
+            "ENTRYPOINT_SSH_PORT": str(first + 50),
+            "TEST_FOLDER": str(folder),  # the mark by which a process that is left behind is found
+            **(environment or {}),
+        }
+        self.hyperparameters = {"sagemaker_program": program, **(hyperparameters or {})}
+        self.code = {program: (PROGRAMS / program).read_bytes()} if code is None else code
+        self.base_files = base_files or {}
+        self.hosts: dict[str, Host] = {}
+
+    def __enter__(self) -> "Hosts":
+        for name in self.names:
+            self._make_tree(name)
+        for name in self.names:
+            if name not in self.absent:
+                self.start(name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for host in self.hosts.values():
+            if host.process.poll() is None:
+                host.process.kill()
+                host.process.wait()
+        from conftest import processes_with
+
+        for pid in processes_with(str(self.folder)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def __getitem__(self, number: int) -> Host:
+        return self.hosts[f"algo-{number}"]
+
+    def base(self, name: str) -> Path:
+        return self.folder / name
+
+    def _make_tree(self, name: str) -> None:
+        base = self.base(name)
+        for part in ("input/config", "input/data/train", "model", "output/data", "code"):
+            (base / part).mkdir(parents=True)
+        resources = {"current_host": name, "hosts": self.names, "network_interface_name": "eth0", "topology": None}
+        config = base / "input" / "config"
+        (config / "resourceconfig.json").write_text(json.dumps(resources))
+        (config / "hyperparameters.json").write_text(json.dumps(self.hyperparameters))
+        (config / "inputdataconfig.json").write_text(json.dumps({"train": {"TrainingInputMode": "File"}}))
+        for path, content in self.code.items():
+            target = base / "code" / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content if isinstance(content, bytes) else content.encode())
+        for path, text in self.base_files.items():
+            target = base / path
+            if target.is_dir():
+                shutil.rmtree(target)
+            target.write_text(text)
+
+    def start(self, name: str) -> Host:
+        base = self.base(name)
+        environment = {
+            **self.environment,
+            "SAGEMAKER_BASE_DIR": str(base),
+            "ENTRYPOINT_RUN_DIR": str(base / "run"),
+            "HOSTNAME": f"ip-10-0-0-{self.names.index(name)}.ec2.internal",
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from entrypoint.__main__ import train; train()"],
+            cwd="/", env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        host = Host(name=name, base=base, process=process)
+        assert process.stdout is not None
+        host.reader = threading.Thread(target=self._read, args=(process.stdout.fileno(), host.output), daemon=True)
+        host.reader.start()
+        self.hosts[name] = host
+        return host
+
+    @staticmethod
+    def _read(fd: int, into: bytearray) -> None:
+        with contextlib.suppress(OSError):
+            while block := os.read(fd, 1 << 16):
+                into.extend(block)
+
+    # --- what happened ---
+
+    def says(self, pattern: str, within: float = LONG, host: int | None = None) -> re.Match[str]:
+        """Wait until a line of any host (or of one) matches; the match."""
+
+        def search() -> re.Match[str] | None:
+            logs = [self[host].log] if host else [each.log for each in self.hosts.values()]
+            return next((m for log in logs if (m := re.search(pattern, log, re.MULTILINE))), None)
+
+        try:
+            return eventually(search, within, f"a line like {pattern}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self}") from None
+
+    def all_say(self, pattern: str, within: float = LONG) -> None:
+        for name in self.hosts:
+            self.says(pattern, within, host=int(name.removeprefix("algo-")))
+
+    def end(self, within: float = LONG) -> list[int]:
+        """Exit codes in rank order, once all have ended. 128 + signal if a host's `train` was killed."""
+
+        def codes() -> list[int] | None:
+            found = [host.process.poll() for host in self.hosts.values()]
+            return None if None in found else [128 - code if code < 0 else code for code in found]
+
+        try:
+            result = eventually(lambda: (codes() or [None]) != [None], within, "all hosts to end") and codes()
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self}") from None
+        for host in self.hosts.values():
+            assert host.reader is not None
+            host.reader.join(timeout=5)
+        assert result is not None
+        return result
+
+    def signal(self, number: int) -> None:
+        for host in self.hosts.values():
+            if host.process.poll() is None:
+                host.process.send_signal(number)
+
+    def pid_of(self, process: str, host: int = 1) -> int:
+        """The pid of a process of the plan, as the log tells it."""
+        return int(self.says(rf"\] {re.escape(process)} started, pid (\d+)", host=host)[1])
+
+    def status(self, host: int = 1) -> dict[str, Any]:
+        port = self.control_port + (host - 1) * self.stride
+        address = self.addresses[f"algo-{host}"]
+        with urllib.request.urlopen(f"http://{address}:{port}/status", timeout=10) as answer:
+            return json.load(answer)
+
+    @property
+    def failures(self) -> list[str | None]:
+        return [host.failure for host in self.hosts.values()]
+
+    def json_of(self, name: str) -> list[Any]:
+        """A JSON file that the scripts wrote to /opt/ml/output/data, of every host."""
+        return [json.loads((host.base / "output" / "data" / name).read_text()) for host in self.hosts.values()]
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"--- {host.name}: exit code {host.process.poll()}, failure file {host.failure!r}\n{host.log}"
+            for host in self.hosts.values()
+        )

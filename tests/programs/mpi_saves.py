@@ -1,0 +1,18 @@
+"""Ranks that see SIGTERM, save, and exit with 0; the last rank takes longest."""
+import os
+import signal
+import time
+
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+world.barrier()
+print("asleep", flush=True)
+while not asked:
+    time.sleep(0.05)
+time.sleep(0.2 + world.rank)
+with open(os.path.join(os.environ["SM_MODEL_DIR"], f"saved-{world.rank}"), "w") as file:
+    file.write("weights")
+print("saved", flush=True)

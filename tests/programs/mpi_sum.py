@@ -1,0 +1,25 @@
+"""Every rank adds 1 to a sum, and writes down what it was given. --raise N: that rank raises instead."""
+import json
+import os
+import sys
+import time
+
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+total = world.allreduce(1)
+keys = ("SM_CURRENT_HOST", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MINE")
+told = {"rank": world.rank, "sum": total, "argv": sys.argv[1:], "env": {k: os.environ.get(k) for k in keys}}
+with open(os.path.join(os.environ["SM_OUTPUT_DATA_DIR"], f"rank-{world.rank}.json"), "w") as file:
+    json.dump(told, file)
+print(f"rank {world.rank} of {world.size}: sum {total}", flush=True)
+action, who = (sys.argv[1:3] + ["", "-1"])[:2] if len(sys.argv) > 2 else ("", "-1")
+if int(who) == world.rank:
+    time.sleep(0.5)
+    if action == "--raise":
+        raise ValueError(f"rank {world.rank} is unhappy")
+    if action == "--exit":
+        os._exit(7)
+    if action == "--kill":
+        os.kill(os.getpid(), 9)
+world.barrier()

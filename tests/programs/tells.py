@@ -1,0 +1,21 @@
+"""Writes down what it was given: arguments, environment, folder, signals that are blocked or ignored."""
+import json
+import os
+import signal
+import sys
+
+ignored = [int(n) for n in signal.valid_signals() if n not in (9, 19) and signal.getsignal(n) == signal.SIG_IGN]
+with open(os.path.join(os.environ["SM_OUTPUT_DATA_DIR"], "told.json"), "w") as file:
+    json.dump(
+        {
+            "argv": sys.argv[1:],
+            "env": dict(os.environ),
+            "cwd": os.getcwd(),
+            "ignored": ignored,
+            "blocked": [int(n) for n in signal.pthread_sigmask(signal.SIG_BLOCK, [])],
+            "stdin": sys.stdin.read(),
+            "fds": sorted(int(fd) for fd in os.listdir("/proc/self/fd"))[:-1],
+        },
+        file,
+    )
+print("told")

@@ -1,0 +1,7 @@
+"""Writes its own failure file and fails."""
+import os
+import sys
+
+with open(os.path.join(os.environ["SM_OUTPUT_DIR"], "failure"), "w") as file:
+    file.write("my own words")
+sys.exit(4)

@@ -1,0 +1,783 @@
+"""policy.py as tables: a history of (time, event) in, the actions out. No process, no socket, no clock.
+
+A `Play` is one host's policy on a plan that the real planner made. Between two events it is woken whenever it
+asked to be, as the supervisor does it. Actions read "12.5 ask worker/0"; what is only said or told is apart.
+"""
+
+from pathlib import Path
+
+import pytest
+from builders import names, read
+
+from entrypoint import events, outcome
+from entrypoint.distributions import plan_for
+from entrypoint.errors import ExitCode
+from entrypoint.events import News, Report
+from entrypoint.outcome import Cause, Exit, Kind, Strength
+from entrypoint.plan import Duty, Flag
+from entrypoint.policy import LEAVE, LINGER, SETTLE, Policy
+
+GRACE = 2.0  # failure_grace, by default
+TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1\n'
+RAISED = TRACEBACK + "ValueError: x\n"
+ECHO = TRACEBACK + "UnavailableError: Socket closed\n"
+
+
+class Play:
+    def __init__(self, base: Path, hosts: int = 1, me: int = 1, mode: str = "mwms", **settings) -> None:
+        environment = {f"ENTRYPOINT_{key.upper()}": str(value) for key, value in {"mode": mode, **settings}.items()}
+        self.hosts = names(hosts)
+        self.me = f"algo-{me}"
+        job = read(base, self.hosts, {}, environment, me=self.me)
+        self.plan = plan_for(job)
+        self.policy = Policy(self.plan, self.me, job.settings, 0.0)
+        self.now, self.woken = 0.0, 0
+        self.did: list[tuple[float, str]] = []
+        self.told: list[Report | News] = []
+        self.said: list[str] = []
+        self._on(events.Due())
+
+    def at(self, time: float, *happened: events.Event) -> "Play":
+        """Let time pass, then let it happen."""
+        while (due := self.policy.deadline(self.now)) < time and not self.policy._finished:
+            assert due > self.now
+            self.now, self.woken = due, self.woken + 1
+            self._on(events.Due())
+        self.now = time
+        for event in happened or (events.Due(),):
+            self._on(event)
+        return self
+
+    def _on(self, event: events.Event) -> None:
+        for action in self.policy.on(event, self.now):
+            match action:
+                case events.Start(spec=spec):
+                    self.did.append((self.now, f"start {spec.name}"))
+                case events.Ask(name=name) | events.Force(name=name):
+                    self.did.append((self.now, f"{type(action).__name__.lower()} {name}"))
+                case events.WriteCards(card=card, lines=lines):
+                    self.did.append((self.now, f"write {card}: {', '.join(host for host, _ in lines)}"))
+                case events.Finish(outcome=end):
+                    self.did.append((self.now, f"finish {end.kind} {int(end.exit_code)}"))
+                case events.TellCoordinator(report=report):
+                    self.told.append(report)
+                case events.TellFollowers(news=news):
+                    self.told.append(news)
+                case events.Say(message=message):
+                    self.said.append(message)
+
+    def since(self, time: float) -> list[str]:
+        """What was done from a time on, rounded to tenths of a second."""
+        return [f"{at:.1f} {what}" for at, what in self.did if at >= time]
+
+    @property
+    def what(self) -> list[str]:
+        return [what for _, what in self.did]
+
+    @property
+    def last_told(self) -> Report | News:
+        return self.told[-1]
+
+    @property
+    def blamed(self) -> str:
+        assert self.policy.outcome and self.policy.outcome.cause
+        return self.policy.outcome.cause.headline
+
+
+def ended(name: str, code: int = 0, output: str = "", signal: int | None = None) -> events.Ended:
+    return events.Ended(name=name, exit=Exit(code=128 + signal if signal else code, signal=signal), output=output)
+
+
+def reported(host: int, **facts) -> events.Reported:
+    facts.setdefault("ready", frozenset({"prepare"}))
+    return events.Reported(report=Report(host=f"algo-{host}", **facts))
+
+
+def informed(**facts) -> events.Informed:
+    facts.setdefault("ready", frozenset({("*", "prepare")}))
+    return events.Informed(news=News(**facts))
+
+
+def cause(host: int = 2, strength: Strength = Strength.STRONG, **facts) -> Cause:
+    given = {"host": f"algo-{host}", "process": f"worker/{host - 1}", "what": "exit code 3", "code": 3, **facts}
+    return Cause(strength=strength, **given)
+
+
+STOP = events.Signalled(number=15)
+
+
+@pytest.fixture
+def play(tmp_path):
+    return lambda *args, **more: Play(tmp_path, *args, **more)
+
+
+def running(play, hosts: int = 3, me: int = 1, **settings) -> Play:
+    """A MultiWorkerMirrored job whose scripts all run; it is 2.0 s old."""
+    p = play(hosts, me, **settings)
+    p.at(1, ended("prepare"))
+    if me == 1:
+        p.at(2, *(reported(host) for host in range(2, hosts + 1)))
+    else:
+        p.at(2, informed())
+    assert p.what[-1] == f"start worker/{me - 1}"
+    return p
+
+
+def heartbeats(p: Play, until: float, *hosts: int, **facts) -> None:
+    """Let some followers (or, on a follower, the coordinator) be heard every second."""
+    while p.now + 1 <= until:
+        p.at(p.now + 1, *([reported(host, **facts) for host in hosts] if p.me == "algo-1" else [informed(**facts)]))
+
+
+# --- one host ---
+
+ALONE = {
+    # history on one host: the actions
+    "success": ([(1, ended("prepare")), (5, ended("script"))],
+                ["0.0 start prepare", "1.0 start script", "5.0 finish succeeded 0"]),
+    "script exits 3": ([(1, ended("prepare")), (5, ended("script", 3))],
+                       ["0.0 start prepare", "1.0 start script", "5.0 finish failed 3"]),
+    "script is killed": ([(1, ended("prepare")), (5, ended("script", signal=9))],
+                         ["0.0 start prepare", "1.0 start script", "5.0 finish failed 137"]),
+    "code cannot be had": ([(1, ended("prepare", 65, "no such bucket\n"))],
+                           ["0.0 start prepare", "1.0 finish failed 65"]),
+    "interpreter is absent": ([(1, ended("prepare")), (1.1, events.NotStarted(name="script", why="python: gone"))],
+                              ["0.0 start prepare", "1.0 start script", "1.1 finish failed 127"]),
+    "stopped, saves": ([(1, ended("prepare")), (5, STOP), (6, ended("script"))],
+                       ["0.0 start prepare", "1.0 start script", "5.0 ask script", "6.0 finish succeeded 0"]),
+    "stopped, dies": ([(1, ended("prepare")), (5, STOP), (6, ended("script", signal=15))],
+                      ["0.0 start prepare", "1.0 start script", "5.0 ask script", "6.0 finish stopped 143"]),
+    "stopped, fails": ([(1, ended("prepare")), (5, STOP), (6, ended("script", 1, RAISED))],
+                       ["0.0 start prepare", "1.0 start script", "5.0 ask script", "6.0 finish stopped 143"]),
+    "stopped twice": ([(1, ended("prepare")), (5, STOP), (6, STOP), (7, ended("script"))],
+                      ["0.0 start prepare", "1.0 start script", "5.0 ask script", "7.0 finish succeeded 0"]),
+    "stopped before the script": ([(0.5, STOP), (0.6, ended("prepare", signal=15))],
+                                  ["0.0 start prepare", "0.5 ask prepare", "0.6 finish stopped 143"]),
+    "stopped, prepared just then": ([(0.5, STOP), (0.6, ended("prepare"))],
+                                    ["0.0 start prepare", "0.5 ask prepare", "0.6 finish stopped 143"]),
+    "stopped, never ends": ([(1, ended("prepare")), (5, STOP), (105.5, ended("script", signal=9))],
+                            ["0.0 start prepare", "1.0 start script", "5.0 ask script", "105.0 force script",
+                             "105.5 finish stopped 143"]),
+    "stopped after the end": ([(1, ended("prepare")), (5, ended("script")), (6, STOP)],
+                              ["0.0 start prepare", "1.0 start script", "5.0 finish succeeded 0"]),
+    "failed, then stopped": ([(1, ended("prepare")), (5, ended("script", 3)), (5, STOP)],
+                             ["0.0 start prepare", "1.0 start script", "5.0 finish failed 3"]),
+    "an echo has nobody else to blame": (
+        [(1, ended("prepare")), (5, ended("script", 1, ECHO)), (7, events.Due())],
+        ["0.0 start prepare", "1.0 start script", "5.3 finish failed 1"]),
+    "an end that is told twice": ([(1, ended("prepare")), (1, ended("prepare", 1)), (5, ended("script"))],
+                                  ["0.0 start prepare", "1.0 start script", "5.0 finish succeeded 0"]),
+    "the launcher itself breaks": (
+        [(1, ended("prepare")), (2, events.Broken(why="disk full", code=70)), (2.1, ended("script", signal=15))],
+        ["0.0 start prepare", "1.0 start script", "2.0 ask script", "2.1 finish failed 70"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("history, actions", ALONE.values(), ids=ALONE)
+def test_one_host(play, history, actions):
+    p = play(1, mode="single")
+    for time, event in history:
+        p.at(time, event)
+    assert p.since(0) == actions
+
+
+# --- starting together ---
+
+
+def test_scripts_start_when_every_host_is_prepared(play):
+    p = play(3)
+    p.at(1, ended("prepare"))
+    p.at(2, reported(2))
+    assert p.what == ["start prepare"]
+    p.at(3, reported(3))
+    assert p.since(3) == ["3.0 start worker/0"]
+    assert p.last_told.ready == {("*", "prepare")}
+
+
+def test_a_follower_starts_when_the_coordinator_says_so(play):
+    p = play(3, 2)
+    p.at(1, ended("prepare"))
+    assert p.last_told.ready == {"prepare"}
+    p.at(2, informed(ready=frozenset()))
+    assert p.what == ["start prepare"]
+    p.at(3, informed())
+    assert p.what == ["start prepare", "start worker/1"]
+
+
+def test_what_was_said_before_anybody_was_there_is_repeated(play):
+    p = play(3, 2)
+    assert [type(action) for action in p.policy.repeat()] == [events.TellCoordinator]
+
+
+def test_parameter_servers_do_not_wait_for_the_code(play):
+    p = play(2, mode="ps")
+    assert p.what == ["start prepare", "start ps/0"]
+
+
+CHIEF_FIRST = {
+    # flags found in the code, chief heard to listen at (or never), setting: when the worker starts
+    "TF2 code": (frozenset(), None, "auto", 2.0),
+    "TF1 code, chief listens": ({Flag.TF1_SESSIONS}, 20.0, "auto", 20.0),
+    "TF1 code, chief never listens": ({Flag.TF1_SESSIONS}, None, "auto", 62.0),
+    "always": (frozenset(), 20.0, "always", 20.0),
+    "always, chief never listens": (frozenset(), None, "always", 62.0),
+    "never": ({Flag.TF1_SESSIONS}, None, "never", 2.0),
+}
+
+
+@pytest.mark.parametrize("flags, listens, setting, starts", CHIEF_FIRST.values(), ids=CHIEF_FIRST)
+def test_workers_that_wait_for_the_chief(play, flags, listens, setting, starts):
+    p = play(2, 2, mode="ps", ps_chief_first=setting)
+    p.at(1, events.Flags(flags=frozenset(flags)), ended("prepare"))
+    p.at(2, informed())
+    while p.now < 70:
+        ready = {("*", "prepare")} | ({("algo-1", "chief/0")} if listens and p.now + 1 >= listens else set())
+        p.at(p.now + 1, informed(ready=frozenset(ready)))
+    assert [f"{starts} start worker/0"] == [line for line in p.since(0) if "worker" in line]
+
+
+def test_the_chief_tells_that_it_listens(play):
+    p = play(2, mode="ps")
+    p.at(1, ended("prepare"), reported(2))
+    p.at(2, events.Listening(name="chief/0"))
+    assert ("algo-1", "chief/0") in p.last_told.ready
+
+
+def test_cards_reach_those_who_need_them(play):
+    p = play(2, mode="mpi")
+    assert p.what == ["start prepare", "start host-key", "start client-key"]
+    p.at(1, events.Card(name="known_hosts", line="algo-1 K"), ended("host-key"))
+    p.at(1.1, events.Card(name="authorized_keys", line="C"), ended("client-key"))
+    assert p.since(1) == ["1.0 write known_hosts: algo-1", "1.1 write authorized_keys: algo-1", "1.1 start sshd"]
+    assert dict(p.last_told.cards) == {"known_hosts": "algo-1 K", "authorized_keys": "C"}
+    p.at(1.2, ended("prepare"), events.Listening(name="sshd"))
+    p.at(2, reported(2, ready=frozenset({"prepare", "sshd"}), cards=(("known_hosts", "algo-2 K"),)))
+    assert p.since(2) == ["2.0 write known_hosts: algo-1, algo-2", "2.0 start mpirun"]
+
+
+# --- success ---
+
+
+def test_success_needs_every_host(play):
+    p = running(play)
+    p.at(5, ended("worker/0"))
+    p.at(6, reported(2, done=True), reported(3))
+    assert p.policy.outcome is None
+    p.at(7, reported(3, done=True))
+    assert p.last_told.outcome == outcome.succeeded()
+    assert "finish succeeded 0" not in p.what  # they still have to hear it
+    p.at(7.2, reported(2, done=True, gone=True))
+    p.at(7.3, reported(3, done=True, gone=True))
+    assert p.since(3) == ["7.3 finish succeeded 0"]
+
+
+def test_a_follower_that_is_done_waits_for_the_job(play):
+    p = running(play, me=2)
+    p.at(5, ended("worker/1"))
+    assert p.last_told.done and p.last_told.clean and not p.last_told.gone
+    heartbeats(p, 600)
+    assert "finish succeeded 0" not in p.what
+    p.at(601, informed(outcome=outcome.succeeded()))
+    assert p.since(3) == ["601.0 finish succeeded 0"]
+    assert p.last_told.gone
+
+
+def test_servers_stay_until_the_last_script_has_ended(play):
+    p = play(2, 2, mode="ps")
+    p.at(1, events.Flags(flags=frozenset()), ended("prepare"))
+    p.at(2, informed())
+    p.at(3, ended("worker/0"))
+    heartbeats(p, 60)
+    assert not [line for line in p.what if line.startswith("ask")]
+    p.at(61, informed(outcome=outcome.succeeded()))
+    assert p.since(61) == ["61.0 ask ps/1"]
+    p.at(61.5, ended("ps/1", signal=15))
+    assert p.since(61.1) == ["61.5 finish succeeded 0"]
+
+
+def test_a_server_that_does_not_go_is_forced(play):
+    p = play(2, 2, mode="ps")
+    p.at(1, events.Flags(flags=frozenset()), ended("prepare"))
+    p.at(2, informed(), ended("worker/0"), informed(outcome=outcome.succeeded()))
+    p.at(5, ended("ps/1", signal=9))
+    assert p.since(1.5) == ["2.0 start worker/0", "2.0 ask ps/1", f"{2 + GRACE} force ps/1", "5.0 finish succeeded 0"]
+
+
+def test_a_follower_that_never_says_good_bye_does_not_hold_the_coordinator(play):
+    p = running(play)
+    p.at(5, ended("worker/0"), reported(2, done=True), reported(3, done=True))
+    p.at(5.1, reported(2, done=True, gone=True))
+    p.at(60)
+    assert p.since(3) == [f"{5 + GRACE + LEAVE} finish succeeded 0"]
+
+
+# --- failure ---
+
+
+def test_a_followers_failure_is_everybodys(play):
+    p = running(play)
+    p.at(5, reported(2, done=True, clean=False, cause=cause(2)))
+    assert p.since(3) == ["5.0 ask worker/0"]
+    assert p.last_told.outcome == outcome.failed(cause(2))
+    p.at(5.1, ended("worker/0", signal=15))
+    p.at(5.2, reported(2, gone=True), reported(3, gone=True))
+    assert p.since(5.1) == ["5.2 finish failed 3"]
+
+
+def test_what_ignores_sigterm_is_killed_after_the_grace(play):
+    p = running(play, failure_grace=4)
+    p.at(5, reported(2, done=True, clean=False, cause=cause(2)))
+    p.at(20, ended("worker/0", signal=9))
+    assert p.since(3)[:2] == ["5.0 ask worker/0", "9.0 force worker/0"]
+    assert p.what[-1] == "finish failed 3"
+
+
+def test_a_follower_tells_its_failure_at_once_and_waits_for_the_verdict(play):
+    p = running(play, me=2)
+    p.at(5, ended("worker/1", 3, RAISED))
+    assert p.last_told.cause.headline == "algo-2 worker/1 (exit code 3): ValueError: x"
+    assert "finish failed 3" not in p.what
+    first = cause(3, error="KeyError: y")  # another host was quicker: that is the verdict, here too
+    p.at(5.1, informed(outcome=outcome.failed(first)))
+    assert p.what[-1] == "finish failed 3"
+    assert "algo-3" in p.blamed
+
+
+def test_the_rest_of_a_failing_host_is_stopped_at_once(play):
+    p = play(2, 2, processes_per_host=2)
+    p.at(1, ended("prepare"))
+    p.at(2, informed())
+    p.at(5, ended("worker/2", 3, RAISED))
+    assert p.since(3) == ["5.0 ask worker/3"]
+    p.at(5.1, ended("worker/3", 1, RAISED))  # is our doing
+    assert p.last_told.cause.process == "worker/2"
+
+
+def test_the_first_of_two_failures_counts(play):
+    p = running(play)
+    p.at(5, reported(3, cause=cause(3)))
+    p.at(5, reported(2, cause=cause(2)))
+    assert "algo-3" in p.blamed
+
+
+def test_an_echo_waits_for_its_cause(play):
+    p = running(play)
+    p.at(5, ended("worker/0", 1, ECHO))
+    assert p.policy.outcome is None
+    p.at(5.1, reported(2, cause=cause(2)))
+    assert "algo-2" in p.blamed
+
+
+def test_a_lone_echo_is_used_after_a_moment(play):
+    p = running(play)
+    p.at(5, ended("worker/0", 1, ECHO))
+    p.at(5 + SETTLE * 0.9, reported(2), reported(3))
+    assert p.policy.outcome is None
+    p.at(5 + SETTLE * 1.1)
+    assert "algo-1 worker/0" in p.blamed and "Socket closed" in p.blamed
+
+
+def test_an_echo_waits_for_hosts_that_were_not_heard_since(play):
+    """The culprit may be the one whose word is still on its way, or that is dead."""
+    p = running(play)
+    p.at(5, ended("worker/0", 1, ECHO))
+    p.at(5.9, reported(3))
+    assert p.policy.outcome is None
+    p.at(12)
+    assert p.blamed.startswith("algo-2 (lost")
+    assert p.policy.outcome.exit_code == ExitCode.HOST_LOST
+
+
+def test_an_echo_and_then_the_cause_from_the_same_host(play):
+    p = running(play)
+    p.at(5, reported(2, cause=cause(2, Strength.WEAK, process="worker/1", error="Socket closed")))
+    p.at(5.1, reported(2, cause=cause(2, process="worker/2", error="ValueError: x")), reported(3))
+    p.at(7)
+    assert p.blamed == "algo-2 worker/2 (exit code 3): ValueError: x"
+
+
+def test_an_echo_does_not_silence_its_cause_on_the_same_host(play):
+    """Two processes end together; the one that only suffered happens to be looked at first."""
+    p = play(2, 2, processes_per_host=2)
+    p.at(1, ended("prepare"))
+    p.at(2, informed())
+    p.at(5, ended("worker/2", 1, ECHO), ended("worker/3", 3, RAISED))
+    assert p.last_told.cause.headline == "algo-2 worker/3 (exit code 3): ValueError: x"
+
+
+def test_a_parameter_server_that_dies_fails_the_job(play):
+    for end in (ended("ps/0", signal=11), ended("ps/0", 0), ended("ps/0", 1, RAISED)):
+        p = play(2, mode="ps")
+        p.at(1, ended("prepare"), reported(2))
+        p.at(5, end)
+        assert "algo-1 ps/0 (ended too early" in p.blamed
+        assert p.policy.outcome.exit_code == (end.exit.code or 1)
+        assert p.since(3) == ["5.0 ask chief/0"]
+
+
+def mpi(play, me: int = 1, **settings) -> Play:
+    """Two hosts with two ranks each, all running; it is 3.0 s old."""
+    p = play(2, me, mode="mpi", processes_per_host=2, **settings)
+    p.at(1, ended("prepare"), ended("host-key"))
+    first = (me - 1) * 2
+    if me == 1:
+        p.at(1, ended("client-key"), events.Listening(name="sshd"))
+        p.at(2, reported(2, ready=frozenset({"prepare", "sshd"})))
+        assert p.what[-1] == "start mpirun"
+    else:
+        p.at(2, informed(ready=frozenset({("*", "prepare"), ("algo-1", "client-key"), ("algo-1", "mpirun")})))
+    p.at(3, *(events.RankStarted(name=f"rank {number}", pid=number) for number in (first, first + 1)))
+    return p
+
+
+def test_mpirun_fails_because_a_rank_did(play):
+    p = mpi(play)
+    p.at(5, ended("mpirun", 1, "Primary job terminated normally, but 1 process returned\nmore text\n"))
+    assert p.policy.outcome is None
+    p.at(5.1, reported(2, cause=cause(2, process="rank 3", error="ValueError: x")))
+    assert p.blamed == "algo-2 rank 3 (exit code 3): ValueError: x"
+
+
+def test_mpirun_fails_by_itself(play):
+    p = mpi(play)
+    p.at(4, ended("rank 0"), ended("rank 1"))
+    p.at(5, ended("mpirun", 213, "There are not enough slots\nlong story\n"))
+    p.at(5.2, reported(2))
+    p.at(6)
+    assert p.blamed == "algo-1 mpirun (exit code 213): There are not enough slots"
+
+
+def test_ranks_that_mpirun_kills_are_not_to_blame(play):
+    p = mpi(play)
+    p.at(5, ended("rank 0", signal=9))
+    p.at(5.05, ended("rank 1", 1, RAISED))
+    assert p.blamed == "algo-1 rank 1 (exit code 1): ValueError: x"
+
+
+def test_a_rank_that_the_kernel_kills_is_to_blame_if_nobody_else_is(play):
+    p = mpi(play)
+    p.at(5, ended("rank 1", signal=9))
+    p.at(5.1, ended("mpirun", 137))
+    p.at(5.5, reported(2))
+    assert p.blamed == "algo-1 rank 1 (killed by SIGKILL)"
+    assert p.policy.outcome.exit_code == 137
+
+
+def test_ranks_do_not_decide_success(play):
+    p = mpi(play)
+    p.at(5, ended("rank 0"), ended("rank 1"), reported(2, done=True))
+    assert p.policy.outcome is None
+    p.at(6, ended("mpirun"))
+    assert p.policy.outcome == outcome.succeeded()
+
+
+def test_a_late_rank_of_a_failed_job_is_stopped(play):
+    p = mpi(play, me=2)
+    p.at(5, ended("rank 2", signal=15), informed(outcome=outcome.failed(cause(1))))
+    assert sorted(p.since(4)) == ["5.0 ask rank 3", "5.0 ask sshd"]
+    p = play(2, 2, mode="mpi", processes_per_host=2)
+    p.at(1, ended("prepare"), informed(outcome=outcome.failed(cause(1))))
+    p.at(2, events.RankStarted(name="rank 2", pid=5))
+    assert p.since(2) == ["2.0 ask rank 2"]
+
+
+def test_mpirun_goes_when_the_job_has_failed(play):
+    p = mpi(play)
+    p.at(5, reported(2, cause=cause(2, process="rank 3"), ready=frozenset({"prepare", "sshd"})))
+    p.at(5.2, ended("rank 0", signal=15), ended("rank 1", signal=15), ended("sshd", signal=15))
+    p.at(5.3, reported(2, gone=True))
+    assert p.what[-1] == "force mpirun"
+    p.at(5.4, ended("mpirun", signal=9))
+    assert p.what[-1] == "finish failed 3"
+
+
+# --- hosts that vanish ---
+
+
+def test_a_lost_follower(play):
+    p = running(play)
+    heartbeats(p, 20, 3)
+    assert p.blamed == "algo-2 (lost: not heard for 5 s)"
+    assert p.since(3)[0] == "7.0 ask worker/0"
+    p.at(20.1, ended("worker/0", signal=15), reported(3, gone=True))
+    assert p.what[-1] == "finish failed 69"
+
+
+def test_a_lost_coordinator(play):
+    p = running(play, me=3)
+    p.at(7.1, ended("worker/2", signal=15))
+    assert p.since(3) == ["7.0 ask worker/2", "7.1 finish failed 69"]
+    assert p.blamed == "algo-1 (lost: not heard for 5 s)"
+
+
+def test_what_failed_here_before_the_coordinator_was_lost_is_the_cause(play):
+    p = running(play, me=3)
+    p.at(3, informed())
+    p.at(3.5, ended("worker/2", 3, RAISED))
+    p.at(4, informed())
+    p.at(20)
+    assert p.what[-1] == "finish failed 3"
+    assert "algo-3 worker/2" in p.blamed
+
+
+def test_what_failed_here_after_the_coordinator_fell_silent_is_an_echo(play):
+    p = running(play, me=3)
+    p.at(4, ended("worker/2", 1, RAISED))
+    p.at(20)
+    assert p.what[-1] == "finish failed 69"
+
+
+def test_a_host_that_never_appears(play):
+    p = play(3, start_timeout=60)
+    p.at(1, ended("prepare"))
+    heartbeats(p, 70, 2)
+    assert p.blamed == "algo-3 (did not appear within 60 s)"
+    assert p.policy.outcome.exit_code == ExitCode.START_TIMEOUT
+    assert [text for text in p.said if "waiting for algo-3" in text]
+    p.at(71, reported(2, gone=True))
+    assert p.what[-1] == "finish failed 75"
+
+
+def test_a_coordinator_that_never_appears(play):
+    p = play(3, 2, start_timeout=60)
+    p.at(1, ended("prepare"))
+    p.at(70)
+    assert p.what[-1] == "finish failed 75"
+    assert p.blamed == "algo-1 (did not appear within 60 s)"
+
+
+def test_a_host_that_appears_but_never_gets_ready(play):
+    """A pip that hangs: `start_timeout` promises hosts that appear *and are ready*."""
+    p = play(3, start_timeout=60)
+    p.at(1, ended("prepare"))
+    while p.now < 70:
+        p.at(p.now + 1, reported(2), reported(3, ready=frozenset()))
+    assert p.blamed.startswith("algo-3 (")
+    assert p.policy.outcome.exit_code == ExitCode.START_TIMEOUT
+
+
+def test_a_long_training_is_not_a_late_start(play):
+    p = running(play, start_timeout=60)
+    heartbeats(p, 200, 2, 3)
+    assert p.policy.outcome is None
+
+
+def test_bad_news_wait_for_hosts_that_have_not_appeared(play):
+    """Else these would look for the coordinator until the start timeout."""
+    p = play(2)
+    p.at(1, ended("prepare", 65, "no such bucket\n"))
+    p.at(LINGER - 1)
+    assert "finish failed 65" not in p.what
+    p.at(LINGER, reported(2))
+    p.at(LINGER + 0.1, reported(2, gone=True))
+    assert p.what[-1] == "finish failed 65"
+
+
+def test_bad_news_do_not_wait_for_ever(play):
+    p = play(2)
+    p.at(1, ended("prepare", 65, "no such bucket\n"))
+    p.at(LINGER + 10)
+    assert p.what[-1] == "finish failed 65"
+
+
+def test_a_follower_with_bad_news_and_no_coordinator(play):
+    p = play(2, 2)
+    p.at(1, ended("prepare", 65, "no such bucket\n"))
+    p.at(LINGER + 10)
+    assert p.what[-1] == "finish failed 65"
+
+
+def test_our_own_pause_is_nobodys_fault(play):
+    """Suspended for a minute (SIGSTOP, a frozen machine): the others were not silent, we were deaf."""
+    for me in (1, 2):
+        p = running(play, me=me)
+        p.at(5, *([reported(2), reported(3)] if me == 1 else [informed()]))
+        p.now = 65  # nothing woke us
+        p._on(events.Due())
+        assert p.policy.outcome is None
+        heartbeats(p, 80, 2, 3)
+        assert p.policy.outcome is None
+
+
+def test_a_follower_that_left_by_itself_is_no_success(play):
+    """It took us for lost while we stood still; its last report is: all ended, gone. Never exit 0."""
+    p = running(play)
+    p.at(5, ended("worker/0"))
+    p.now = 30
+    p._on(reported(2, done=True, clean=False, gone=True))
+    p.at(31, reported(3, done=True))
+    p.at(40, reported(3, done=True, gone=True))
+    assert p.policy.outcome and p.policy.outcome.kind is Kind.FAILED
+    assert p.what[-1] == "finish failed 69"
+    assert "algo-2" in p.blamed
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+def test_a_follower_that_left_before_its_script_started_is_no_dead_end(play, stopping):
+    p = play(3)
+    p.at(1, ended("prepare"), reported(2), reported(3, ready=frozenset()))
+    p.at(2, reported(2, gone=True))
+    if stopping:
+        p.at(2.1, STOP)
+    for _ in range(20):
+        p.at(p.now + 1, reported(3, done=stopping))
+    assert p.policy.outcome and p.policy.outcome.kind is not Kind.SUCCEEDED
+    p.at(p.now + 0.1, reported(3, gone=True))
+    assert p.what[-1].startswith("finish ")
+
+
+# --- stopping ---
+
+
+def stopped_job(play, me: int = 1, **settings) -> Play:
+    p = running(play, me=me, **settings)
+    p.at(5, STOP)
+    assert p.since(4) == [f"5.0 ask worker/{me - 1}"]
+    assert p.last_told.stopping
+    return p
+
+
+def test_stopped_and_all_scripts_save(play):
+    p = stopped_job(play)
+    p.at(6, ended("worker/0"), reported(2, stopping=True))
+    assert p.policy.outcome is None
+    p.at(6.5, reported(2, stopping=True, done=True), reported(3, stopping=True, done=True))
+    assert p.policy.outcome == outcome.succeeded()
+    p.at(6.6, reported(2, gone=True), reported(3, gone=True))
+    assert p.what[-1] == "finish succeeded 0"
+
+
+def test_stopped_and_one_script_does_not_save(play):
+    p = stopped_job(play)
+    p.at(6, ended("worker/0"))
+    p.at(6.5, reported(2, stopping=True, done=True, clean=False), reported(3, stopping=True, done=True))
+    assert p.policy.outcome == outcome.stopped()
+
+
+def test_the_coordinators_stop_is_everybodys(play):
+    p = running(play, me=2)
+    p.at(5, informed(stopping=True))
+    assert p.since(4) == ["5.0 ask worker/1"]
+    p.at(6, ended("worker/1"))
+    assert p.last_told.done and p.last_told.stopping
+    p.at(7, informed(stopping=True, outcome=outcome.stopped()))
+    assert p.what[-1] == "finish stopped 143"
+
+
+def test_a_followers_stop_is_everybodys(play):
+    p = running(play)
+    p.at(5, reported(2, stopping=True))
+    assert p.since(4) == ["5.0 ask worker/0"]
+    assert p.last_told.stopping
+
+
+def test_what_ignores_the_stop_is_killed_after_stop_grace(play):
+    p = stopped_job(play, stop_grace=10)
+    heartbeats(p, 16, 2, 3, stopping=True, done=True)
+    assert p.since(6) == ["15.0 force worker/0"]
+    p.at(16.5, ended("worker/0", signal=9))
+    assert p.policy.outcome == outcome.stopped()
+
+
+def test_servers_stay_while_scripts_save(play):
+    p = play(2, mode="ps")
+    p.at(1, ended("prepare"), reported(2))
+    p.at(5, STOP, reported(2))
+    assert p.since(5) == ["5.0 ask chief/0"]
+    p.at(6, ended("chief/0"))
+    heartbeats(p, 30, 2, stopping=True)
+    assert p.since(6) == []
+    p.at(31, reported(2, stopping=True, done=True))
+    assert p.since(6) == ["31.0 ask ps/0"]
+
+
+def test_a_follower_is_lost_while_the_job_stops(play):
+    p = stopped_job(play)
+    p.at(6, ended("worker/0"))
+    heartbeats(p, 15, 3, stopping=True, done=True)
+    assert p.policy.outcome == outcome.stopped()
+    p.at(16, reported(3, gone=True))
+    p.at(30)
+    assert p.what[-1] == "finish stopped 143"
+
+
+def test_the_coordinator_is_lost_while_the_job_stops(play):
+    p = stopped_job(play, me=2)
+    p.at(6, ended("worker/1"))
+    p.at(30)
+    assert p.what[-1] == "finish stopped 143"
+
+
+def test_stopped_before_the_others_appear(play):
+    for me in (1, 2):
+        p = play(3, me)
+        p.at(1, ended("prepare"))
+        p.at(2, STOP)
+        p.at(60)
+        assert p.what[-1] == "finish stopped 143"
+
+
+def test_mpirun_is_left_to_end_with_its_ranks(play):
+    """A rank of another host may still save: mpirun would kill it, and turn a good end into a bad one."""
+    p = mpi(play)
+    p.at(5, STOP)
+    assert sorted(p.since(5)) == ["5.0 ask rank 0", "5.0 ask rank 1"]
+    p.at(6, ended("rank 0"), ended("rank 1"))
+    heartbeats(p, 20, 2, stopping=True, done=True)
+    assert p.since(6) == []
+    p.at(21, ended("mpirun"))
+    assert p.policy.outcome == outcome.succeeded()
+
+
+def test_mpirun_without_ranks_is_stopped(play):
+    p = play(2, mode="mpi")
+    p.at(1, ended("prepare"), ended("host-key"), ended("client-key"), events.Listening(name="sshd"))
+    p.at(2, reported(2, ready=frozenset({"prepare", "sshd"})))
+    p.at(5, STOP)
+    assert p.since(5) == ["5.0 ask mpirun"]
+
+
+# --- the loop sleeps ---
+
+
+@pytest.mark.parametrize("me", [1, 2])
+@pytest.mark.parametrize("stop", [False, True])
+def test_the_policy_sleeps_between_events(play, me, stop):
+    """Whatever is overdue must not wake the loop a thousand times a second."""
+    p = running(play, me=me, start_timeout=10)
+    if stop:
+        p.at(3, STOP)
+    before, began = p.woken, p.now
+    heartbeats(p, 60, 3)  # algo-2 is lost on the way, where it matters
+    assert (p.woken - before) / (p.now - began) < 50
+
+
+def test_a_held_process_does_not_wake_the_loop(play):
+    p = play(2, 2, mode="ps", ps_chief_first="always")
+    p.at(1, ended("prepare"), events.Flags(flags=frozenset()))
+    p.at(2, informed())
+    p.at(3, informed(stopping=True))
+    heartbeats(p, 100, stopping=True)
+    assert p.woken / 100 < 50
+
+
+def test_status_says_what_is_going_on(play):
+    p = running(play)
+    status = p.policy.status(3.0)
+    assert (status["host"], status["rank"], status["role"], status["phase"]) == ("algo-1", 0, "coordinator", "running")
+    by_name = {process["name"]: process for process in status["processes"]}
+    assert by_name["prepare"]["state"] == "ended" and by_name["prepare"]["exit"] == "exit code 0"
+    assert by_name["worker/0"]["state"] == "running" and by_name["worker/0"]["seconds"] == 1.0
+    assert set(status["peers"]) == {"algo-2", "algo-3"}
+    assert play(1).policy.status(0.5)["phase"] == "starting"
+    p.at(5, STOP)
+    assert p.policy.status(5.0)["phase"] == "stopping"
+    p.at(6, ended("worker/0"), reported(2, done=True, clean=False), reported(3, done=True))
+    assert p.policy.status(7.0)["phase"] == "stopped"
+    assert p.policy.status(7.0)["outcome"]["exit_code"] == 143
+
+
+def test_every_duty_is_in_some_plan(play):
+    """The tables above would otherwise say nothing of it."""
+    duties = {spec.duty for mode in ("ps", "mpi") for spec in play(2, mode=mode).plan.processes}
+    assert duties == set(Duty)
