@@ -5,10 +5,15 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from entrypoint.errors import CodeError, ConfigError, ExitCode
+from entrypoint.errors import ConfigError, ExitCode
 from entrypoint.logs import Log
 from entrypoint.outcome import Cause, Outcome, failed
+
+if TYPE_CHECKING:  # `train` and `entrypoint` import no more than they need, when they need it
+    from entrypoint.job import Job
+    from entrypoint.supervisor import Supervisor
 
 DEFAULT_BASE = "/opt/ml"
 DEFAULT_RUN = "/run/entrypoint"
@@ -23,42 +28,36 @@ def train() -> None:
 
 
 def _train() -> int:
-    from entrypoint import report
+    """The exit code of this host. Whatever goes wrong on the way becomes an Outcome, too."""
+    from entrypoint import process, report
+    from entrypoint.config import read_job, this_host
 
     base = base_folder()
-    log = Log(os.environ.get("HOSTNAME", "host"))
+    host = this_host(base) or os.environ.get("HOSTNAME", "this host")
+    log = Log(host)
     supervisor = None
     try:
-        job = _read_job(base)
-        log = Log(job.cluster.me.name, prefix=job.settings.log_prefix, streams=job.settings.log_streams)
+        job = read_job(base, os.environ, run_folder(), count_gpus())
+        log = Log(host, prefix=job.settings.log_prefix, streams=job.settings.log_streams)
         supervisor = _supervisor(job, log)
         outcome = supervisor.run()
-    except (ConfigError, CodeError) as error:
-        outcome = _own_failure("configuration", str(error), ExitCode.CONFIG)
+    except ConfigError as error:
         log.say(f"error: {error}")
+        outcome = _own_failure(host, "configuration", str(error), ExitCode.CONFIG)
     except Exception as error:
-        outcome = _own_failure("fault of the launcher", f"{type(error).__name__}: {error}", ExitCode.INTERNAL)
         log.say(traceback.format_exc())
+        why = f"{type(error).__name__}: {error}"
+        outcome = _own_failure(host, "fault of the launcher", why, ExitCode.INTERNAL)
+        process.kill_descendants()
     complaint = report.write_failure(base / "output" / "failure", outcome)
     if complaint:
         log.say(complaint)
     if supervisor is not None and supervisor.outcome is not None:
-        summary = supervisor.summary()
-        seconds = [f"{key} {value}" for key, value in summary["seconds"].items() if value is not None]
-        if seconds:
-            log.say("seconds: " + ", ".join(seconds))
-        if supervisor.job.settings.summary:
-            report.write_summary(Path(supervisor.job.settings.summary), summary)
+        _say_how_long(supervisor, log)
     return outcome.exit_code
 
 
-def _read_job(base: Path):  # type: ignore[no-untyped-def]
-    from entrypoint.config import read_job
-
-    return read_job(base, os.environ, run_folder(), count_gpus())
-
-
-def _supervisor(job, log):  # type: ignore[no-untyped-def]
+def _supervisor(job: "Job", log: Log) -> "Supervisor":
     from entrypoint.distributions import plan_for
     from entrypoint.supervisor import Supervisor
 
@@ -70,8 +69,21 @@ def _supervisor(job, log):  # type: ignore[no-untyped-def]
     return Supervisor(job, plan, os.environ, log)
 
 
-def _own_failure(what: str, why: str, code: int) -> Outcome:
-    return failed(Cause(host=os.environ.get("HOSTNAME", "this host"), process="", what=what, error=why, code=code))
+def _say_how_long(supervisor: "Supervisor", log: Log) -> None:
+    from entrypoint import report
+
+    summary = supervisor.summary()
+    seconds = [f"{key} {value}" for key, value in summary["seconds"].items() if value is not None]
+    if seconds:
+        log.say("seconds: " + ", ".join(seconds))
+    if supervisor.job.settings.summary:
+        complaint = report.write_summary(Path(supervisor.job.settings.summary), summary)
+        if complaint:
+            log.say(complaint)
+
+
+def _own_failure(host: str, what: str, why: str, code: int) -> Outcome:
+    return failed(Cause(host=host, process="", what=what, error=why, code=code))
 
 
 def base_folder() -> Path:

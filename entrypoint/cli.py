@@ -12,6 +12,7 @@ from pathlib import Path
 from entrypoint import __version__
 from entrypoint.errors import CodeError, ConfigError, ExitCode
 
+
 def run(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
     """Do what `argv` says; the exit code. What is wrong with a job is one line on stderr."""
     args = _parser().parse_args(list(argv))
@@ -44,9 +45,7 @@ def _plan(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return 0
 
 
-def _description(
-    args: argparse.Namespace, environment: Mapping[str, str], scratch: Path
-) -> tuple[Path, Path | None]:
+def _description(args: argparse.Namespace, environment: Mapping[str, str], scratch: Path) -> tuple[Path, Path | None]:
     """(base folder, folder of the config files if the job is not this machine's) of the job to plan."""
     from entrypoint import __main__ as launcher
     from entrypoint.local.tree import write_config

@@ -76,6 +76,15 @@ def read_job(
     )
 
 
+def this_host(base: Path) -> str | None:
+    """The name of this host, as far as the files can be read: for messages about those that cannot."""
+    try:
+        name = _read_object(base / "input" / "config" / "resourceconfig.json").get("current_host")
+    except ConfigError:
+        return None
+    return name if isinstance(name, str) and name else None
+
+
 def _read_object(path: Path, required: bool = False) -> dict[str, Any]:
     """A JSON object from a file; a file that may be absent reads as {}."""
     try:

@@ -24,4 +24,4 @@ class ConfigError(Exception):
 
 
 class CodeError(Exception):
-    """The user's code cannot be had. One line, like ConfigError."""
+    """The user's code is not where it was said to be. One line, like ConfigError."""

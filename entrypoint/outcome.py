@@ -154,6 +154,8 @@ def explain(exit: Exit, output: str, first_line: bool = False) -> tuple[str, str
         printed = [line for line in lines if any(c.isalnum() for c in line)]
         error = printed[0 if first_line else -1].strip() if printed and exit.signal is None else ""
         details = "\n".join(printed[-10:])
+        if details.strip() == error:
+            details = ""
     echo = bool(_ECHOES.search(error)) or exit.signal == signal.SIGTERM
     return clip(error, 400), clip_head(details, 2000), Strength.WEAK if echo else Strength.STRONG
 

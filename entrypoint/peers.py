@@ -27,6 +27,7 @@ PROTOCOL = 1
 TOKEN_HEADER = "X-Entrypoint-Token"
 MAX_MESSAGE = 1 << 20  # bytes
 RETRY = 0.05  # seconds until the next try while the coordinator was never reached
+PUSH_RETRIES = (0.02, 0.05, 0.1, 0.2, 0.4)  # seconds to wait after each failed try to bring news
 PUSHERS = 32  # threads that bring news to followers side by side
 
 Put = Callable[[Event], None]
@@ -237,11 +238,15 @@ class Peers:
         self._delivered.wait(within)
 
     def _push(self, follower: Host, news: News) -> None:
-        if news is self._news:  # else there is newer news already
+        for wait in PUSH_RETRIES:
+            if news is not self._news:
+                return  # there is newer news already
             try:
                 self._call(follower, "/news", news_to_json(news), timeout=1.0)
+                return
             except (OSError, http.client.HTTPException, Refused):
-                pass  # it hears the news with the answer to its next report
+                time.sleep(wait)
+        # From here on the follower hears it with the answer to its next report.
 
     def _keep_reporting(self) -> None:
         last: Report | None = None

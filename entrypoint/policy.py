@@ -24,6 +24,8 @@ SETTLE = 0.3  # seconds that a cause which looks like an echo waits for the one 
 LEAVE = 3.0  # seconds beyond the grace in which the coordinator waits for followers' last words
 LINGER = 30.0  # seconds that a host with bad news waits for hosts that have not appeared yet
 NAG = 10.0  # seconds between two lines about who is missing
+ABORT = 0.5  # seconds that mpirun has, when ranks that were told to stop have all ended, some of them badly
+UNWIND = 10.0  # the same, when all of them ended well
 PAUSE = 2.0  # seconds: a longer gap between two events means that we ourselves stood still
 
 
@@ -57,6 +59,7 @@ class Policy:
         self.reports: dict[str, Report] = {}
         self.causes: list[tuple[float, Cause]] = []
         self.stopping_since: float | None = None
+        self.ranks_over_since: float | None = None
         self.outcome: Outcome | None = None
         self.outcome_at = now
         # What was said already.
@@ -311,6 +314,12 @@ class Policy:
             yield from self._ask(scripts if has_ranks else [*scripts, *launchers], now)
             if now >= self.stopping_since + self.settings.stop_grace:
                 yield from self._force([*scripts, *launchers])
+            if launchers and self._ranks_are_over():
+                # A rank that SIGTERM ended makes mpirun abort; its daemons then sleep all the time that we told them
+                # to leave ranks for saving, though none is left.
+                self.ranks_over_since = now if self.ranks_over_since is None else self.ranks_over_since
+                if now >= self.ranks_over_since + (UNWIND if self._ranks_ended_well() else ABORT):
+                    yield from self._force(launchers)
         elif ending:
             servers = [n for n in running if self.specs[n].duty is Duty.SERVER]
             yield from self._ask([*scripts, *(servers if self.outcome is not None else [])], now)
@@ -377,16 +386,31 @@ class Policy:
         return [name for name in self.specs if name in self.started and name not in self.ended]
 
     def _done(self) -> bool:
-        """Every deciding process of this host has ended (or, when stopping, will never start)."""
+        """Every deciding process of this host has ended (or, when stopping, will never start), and no rank runs."""
         stopping = self.stopping_since is not None
         return all(
             name in self.ended or (stopping and name not in self.started)
             for name, spec in self.specs.items()
             if spec.decides
-        )
+        ) and not any(self.specs[name].duty is Duty.RANK for name in self.running())
 
     def _clean(self) -> bool:
-        return all(name in self.ended and self.ended[name].clean for name, spec in self.specs.items() if spec.decides)
+        deciding = (name for name, spec in self.specs.items() if spec.decides)
+        return all(name in self.ended and self.ended[name].clean for name in deciding) and self._own_ranks_ended_well()
+
+    def _own_ranks_ended_well(self) -> bool:
+        ranks = [name for name, spec in self.specs.items() if spec.duty is Duty.RANK and name in self.started]
+        return all(name in self.ended and self.ended[name].clean for name in ranks)
+
+    def _ranks_are_over(self) -> bool:
+        """While stopping: no rank runs here, nor on a host that can still tell."""
+        lost = {cause.host for _, cause in self.causes if not cause.process}
+        there = [self._report(host) for host in self.others if host in self.heard and host not in lost]
+        here = any(self.specs[name].duty is Duty.RANK for name in self.running())
+        return not here and all((report.done and report.stopping) or report.gone for report in there)
+
+    def _ranks_ended_well(self) -> bool:
+        return self._own_ranks_ended_well() and all(self._report(host).clean for host in self.others)
 
     def _report(self, host: str) -> Report:
         return self.reports.get(host) or Report(host=host)

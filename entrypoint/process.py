@@ -21,12 +21,21 @@ class Process:
 
     name: str
     pid: int
+    group: int | None = None  # its process group, if that is its own from the start
     started_at: float = field(default_factory=time.monotonic)
 
     def signal(self, number: int) -> None:
         """Signal the process and all of its group; nothing happens if it is gone."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(os.getpgid(self.pid), number)
+            os.killpg(self.group or os.getpgid(self.pid), number)
+
+    def left_others(self) -> bool:
+        """Whether its group has members. Once it is reaped, these are what it started and left."""
+        try:
+            os.killpg(self.group or os.getpgid(self.pid), 0)
+        except ProcessLookupError:
+            return False
+        return True
 
 
 def spawn(spec: ProcessSpec, argv: tuple[str, ...], env: Mapping[str, str], log: Log) -> Process:
@@ -42,7 +51,7 @@ def spawn(spec: ProcessSpec, argv: tuple[str, ...], env: Mapping[str, str], log:
         os.close(err)
     # The supervisor reaps every child itself, as PID 1 must; keep Popen from waiting or complaining.
     child.returncode = 0
-    return Process(name=spec.name, pid=child.pid)
+    return Process(name=spec.name, pid=child.pid, group=child.pid)
 
 
 @contextlib.contextmanager

@@ -38,6 +38,7 @@ class Supervisor:
         self.queue: queue.SimpleQueue[Event | _StatusAsked] = queue.SimpleQueue()
         self.processes: dict[str, process.Process] = {}
         self.by_pid: dict[int, str] = {}
+        self.reaped: dict[str, Exit] = {}
         self.prepared: dict[str, Any] | None = None
         self.peers: Peers | None = None
         self.ranks: Ranks | None = None
@@ -76,13 +77,29 @@ class Supervisor:
         if isinstance(event, events.ChildrenChanged):
             for pid, status in process.reap():
                 if (name := self.by_pid.pop(pid, None)) is not None:
-                    found += self._events_of_end(self.policy.specs[name], Exit.from_wait_status(status))
+                    self.reaped[name] = Exit.from_wait_status(status)
         elif isinstance(event, events.Ended):
             found += self._events_of_end(self.policy.specs[event.name], event.exit)
         else:
             found.append(event)
+        for name in [name for name, exit in self.reaped.items() if not self._is_deserted(name, exit)]:
+            found += self._events_of_end(self.policy.specs[name], self.reaped.pop(name))
         found += [events.Listening(name=spec.name) for spec in awaited if process.listening(spec.ready_port or 0)]
         return found
+
+    def _is_deserted(self, name: str, exit: Exit) -> bool:
+        """Whether a shell died of our SIGTERM and left the program that it ran, which may still be saving.
+
+        That program has the time that the shell had; the process counts as running until it has ended, too.
+        """
+        policy = self.policy
+        return (
+            exit.signal == signal.SIGTERM
+            and name in policy.asked
+            and name not in policy.forced
+            and policy.specs[name].duty.is_users
+            and self.processes[name].left_others()
+        )
 
     def _is_awaited(self, spec: ProcessSpec) -> bool:
         policy = self.policy

@@ -13,27 +13,13 @@ for folder in (ROOT, ROOT / "tests"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-from waiting import eventually  # noqa: E402  (after the path is set)
+from processes import processes_with  # noqa: E402  (after the path is set)
+from waiting import eventually  # noqa: E402
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     with contextlib.suppress(ValueError):  # the ring may be run beside another conftest that has it
         parser.addoption("--refresh", action="store_true", help="write tests/configs/*/plan.txt anew (then read the diff)")
-
-
-def processes_with(mark: str) -> dict[int, str]:
-    """Living processes, other than this one, whose environment or command line holds `mark`: pid to command."""
-    found = {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit() or int(entry) == os.getpid():
-            continue
-        proc = Path("/proc", entry)
-        with contextlib.suppress(OSError):
-            command = (proc / "cmdline").read_bytes()
-            if mark.encode() in command + (proc / "environ").read_bytes():
-                if (proc / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                    found[int(entry)] = command.replace(b"\0", b" ").decode(errors="replace")[:200]
-    return found
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CODE_ERROR = 65
+LONGEST_ENTRY = 32 * 4096  # bytes of one argument or environment entry (MAX_ARG_STRLEN of execve(2))
 TF1_SESSIONS = re.compile(
     r"\bMonitoredTrainingSession\b|\btf\.estimator\b|\bestimator\.(Estimator|train_and_evaluate|RunConfig)\b"
     r"|\bMonitoredSession\b|\bSessionCreator\b|\btrain\.Supervisor\b|\breplica_device_setter\b"
@@ -110,6 +111,14 @@ def uses_tf1_sessions(code: Path) -> bool:
     return False
 
 
+def short_enough(entries: dict[str, str]) -> dict[str, str]:
+    """Without entries that Linux does not start a program with. Legal hyperparameters can make SM_HPS one."""
+    too_long = [key for key, value in entries.items() if len(f"{key}={value}".encode(errors="replace")) >= LONGEST_ENTRY]
+    if too_long:
+        print(f"warning: left out of the environment, as longer than 128 KiB: {', '.join(too_long)}", flush=True)
+    return {key: value for key, value in entries.items() if key not in too_long}
+
+
 def main() -> int:
     task = json.load(sys.stdin)
     code, program = Path(task["code"]), task["program"]
@@ -134,9 +143,10 @@ def main() -> int:
     )
     own = str(Path(__file__).parent)
     path = [str(code), *(entry for entry in sys.path if entry not in ("", own, str(code)))]
+    is_package = (code / "setup.py").is_file() and not program.endswith(".sh")
     result = {
-        "env": {**sagemaker.to_env_vars(), "PYTHONPATH": os.pathsep.join(path)},
-        "module": program.removesuffix(".py") if (code / "setup.py").is_file() else None,
+        "env": {**short_enough(sagemaker.to_env_vars()), "PYTHONPATH": os.pathsep.join(path)},
+        "module": program.removesuffix(".py") if is_package else None,
         "flags": ["tf1-sessions"] if uses_tf1_sessions(code) else [],
     }
     target = Path(task["result"])

@@ -183,10 +183,13 @@ def _user_options(words: tuple[str, ...]) -> list[list[str]]:
             options[-1].append(word)
         else:
             options.append([word])
-    return [
-        ["-x", f"NCCL_DEBUG={option[1]}"] if option[0] == "--NCCL_DEBUG" and len(option) == 2 else option
-        for option in options
-    ]
+    return [_nccl_debug(option) for option in options]
+
+
+def _nccl_debug(option: list[str]) -> list[str]:
+    name, _, value = option[0].partition("=")
+    value = value or "".join(option[1:2])
+    return ["-x", f"NCCL_DEBUG={value}"] if name == "--NCCL_DEBUG" and value else option
 
 
 def _key(option: list[str]) -> str:

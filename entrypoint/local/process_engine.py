@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from entrypoint.config import read_job
@@ -36,19 +37,23 @@ class ProcessEngine:
 
     def __init__(self, job: LocalJob, environment: Mapping[str, str], gpus: int) -> None:
         self.job, self.gpus = job, gpus
+        self._folders = folders_of(job)
         self._settings = {**settings_in(environment), **dict(job.environment)}
         self._inherited = {k: v for k, v in environment.items() if not k.startswith(_NOT_INHERITED)}
         self._run = Path("/tmp/entrypoint-XXXXXXXX")  # until it is made
         self._base, self._stride = 0, 0
 
     def check(self) -> None:
-        planned = self._read()
-        if missing := _missing(planned, plan_for(planned)):
-            raise ConfigError(f"mode {planned.mode} as processes lacks {', '.join(missing)}; or use --engine docker")
+        job = self._read(self._folders[0])
+        if missing := _missing(job, plan_for(job)):
+            raise ConfigError(f"mode {job.mode} as processes lacks {', '.join(missing)}; or use --engine docker")
 
-    def plan(self, host: str | None = None) -> str:
+    def plan(self) -> str:
+        """Each host's rows from its own plan: on one machine, the hosts' folders differ."""
         with self._ports():
-            return render(plan_for(self._read()), host)
+            plans = [plan_for(self._read(folder)) for folder in self._folders]
+        rows = [spec for folder, plan in zip(self._folders, plans, strict=True) for spec in plan.on(folder.host)]
+        return render(replace(plans[0], processes=tuple(rows)))
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
@@ -87,9 +92,8 @@ class ProcessEngine:
             "ENTRYPOINT_PORT_BASE": str(self._base),
         }
 
-    def _read(self) -> Job:
-        """The job as the coordinator will read it; its files are written for a moment only."""
-        folder = folders_of(self.job)[0]
+    def _read(self, folder: HostFolder) -> Job:
+        """The job as that host will read it; its files are written for a moment only."""
         with tempfile.TemporaryDirectory() as config:
             write_config(self.job, folder.host, Path(config))
             own = self._own(folder)
@@ -99,7 +103,7 @@ class ProcessEngine:
     @contextlib.contextmanager
     def _ports(self) -> Iterator[None]:
         self._base = self._stride = 0
-        job = self._read()
+        job = self._read(self._folders[0])
         unmoved = ports.ports_by_host(job, plan_for(job))
         self._stride = ports.stride(unmoved)
         wanted = [port + rank * self._stride for rank, own in enumerate(unmoved) for port in own]

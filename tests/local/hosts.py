@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from processes import processes_with
 from waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,8 +103,6 @@ class Hosts:
             if host.process.poll() is None:
                 host.process.kill()
                 host.process.wait()
-        from conftest import processes_with
-
         for pid in processes_with(str(self.folder)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -13,8 +13,8 @@ told = {"rank": world.rank, "sum": total, "argv": sys.argv[1:], "env": {k: os.en
 with open(os.path.join(os.environ["SM_OUTPUT_DATA_DIR"], f"rank-{world.rank}.json"), "w") as file:
     json.dump(told, file)
 print(f"rank {world.rank} of {world.size}: sum {total}", flush=True)
-action, who = (sys.argv[1:3] + ["", "-1"])[:2] if len(sys.argv) > 2 else ("", "-1")
-if int(who) == world.rank:
+action = next((word for word in sys.argv if word in ("--raise", "--exit", "--kill")), "")
+if action and int(sys.argv[sys.argv.index(action) + 1]) == world.rank:
     time.sleep(0.5)
     if action == "--raise":
         raise ValueError(f"rank {world.rank} is unhappy")

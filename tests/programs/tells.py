@@ -5,6 +5,7 @@ import signal
 import sys
 
 ignored = [int(n) for n in signal.valid_signals() if n not in (9, 19) and signal.getsignal(n) == signal.SIG_IGN]
+fds = sorted(int(fd) for fd in os.listdir("/proc/self/fd"))[:-1]  # the last is the listing itself
 with open(os.path.join(os.environ["SM_OUTPUT_DATA_DIR"], "told.json"), "w") as file:
     json.dump(
         {
@@ -14,7 +15,7 @@ with open(os.path.join(os.environ["SM_OUTPUT_DATA_DIR"], "told.json"), "w") as f
             "ignored": ignored,
             "blocked": [int(n) for n in signal.pthread_sigmask(signal.SIG_BLOCK, [])],
             "stdin": sys.stdin.read(),
-            "fds": sorted(int(fd) for fd in os.listdir("/proc/self/fd"))[:-1],
+            "fds": fds,
         },
         file,
     )

@@ -79,7 +79,7 @@ EXPLAINED = {
     "syntax error": (SYNTAX, BAD, "SyntaxError: invalid syntax", "def f(:", "strong"),
     "KeyboardInterrupt": (INTERRUPTED, Exit(code=130, signal=2), "KeyboardInterrupt", "time.sleep", "strong"),
     "sys.exit(text)": ("epoch 1\nno such channel: train\n", BAD, "no such channel: train", "epoch 1", "strong"),
-    "sys.exit(3)": ("epoch 1\n", Exit(code=3), "epoch 1", "epoch 1", "strong"),
+    "sys.exit(3)": ("epoch 1\n", Exit(code=3), "epoch 1", "", "strong"),
     "nothing printed": ("", Exit(code=3), "", "", "strong"),
     "only lines of dashes": ("-----\n=====\n", BAD, "", "", "strong"),
     "segfault": ("epoch 1\n", Exit(code=139, signal=11), "", "epoch 1", "strong"),

@@ -209,8 +209,10 @@ def test_what_was_said_before_anybody_was_there_is_repeated(play):
     assert [type(action) for action in p.policy.repeat()] == [events.TellCoordinator]
 
 
-def test_parameter_servers_do_not_wait_for_the_code(play):
+def test_parameter_servers_wait_for_their_own_host_only(play):
     p = play(2, mode="ps")
+    assert p.what == ["start prepare"]
+    p.at(1, ended("prepare"))
     assert p.what == ["start prepare", "start ps/0"]
 
 
@@ -723,10 +725,31 @@ def test_mpirun_is_left_to_end_with_its_ranks(play):
     p.at(5, STOP)
     assert sorted(p.since(5)) == ["5.0 ask rank 0", "5.0 ask rank 1"]
     p.at(6, ended("rank 0"), ended("rank 1"))
-    heartbeats(p, 20, 2, stopping=True, done=True)
+    heartbeats(p, 20, 2, stopping=True, done=False)
     assert p.since(6) == []
-    p.at(21, ended("mpirun"))
+    p.at(21, reported(2, stopping=True, done=True, clean=True), ended("mpirun"))
     assert p.policy.outcome == outcome.succeeded()
+
+
+def test_mpirun_that_aborts_over_ranks_that_were_stopped_is_not_waited_for(play):
+    """Its daemons sleep as long as ranks have for saving, before they see that there is none left."""
+    p = mpi(play)
+    p.at(5, STOP)
+    p.at(6, reported(2, stopping=True, done=True, clean=False), ended("rank 0", 143), ended("rank 1", 143))
+    p.at(8)
+    assert [what.split(maxsplit=1)[1] for what in p.since(6)] == ["force mpirun"]
+    p.at(8, ended("mpirun", 137))
+    assert p.policy.outcome == outcome.stopped()
+
+
+def test_a_rank_that_still_saves_is_no_end_of_its_host(play):
+    p = mpi(play, me=2)
+    p.at(5, informed(stopping=True))
+    p.at(6, ended("rank 2"))
+    assert not p.policy._own_report().done
+    p.at(7, ended("rank 3"))
+    assert p.policy._own_report().done
+    assert p.policy._own_report().clean
 
 
 def test_mpirun_without_ranks_is_stopped(play):

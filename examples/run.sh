@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Trains the digits example on two simulated hosts of this machine. Needs no Docker and no AWS account:
+#
+#     examples/run.sh                        # two hosts
+#     examples/run.sh --hosts 3 --plan       # what is added goes to `entrypoint local`
+#
+# On a fresh machine it first makes .venv with Python 3.11, this package and TensorFlow. `main`, at the end, is the story.
+set -euo pipefail
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+readonly HERE
+readonly VENV=$HERE/.venv
+readonly CONSTRAINTS=$HERE/container/opt/sagemaker-tf-entrypoint/requirements.txt
+
+die() {
+    printf 'examples/run.sh: %s\n' "$*" >&2
+    exit 1
+}
+
+# Prints a Python 3.11 that can make virtual environments.
+find_python() {
+    local name
+    for name in python3.11 python3 /usr/bin/python3.11; do
+        if "$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
+            command -v "$name"
+            return
+        fi
+    done
+    return 1
+}
+
+# As root on Debian: Python, and the compiler that sagemaker-training's one file of C takes.
+install_with_apt() {
+    ((EUID == 0)) && command -v apt-get >/dev/null || return
+    printf 'installing with apt-get: %s\n' "$*"
+    apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
+}
+
+# What the environment is made from: when that changes, it is made again. tests/run.sh leaves the same mark for its own,
+# which has all that is needed here.
+fingerprint() {
+    cat "$HERE/pyproject.toml" "$CONSTRAINTS" 2>/dev/null | sha256sum | cut -d' ' -f1
+}
+
+is_made() {
+    grep -qsx "$(fingerprint)" "$VENV/.stamp" "$VENV/.stamp-examples" && "$VENV/bin/python" -c 'import entrypoint' 2>/dev/null
+}
+
+make_venv() {
+    local python pinned=()
+    if ! python=$(find_python); then
+        install_with_apt python3.11 python3.11-venv python3.11-dev && python=$(find_python) ||
+            die 'wanted Python 3.11 with its venv module, found none; on Debian 12: apt-get install python3.11-venv'
+    fi
+    command -v gcc >/dev/null || install_with_apt gcc libc6-dev python3.11-dev ||
+        die 'wanted a C compiler for sagemaker-training, found none; on Debian: apt-get install gcc libc6-dev'
+    if [[ -f $CONSTRAINTS ]]; then pinned=(-c "$CONSTRAINTS"); fi
+    printf 'making .venv with %s; TensorFlow is some 200 MB to download\n' "$("$python" -V)"
+    "$python" -m venv "$VENV"
+    "$VENV/bin/python" -m pip install -q --disable-pip-version-check ${pinned[@]+"${pinned[@]}"} -e "$HERE[tensorflow]"
+    fingerprint >"$VENV/.stamp-examples"
+}
+
+main() {
+    is_made || make_venv
+    exec "$VENV/bin/entrypoint" local "$HERE/examples/digits/train.py" --hosts 2 --mode mwms "$@"
+}
+
+main "$@"

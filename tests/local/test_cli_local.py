@@ -1,0 +1,364 @@
+"""`entrypoint local` as a person meets it: real hosts as processes, signals, logs, tables and exit codes."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from waiting import eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "tests" / "programs"
+LONG = 120.0  # seconds; says when to give up, not how fast anything is
+
+pytestmark = pytest.mark.usefixtures("no_leftovers")
+
+
+@dataclass
+class Run:
+    """One `entrypoint local` process; its terminal is a file."""
+
+    process: subprocess.Popen
+    folder: Path
+
+    @property
+    def terminal(self) -> str:
+        return (self.folder / "terminal.txt").read_text("utf-8", "replace")
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "out"
+
+    def end(self) -> int:
+        try:
+            return self.process.wait(LONG)
+        finally:
+            print(self.terminal)
+
+    def says(self, text: str) -> None:
+        eventually(lambda: text in self.terminal, within=LONG, what=f"{text!r} in the output")
+
+    def ml(self, number: int) -> Path:
+        return self.output / f"algo-{number}" / "ml"
+
+    def row(self, host: str) -> list[str]:
+        """The host's row of the table at the end."""
+        rows = re.findall(rf"^{host} +.*$", self.terminal.partition("tail s")[2], re.MULTILINE)
+        return rows[0].split()
+
+
+@pytest.fixture
+def local(tmp_path):
+    """Starts `entrypoint local`; kills it if the test did not see it end."""
+    runs = []
+
+    def start(program: Path | str, *words: str, output: str = "out", **environment: str) -> Run:
+        folder = tmp_path / f"run{len(runs)}"
+        folder.mkdir()
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("ENTRYPOINT_", "SM_"))}
+        env |= {"PYTHONPATH": str(ROOT), "PIP_DISABLE_PIP_VERSION_CHECK": "1", **environment}
+        command = [sys.executable, "-m", "entrypoint", "local", str(program), "--output", str(folder / output), *words]
+        with (folder / "terminal.txt").open("wb") as terminal:
+            process = subprocess.Popen(
+                command, env=env, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=terminal, stderr=subprocess.STDOUT
+            )
+        runs.append(Run(process, folder))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        if run.process.poll() is None:
+            run.process.send_signal(signal.SIGTERM)
+            run.process.send_signal(signal.SIGINT)
+            run.process.wait(LONG)
+
+
+def code(tmp_path: Path, **files: str) -> Path:
+    """A code folder with train.py and other files (name without .py)."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    return folder / "train.py"
+
+
+def pid_of(run: Run, process: str) -> int:
+    return int(re.search(rf"{process} started, pid (\d+)", run.terminal)[1])  # type: ignore[index]
+
+
+def host_pid(run: Run, number: int) -> int:
+    """The launcher of a simulated host, by its folder in its environment."""
+    mark = f"SAGEMAKER_BASE_DIR={run.ml(number)}\0".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (entry / "cmdline").read_bytes()
+            if mark in (entry / "environ").read_bytes() and b"import train" in command:
+                return int(entry.name)
+        except OSError:
+            continue
+    raise AssertionError("no such host")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# --- a job that ends well ---
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 12])
+def test_every_host_runs_the_script_and_the_table_says_so(local, tmp_path, hosts):
+    run = local(
+        code(
+            tmp_path,
+            train="import json, os\n"
+            "where = json.loads(os.environ['TF_CONFIG'])['cluster']['worker']\n"
+            "print('I am', os.environ['SM_CURRENT_HOST'], 'of', len(where), len({a.split(':')[1] for a in where}))\n"
+            "open(os.environ['SM_MODEL_DIR'] + '/weights', 'w').write('1')\n",
+        ),
+        "--hosts", str(hosts), "--mode", "mwms",
+    )  # fmt: skip
+    assert run.end() == 0
+    names = sorted(f"algo-{number + 1}" for number in range(hosts))
+    for rank, name in enumerate(names):
+        line = f"[{name} worker/{rank}] I am {name} of {hosts} {hosts}\n"  # ports differ, since hosts share the machine
+        assert line in run.terminal
+        assert line in (run.output / name / "log.txt").read_text()
+        assert run.row(name)[1] == "0"
+        assert [float(seconds) >= 0 for seconds in run.row(name)[2:]] == [True] * 3
+        assert (run.output / name / "ml" / "model" / "weights").exists()
+        assert json.loads((run.output / name / "ml" / "output" / "summary.json").read_text())["succeeded"]
+    assert re.findall(r"^(algo-\d+) +0", run.terminal, re.MULTILINE) == names
+    assert "model " in run.terminal and "failed" not in run.terminal
+
+
+def test_values_reach_the_script_byte_for_byte(local, tmp_path):
+    values = {
+        "space": " a  b ", "quotes": "'\"`", "shell": "$(touch pwned) $HOME; ls | cat && *", "unicode": "größe 模型 🎉",
+        "newlines": "one\ntwo\n", "equals": "a=b=c", "empty": "", "number": "3", "float": "1e3", "zeros": "007",
+        "long": "1" * 40, "yes": "true", "nothing": "null", "list": "[1, 2]", "object": '{"a": 1}',
+        "string": '"quoted"', "dash": "-1", "backslash": "\\n",
+    }  # fmt: skip
+    words = [f"{name}={value}" for name, value in values.items()]
+    run = local(PROGRAMS / "tells.py", "--hyperparameters", *words[:3], "--hyperparameters", *words[3:])
+    assert run.end() == 0
+    told = json.loads((run.ml(1) / "output" / "data" / "told.json").read_text())
+    assert dict(zip(told["argv"][::2], told["argv"][1::2], strict=True)) == {f"--{n}": v for n, v in values.items()}
+    assert told["env"]["SM_HP_UNICODE"] == values["unicode"]
+    assert json.loads(told["env"]["SM_HPS"])["number"] == 3  # as from SageMaker's SDK
+
+
+def test_the_script_finds_itself_in_a_training_job(local, tmp_path):
+    data = tmp_path / "my data"
+    data.mkdir()
+    (data / "rows").write_text("1")
+    run = local(
+        PROGRAMS / "tells.py", "--hosts", "2", "--channel", f"train={data}", "--env", "GREETING=a=b c",
+        TF_CONFIG="of the shell", SM_HP_LEFTOVER="1", SAGEMAKER_PROGRAM="other.py",
+    )  # fmt: skip
+    assert run.end() == 0
+    told = json.loads((run.ml(2) / "output" / "data" / "told.json").read_text())
+    env = told["env"]
+    assert env["SM_CURRENT_HOST"] == "algo-2" and json.loads(env["SM_HOSTS"]) == ["algo-1", "algo-2"]
+    assert (Path(env["SM_CHANNEL_TRAIN"]) / "rows").read_text() == "1"
+    assert Path(env["SM_MODEL_DIR"]) == run.ml(2) / "model"
+    assert env["GREETING"] == "a=b c" and env["TRAINING_JOB_NAME"]
+    assert "TF_CONFIG" not in env and "SM_HP_LEFTOVER" not in env  # of our shell, not of the job
+    assert Path(told["cwd"]) == run.ml(2) / "code"
+
+
+def test_code_is_copied_without_what_is_no_code(local, tmp_path):
+    program = code(tmp_path, train="import helper, os\nopen('new', 'w')\nprint(sorted(os.listdir()))", helper="")
+    (program.parent / "__pycache__").mkdir()
+    for folder in (".git", "venv", "data"):
+        (program.parent / folder).mkdir()
+    (program.parent / "venv" / "pyvenv.cfg").touch()
+    (program.parent / "dangling").symlink_to("nowhere")
+    # The output inside of the code folder, as with out/; no bytecode, so that __pycache__ could only be a copy.
+    run = local(program, "--output", str(program.parent / "out"), PYTHONDONTWRITEBYTECODE="1")
+    assert run.end() == 0
+    assert "['data', 'helper.py', 'new', 'train.py']" in run.terminal
+    assert not (program.parent / "new").exists()
+
+
+def test_source_names_the_code_folder(local, tmp_path):
+    program = code(tmp_path, train="print('top')", helper="")
+    (program.parent / "deep").mkdir()
+    (program.parent / "deep" / "train.sh").write_text("#!/bin/sh\nls; pwd\n")
+    run = local("deep/train.sh", "--source", str(program.parent))
+    assert run.end() == 0
+    assert "[algo-1 script] helper.py\n" in run.terminal and "/ml/code\n" in run.terminal
+
+
+def test_output_of_an_earlier_run_is_replaced_and_nothing_else_is(local, tmp_path):
+    program = code(tmp_path, train="print('ok')")
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis.tex").write_text("words")
+    refused = local(program, "--output", str(precious))
+    assert refused.end() == 78
+    assert "not empty" in refused.terminal and (precious / "thesis.tex").exists()
+    first = local(program)
+    assert first.end() == 0
+    (first.output / "stale").touch()
+    second = local(program, "--output", str(first.output))
+    assert second.end() == 0
+    assert not (first.output / "stale").exists()
+
+
+def test_two_runs_at_a_time_keep_apart(local, tmp_path):
+    """Each worker listens on its port, on all addresses, until it has seen all ports of its own job in use."""
+    program = code(
+        tmp_path,
+        train="import json, os, socket, time\n"
+        "tf = json.loads(os.environ['TF_CONFIG'])\n"
+        "ports = [int(a.split(':')[1]) for a in tf['cluster']['worker']]\n"
+        "server = socket.create_server(('0.0.0.0', ports[tf['task']['index']]))\n"
+        "print('ports', ports, flush=True)\n"
+        "deadline = time.time() + 60\n"
+        "while not os.path.exists(os.environ['GO']) and time.time() < deadline: time.sleep(0.02)\n",
+    )
+    go = tmp_path / "go"
+    runs = [local(program, "--hosts", "2", "--mode", "mwms", "--env", f"GO={go}") for _ in range(2)]
+    for run in runs:
+        run.says("[algo-1 worker/0] ports")
+        run.says("[algo-2 worker/1] ports")
+    busy = local(program, "--output", str(runs[0].output))
+    assert busy.end() == 78 and "in use" in busy.terminal
+    go.touch()
+    assert [run.end() for run in runs] == [0, 0]
+    used = [re.findall(r"ports (\[.*\])", run.terminal)[0] for run in runs]
+    assert used[0] != used[1]
+
+
+@pytest.mark.skipif(not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()), reason="no Open MPI, no sshd")
+def test_mpi_ranks_of_all_hosts_meet(local):
+    pytest.importorskip("mpi4py")
+    run = local(PROGRAMS / "mpi_sum.py", "--hosts", "2", "--mode", "mpi", "--processes-per-host", "2")
+    assert run.end() == 0
+    assert [f"[algo-{1 + rank // 2} rank {rank}]" in run.terminal for rank in range(4)] == [True] * 4
+
+
+# --- a job that does not ---
+
+
+def test_a_script_that_raises_ends_the_job_everywhere(local, tmp_path):
+    program = code(
+        tmp_path,
+        train="import os, time\n"
+        "if os.environ['SM_CURRENT_HOST'] == 'algo-2': raise ValueError('no such column')\n"
+        "time.sleep(600)\n",
+    )
+    run = local(program, "--hosts", "3", "--mode", "mwms")
+    assert run.end() == 1
+    assert [run.row(f"algo-{n}")[1] for n in (1, 2, 3)] == ["1", "1", "1"]
+    cause = "algo-2 worker/1 (exit code 1): ValueError: no such column"
+    assert run.terminal.count(f"\nfailed: {cause}\n") == 1
+    assert (run.ml(3) / "output" / "failure").read_text().startswith(cause)
+    assert re.search(r"^failure +\S*/algo-1/ml/output/failure", run.terminal, re.MULTILINE)
+
+
+def test_a_host_that_is_killed_takes_its_script_along(local):
+    run = local(PROGRAMS / "sleeps.py", "--hosts", "2", "--mode", "mwms", ENTRYPOINT_PEER_TIMEOUT="1")
+    run.says("[algo-1 worker/0] asleep")
+    run.says("[algo-2 worker/1] asleep")
+    script = pid_of(run, "worker/1")
+    os.kill(host_pid(run, 2), signal.SIGKILL)
+    eventually(lambda: not is_alive(script), within=LONG)
+    assert run.end() == 69
+    assert run.row("algo-1")[1] == "69"
+    assert run.row("algo-2")[1:] == ["SIGKILL", "-", "-", "-"]
+    assert "failed: algo-2 (lost" in run.terminal
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_all_hosts_and_lets_them_save(local, number):
+    run = local(PROGRAMS / "saves.py", "--hosts", "2", "--mode", "mwms")
+    run.says("[algo-1 worker/0] asleep")
+    run.says("[algo-2 worker/1] asleep")
+    run.process.send_signal(number)
+    assert run.end() == 0  # every script ended well
+    assert (run.ml(2) / "model" / "saved-algo-2").exists()
+
+
+def test_the_second_interrupt_kills(local):
+    run = local(PROGRAMS / "ignores_sigterm.py", "--hosts", "2", "--mode", "mwms")
+    run.says("[algo-1 worker/0] asleep")
+    run.says("[algo-2 worker/1] asleep")
+    run.process.send_signal(signal.SIGINT)
+    run.says("once more to kill them")
+    run.process.send_signal(signal.SIGINT)
+    assert run.end() == 137
+    assert [run.row(f"algo-{n}")[1] for n in (1, 2)] == ["SIGKILL", "SIGKILL"]
+
+
+def test_timeout_stops_as_sagemaker_would(local):
+    run = local(PROGRAMS / "sleeps.py", "--hosts", "2", "--mode", "mwms", "--timeout", "2")
+    assert run.end() == 143
+    assert "stopping after 2 s" in run.terminal
+
+
+def test_hosts_end_when_we_are_killed(local):
+    run = local(PROGRAMS / "sleeps.py", "--hosts", "2")
+    run.says("[algo-2 script] asleep")
+    run.process.kill()
+    run.process.wait()  # and the fixture no_leftovers sees that all hosts and scripts go, too
+
+
+def test_output_that_nobody_reads_stops_nothing(local, tmp_path):
+    """As with `entrypoint local ... | head -1`."""
+    program = code(tmp_path, train="import time\nfor n in range(20): print(n, flush=True); time.sleep(0.05)")
+    command = [sys.executable, "-m", "entrypoint", "local", str(program), "--output", str(tmp_path / "out")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(LONG) == 0
+    assert "script] 19\n" in (tmp_path / "out" / "algo-1" / "log.txt").read_text()
+
+
+# --- what cannot be run is said before anything starts ---
+
+
+REFUSED = {
+    "no program": (["missing.py"], 65, "there is no program"),
+    "no hosts": (["sleeps.py", "--hosts", "0"], 78, "wanted a whole number from 1"),
+    "unknown mode": (["sleeps.py", "--mode", "horovod"], 78, "wanted one of auto, single, ps, mwms, mpi"),
+    "no channel folder": (["sleeps.py", "--channel", "train=nowhere"], 78, "no such folder"),
+    "channel without folder": (["sleeps.py", "--channel", "train"], 78, "wanted name=value"),
+    "no docker": (["sleeps.py", "--engine", "docker"], 78, "use --engine process"),
+    "two modes": (
+        ["sleeps.py", "--mode", "ps", "--hyperparameters", "sagemaker_mpi_enabled=true"], 78, "two modes at once"
+    ),
+    "no mpirun": (["sleeps.py", "--hosts", "2", "--mode", "mpi"], 78, "mpirun (apt-get install openmpi-bin)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words, code, said", REFUSED.values(), ids=REFUSED)
+def test_refused(local, tmp_path, words, code, said):
+    program, *rest = words
+    run = local(PROGRAMS / program, *rest, PATH=str(tmp_path))  # where neither docker nor mpirun is
+    assert run.end() == code
+    assert run.terminal.startswith("error: ") and run.terminal.count("\n") == 1
+    assert said in run.terminal
+    assert not run.output.exists()
+
+
+def test_plan_is_the_plan_of_the_run_and_runs_nothing(local):
+    words = [PROGRAMS / "tells.py", "--hosts", "3", "--mode", "mwms"]
+    planned = local(*words, "--plan")
+    assert planned.end() == 0
+    assert not planned.output.exists()
+    run = local(*words)
+    assert run.end() == 0
+    for number in (1, 2, 3):
+        told = json.loads((run.ml(number) / "output" / "data" / "told.json").read_text())
+        assert f"TF_CONFIG='{told['env']['TF_CONFIG']}'" in planned.terminal

@@ -1,0 +1,146 @@
+"""MPI: mpirun, the job's own ssh daemons, and ranks that each host starts and watches itself."""
+
+import json
+import os
+import shutil
+import signal
+
+import pytest
+from waiting import eventually
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("mpirun") and os.path.exists("/usr/sbin/sshd")), reason="needs Open MPI and an ssh daemon"
+)
+MPI = {"sagemaker_mpi_enabled": "true"}
+
+
+@pytest.fixture(autouse=True)
+def mpi4py():
+    pytest.importorskip("mpi4py")
+
+
+def with_ranks(count: int, **more: str) -> dict[str, str]:
+    return {**MPI, "sagemaker_mpi_num_of_processes_per_host": str(count), **more}
+
+
+def told(job) -> list[dict]:
+    """What the ranks wrote, in rank order, with the host in whose tree it lies."""
+    found = [
+        {**json.loads(path.read_text()), "tree": name}
+        for name, host in job.hosts.items()
+        for path in (host.base / "output/data").glob("rank-*.json")
+    ]
+    return sorted(found, key=lambda each: each["rank"])
+
+
+def test_one_host(hosts):
+    job = hosts(1, "mpi_sum.py", hyperparameters=with_ranks(2, note='"it\'s $(a) word"'))
+    assert job.end() == [0]
+    assert [each["sum"] for each in told(job)] == [2, 2]
+    assert {tuple(each["argv"]) for each in told(job)} == {("--note", "it's $(a) word")}
+    assert "[algo-1 rank 1] rank 1 of 2: sum 2" in job[1].log
+    assert "sshd" not in job[1].log
+
+
+def test_two_hosts(hosts):
+    job = hosts(2, "mpi_sum.py", hyperparameters=with_ranks(2), environment={"MINE": "line 1\nline 2 $x"})
+    assert job.end() == [0, 0]
+    assert [(each["rank"], each["tree"]) for each in told(job)] == [(0, "algo-1"), (1, "algo-1"), (2, "algo-2"), (3, "algo-2")]
+    assert [each["env"]["SM_CURRENT_HOST"] for each in told(job)] == ["algo-1", "algo-1", "algo-2", "algo-2"]
+    assert [each["env"]["OMPI_COMM_WORLD_LOCAL_RANK"] for each in told(job)] == ["0", "1", "0", "1"]
+    assert {each["env"]["MINE"] for each in told(job)} == {"line 1\nline 2 $x"}
+    assert {each["sum"] for each in told(job)} == {4}
+    assert "[algo-2 rank 3] rank 3 of 4: sum 4" in job[2].log
+    assert "rank 3 of 4" not in job[1].log  # each host logs its own ranks
+
+
+def test_no_key_is_left(hosts):
+    job = hosts(2, "mpi_sum.py", hyperparameters=MPI)
+    assert job.end() == [0, 0]
+    for host in job.hosts.values():
+        private = [path for path in host.base.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()]
+        assert private == []
+
+
+def test_fewer_ranks_than_places(hosts):
+    job = hosts(2, "mpi_sum.py", hyperparameters=with_ranks(2, sagemaker_mpi_custom_mpi_options="-np 3"))
+    assert job.end() == [0, 0]
+    assert [(each["rank"], each["tree"]) for each in told(job)] == [(0, "algo-1"), (1, "algo-1"), (2, "algo-2")]
+
+
+def test_variables_of_custom_options_reach_the_ranks(hosts):
+    job = hosts(2, "mpi_sum.py", hyperparameters={**MPI, "sagemaker_mpi_custom_mpi_options": "-x 'MINE=a b' --NCCL_DEBUG WARN"})
+    assert job.end() == [0, 0]
+    assert [each["env"]["MINE"] for each in told(job)] == ["a b", "a b"]
+
+
+@pytest.mark.parametrize("count, rank", [(1, 0), (2, 0), (2, 1)])
+def test_a_rank_raises(hosts, count, rank):
+    job = hosts(count, "mpi_sum.py", hyperparameters=with_ranks(1, **{"raise": str(rank)}))
+    codes = job.end()
+    assert codes == [1] * count
+    assert len(set(job.failures)) == 1
+    assert job.failures[0].splitlines()[0] == f"algo-{rank + 1} rank {rank} (exit code 1): ValueError: rank {rank} is unhappy"
+
+
+@pytest.mark.parametrize("action, code", [("exit", 7), ("kill", 137)])
+def test_a_rank_of_another_host_ends_badly(hosts, action, code):
+    job = hosts(2, "mpi_sum.py", hyperparameters=with_ranks(1, **{action: "1"}))
+    assert job.end() == [code, code]
+    assert len(set(job.failures)) == 1
+    assert job.failures[0].startswith("algo-2 rank 1 (")
+
+
+def test_mpirun_cannot_do_what_is_asked(hosts):
+    job = hosts(1, "mpi_sum.py", hyperparameters={**MPI, "sagemaker_mpi_custom_mpi_options": "--no-such-option"})
+    (code,) = job.end()
+    assert code != 0
+    assert job.failures[0].startswith("algo-1 mpirun (exit code")
+    assert "no-such-option" in job.failures[0]
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_host_is_lost(hosts, lost):
+    from test_several_hosts import QUICK, kill_host
+
+    code = {"train.py": "from mpi4py import MPI\nimport time\nprint('asleep', flush=True)\ntime.sleep(600)\n"}
+    job = hosts(2, "train.py", code=code, hyperparameters=MPI, environment=QUICK)
+    job.all_say("asleep")
+    kill_host(job, lost)
+    codes = job.end()
+    assert codes[2 - lost] == 69
+    assert job[3 - lost].failure == f"algo-{lost} (lost: not heard for 2 s)"
+
+
+def test_stopped_ranks_save(hosts):
+    job = hosts(2, "mpi_saves.py", hyperparameters=with_ranks(2))
+    job.all_say("asleep")
+    job.signal(signal.SIGTERM)
+    assert job.end() == [0, 0]
+    saved = sorted(path.name for host in job.hosts.values() for path in (host.base / "model").glob("saved-*"))
+    assert saved == ["saved-0", "saved-1", "saved-2", "saved-3"]
+
+
+def test_stopped_ranks_that_ignore_it_are_killed(hosts):
+    code = {"train.py": "import signal, time\nfrom mpi4py import MPI\nsignal.signal(15, signal.SIG_IGN)\n"
+            "print('asleep', flush=True)\ntime.sleep(600)\n"}  # fmt: skip
+    job = hosts(2, "train.py", code=code, hyperparameters=MPI, environment={"ENTRYPOINT_STOP_GRACE": "1"})
+    job.all_say("asleep")
+    job.signal(signal.SIGTERM)
+    assert job.end(within=60) == [143, 143]
+
+
+def test_the_jobs_key_starts_nothing_but_open_mpis_daemon(hosts):
+    import subprocess
+
+    code = {"train.py": "from mpi4py import MPI\nimport time\nprint('asleep', flush=True)\ntime.sleep(600)\n"}
+    job = hosts(2, "train.py", code=code, hyperparameters=MPI)
+    job.all_say("asleep")
+    config = job[1].base / "run/ssh/ssh_config"
+    for command in ("id", "sh -c 'orted; id'", "orted; id", "", "/tmp/orted --version && id"):
+        asked = ["ssh", "-F", str(config), "algo-2", *filter(None, [command])]
+        result = subprocess.run(asked, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        assert result.returncode != 0, (command, result)
+        assert "uid=" not in result.stdout
+    job.signal(signal.SIGTERM)
+    assert eventually(lambda: job.end(), within=60) == [143, 143]

@@ -1,0 +1,229 @@
+"""Several hosts: starting together, and ending together, with one exit code and one explanation."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+from waiting import eventually
+
+MWMS = {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
+PS = {"sagemaker_parameter_server_enabled": "true"}
+QUICK = {"ENTRYPOINT_PEER_TIMEOUT": "2", "ENTRYPOINT_HEARTBEAT": "0.3"}
+
+
+def tf_configs(job) -> list[dict]:
+    return [
+        json.loads(path.read_text())
+        for host in job.hosts.values()
+        for path in sorted((host.base / "output/data").glob("tf_config-*.json"))
+    ]
+
+
+def test_plain_scripts_on_three_hosts(hosts):
+    job = hosts(3, "tells.py")
+    assert job.end() == [0, 0, 0]
+    told = job.json_of("told.json")
+    assert [each["env"]["SM_CURRENT_HOST"] for each in told] == ["algo-1", "algo-2", "algo-3"]
+    assert {each["env"]["SM_HOSTS"] for each in told} == {'["algo-1","algo-2","algo-3"]'}
+    assert not [each for each in told if "TF_CONFIG" in each["env"]]
+    warnings = [line for host in job.hosts.values() for line in host.log.splitlines() if "warning: 3 hosts" in line]
+    assert len(warnings) == 1  # one host says it for all
+    assert "ENTRYPOINT_MODE" in warnings[0]
+
+
+def test_multi_worker_mirrored(hosts):
+    job = hosts(3, "writes_tf_config.py", hyperparameters=MWMS, environment={"ENTRYPOINT_PROCESSES_PER_HOST": "2"})
+    assert job.end() == [0, 0, 0]
+    configs = tf_configs(job)
+    assert len(configs) == 6
+    assert len({json.dumps(config["cluster"]) for config in configs}) == 1
+    assert len(set(configs[0]["cluster"]["worker"])) == 6
+    assert sorted(config["task"]["index"] for config in configs) == list(range(6))
+    assert {config["task"]["type"] for config in configs} == {"worker"}
+
+
+def test_nobody_leaves_before_the_last_script_has_ended(hosts):
+    """SageMaker's local mode ends the job when the first container does (contract.md 6.1)."""
+    slow = "import os, time\nif os.environ['SM_CURRENT_HOST'] == 'algo-2':\n    time.sleep(4)\nprint('script done')\n"
+    job = hosts(3, "train.py", code={"train.py": slow})
+    job.says("script done", host=1)
+    job.says("script done", host=3)
+    while "script done" not in job[2].log:
+        assert [job[number].process.poll() for number in (1, 2, 3)] == [None] * 3
+        time.sleep(0.05)  # looks again; what is waited for is the line
+    assert job.end() == [0, 0, 0]
+
+
+def test_one_host_comes_late(hosts):
+    job = hosts(3, "tells.py", hyperparameters=MWMS, absent=("algo-1",))
+    job.says("waiting for algo-1 to appear", within=60)
+    assert "script" not in "".join(line for line in job[2].log.splitlines() if "started" in line)
+    job.start("algo-1")
+    assert job.end() == [0, 0, 0]
+
+
+def test_a_host_that_never_comes(hosts):
+    job = hosts(3, "tells.py", hyperparameters=MWMS, absent=("algo-3",), environment={"ENTRYPOINT_START_TIMEOUT": "4"})
+    assert job.end() == [75, 75]
+    assert set(job.failures) == {"algo-3 (did not appear within 4 s)"}
+
+
+def test_an_exception_on_one_host_ends_all_alike(hosts):
+    job = hosts(3, "raises.py", hyperparameters={**MWMS, "on": "algo-2"})
+    assert job.end() == [1, 1, 1]
+    assert len(set(job.failures)) == 1
+    first = job.failures[0].splitlines()[0]
+    assert first == "algo-2 worker/1 (exit code 1): ValueError: the loss of this host is too large"
+    assert len(job.failures[0]) <= 1024
+
+
+@pytest.mark.parametrize("culprit", ["algo-1", "algo-3"])
+def test_an_exit_code_is_every_hosts(hosts, culprit):
+    job = hosts(3, "exits.py", hyperparameters={**MWMS, "code": "3", "on": culprit})
+    assert job.end() == [3, 3, 3]
+    assert {text.split(" (")[0] for text in job.failures} == {f"{culprit} worker/{int(culprit[-1]) - 1}"}
+
+
+def test_a_failure_where_nothing_is_shared(hosts):
+    job = hosts(3, "exits.py", hyperparameters={"code": "3", "on": "algo-2"})
+    assert job.end() == [3, 3, 3]
+    assert set(job.failures) == {"algo-2 script (exit code 3): about to exit"}
+
+
+def test_sigkill_of_a_script(hosts):
+    job = hosts(3, "sleeps.py", hyperparameters=MWMS)
+    job.all_say("asleep")
+    os.kill(job.pid_of("worker/1", host=2), signal.SIGKILL)
+    assert job.end() == [137, 137, 137]
+    assert {text.splitlines()[0] for text in job.failures} == {"algo-2 worker/1 (killed by SIGKILL)"}
+
+
+def kill_host(job, number: int) -> None:
+    """The whole host is gone: its supervisor and all that it started, at once, without a word."""
+    from processes import processes_with
+
+    base = str(job[number].base)
+    job[number].kill()
+    for pid in processes_with(base):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_host_is_lost(hosts, lost):
+    job = hosts(3, "sleeps.py", hyperparameters=MWMS, environment=QUICK)
+    job.all_say("asleep")
+    kill_host(job, lost)
+    codes = job.end()
+    others = [number for number in (1, 2, 3) if number != lost]
+    assert [codes[number - 1] for number in others] == [69, 69]
+    assert {job[number].failure for number in others} == {f"algo-{lost} (lost: not heard for 2 s)"}
+
+
+def test_a_host_is_frozen(hosts):
+    """Alive, but it does not answer. When it goes on it must not end with 0 either."""
+    job = hosts(3, "exits.py", hyperparameters={**MWMS, "code": "0", "on": "algo-2"}, environment=QUICK)
+    job.says("about to exit", host=2)
+    eventually(lambda: "ended: exit code 0" in job[2].log, within=60)
+    job[2].kill(signal.SIGSTOP)
+    eventually(lambda: job[1].process.poll() is not None and job[3].process.poll() is not None, within=60)
+    job[2].kill(signal.SIGCONT)
+    assert job.end() == [69, 69, 69]
+
+
+def test_a_frozen_coordinator_does_not_wake_to_a_success(hosts):
+    job = hosts(2, "exits.py", hyperparameters={**MWMS, "code": "0", "on": "algo-1"}, environment=QUICK)
+    job.says("worker/0 ended: exit code 0", host=1)
+    job[1].kill(signal.SIGSTOP)
+    eventually(lambda: job[2].process.poll() is not None, within=60)
+    job[1].kill(signal.SIGCONT)
+    assert job.end() == [69, 69]
+
+
+def test_stopped_all_save(hosts):
+    job = hosts(3, "saves.py", hyperparameters=MWMS)
+    job.all_say("asleep")
+    job.signal(signal.SIGTERM)
+    assert job.end() == [0, 0, 0]
+    assert all((host.base / f"model/saved-{name}").exists() for name, host in job.hosts.items())
+    assert job.failures == [None] * 3
+
+
+@pytest.mark.parametrize("told", [1, 3])
+def test_one_host_is_told_to_stop_all_save(hosts, told):
+    job = hosts(3, "saves.py", hyperparameters=MWMS)
+    job.all_say("asleep")
+    job[told].process.send_signal(signal.SIGTERM)
+    assert job.end() == [0, 0, 0]
+    assert all("saved\n" in host.log for host in job.hosts.values())
+
+
+def test_stopped_and_one_ignores_it(hosts):
+    mixed = {
+        "train.py": "import os, runpy\n"
+        "runpy.run_path('ignores.py' if os.environ['SM_CURRENT_HOST'] == 'algo-2' else 'saves.py', run_name='__main__')\n"
+    }
+    from hosts import PROGRAMS
+
+    code = {**mixed, "ignores.py": (PROGRAMS / "ignores_sigterm.py").read_text(), "saves.py": (PROGRAMS / "saves.py").read_text()}
+    job = hosts(3, "train.py", code=code, hyperparameters=MWMS, environment={"ENTRYPOINT_STOP_GRACE": "3"})
+    job.all_say("asleep")
+    job.signal(signal.SIGTERM)
+    assert job.end() == [143, 143, 143]
+    assert "saved\n" in job[1].log and "saved\n" in job[3].log
+
+
+def test_a_script_that_ignores_sigterm_does_not_hold_up_a_failed_job(hosts):
+    code = "import os, signal, sys, time\nsignal.signal(15, signal.SIG_IGN)\nprint('asleep', flush=True)\n" \
+        "time.sleep(2 if os.environ['SM_CURRENT_HOST'] == 'algo-1' else 600)\nsys.exit(9)\n"  # fmt: skip
+    job = hosts(2, "train.py", code={"train.py": code}, hyperparameters=MWMS)
+    job.all_say("asleep")
+    assert job.end(within=60) == [9, 9]
+
+
+def test_the_code_cannot_be_installed_on_any_host(hosts):
+    code = {"train.py": "print('started')", "requirements.txt": "--no-index\nno-such-distribution-of-anybody\n"}
+    job = hosts(3, "train.py", code=code, hyperparameters=MWMS)
+    assert job.end() == [65, 65, 65]
+    assert len(set(job.failures)) == 1
+    first = job.failures[0].splitlines()[0]
+    assert "prepare (exit code 65): requirements.txt in" in first
+    assert "no-such-distribution-of-anybody" in first
+    assert not any("started\n" in line for host in job.hosts.values() for line in host.log.splitlines())
+
+
+def test_a_wrong_token_is_no_host_of_the_job(hosts):
+    job = hosts(2, "tells.py", hyperparameters=MWMS, environment={"ENTRYPOINT_TOKEN": "right", "ENTRYPOINT_START_TIMEOUT": "8", "ENTRYPOINT_PEER_TIMEOUT": "1"},
+                absent=("algo-2",))  # fmt: skip
+    job.environment["ENTRYPOINT_TOKEN"] = "wrong"
+    job.start("algo-2")
+    codes = job.end()
+    assert codes[0] == 75 and codes[1] not in (0, 143)
+    assert "token" in job[2].log
+    assert "right" not in job[1].log
+
+
+def test_a_broken_configuration_ends_every_host(hosts):
+    job = hosts(3, "tells.py", hyperparameters={**MWMS, **PS})
+    assert job.end() == [78, 78, 78]
+    assert all("two modes at once" in text for text in job.failures)
+
+
+def test_status_of_a_follower_and_of_the_coordinator(hosts):
+    job = hosts(2, "sleeps.py", hyperparameters=MWMS)
+    job.all_say("asleep")
+    first, second = job.status(1), job.status(2)
+    assert (first["role"], second["role"]) == ("coordinator", "follower")
+    assert first["peers"]["algo-2"]["heard_seconds_ago"] < 5
+    assert second["peers"]["algo-1"]["heard_seconds_ago"] < 5
+    job.signal(signal.SIGTERM)
+    assert job.end() == [143, 143]
+
+
+def test_a_fast_job_of_many_hosts(hosts):
+    job = hosts(6, "tells.py", hyperparameters=MWMS)
+    assert job.end() == [0] * 6

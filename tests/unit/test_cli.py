@@ -1,0 +1,240 @@
+"""`entrypoint plan` and the like: words in, text and an exit code out; and the values that `entrypoint local` makes."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from builders import PROGRAM, names, resources, write_config
+from hypothesis import given
+from hypothesis import strategies as st
+
+from entrypoint import __version__, cli
+from entrypoint.config import read_job
+from entrypoint.distributions import plan_for
+from entrypoint.errors import ConfigError
+from entrypoint.local import ports
+from entrypoint.local.spec import LocalJob, encode
+from entrypoint.local.tree import write_config as write_local_config
+from entrypoint.plan import render
+
+PS = {"sagemaker_parameter_server_enabled": "true"}
+
+
+@pytest.fixture
+def command(capsys):
+    """Runs the command line; (exit code, stdout, stderr)."""
+
+    def run(*words: object, **environment: str) -> tuple[int, str, str]:
+        code = cli.run([str(word) for word in words], environment)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def local_job(**what) -> LocalJob:
+    return LocalJob(**{"program": "train.py", "source": Path("/code"), "output": Path("/out/x"), **what})
+
+
+# --- plan ---
+
+
+def test_plan_of_a_config_folder_is_the_launchers_plan(command, tmp_path):
+    base = write_config(tmp_path, resources(names(3)), {**PROGRAM, **PS}, "{}")
+    code, out, _ = command("plan", "--config", base)
+    assert code == 0
+    assert out == render(plan_for(read_job(base, {}, Path("/run/entrypoint")))) + "\n"
+    assert "parameter servers: 3 ps, 1 chief, 2 workers" in out
+
+
+def test_plan_of_the_bare_config_folder_is_that_of_the_real_job(command, tmp_path):
+    base = write_config(tmp_path, {**resources(names(2)), "network_interface_name": "eth9"}, {**PROGRAM, **PS})
+    code, out, _ = command("plan", "--config", base / "input" / "config")
+    assert code == 0
+    assert "SAGEMAKER_BASE_DIR=/opt/ml" in out
+    assert "eth9" not in out  # it is no concern of another machine that this one has no such interface
+
+
+def test_plan_says_all_there_is_to_know_of_a_process(command):
+    code, out, _ = command("plan", "--hosts", 2, "--mode", "ps", "--program", "go.py", "--hyperparameters", "lr=0.1")
+    assert code == 0
+    worker = out.partition("host algo-2, rank 1")[2].partition("worker/0")[2]
+    assert "worker 0 of 1" in worker
+    assert re.search(r"command .*python go\.py --lr 0\.1\n", worker.replace("python3.11 ", "python "))
+    assert 'TF_CONFIG=\'{"cluster": {"chief": ["algo-1:2222"]' in worker
+    assert "ports     2222\n" in worker
+    assert "waits for prepare of every host" in worker and "waits for chief/0 of algo-1 if" in worker
+
+
+def test_plan_of_one_host(command):
+    code, out, _ = command("plan", "--hosts", 12, "--mode", "mwms", "--host", "algo-10")
+    assert code == 0
+    assert re.findall(r"^host .*", out, re.MULTILINE) == ["host algo-10, rank 1"]
+
+
+def test_plan_for_programs(command):
+    code, out, _ = command("plan", "--hosts", 2, "--mode", "mpi", "--processes-per-host", 2, "--json")
+    plan = json.loads(out)
+    assert code == 0
+    ranks = [(row["host"], row["rank"], row["name"]) for row in plan["processes"] if row["role"] == "rank"]
+    assert ranks == [("algo-1", 0, "rank 0"), ("algo-1", 0, "rank 1"), ("algo-2", 1, "rank 2"), ("algo-2", 1, "rank 3")]
+    assert [row["needs"] for row in plan["processes"] if row["name"] == "mpirun"] == [
+        ["prepare of every host", "sshd of every host"]
+    ]
+    one = json.loads(command("plan", "--hosts", 2, "--mode", "mpi", "--json", "--host", "algo-2")[1])
+    assert {row["host"] for row in one["processes"]} == {"algo-2"}
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_plan_prints_no_secret(command, tmp_path, form):
+    secrets = {
+        "sagemaker_entrypoint_token": "hush-1",
+        "api_key": "hush-2",
+        "db-password": "hush-3",
+        "sagemaker_mpi_custom_mpi_options": "-x AWS_SECRET_ACCESS_KEY=hush-4",
+        "max_tokens": "512",
+    }
+    hyperparameters = {**PROGRAM, "sagemaker_mpi_enabled": "true", **secrets}
+    base = write_config(tmp_path, resources(names(2)), hyperparameters)
+    code, out, _ = command("plan", "--config", base, *form, ENTRYPOINT_TOKEN="hush-5", AWS_SESSION_TOKEN="hush-6")
+    assert code == 0
+    assert "hush" not in out
+    assert "512" in out  # no secret
+
+
+def test_settings_of_the_environment_hold_for_plans(command):
+    assert "TensorFlow servers" in command("plan", "--hosts", 2, "--mode", "ps", ENTRYPOINT_PS_WORKERS="server")[1]
+
+
+COMPLAINTS = {
+    "no job": ([], "there is no job in"),
+    "no folder": (["--config", "/nowhere"], "no resourceconfig.json"),
+    "two jobs": (["--config", "/nowhere", "--hosts", "2"], "wanted one of them"),
+    "half a job": (["--mode", "ps"], "wanted --hosts N"),
+    "no such host": (["--hosts", "2", "--host", "algo-3"], "wanted one of algo-1, algo-2"),
+    "no hosts": (["--hosts", "0"], "wanted a whole number from 1"),
+    "unknown mode": (["--hosts", "2", "--mode", "PS"], "wanted one of auto, single, ps, mwms, mpi"),
+    "too many": (["--hosts", "2", "--mode", "mpi", "--processes-per-host", "0"], "wanted a whole number from 1"),
+    "no use": (["--hosts", "2", "--processes-per-host", "2"], "is for --mode ps, mwms and mpi"),
+    "no pair": (["--hosts", "2", "--hyperparameters", "lr"], "wanted name=value"),
+    "setting": (["--hosts", "2", "--hyperparameters", "sagemaker_entrypoint_ps=1"], "unknown hyperparameter"),
+}
+
+
+@pytest.mark.parametrize("words, said", COMPLAINTS.values(), ids=COMPLAINTS)
+def test_what_is_wrong_is_one_line(command, tmp_path, monkeypatch, words, said):
+    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
+    code, out, err = command("plan", *words)
+    assert (code, out) == (78, "")
+    assert err.startswith("error: ") and err.count("\n") == 1
+    assert said in err
+
+
+def test_bad_config_file_is_one_line(command, tmp_path):
+    code, _, err = command("plan", "--config", write_config(tmp_path, "{", PROGRAM))
+    assert code == 78
+    assert re.fullmatch(r"error: .*/resourceconfig\.json is not JSON .*\n", err)
+
+
+# --- the others ---
+
+
+def test_settings_are_printed(command):
+    code, out, _ = command("settings")
+    assert code == 0
+    assert "| `ENTRYPOINT_PS_WORKERS` | script |" in out
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.run(["--version"], {})
+    assert ended.value.code == 0
+    assert __version__ in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [[], ["lokal"], ["local"], ["local", "x.py", "--engine", "kubernetes"]])
+def test_usage(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.run(words, {})
+    assert ended.value.code == 2
+    assert "usage: entrypoint" in capsys.readouterr().err
+
+
+# --- what `entrypoint local` makes of its arguments ---
+
+
+@given(st.one_of(st.text(), st.integers().map(str), st.floats().map(repr), st.from_regex(r"[-+0-9eE.\[\]{}\" ]+")))
+def test_a_hyperparameter_reaches_the_script_as_it_was_typed(tmp_path_factory, text):
+    if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+        return  # no argument of a program, ours included, can hold these
+    config = tmp_path_factory.mktemp("config")
+    job = local_job(hyperparameters=(("value", text),))
+    write_local_config(job, "algo-1", config)
+    assert read_job(Path("/opt/ml"), {}, config, config=config).program.arguments == ("--value", text)
+    assert all(isinstance(v, str) for v in job.config_files("algo-1")["hyperparameters.json"].values())
+
+
+@pytest.mark.parametrize("text, written", [("3", "3"), ("0.5", "0.5"), ("adam", '"adam"'), ("true", '"true"')])
+def test_hyperparameters_are_written_as_by_sagemakers_sdk(text, written):
+    assert encode(text) == written
+
+
+def test_hosts_are_named_and_sorted_as_by_sagemaker(tmp_path):
+    written = local_job(hosts=11).config_files("algo-2")["resourceconfig.json"]
+    assert written["hosts"][:4] == ["algo-1", "algo-10", "algo-11", "algo-2"]
+    assert written["current_host"] == "algo-2"
+
+
+def test_the_job_has_a_name_that_sagemaker_would_take():
+    assert re.fullmatch(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", local_job(output=Path("/out/größe_2 " + "x" * 90)).name)
+
+
+@pytest.mark.parametrize("bad", [{"hosts": 251}, {"timeout": 0.0}, {"channels": (("a/b", Path("/")),)},
+                                 {"environment": (("a b", "1"),)}])  # fmt: skip
+def test_values_that_describe_no_job(bad):
+    with pytest.raises(ConfigError, match="wanted"):
+        local_job(**bad)
+
+
+# --- ports of hosts that share a machine ---
+
+
+@pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
+@pytest.mark.parametrize("hosts, processes", [(1, 1), (2, 4), (12, 1), (12, 8), (100, 2)])
+def test_no_two_processes_of_a_local_job_share_a_port(tmp_path, mode, hosts, processes):
+    job = local_job(hosts=hosts, mode=mode, processes_per_host=None if mode == "single" else processes)
+    write_local_config(job, "algo-1", tmp_path)
+
+    def listening(**environment: str) -> list[int]:
+        described = read_job(Path("/opt/ml"), environment, tmp_path, config=tmp_path)
+        return [port for own in ports.ports_by_host(described, plan_for(described)) for port in own]
+
+    described = read_job(Path("/opt/ml"), {}, tmp_path, config=tmp_path)
+    step = ports.stride(ports.ports_by_host(described, plan_for(described)))
+    moved = listening(ENTRYPOINT_PORT_STRIDE=str(step), ENTRYPOINT_PORT_BASE="9000")
+    assert len(set(moved)) == len(moved) >= hosts
+    assert min(moved) > ports.LOWEST and max(moved) < 32768  # below the ports of outgoing connections
+
+
+def test_reserved_ports_are_reserved_until_the_end():
+    with ports.reserved([2222, 2223]) as first, ports.reserved([2222, 2223]) as second:
+        assert first != second
+    with ports.reserved([2222, 2223]) as third:
+        assert third == first  # so that a plan shows what the run will have
+
+
+def test_a_port_in_use_is_passed_over():
+    import socket
+
+    with ports.reserved([2222]) as base:
+        pass
+    with socket.create_server(("0.0.0.0", 2222 + base)), ports.reserved([2222]) as other:
+        assert other != base
+
+
+def test_simulated_hosts_have_addresses_of_their_own():
+    found = [*ports.addresses(names(250), 9000).values(), *ports.addresses(names(250), 9001).values()]
+    assert len(set(found)) == 500
+    assert all(re.fullmatch(r"127(\.\d{1,3}){3}", address) for address in found)
+    assert all(int(part) < 256 for address in found for part in address.split("."))

@@ -1,0 +1,399 @@
+"""All hosts of a job in memory: their policies wired together, a simulated clock, and random misfortune.
+
+Processes, messages and time are simulated; every decision is the real policy's, on a real plan. A run is made
+from one number, so a failed run can be repeated: `run(Story(seed=...))`.
+
+What must hold whatever happens: every host that is alive ends, in bounded time; those that end while the
+coordinator lives agree on the exit code and its cause; and nothing that went wrong ends in 0.
+"""
+
+import heapq
+import itertools
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from builders import names, read
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from entrypoint import events
+from entrypoint.distributions import plan_for
+from entrypoint.outcome import Exit, Kind, Outcome
+from entrypoint.plan import Duty, ProcessSpec, Ready
+from entrypoint.policy import Policy
+
+BOUND = 400.0  # simulated seconds; the start timeout (60) and the stop grace (20) are in it, with room
+RETRY = 0.05
+TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1\n'
+SETTINGS = {"ENTRYPOINT_START_TIMEOUT": "60", "ENTRYPOINT_STOP_GRACE": "20"}
+
+
+@dataclass
+class Story:
+    """What happens in one run."""
+
+    seed: int = 0
+    hosts: int = 3
+    mode: str = "mwms"
+    per_host: int = 1
+    loss: float = 0.0  # of messages, both ways
+    fails: int = 0  # so many processes end badly
+    dies: int = 0  # so many hosts vanish
+    absent: bool = False  # one host never comes
+    late: float = 0.0  # the hosts start within so many seconds
+    frozen: int = 0  # so many hosts stand still for a while
+    stop: str = ""  # "", "all", "one": who gets a SIGTERM
+    scripts: str = "saves"  # on SIGTERM: "saves" (exit code 0), "dies", "ignores"
+
+
+@dataclass
+class Running:
+    spec: ProcessSpec
+    ending: bool = False
+
+
+@dataclass
+class SimulatedHost:
+    name: str
+    policy: Policy | None = None
+    alive: bool = True
+    frozen_until: float = -1.0
+    processes: dict[str, Running] = field(default_factory=dict)
+    backlog: list = field(default_factory=list)  # events that came while it stood still
+    outcome: Outcome | None = None
+    ended_at: float = -1.0
+    report: events.Report | None = None
+    sender_runs: bool = False
+    news: events.News = field(default_factory=events.News)
+
+    @property
+    def there(self) -> bool:
+        return self.alive and self.policy is not None and self.outcome is None
+
+
+class World:
+    def __init__(self, story: Story, base: Path) -> None:
+        self.story, self.random = story, random.Random(story.seed)
+        self.now, self.order = 0.0, itertools.count()
+        self.agenda: list = []
+        environment = {**SETTINGS, "ENTRYPOINT_MODE": story.mode, "ENTRYPOINT_PROCESSES_PER_HOST": str(story.per_host)}
+        self.job = read(base, story.hosts, {}, environment)
+        self.plan = plan_for(self.job)
+        self.hosts = {name: SimulatedHost(name) for name in names(story.hosts)}
+        self.first = self.plan.hosts[0]
+        self.went_wrong: list[tuple[float, str, str]] = []  # (when, host, what)
+        self.mpirun_failed = False
+        for name in self.hosts:
+            self.at(self.random.uniform(0, story.late), self.boot, name)
+        chosen = [spec for spec in self.plan.processes]
+        self.will_fail = {
+            (spec.host, spec.name): self.random.choice([1, 3, 137, 139])
+            for spec in self.random.sample(chosen, min(story.fails, len(chosen)))
+        }
+        who = list(self.hosts)
+        if story.absent:
+            self.hosts[self.random.choice(who)].alive = False
+        for name in self.random.sample(who, min(story.dies, len(who))):
+            self.at(self.random.uniform(0, 25), self.die, name)
+        for name in self.random.sample(who, min(story.frozen, len(who))):
+            self.at(self.random.uniform(0, 25), self.freeze, name, self.random.uniform(0.5, 12))
+        told = {"all": who, "one": [self.random.choice(who)], "": []}[story.stop]
+        when = self.random.uniform(0, 25)
+        for name in told:
+            self.at(when + self.random.uniform(0, 0.5), self.happen, name, events.Signalled(number=15))
+
+    # --- time ---
+
+    def at(self, delay: float, act, *what) -> None:
+        heapq.heappush(self.agenda, (self.now + delay, next(self.order), act, what))
+
+    def run(self) -> "World":
+        steps = 0
+        while self.agenda and (steps := steps + 1) < 400_000:
+            self.now, _, act, what = heapq.heappop(self.agenda)
+            if self.now > BOUND or not any(host.there or host.policy is None and host.alive for host in self.hosts.values()):
+                break
+            act(*what)
+        assert steps < 400_000, "the policies never sleep"
+        return self
+
+    # --- a host ---
+
+    def boot(self, name: str) -> None:
+        host = self.hosts[name]
+        if host.alive:
+            host.policy = Policy(self.plan, name, self.job.settings, self.now)
+            self.happen(name, events.Due())
+            self.wake(name)
+
+    def wake(self, name: str) -> None:
+        host = self.hosts[name]
+        if host.there and self.now >= host.frozen_until:
+            self.happen(name, events.Due())
+        if host.there:
+            delay = max(host.frozen_until, host.policy.deadline(self.now)) - self.now
+            self.at(max(delay, 0.01), self.wake, name)
+
+    def happen(self, name: str, event: events.Event) -> None:
+        host = self.hosts[name]
+        if not host.there:
+            return
+        if self.now < host.frozen_until:
+            host.backlog.append(event)
+            return
+        for action in host.policy.on(event, self.now):
+            self.carry_out(host, action)
+
+    def freeze(self, name: str, seconds: float) -> None:
+        self.hosts[name].frozen_until = self.now + seconds
+        self.at(seconds + 0.001, self.thaw, name)
+
+    def thaw(self, name: str) -> None:
+        host = self.hosts[name]
+        backlog, host.backlog = host.backlog, []
+        for event in backlog:
+            self.happen(name, event)
+
+    def die(self, name: str) -> None:
+        host = self.hosts[name]
+        if host.there:
+            self.went_wrong.append((self.now, name, "dies"))
+        host.alive = False
+        if any(spec.duty is Duty.RANK for spec in self.plan.on(name)):
+            self.fail_mpirun()
+
+    def carry_out(self, host: SimulatedHost, action: events.Action) -> None:
+        match action:
+            case events.Start(spec=spec):
+                self.start(host, spec)
+            case events.Ask(name=name):
+                self.ask(host, name)
+            case events.Force(name=name):
+                self.at(0.02, self.end, host.name, name, 137)
+            case events.TellCoordinator(report=report):
+                host.report = report
+                if not host.sender_runs:
+                    host.sender_runs = True
+                    self.at(0, self.send_report, host.name)
+                else:
+                    self.at(0, self.send_report, host.name, False)
+            case events.TellFollowers(news=news):
+                host.news = news
+                for name in self.plan.hosts[1:]:
+                    self.message(host.name, name, lambda name=name, news=news: self.happen(name, events.Informed(news=news)))
+            case events.Finish(outcome=outcome):
+                host.outcome, host.ended_at = outcome, self.now
+
+    # --- processes ---
+
+    def start(self, host: SimulatedHost, spec: ProcessSpec) -> None:
+        host.processes[spec.name] = Running(spec)
+        code = self.will_fail.get((host.name, spec.name))
+        after = self.random.uniform(0.1, 3) if spec.duty is Duty.STEP else self.random.uniform(1, 20)
+        if code:
+            self.at(after, self.fail, host.name, spec.name, code)
+        elif spec.duty in (Duty.STEP, Duty.SCRIPT, Duty.RANK):
+            self.at(after, self.end, host.name, spec.name, 0)
+        if spec.ready is Ready.LISTENING:
+            self.at(self.random.uniform(0.05, 2), self.listen, host.name, spec.name)
+        if spec.duty is Duty.LAUNCHER:
+            for rank in (each for each in self.plan.processes if each.duty is Duty.RANK):
+                self.at(self.random.uniform(0.2, 1), self.start_rank, rank)
+
+    def listen(self, host: str, name: str) -> None:
+        if name in self.hosts[host].processes:
+            self.happen(host, events.Listening(name=name))
+
+    def start_rank(self, spec: ProcessSpec) -> None:
+        host = self.hosts[spec.host]
+        if not host.there:
+            self.fail_mpirun()
+        elif not self.mpirun_failed:
+            self.happen(spec.host, events.RankStarted(name=spec.name, pid=1))
+            self.start(host, spec)
+
+    def ask(self, host: SimulatedHost, name: str) -> None:
+        running = host.processes.get(name)
+        if running is None or running.ending:
+            return
+        if running.spec.duty is Duty.LAUNCHER:
+            self.at(0.05, self.fail_mpirun)
+        elif running.spec.duty in (Duty.SCRIPT, Duty.RANK) and self.story.scripts != "dies":
+            if self.story.scripts == "saves":
+                running.ending = True
+                self.at(self.random.uniform(0.1, 8), self.end, host.name, name, 0)
+        else:
+            self.at(self.random.uniform(0.01, 0.5), self.end, host.name, name, 143)
+
+    def fail(self, host: str, name: str, code: int) -> None:
+        if name in self.hosts[host].processes:
+            if self.hosts[host].there and not self.settled():
+                self.went_wrong.append((self.now, host, name))
+            self.end(host, name, code)
+
+    def settled(self) -> bool:
+        """An end that comes now is nobody's fault any more: the job is decided, or told to stop."""
+        return any(h.policy and (h.policy.outcome or h.policy.stopping_since is not None) for h in self.hosts.values())
+
+    def end(self, host: str, name: str, code: int) -> None:
+        at = self.hosts[host]
+        running = at.processes.pop(name, None)
+        if running is None or not at.alive:
+            return
+        exit = Exit(code=code, signal=code - 128 if code > 128 else None)
+        output = TRACEBACK + f"ValueError: {host} {name}\n" if code in (1, 3) else ""
+        if code == 0 and running.spec.card:
+            self.happen(host, events.Card(name=running.spec.card, line=f"{host} key"))
+        if code == 0 and name == "prepare":
+            self.happen(host, events.Flags(flags=frozenset()))
+        self.happen(host, events.Ended(name=name, exit=exit, output=output))
+        if running.spec.duty is Duty.RANK:
+            if code:
+                self.fail_mpirun()
+            else:
+                self.mpirun_may_end()
+        elif running.spec.duty is Duty.LAUNCHER and code:
+            self.fail_mpirun()
+
+    def mpirun_may_end(self) -> None:
+        ranks = [spec for spec in self.plan.processes if spec.duty is Duty.RANK]
+        left = [spec for spec in ranks if spec.name in self.hosts[spec.host].processes]
+        began = [spec for spec in ranks if self.hosts[spec.host].policy and spec.name in self.hosts[spec.host].policy.started]
+        if not left and len(began) == len(ranks):
+            self.at(0.05, self.end, self.first, "mpirun", 0)
+
+    def fail_mpirun(self) -> None:
+        """mpirun kills what runs and ends with 1."""
+        if not self.mpirun_failed and "mpirun" in self.hosts[self.first].processes:
+            self.mpirun_failed = True
+            for spec in self.plan.processes:
+                if spec.duty is Duty.RANK:
+                    self.at(self.random.uniform(0, 0.3), self.end, spec.host, spec.name, 143)
+            self.at(self.random.uniform(0, 0.3), self.end, self.first, "mpirun", 1)
+
+    # --- the wire ---
+
+    def message(self, sender: str, receiver: str, arrive) -> bool:
+        """Whether it will arrive; it takes a while. Somebody who stands still gets it when it goes on."""
+        if not self.hosts[sender].alive or self.random.random() < self.story.loss:
+            return False
+        if not self.hosts[receiver].there:
+            return False
+        self.at(self.random.uniform(0.001, 0.1), arrive)
+        return True
+
+    def send_report(self, name: str, again: bool = True) -> None:
+        """As peers.py does: with every change and every heartbeat, soon again if it does not get through."""
+        host = self.hosts[name]
+        last_words = host.outcome is not None
+        if not host.alive or host.report is None or (last_words and self.now > host.ended_at + 1.0):
+            return
+        if self.now < host.frozen_until:
+            if again:
+                self.at(host.frozen_until - self.now + 0.001, self.send_report, name)
+            return
+        answered = self.random.random() >= self.story.loss  # a lost answer is a failed call, too
+        arrived = answered & self.message(name, self.first, lambda report=host.report: self.take_report(report, answered))
+        if again and not (last_words and arrived):
+            self.at(self.job.settings.heartbeat if arrived else RETRY, self.send_report, name)
+        elif not arrived and last_words:
+            self.at(RETRY, self.send_report, name, False)
+
+    def take_report(self, report: events.Report, answered: bool) -> None:
+        first = self.hosts[self.first]
+        if not first.there:
+            return
+        self.happen(self.first, events.Reported(report=report))
+        if answered and self.now >= first.frozen_until:
+            news = first.news
+            self.at(0.001, self.happen, report.host, events.Informed(news=news))
+
+
+def run(story: Story, base: Path) -> World:
+    return World(story, base).run()
+
+
+def check(world: World) -> None:
+    story, hosts = world.story, world.hosts
+    living = [host for host in hosts.values() if host.alive]
+    unfinished = [host.name for host in living if host.outcome is None]
+    assert not unfinished, f"never ended: {unfinished} at {world.now:.1f}; {story}"
+    codes = {host.outcome.exit_code for host in living if host.outcome}
+    texts = {host.outcome.failure_text() for host in living if host.outcome}
+    first_lives = hosts[world.first].alive
+    misfortune = story.fails or story.dies or story.absent or story.frozen or story.stop
+    if not misfortune and not story.late:
+        assert codes == {0}, (codes, texts, story)
+    # A host that boots when a stopped job has already left finds nobody to agree with.
+    if first_lives and not story.frozen and not (story.stop and story.late):
+        assert len(codes) <= 1 and len(texts) <= 1, (codes, texts, story)
+    for when, where, what in world.went_wrong:
+        for host in living:
+            assert host.outcome
+            # What fell to a host after the job was decided changes nothing any more.
+            if host.outcome.kind is Kind.SUCCEEDED and what != "dies":
+                raise AssertionError(f"{where} {what} failed at {when:.1f} and {host.name} ended with 0; {story}")
+    if story.absent:
+        assert 0 not in codes, (codes, story)
+    if world.went_wrong and not (story.frozen or story.stop or story.absent) and first_lives:
+        culprits = {(where, "" if what == "dies" else what) for _, where, what in world.went_wrong}
+        for host in living:
+            if host.outcome and host.outcome.cause:
+                blamed = (host.outcome.cause.host, host.outcome.cause.process)
+                assert blamed in culprits, (blamed, culprits, story)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return tmp_path_factory.mktemp("base")
+
+
+@pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
+@pytest.mark.parametrize("hosts", [1, 2, 5])
+def test_all_is_well(base, mode, hosts):
+    for seed in range(3):
+        world = run(Story(seed=seed, hosts=hosts, mode=mode, per_host=2), base)
+        check(world)
+        last_script = max(host.ended_at for host in world.hosts.values())
+        assert all(last_script - host.ended_at < 3 for host in world.hosts.values())  # they end together
+
+
+@pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
+@pytest.mark.parametrize("stop", ["all", "one"])
+def test_stopped_jobs_that_save_end_with_0(base, mode, stop):
+    """Unless the stop comes before the scripts run; then there was nothing to save, and it is no success."""
+    for seed in range(6):
+        world = run(Story(seed=seed, mode=mode, stop=stop), base)
+        check(world)
+        codes = {host.outcome.exit_code for host in world.hosts.values() if host.outcome}
+        all_ran = all(
+            spec.name in world.hosts[spec.host].policy.ended
+            for spec in world.plan.processes
+            if spec.decides or spec.duty is Duty.RANK
+        )
+        assert codes == ({0} if all_ran else {143})
+
+
+stories = st.builds(
+    Story,
+    seed=st.integers(0, 10**6),
+    hosts=st.integers(1, 5),
+    mode=st.sampled_from(["single", "ps", "mwms", "mpi"]),
+    per_host=st.integers(1, 2),
+    loss=st.sampled_from([0, 0, 0.1, 0.3]),
+    fails=st.sampled_from([0, 0, 1, 1, 2]),
+    dies=st.sampled_from([0, 0, 0, 1, 2]),
+    absent=st.sampled_from([False, False, False, True]),
+    late=st.sampled_from([0, 0, 5, 20]),
+    frozen=st.sampled_from([0, 0, 0, 1]),
+    stop=st.sampled_from(["", "", "all", "one"]),
+    scripts=st.sampled_from(["saves", "dies", "ignores"]),
+)
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(story=stories)
+def test_whatever_happens(base, story):
+    check(run(story, base))
