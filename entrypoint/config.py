@@ -186,7 +186,9 @@ def _processes_per_host(mode: Mode, settings: Settings, hyperparameters: dict[st
     try:
         return whole_number(1, MAX_PROCESSES_PER_HOST)(as_text(given))
     except ValueError as wanted:
-        raise ConfigError(f"hyperparameter {params.MPI_PROCESSES_PER_HOST} is {_show(given)}; wanted {wanted}") from None
+        raise ConfigError(
+            f"hyperparameter {params.MPI_PROCESSES_PER_HOST} is {_show(given)}; wanted {wanted}"
+        ) from None
 
 
 def _mpi_options(hyperparameters: dict[str, Any]) -> tuple[str, ...]:
@@ -217,7 +219,7 @@ def _program(hyperparameters: dict[str, Any], environment: Mapping[str, str], pa
         _check_word(word)
     for key in users:
         if "=" in key:
-            raise ConfigError(f"hyperparameter {_show(key)} has a = in its name; wanted none, as it becomes SM_HP_<NAME>")
+            raise ConfigError(f"hyperparameter {_show(key)} has a = in its name; wanted none: it becomes SM_HP_<NAME>")
     return Program(name=str(name), source=str(source or paths.code), arguments=arguments)
 
 

@@ -260,6 +260,7 @@ class Policy:
             there = [host for host in self.others if host in self.heard and host not in lost_hosts]
             if self._done() and all(self._report(host).done or self._is_gone(host) for host in there):
                 clean = self._clean() and there == self.others and all(self._report(h).clean for h in there)
+                clean = clean and not self.causes  # what had gone wrong before the stop
                 yield from self._settle_on(outcome.succeeded() if clean else outcome.stopped(), now)
             return
         cause = self._settled_cause(now)
@@ -275,10 +276,17 @@ class Policy:
             return strong[0]
         if not self.causes:
             return None
-        since, cause = self.causes[0]
+        since = self.causes[0][0]
+        cause = min((cause for _, cause in self.causes), key=self._how_surely_an_echo)
         all_heard = all(self.heard.get(host, now) >= since + SETTLE / 3 for host in self.others)
         late = now >= since + self.settings.peer_timeout + self.settings.heartbeat
         return cause if now >= since + SETTLE and (all_heard or late) else None
+
+    def _how_surely_an_echo(self, cause: Cause) -> int:
+        """Nothing but an echo: 2 for mpirun, 1 for what mpirun ended; 0 for what may have come first."""
+        process = (cause.host, cause.process)
+        duty = next((spec.duty for spec in self.plan.processes if (spec.host, spec.name) == process), None)
+        return 2 if duty is Duty.LAUNCHER else int(cause.what == str(Exit(code=143, signal=15)))
 
     def _without_coordinator(self, lost: Cause) -> Outcome:
         """The coordinator is lost. What failed here while it was still heard came first; an echo did not."""

@@ -19,7 +19,9 @@ from waiting import eventually  # noqa: E402
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     with contextlib.suppress(ValueError):  # the ring may be run beside another conftest that has it
-        parser.addoption("--refresh", action="store_true", help="write tests/configs/*/plan.txt anew (then read the diff)")
+        parser.addoption(
+            "--refresh", action="store_true", help="write tests/configs/*/plan.txt anew (then read the diff)"
+        )
 
 
 @pytest.fixture

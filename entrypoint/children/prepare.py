@@ -113,7 +113,7 @@ def uses_tf1_sessions(code: Path) -> bool:
 
 def short_enough(entries: dict[str, str]) -> dict[str, str]:
     """Without entries that Linux does not start a program with. Legal hyperparameters can make SM_HPS one."""
-    too_long = [key for key, value in entries.items() if len(f"{key}={value}".encode(errors="replace")) >= LONGEST_ENTRY]
+    too_long = [k for k, value in entries.items() if len(f"{k}={value}".encode(errors="replace")) >= LONGEST_ENTRY]
     if too_long:
         print(f"warning: left out of the environment, as longer than 128 KiB: {', '.join(too_long)}", flush=True)
     return {key: value for key, value in entries.items() if key not in too_long}

@@ -17,6 +17,7 @@ from entrypoint.outcome import Exit
 
 STOP_GRACE = 120.0  # seconds from SIGTERM to SIGKILL, as SageMaker gives
 ASK_AGAIN = 1.0  # seconds; a host that was still starting may not have heard
+FOLLOW = 15.0  # seconds in which the others follow a host that failed; they take 5 if it was lost
 LAST_LINES = 2.0  # seconds in which the output of hosts that have ended may arrive
 
 
@@ -57,6 +58,7 @@ class Watch:
         self.running: dict[str, int] = {}
         self.exits: dict[str, Exit] = {}
         self.copiers: list[threading.Thread] = []
+        self.failed_since: float | None = None
         self.stopping_since: float | None = None
         self.asked_at = 0.0
         self.forced = False
@@ -64,7 +66,7 @@ class Watch:
     def run(self, folders: Sequence[HostFolder], timeout: float | None) -> dict[str, Exit]:
         """How each host ended. Hosts that a signal kept from starting are not in it."""
         process.become_subreaper()
-        began = time.monotonic()
+        deadline = time.monotonic() + timeout if timeout else None
         try:
             for folder in folders:
                 while not self.happened.empty():
@@ -72,11 +74,13 @@ class Watch:
                 if self.stopping_since is None:
                     self._start(folder)
             while self.running:
-                left = ASK_AGAIN if timeout is None else began + timeout - time.monotonic()
-                if left <= 0 and self.stopping_since is None:
+                now = time.monotonic()
+                if self.stopping_since is None and deadline and now >= deadline:
                     self._stop(f"stopping after {timeout:g} s, as --timeout says")
+                elif self.stopping_since is None and self.failed_since and now >= self.failed_since + FOLLOW:
+                    self._stop(f"a host failed {FOLLOW:g} s ago and others run on: stopping them")
                 self._press()
-                self._hear(wait=min(left, ASK_AGAIN) if left > 0 else ASK_AGAIN)
+                self._hear(wait=min(ASK_AGAIN, deadline - now) if deadline and deadline > now else ASK_AGAIN)
         finally:
             if self.running:
                 self.engine.signal(self.running, signal.SIGKILL)
@@ -117,6 +121,8 @@ class Watch:
             for host in [host for host, its in self.running.items() if its == pid]:
                 del self.running[host]
                 self.exits[host] = Exit.from_wait_status(status)
+                if not self.exits[host].clean and self.failed_since is None:
+                    self.failed_since = time.monotonic()
                 # A host that was killed leaves its script to us, and a host that is gone runs nothing.
                 ended += process.kill_descendants(spare=self.running.values())
 

@@ -43,7 +43,9 @@ def cluster(image: str, tmp_path: Path) -> StartCluster:
 
 
 @pytest.fixture
-def figure(record_property: Callable[[str, object], None], capsys: pytest.CaptureFixture[str]) -> Callable[[str, float], None]:
+def figure(
+    record_property: Callable[[str, object], None], capsys: pytest.CaptureFixture[str]
+) -> Callable[[str, float], None]:
     """Prints a measured number of seconds, though the test passes."""
 
     def show(what: str, seconds: float) -> None:

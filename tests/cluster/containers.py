@@ -72,7 +72,7 @@ def write_config(
     strings = {key: v if isinstance(v, str) else json.dumps(v) for key, v in (hyperparameters or {}).items()}
     (folder / "hyperparameters.json").write_text(json.dumps(strings))
     file_mode = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
-    (folder / "inputdataconfig.json").write_text(json.dumps({name: file_mode for name in channels}))
+    (folder / "inputdataconfig.json").write_text(json.dumps(dict.fromkeys(channels, file_mode)))
 
 
 def resources(hosts: Iterable[str], current: str) -> dict[str, Any]:
@@ -224,8 +224,10 @@ class Cluster:
     def pause(self, host: str) -> None:
         sh("docker", "pause", self.container(host))
 
-    def unpause(self, host: str) -> None:
+    def unpause(self, host: str) -> float:
+        """The host goes on; the time."""
         sh("docker", "unpause", self.container(host))
+        return time.time()
 
     def disconnect(self, host: str) -> float:
         """The host runs on and reaches nobody; the time."""
@@ -299,7 +301,10 @@ def _seconds(docker_time: str) -> float:
 
 
 def run_alone(
-    image: str, *command: str, mounts: Mapping[Path, str] | None = None, environment: Mapping[str, str] | None = None,
+    image: str,
+    *command: str,
+    mounts: Mapping[Path, str] | None = None,
+    environment: Mapping[str, str] | None = None,
     within: float = PATIENCE,
 ) -> subprocess.CompletedProcess[str]:
     """One container on no job's network, with `docker run`; stdout and stderr as one text in stdout."""

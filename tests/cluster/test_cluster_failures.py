@@ -43,7 +43,10 @@ def test_script_raises(cluster: StartCluster, figure: Figure, mode: str, culprit
         endings = job.wait()
         assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, 1)
         process = PROCESSES[mode][job.hosts.index(culprit)]
-        assert same_explanation(endings) == f"{culprit} {process} (exit code 1): ValueError: row 17 of {culprit} has no label"
+        assert (
+            same_explanation(endings)
+            == f"{culprit} {process} (exit code 1): ValueError: row 17 of {culprit} has no label"
+        )
         assert "raises.py" in str(endings["algo-3"].failure), "the traceback reaches every host"
         raised = float(re.search(r"raises at (\d+\.\d+)", endings[culprit].log)[1])
         gone = last_end(endings) - raised
@@ -76,11 +79,11 @@ def test_host_freezes_and_thaws(cluster: StartCluster, figure: Figure, victim: s
         endings = job.wait(*others)
         assert {ending.exit_code for ending in endings.values()} == {HOST_LOST}
         assert same_explanation(endings).startswith(f"{victim} (lost: ")
-        job.unpause(victim)
+        thawed = job.unpause(victim)
         late = job.wait(victim, within=60)[victim]
         assert late.exit_code != 0
         assert late.failure
-        figure(f"{victim} thaws after the job's end: gone after", late.finished - last_end(endings))
+        figure(f"{victim} thaws after the job's end: gone after", late.finished - thawed)
 
 
 @pytest.mark.parametrize("mode", ["mwms", "mpi"])

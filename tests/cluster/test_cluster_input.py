@@ -63,7 +63,10 @@ BAD = {
     ),
     # The code is looked at only by a host that is alone, so that the others are not waited for.
     "program is not there": wrong(
-        ["absent.py", "/opt/ml/code", "here.py"], resources=resources(["algo-1"], "algo-1"), program="absent.py", exit=CODE
+        ["absent.py", "/opt/ml/code", "here.py"],
+        resources=resources(["algo-1"], "algo-1"),
+        program="absent.py",
+        exit=CODE,
     ),
     "code cannot be fetched": wrong(
         ["/opt/nowhere.tar.gz", "fetched"],

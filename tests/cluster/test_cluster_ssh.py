@@ -1,4 +1,4 @@
-"""The ssh that mpirun needs, seen from inside a running job: for this job, for Open MPI's daemon, and for nothing else."""
+"""The ssh that mpirun needs, seen from inside a running job: it starts Open MPI's daemon and nothing else."""
 
 import io
 import subprocess
@@ -48,7 +48,15 @@ def test_sshd_listens_on_its_own_port_only(job: Cluster) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["id"], [], ["orted; id"], ["/bin/sh", "-c", "id"], ["orted-not", "x"], ["sh", "-c", "exec -a orted id"], ["$(id)"]],
+    [
+        ["id"],
+        [],
+        ["orted; id"],
+        ["/bin/sh", "-c", "id"],
+        ["orted-not", "x"],
+        ["sh", "-c", "exec -a orted id"],
+        ["$(id)"],
+    ],
     ids=str,
 )
 def test_key_starts_nothing_but_orted(job: Cluster, command: list[str]) -> None:
@@ -81,7 +89,16 @@ def test_only_the_coordinator_can_log_in(job: Cluster) -> None:
 
 
 def test_login_without_the_key_is_denied(job: Cluster) -> None:
-    options = ["-p", "7922", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "BatchMode=yes"]
+    options = [
+        "-p",
+        "7922",
+        "-o",
+        "StrictHostKeyChecking=no",
+        "-o",
+        "UserKnownHostsFile=/dev/null",
+        "-o",
+        "BatchMode=yes",
+    ]
     result = job.exec("algo-3", "ssh", *options, "root@algo-2", "orted", check=False)
     assert result.returncode == 255
     assert "Permission denied (publickey)" in result.stderr

@@ -1,19 +1,18 @@
 """Jobs that end well, one for every way of distributing: who runs where, and what each process is given."""
 
 import json
-import os
-import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from containers import Cluster, Ending, run_alone
+from containers import PROGRAMS, Cluster, Ending, run_alone, sh
 
 StartCluster = Callable[..., Cluster]
 Figure = Callable[[str, float], None]
 
 # What a shell, a JSON reader or a careless join of words would damage; 2,500 characters is SageMaker's limit.
-NASTY = "it's \"$(touch /tmp/harm)\" `id` $HOME \\ * ; & | <é 日本 \U0001f600>\n\tsecond line\n--not-an-option "
+NASTY = 'it\'s "$(touch /tmp/harm)" `id` $HOME \\ * ; & | <é 日本 \U0001f600>\n\tsecond line\n--not-an-option '
 NASTY = (NASTY * 60)[:2500]
 
 
@@ -144,15 +143,42 @@ def test_plan_is_printed(image: str) -> None:
 
 def test_job_in_containers_from_the_command_line(image: str, tmp_path: Path) -> None:
     """What a user does on a machine with Docker before sending a job to SageMaker."""
-    program = Path(__file__).parent / "programs/tells.py"
-    root = Path(__file__).parents[2]
-    command = [
-        str(root / ".venv/bin/entrypoint"), "local", "--engine", "docker", "--image", image, "--hosts", "2", "--mode", "mwms",
-        "--output", str(tmp_path / "out"), str(program), "--", "--epochs", "3",
-    ]  # fmt: skip
-    result = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=dict(os.environ)
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "[algo-1 worker/0] told" in result.stdout
-    assert "[algo-2 worker/1] told" in result.stdout
+    words = [
+        "local",
+        str(PROGRAMS / "tells.py"),
+        "--engine",
+        "docker",
+        "--image",
+        image,
+        "--hosts",
+        "2",
+        "--mode",
+        "mwms",
+    ]
+    words += ["--hyperparameters", "epochs=3", "--env", "COLOUR=deep blue", "--output", str(tmp_path / "out")]
+    result = sh(str(Path(sys.executable).with_name("entrypoint")), *words, within=120, cwd=tmp_path)
+    for number, host in enumerate(("algo-1", "algo-2")):
+        assert f"[{host} worker/{number}] told" in result.stdout
+    found = [json.loads(path.read_text()) for path in sorted((tmp_path / "out").rglob("alone.json"))]
+    assert [each["argv"] for each in found] == [["--epochs", "3"]] * 2
+    assert {each["env"]["SM_CURRENT_HOST"] for each in found} == {"algo-1", "algo-2"}
+    assert {each["env"]["COLOUR"] for each in found} == {"deep blue"}
+
+
+def test_failed_job_from_the_command_line(image: str, tmp_path: Path) -> None:
+    words = [
+        "local",
+        str(PROGRAMS / "raises.py"),
+        "--engine",
+        "docker",
+        "--image",
+        image,
+        "--hosts",
+        "2",
+        "--mode",
+        "ps",
+    ]
+    words += ["--hyperparameters", "on=algo-2", "--output", str(tmp_path / "out")]
+    result = sh(str(Path(sys.executable).with_name("entrypoint")), *words, within=120, cwd=tmp_path, check=False)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "algo-2 worker/0 (exit code 1): ValueError: row 17 of algo-2 has no label" in result.stdout

@@ -36,10 +36,7 @@ class Run:
         return self.folder / "out"
 
     def end(self) -> int:
-        try:
-            return self.process.wait(LONG)
-        finally:
-            print(self.terminal)
+        return self.process.wait(LONG)
 
     def says(self, text: str) -> None:
         eventually(lambda: text in self.terminal, within=LONG, what=f"{text!r} in the output")
@@ -73,10 +70,10 @@ def local(tmp_path):
 
     yield start
     for run in runs:
-        if run.process.poll() is None:
-            run.process.send_signal(signal.SIGTERM)
-            run.process.send_signal(signal.SIGINT)
-            run.process.wait(LONG)
+        print(run.terminal)
+        if run.process.poll() is None:  # the test failed before it ended
+            run.process.kill()
+            run.process.wait()
 
 
 def code(tmp_path: Path, **files: str) -> Path:
@@ -93,7 +90,7 @@ def pid_of(run: Run, process: str) -> int:
 
 
 def host_pid(run: Run, number: int) -> int:
-    """The launcher of a simulated host, by its folder in its environment."""
+    """The launcher of a simulated host, by its folder in its environment; 0 if it is not there."""
     mark = f"SAGEMAKER_BASE_DIR={run.ml(number)}\0".encode()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -102,7 +99,7 @@ def host_pid(run: Run, number: int) -> int:
                 return int(entry.name)
         except OSError:
             continue
-    raise AssertionError("no such host")
+    return 0
 
 
 def is_alive(pid: int) -> bool:
@@ -268,7 +265,7 @@ def test_a_script_that_raises_ends_the_job_everywhere(local, tmp_path):
 
 
 def test_a_host_that_is_killed_takes_its_script_along(local):
-    run = local(PROGRAMS / "sleeps.py", "--hosts", "2", "--mode", "mwms", ENTRYPOINT_PEER_TIMEOUT="1")
+    run = local(PROGRAMS / "sleeps.py", "--hosts", "2", "--mode", "mwms")
     run.says("[algo-1 worker/0] asleep")
     run.says("[algo-2 worker/1] asleep")
     script = pid_of(run, "worker/1")
@@ -278,6 +275,15 @@ def test_a_host_that_is_killed_takes_its_script_along(local):
     assert run.row("algo-1")[1] == "69"
     assert run.row("algo-2")[1:] == ["SIGKILL", "-", "-", "-"]
     assert "failed: algo-2 (lost" in run.terminal
+
+
+def test_a_host_that_never_appears_does_not_hold_the_others_for_ever(local):
+    """It ends before anybody heard of it; the others would wait for it until their start timeout, 1,200 s."""
+    run = local(PROGRAMS / "sleeps.py", "--hosts", "2", "--mode", "mwms")
+    eventually(lambda: host_pid(run, 2), within=LONG)
+    os.kill(host_pid(run, 2), signal.SIGKILL)
+    assert run.end() in (69, 143)  # lost, if it was heard at all
+    assert run.row("algo-2")[1] == "SIGKILL"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -1,15 +1,15 @@
 """MPI: mpirun, the job's own ssh daemons, and ranks that each host starts and watches itself."""
 
 import json
-import os
 import shutil
 import signal
+from pathlib import Path
 
 import pytest
 from waiting import eventually
 
 pytestmark = pytest.mark.skipif(
-    not (shutil.which("mpirun") and os.path.exists("/usr/sbin/sshd")), reason="needs Open MPI and an ssh daemon"
+    not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()), reason="needs Open MPI and an ssh daemon"
 )
 MPI = {"sagemaker_mpi_enabled": "true"}
 
@@ -45,7 +45,12 @@ def test_one_host(hosts):
 def test_two_hosts(hosts):
     job = hosts(2, "mpi_sum.py", hyperparameters=with_ranks(2), environment={"MINE": "line 1\nline 2 $x"})
     assert job.end() == [0, 0]
-    assert [(each["rank"], each["tree"]) for each in told(job)] == [(0, "algo-1"), (1, "algo-1"), (2, "algo-2"), (3, "algo-2")]
+    assert [(each["rank"], each["tree"]) for each in told(job)] == [
+        (0, "algo-1"),
+        (1, "algo-1"),
+        (2, "algo-2"),
+        (3, "algo-2"),
+    ]
     assert [each["env"]["SM_CURRENT_HOST"] for each in told(job)] == ["algo-1", "algo-1", "algo-2", "algo-2"]
     assert [each["env"]["OMPI_COMM_WORLD_LOCAL_RANK"] for each in told(job)] == ["0", "1", "0", "1"]
     assert {each["env"]["MINE"] for each in told(job)} == {"line 1\nline 2 $x"}
@@ -69,7 +74,9 @@ def test_fewer_ranks_than_places(hosts):
 
 
 def test_variables_of_custom_options_reach_the_ranks(hosts):
-    job = hosts(2, "mpi_sum.py", hyperparameters={**MPI, "sagemaker_mpi_custom_mpi_options": "-x 'MINE=a b' --NCCL_DEBUG WARN"})
+    job = hosts(
+        2, "mpi_sum.py", hyperparameters={**MPI, "sagemaker_mpi_custom_mpi_options": "-x 'MINE=a b' --NCCL_DEBUG WARN"}
+    )
     assert job.end() == [0, 0]
     assert [each["env"]["MINE"] for each in told(job)] == ["a b", "a b"]
 
@@ -80,7 +87,10 @@ def test_a_rank_raises(hosts, count, rank):
     codes = job.end()
     assert codes == [1] * count
     assert len(set(job.failures)) == 1
-    assert job.failures[0].splitlines()[0] == f"algo-{rank + 1} rank {rank} (exit code 1): ValueError: rank {rank} is unhappy"
+    assert (
+        job.failures[0].splitlines()[0]
+        == f"algo-{rank + 1} rank {rank} (exit code 1): ValueError: rank {rank} is unhappy"
+    )
 
 
 @pytest.mark.parametrize("action, code", [("exit", 7), ("kill", 137)])

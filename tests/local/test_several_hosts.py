@@ -165,11 +165,16 @@ def test_one_host_is_told_to_stop_all_save(hosts, told):
 def test_stopped_and_one_ignores_it(hosts):
     mixed = {
         "train.py": "import os, runpy\n"
-        "runpy.run_path('ignores.py' if os.environ['SM_CURRENT_HOST'] == 'algo-2' else 'saves.py', run_name='__main__')\n"
+        "name = 'ignores.py' if os.environ['SM_CURRENT_HOST'] == 'algo-2' else 'saves.py'\n"
+        "runpy.run_path(name, run_name='__main__')\n"
     }
     from hosts import PROGRAMS
 
-    code = {**mixed, "ignores.py": (PROGRAMS / "ignores_sigterm.py").read_text(), "saves.py": (PROGRAMS / "saves.py").read_text()}
+    code = {
+        **mixed,
+        "ignores.py": (PROGRAMS / "ignores_sigterm.py").read_text(),
+        "saves.py": (PROGRAMS / "saves.py").read_text(),
+    }
     job = hosts(3, "train.py", code=code, hyperparameters=MWMS, environment={"ENTRYPOINT_STOP_GRACE": "3"})
     job.all_say("asleep")
     job.signal(signal.SIGTERM)
@@ -197,7 +202,8 @@ def test_the_code_cannot_be_installed_on_any_host(hosts):
 
 
 def test_a_wrong_token_is_no_host_of_the_job(hosts):
-    job = hosts(2, "tells.py", hyperparameters=MWMS, environment={"ENTRYPOINT_TOKEN": "right", "ENTRYPOINT_START_TIMEOUT": "8", "ENTRYPOINT_PEER_TIMEOUT": "1"},
+    own = {"ENTRYPOINT_TOKEN": "right", "ENTRYPOINT_START_TIMEOUT": "8", "ENTRYPOINT_PEER_TIMEOUT": "1"}
+    job = hosts(2, "tells.py", hyperparameters=MWMS, environment=own,
                 absent=("algo-2",))  # fmt: skip
     job.environment["ENTRYPOINT_TOKEN"] = "wrong"
     job.start("algo-2")

@@ -21,7 +21,11 @@ def test_parameter_servers_with_scripts(hosts):
     assert job.end() == [0, 0, 0]
     configs = tf_configs(job)
     assert [(c["task"]["type"], c["task"]["index"]) for c in configs] == [("chief", 0), ("worker", 0), ("worker", 1)]
-    assert {task: len(addresses) for task, addresses in configs[0]["cluster"].items()} == {"chief": 1, "worker": 2, "ps": 3}
+    assert {task: len(addresses) for task, addresses in configs[0]["cluster"].items()} == {
+        "chief": 1,
+        "worker": 2,
+        "ps": 3,
+    }
     assert configs[0]["environment"] == "cloud"
 
 

@@ -23,7 +23,12 @@ PROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-pat
 
 
 def package(name: str, module: str) -> dict[str, str]:
-    return {f"{name}.py": module, "setup.py": "", "backend.py": BACKEND.replace("NAME", name), "pyproject.toml": PROJECT}
+    return {
+        f"{name}.py": module,
+        "setup.py": "",
+        "backend.py": BACKEND.replace("NAME", name),
+        "pyproject.toml": PROJECT,
+    }
 
 
 def folder(path, files):
@@ -69,7 +74,11 @@ def test_code_that_is_there_is_not_fetched(hosts):
 
 BROKEN = {
     # code, source: what the failure's first line says
-    "program absent": ({"other.py": ""}, None, ["program train.py is not in", "which holds other.py", "sagemaker_program"]),
+    "program absent": (
+        {"other.py": ""},
+        None,
+        ["program train.py is not in", "which holds other.py", "sagemaker_program"],
+    ),
     "no code at all": ({}, None, ["program train.py is not in", "which holds nothing"]),
     "no such folder": ({}, "/no/such/folder", ["the code at /no/such/folder cannot be fetched", "No such file"]),
     "not an archive": ({}, "/etc/hostname", ["train.py"]),
@@ -89,7 +98,8 @@ def test_code_that_cannot_be_had(hosts, code, source, said):
 
 def test_requirements_are_installed_first(hosts, tmp_path):
     library = {f"library/{name}": text for name, text in package("testlibrary", "answer = 42\n").items()}
-    script = f"import sys; sys.path.append({str(tmp_path / 'site')!r})\nimport testlibrary; print('answer', testlibrary.answer)\n"
+    script = f"import sys; sys.path.append({str(tmp_path / 'site')!r})\n"
+    script += "import testlibrary; print('answer', testlibrary.answer)\n"
     code = {"train.py": script, "requirements.txt": "./library\n", **library}
     job = hosts(1, "train.py", code=code, environment=pip_into(tmp_path))
     assert job.end() == [0]
@@ -118,7 +128,9 @@ def test_a_package_with_setup_py_runs_as_a_module(hosts, tmp_path, program):
 SHELL = 'echo "told $1 $2"\n'
 
 
-@pytest.mark.parametrize("script", ["#!/bin/sh\n" + SHELL, "#!/bin/bash\n" + SHELL, SHELL], ids=["sh", "bash", "no first line"])
+@pytest.mark.parametrize(
+    "script", ["#!/bin/sh\n" + SHELL, "#!/bin/bash\n" + SHELL, SHELL], ids=["sh", "bash", "no first line"]
+)
 def test_a_shell_script(hosts, script):
     job = hosts(1, "train.sh", code={"train.sh": script}, hyperparameters={"x": '"a  b"'})
     assert job.end() == [0]
@@ -151,7 +163,7 @@ def test_sigterm_reaches_what_a_shell_script_runs(hosts):
 
 
 def test_a_module_of_the_users_may_be_called_like_one_of_ours(hosts):
-    code = {name: "raise SystemExit('the wrong module')" for name in ("json.py", "prepare.py", "entrypoint.py", "queue.py")}
+    code = dict.fromkeys(("json.py", "prepare.py", "entrypoint.py", "queue.py"), "raise SystemExit('the wrong module')")
     job = hosts(1, "train.py", code={**code, "json.py": "", "train.py": TELL})
     assert job.end() == [0]
 

@@ -1,4 +1,5 @@
 """--code N [--on HOST]: waits a moment on the other hosts, exits with N on one. Exits with --others there."""
+
 import argparse
 import os
 import sys

@@ -1,4 +1,5 @@
 """Ignores SIGTERM."""
+
 import signal
 import time
 

@@ -1,4 +1,5 @@
 """Ends well, and leaves behind processes that hold its stdout: one in its group, one in a session of its own."""
+
 import subprocess
 import sys
 

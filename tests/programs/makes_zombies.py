@@ -1,7 +1,9 @@
 """Makes orphans that end at once, and waits until somebody has reaped them."""
+
 import os
 import sys
 import time
+from pathlib import Path
 
 pids = []
 for _ in range(20):
@@ -16,7 +18,7 @@ for _ in range(20):
     os.wait()
     pids.append(int(os.read(reader, 20)))
 deadline = time.monotonic() + 60
-while time.monotonic() < deadline and any(os.path.exists(f"/proc/{pid}") for pid in pids):
+while time.monotonic() < deadline and any(Path(f"/proc/{pid}").exists() for pid in pids):
     time.sleep(0.05)
-left = [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+left = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 sys.exit(f"not reaped: {left}" if left else 0)

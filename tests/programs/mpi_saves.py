@@ -1,7 +1,9 @@
 """Ranks that see SIGTERM, save, and exit with 0; the last rank takes longest."""
+
 import os
 import signal
 import time
+from pathlib import Path
 
 from mpi4py import MPI
 
@@ -13,6 +15,6 @@ print("asleep", flush=True)
 while not asked:
     time.sleep(0.05)
 time.sleep(0.2 + world.rank)
-with open(os.path.join(os.environ["SM_MODEL_DIR"], f"saved-{world.rank}"), "w") as file:
+with open(Path(os.environ["SM_MODEL_DIR"], f"saved-{world.rank}"), "w") as file:
     file.write("weights")
 print("saved", flush=True)

@@ -1,8 +1,10 @@
 """Every rank adds 1 to a sum, and writes down what it was given. --raise N: that rank raises instead."""
+
 import json
 import os
 import sys
 import time
+from pathlib import Path
 
 from mpi4py import MPI
 
@@ -10,7 +12,7 @@ world = MPI.COMM_WORLD
 total = world.allreduce(1)
 keys = ("SM_CURRENT_HOST", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MINE")
 told = {"rank": world.rank, "sum": total, "argv": sys.argv[1:], "env": {k: os.environ.get(k) for k in keys}}
-with open(os.path.join(os.environ["SM_OUTPUT_DATA_DIR"], f"rank-{world.rank}.json"), "w") as file:
+with open(Path(os.environ["SM_OUTPUT_DATA_DIR"], f"rank-{world.rank}.json"), "w") as file:
     json.dump(told, file)
 print(f"rank {world.rank} of {world.size}: sum {total}", flush=True)
 action = next((word for word in sys.argv if word in ("--raise", "--exit", "--kill")), "")

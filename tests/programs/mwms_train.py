@@ -1,4 +1,5 @@
 """An all-reduce over MultiWorkerMirroredStrategy."""
+
 import tensorflow as tf
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()

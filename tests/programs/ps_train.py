@@ -1,4 +1,5 @@
 """A model of one variable, trained with ParameterServerStrategy and a ClusterCoordinator."""
+
 import tensorflow as tf
 
 resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()

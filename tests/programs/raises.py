@@ -1,4 +1,5 @@
 """Raises an exception on host --on; sleeps on the others."""
+
 import os
 import sys
 import time

@@ -1,4 +1,5 @@
 """Says that it is there, and sleeps."""
+
 import time
 
 print("asleep", flush=True)

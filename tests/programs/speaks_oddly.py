@@ -1,4 +1,5 @@
 """Prints bytes that are no UTF-8, both streams, and a last line without end."""
+
 import os
 
 os.write(1, b"caf\xe9\n")

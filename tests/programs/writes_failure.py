@@ -1,7 +1,9 @@
 """Writes its own failure file and fails."""
+
 import os
 import sys
+from pathlib import Path
 
-with open(os.path.join(os.environ["SM_OUTPUT_DIR"], "failure"), "w") as file:
+with open(Path(os.environ["SM_OUTPUT_DIR"], "failure"), "w") as file:
     file.write("my own words")
 sys.exit(4)

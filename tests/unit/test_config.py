@@ -78,11 +78,17 @@ BAD_REQUESTS = {
     "list of hyperparameters": ("[1]", {}, ["hyperparameters.json holds a JSON list", "wanted an object"]),
     "unknown mode": ({}, {"ENTRYPOINT_MODE": "paramserver"}, ["ENTRYPOINT_MODE is 'paramserver'", "ps, mwms, mpi"]),
     "unknown mode, by hyperparameter": (
-        {"sagemaker_entrypoint_mode": '"horovod"'}, {}, ["sagemaker_entrypoint_mode is 'horovod'", "ps, mwms, mpi"]),
+        {"sagemaker_entrypoint_mode": '"horovod"'},
+        {},
+        ["sagemaker_entrypoint_mode is 'horovod'", "ps, mwms, mpi"],
+    ),
     "two switches": ({PS: "true", MPI: "true"}, {}, ["two modes at once", PS, MPI, "one of them"]),
     "three switches": ({PS: "1", MPI: "1", MWMS: "True"}, {}, ["two modes at once", PS, MPI, MWMS]),
     "environment against switch": (
-        {PS: "true"}, {"ENTRYPOINT_MODE": "mpi"}, ["two modes at once", "ENTRYPOINT_MODE=mpi", PS]),
+        {PS: "true"},
+        {"ENTRYPOINT_MODE": "mpi"},
+        ["two modes at once", "ENTRYPOINT_MODE=mpi", PS],
+    ),
     "single against switch": ({MPI: "true"}, {"ENTRYPOINT_MODE": "single"}, ["ENTRYPOINT_MODE=single", MPI]),
     "a switch that is neither": ({MPI: "maybe"}, {}, [f'{MPI} is "maybe"', "true or false"]),
     "a switch that is an object": ({PS: '{"enabled": true}'}, {}, [PS, "true or false"]),
@@ -97,8 +103,10 @@ BAD_REQUESTS = {
     "x ranks": ({MPI: "true", PER_HOST: "x"}, {}, [f'{PER_HOST} is "x"', "a whole number from 1 to 512"]),
     "-1 ranks, quoted": ({MPI: "true", PER_HOST: '"-1"'}, {}, [f'{PER_HOST} is "-1"', "1 to 512"]),
     "unknown setting": (
-        {"sagemaker_entrypoint_procceses": "2"}, {},
-        ["sagemaker_entrypoint_procceses", "sagemaker_entrypoint_processes_per_host"]),
+        {"sagemaker_entrypoint_procceses": "2"},
+        {},
+        ["sagemaker_entrypoint_procceses", "sagemaker_entrypoint_processes_per_host"],
+    ),
     "unbalanced quote": ({MPI: "true", OPTIONS: '-x "A=1'}, {}, [OPTIONS, "No closing quotation", "mpirun options"]),
     "port": ({}, {"ENTRYPOINT_CONTROL_PORT": "70000"}, ["ENTRYPOINT_CONTROL_PORT", "'70000'", "1 to 65535"]),
     "seconds": ({}, {"ENTRYPOINT_STOP_GRACE": "nan"}, ["ENTRYPOINT_STOP_GRACE", "seconds from 0"]),
@@ -284,7 +292,7 @@ def test_a_value_reaches_the_script_as_one_word(tmp_path, text, word):
 
 
 def test_mpi_options_are_split_as_a_shell_would(tmp_path):
-    assert read(tmp_path, 1, {OPTIONS: '"-x A=\'b c\' --verbose"'}).mpi_options == ("-x", "A=b c", "--verbose")
+    assert read(tmp_path, 1, {OPTIONS: "\"-x A='b c' --verbose\""}).mpi_options == ("-x", "A=b c", "--verbose")
     assert read(tmp_path, 1, {OPTIONS: '""'}).mpi_options == ()
     assert read(tmp_path, 1, {OPTIONS: "null"}).mpi_options == ()
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from waiting import eventually
@@ -92,7 +93,9 @@ def test_lines(written, shown):
 @pytest.mark.parametrize("written", [case[0] for case in CASES.values()], ids=CASES)
 def test_without_prefix_text_passes_as_it_is(written):
     shown = written.decode("utf-8", "replace").encode()
-    assert logged({"script": written}, prefix=False) == shown + (b"" if written.endswith(b"\n") or not written else b"\n")
+    assert logged({"script": written}, prefix=False) == shown + (
+        b"" if written.endswith(b"\n") or not written else b"\n"
+    )
 
 
 def test_a_character_that_arrives_in_two_halves_is_one():
@@ -227,11 +230,11 @@ def test_a_stdout_that_does_not_block_loses_nothing():
 def test_many_processes_come_and_go_without_leaking_pipes():
     sink = Sink()
     log = Log("h", fd=sink.fd)
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for number in range(500):
         out, err = log.open_pipes(f"p{number}")
         os.close(err)
         write_and_close(out, b"x\n")
     assert log.drain(within=60)
-    eventually(lambda: len(os.listdir("/proc/self/fd")) <= before, within=10)
+    eventually(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before, within=10)
     assert sink.close().count(b"\n") == 500

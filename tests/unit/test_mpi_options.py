@@ -71,7 +71,9 @@ def test_the_users_number_of_ranks(tmp_path, flag):
     assert "3 ranks" in plan.title
 
 
-@pytest.mark.parametrize("option", ["--host algo-2:4", "-host algo-2:4", "-H algo-2:4", "--hostfile /x", "-machinefile /x"])
+@pytest.mark.parametrize(
+    "option", ["--host algo-2:4", "-host algo-2:4", "-H algo-2:4", "--hostfile /x", "-machinefile /x"]
+)
 def test_the_users_hosts(tmp_path, option):
     words = mpirun(tmp_path, option)
     assert words[-2:] == tuple(option.split())

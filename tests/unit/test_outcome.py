@@ -83,7 +83,7 @@ EXPLAINED = {
     "nothing printed": ("", Exit(code=3), "", "", "strong"),
     "only lines of dashes": ("-----\n=====\n", BAD, "", "", "strong"),
     "segfault": ("epoch 1\n", Exit(code=139, signal=11), "", "epoch 1", "strong"),
-    "carriage returns": ("Traceback (most recent call last):\r\n  x\r\nValueError: y\r\n", BAD, "ValueError: y", "x", "strong"),
+    "carriage returns": (RAISED.replace("\n", "\r\n"), BAD, "ValueError: too small", "line 7", "strong"),
     "killed by SIGTERM": ("epoch 1\n", Exit(code=143, signal=15), "", "epoch 1", "weak"),
     "traceback cut at its head": (RAISED[30:], BAD, "ValueError: too small", "line 4", "strong"),
 }  # fmt: skip

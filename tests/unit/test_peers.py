@@ -32,7 +32,10 @@ REPORT = Report(
     clean=False, cause=CAUSE,
 )  # fmt: skip
 NEWS = News(
-    ready=frozenset({("*", "prepare"), ("algo-1", "chief/0")}), cards=(("k", "v"),), stopping=True, outcome=failed(CAUSE)
+    ready=frozenset({("*", "prepare"), ("algo-1", "chief/0")}),
+    cards=(("k", "v"),),
+    stopping=True,
+    outcome=failed(CAUSE),
 )
 
 

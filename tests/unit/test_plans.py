@@ -164,7 +164,7 @@ def test_every_plan(base, count, request, seed):
             count * request["processes_per_host"] - 1, request["ps_workers"] == "server"
         )
         scripts = [spec for spec in plan.processes if spec.duty is Duty.SCRIPT]
-        assert [s.role for s in scripts if s.host == plan.hosts[0]][0] is Role.CHIEF
+        assert next(s.role for s in scripts if s.host == plan.hosts[0]) is Role.CHIEF
         assert request["ps_workers"] == "script" or len(scripts) == 1
         hidden = [s for s in plan.processes if dict(s.env).get("CUDA_VISIBLE_DEVICES") == "-1"]
         assert {s.role for s in hidden} == {Role.PS}

@@ -465,6 +465,15 @@ def test_a_rank_that_the_kernel_kills_is_to_blame_if_nobody_else_is(play):
     assert p.policy.outcome.exit_code == 137
 
 
+def test_a_rank_that_the_kernel_kills_is_to_blame_whoever_is_heard_first(play):
+    p = mpi(play)
+    p.at(5, ended("rank 0", signal=15), ended("mpirun", 137))
+    killed = cause(2, Strength.WEAK, process="rank 3", what="killed by SIGKILL", code=137)
+    p.at(5.1, reported(2, cause=killed))
+    p.at(7)
+    assert p.blamed == "algo-2 rank 3 (killed by SIGKILL)"
+
+
 def test_ranks_do_not_decide_success(play):
     p = mpi(play)
     p.at(5, ended("rank 0"), ended("rank 1"), reported(2, done=True))
@@ -653,6 +662,14 @@ def test_stopped_and_one_script_does_not_save(play):
     p = stopped_job(play)
     p.at(6, ended("worker/0"))
     p.at(6.5, reported(2, stopping=True, done=True, clean=False), reported(3, stopping=True, done=True))
+    assert p.policy.outcome == outcome.stopped()
+
+
+def test_what_failed_before_the_stop_is_no_success(play):
+    p = stopped_job(play)
+    p.at(5.1, reported(2, cause=cause(2, process="sidecar")), reported(3))
+    p.at(6, ended("worker/0"))
+    p.at(6.5, reported(2, stopping=True, done=True), reported(3, stopping=True, done=True))
     assert p.policy.outcome == outcome.stopped()
 
 

@@ -9,7 +9,9 @@ def test_the_table_has_every_setting_once_with_its_default_and_meaning():
     rows = settings_table().splitlines()
     assert rows[0].startswith("| setting |")
     body = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[2:]]
-    assert [row[0].strip("` ") for row in body] == [f"ENTRYPOINT_{f.name.upper()}" for f in dataclasses.fields(Settings)]
+    assert [row[0].strip("` ") for row in body] == [
+        f"ENTRYPOINT_{f.name.upper()}" for f in dataclasses.fields(Settings)
+    ]
     defaults = {row[0].strip("` "): row[1].strip("` ") for row in body}
     assert defaults["ENTRYPOINT_PEER_TIMEOUT"] == "5.0"
     assert defaults["ENTRYPOINT_LOG_PREFIX"] == "true"

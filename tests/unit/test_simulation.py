@@ -87,7 +87,7 @@ class World:
         self.mpirun_failed = False
         for name in self.hosts:
             self.at(self.random.uniform(0, story.late), self.boot, name)
-        chosen = [spec for spec in self.plan.processes]
+        chosen = list(self.plan.processes)
         self.will_fail = {
             (spec.host, spec.name): self.random.choice([1, 3, 137, 139])
             for spec in self.random.sample(chosen, min(story.fails, len(chosen)))
@@ -113,7 +113,9 @@ class World:
         steps = 0
         while self.agenda and (steps := steps + 1) < 400_000:
             self.now, _, act, what = heapq.heappop(self.agenda)
-            if self.now > BOUND or not any(host.there or host.policy is None and host.alive for host in self.hosts.values()):
+            if self.now > BOUND or not any(
+                host.there or (host.policy is None and host.alive) for host in self.hosts.values()
+            ):
                 break
             act(*what)
         assert steps < 400_000, "the policies never sleep"
@@ -158,7 +160,7 @@ class World:
 
     def die(self, name: str) -> None:
         host = self.hosts[name]
-        if host.there:
+        if host.there or (host.alive and host.policy is None):
             self.went_wrong.append((self.now, name, "dies"))
         host.alive = False
         if any(spec.duty is Duty.RANK for spec in self.plan.on(name)):
@@ -182,7 +184,9 @@ class World:
             case events.TellFollowers(news=news):
                 host.news = news
                 for name in self.plan.hosts[1:]:
-                    self.message(host.name, name, lambda name=name, news=news: self.happen(name, events.Informed(news=news)))
+                    self.message(
+                        host.name, name, lambda name=name, news=news: self.happen(name, events.Informed(news=news))
+                    )
             case events.Finish(outcome=outcome):
                 host.outcome, host.ended_at = outcome, self.now
 
@@ -260,7 +264,9 @@ class World:
     def mpirun_may_end(self) -> None:
         ranks = [spec for spec in self.plan.processes if spec.duty is Duty.RANK]
         left = [spec for spec in ranks if spec.name in self.hosts[spec.host].processes]
-        began = [spec for spec in ranks if self.hosts[spec.host].policy and spec.name in self.hosts[spec.host].policy.started]
+        began = [
+            spec for spec in ranks if self.hosts[spec.host].policy and spec.name in self.hosts[spec.host].policy.started
+        ]
         if not left and len(began) == len(ranks):
             self.at(0.05, self.end, self.first, "mpirun", 0)
 
@@ -295,7 +301,9 @@ class World:
                 self.at(host.frozen_until - self.now + 0.001, self.send_report, name)
             return
         answered = self.random.random() >= self.story.loss  # a lost answer is a failed call, too
-        arrived = answered & self.message(name, self.first, lambda report=host.report: self.take_report(report, answered))
+        arrived = answered & self.message(
+            name, self.first, lambda report=host.report: self.take_report(report, answered)
+        )
         if again and not (last_words and arrived):
             self.at(self.job.settings.heartbeat if arrived else RETRY, self.send_report, name)
         elif not arrived and last_words:

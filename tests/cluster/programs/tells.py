@@ -6,7 +6,7 @@ import socket
 import sys
 from pathlib import Path
 
-facts = {"argv": sys.argv[1:], "env": dict(os.environ), "hostname": socket.gethostname(), "cwd": os.getcwd()}
+facts = {"argv": sys.argv[1:], "env": dict(os.environ), "hostname": socket.gethostname(), "cwd": str(Path.cwd())}
 name = "alone"
 if "OMPI_COMM_WORLD_RANK" in os.environ:
     from mpi4py import MPI

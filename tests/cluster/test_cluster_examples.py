@@ -1,0 +1,92 @@
+"""The examples that a reader copies, in containers, on several hosts: they learn, and the model is usable after."""
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from containers import PROGRAMS, Cluster, Ending, run_alone
+
+StartCluster = Callable[..., Cluster]
+Figure = Callable[[str, float], None]
+
+ROOT = Path(__file__).resolve().parents[2]
+CRITEO = ROOT.parent / "shared/data"
+PATIENCE = 420.0
+
+
+@pytest.fixture(scope="session")
+def criteo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A channel with the four files of Criteo rows that lie beside the repository."""
+    files = sorted(CRITEO.glob("criteo-sample-*.tfrecords"))
+    if not files and os.environ.get("CI") != "true":
+        pytest.skip(f"no rows of Criteo in {CRITEO}")
+    assert len(files) == 4
+    channel = tmp_path_factory.mktemp("criteo")
+    for file in files:
+        (channel / file.name).write_bytes(file.read_bytes())
+    return channel
+
+
+def predict(image: str, ml: Path, inputs: Any) -> tuple[list, list[str]]:
+    """What the model in a host's /opt/ml/model says, asked by another container of the same image."""
+    mounts = {ml / "model": "/opt/ml/model", PROGRAMS / "predicts.py": "/predicts.py"}
+    result = run_alone(image, "python", "/predicts.py", "/opt/ml/model/1", json.dumps(inputs), mounts=mounts)
+    assert result.returncode == 0, result.stdout
+    outputs, names = json.loads(result.stdout.splitlines()[-1])
+    return outputs, names
+
+
+def number(ending: Ending, pattern: str) -> float:
+    found = re.findall(pattern, ending.log)
+    assert len(found) == 1, f"{pattern} is there {len(found)} times"
+    return float(found[0])
+
+
+def only_the_first_saved(endings: dict[str, Ending]) -> None:
+    """SageMaker packs the model folders of all hosts into one archive, so one host may write."""
+    for host, ending in endings.items():
+        assert ending.exit_code == 0
+        assert bool(list((ending.ml / "model").iterdir())) == (host == "algo-1")
+
+
+@pytest.mark.parametrize(
+    ("mode", "hyperparameters"),
+    [("ps", {"sagemaker_entrypoint_ps_workers": "server"}), ("mpi", {})],
+    ids=["parameter servers", "horovod"],
+)
+def test_deepfm(
+    image: str, cluster: StartCluster, figure: Figure, criteo: Path, mode: str, hyperparameters: dict[str, str]
+) -> None:
+    with cluster(
+        program="train.py",
+        code=ROOT / "examples/deepfm",
+        mode=mode,
+        hyperparameters=hyperparameters,
+        channels={"training": criteo},
+    ) as job:
+        endings = job.wait(within=PATIENCE)
+        only_the_first_saved(endings)
+        auc = number(endings["algo-1"], r"evaluation auc=(\d\.\d+)")
+        figure(f"DeepFM, {mode}: AUC {auc} after", endings["algo-1"].finished - endings["algo-1"].started)
+        assert auc >= 0.70
+        rows = {"ids": [list(range(39)), list(range(100, 139))], "values": [[1.0] * 39] * 2}
+        outputs, names = predict(image, endings["algo-1"].ml, rows)
+        assert names == ["probability"]
+        assert len(outputs) == 2 and all(0 < probability < 1 for probability in outputs)
+
+
+def test_digits_on_two_workers(image: str, cluster: StartCluster, figure: Figure) -> None:
+    with cluster(program="train.py", code=ROOT / "examples/digits", mode="mwms", hosts=2) as job:
+        endings = job.wait(within=PATIENCE)
+        only_the_first_saved(endings)
+        accuracy = number(endings["algo-1"], r"test accuracy=(\d\.\d+)")
+        figure(f"digits: accuracy {accuracy} after", endings["algo-1"].finished - endings["algo-1"].started)
+        assert accuracy >= 0.95
+        image_of_nothing = [[[0.0]] * 8] * 8
+        outputs, _ = predict(image, endings["algo-1"].ml, [image_of_nothing])
+        assert len(outputs) == 1 and len(outputs[0]) == 10
+        assert abs(sum(outputs[0]) - 1) < 1e-3
