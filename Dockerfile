@@ -133,7 +133,7 @@ COPY entrypoint /src/entrypoint/
 # Nothing is fetched: what the package needs is pinned above. The scripts begin with this Python's path, which is the image's.
 RUN python -m pip install --no-deps --no-build-isolation --no-index --prefix /package /src && \
     head -n 1 /package/bin/train /package/bin/entrypoint && test -x /package/bin/train && test -x /package/bin/entrypoint && \
-    PYTHONPATH=/package/lib/python3.11/site-packages python -c 'import entrypoint.__main__'
+    PYTHONPATH=/package/lib/python3.11/site-packages python -c 'import entrypoint.launch'
 
 
 # ---- the image ------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,11 @@ from entrypoint import __version__
 from entrypoint.errors import CodeError, ConfigError, ExitCode
 
 
+def main() -> None:
+    """The console script `entrypoint`."""
+    sys.exit(run(sys.argv[1:]))
+
+
 def run(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
     """Do what `argv` says; the exit code. What is wrong with a job is one line on stderr."""
     args = _parser().parse_args(list(argv))
@@ -30,15 +35,15 @@ def run(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int
 
 
 def _plan(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    from entrypoint import __main__ as launcher
+    from entrypoint import launch
     from entrypoint.config import read_job
     from entrypoint.distributions import plan_for
     from entrypoint.plan import as_json, render
 
     with tempfile.TemporaryDirectory() as scratch:
         base, config = _description(args, environment, Path(scratch))
-        run_folder = Path(environment.get("ENTRYPOINT_RUN_DIR") or launcher.DEFAULT_RUN)
-        plan = plan_for(read_job(base, environment, run_folder, launcher.count_gpus(), config=config))
+        run_folder = Path(environment.get("ENTRYPOINT_RUN_DIR") or launch.DEFAULT_RUN)
+        plan = plan_for(read_job(base, environment, run_folder, launch.count_gpus(), config=config))
     if args.host not in (None, *plan.hosts):
         raise ConfigError(f"--host is {args.host!r}; wanted one of {', '.join(plan.hosts)}")
     print(json.dumps(as_json(plan, args.host), indent=1) if args.json else render(plan, args.host))
@@ -47,7 +52,7 @@ def _plan(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 def _description(args: argparse.Namespace, environment: Mapping[str, str], scratch: Path) -> tuple[Path, Path | None]:
     """(base folder, folder of the config files if the job is not this machine's) of the job to plan."""
-    from entrypoint import __main__ as launcher
+    from entrypoint import launch
     from entrypoint.local.tree import write_config
 
     described = (args.mode, args.processes_per_host, args.program, args.hyperparameters or None)
@@ -59,9 +64,9 @@ def _description(args: argparse.Namespace, environment: Mapping[str, str], scrat
         program = Path(args.program or "train.py")
         job = _local_job(args, program=program.name, source=program.parent, output=scratch / "plan")
         write_config(job, job.names[0], scratch)
-        return Path(launcher.DEFAULT_BASE), scratch
+        return Path(launch.DEFAULT_BASE), scratch
     if not args.config:
-        base = launcher.base_folder()
+        base = launch.base_folder()
         if not (base / "input" / "config").is_dir():
             raise ConfigError(f"there is no job in {base}; wanted --hosts N to make one up, or --config DIR")
         return base, None
@@ -69,11 +74,11 @@ def _description(args: argparse.Namespace, environment: Mapping[str, str], scrat
         return args.config, args.config / "input" / "config"
     if not (args.config / "resourceconfig.json").exists():
         raise ConfigError(f"--config {args.config} has no resourceconfig.json and no input/config with one")
-    return Path(launcher.DEFAULT_BASE), args.config
+    return Path(launch.DEFAULT_BASE), args.config
 
 
 def _local(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    from entrypoint import __main__ as launcher
+    from entrypoint import launch
     from entrypoint.local.docker_engine import DockerEngine
     from entrypoint.local.engine import Engine
     from entrypoint.local.process_engine import ProcessEngine
@@ -85,7 +90,7 @@ def _local(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if args.engine == "docker":
         engine = DockerEngine(job, environment, args.image, args.shm_size)
     else:
-        engine = ProcessEngine(job, environment, launcher.count_gpus())
+        engine = ProcessEngine(job, environment, launch.count_gpus())
     return show_plan(job, engine) if args.plan else run_local(job, engine)
 
 
@@ -97,7 +102,7 @@ def _settings(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _train(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    from entrypoint.__main__ import train
+    from entrypoint.launch import train
 
     train()
     return 0  # not reached: train ends the process

@@ -1,6 +1,7 @@
 """SageMaker's config files and a given environment -> Job. Every complaint about input lives here.
 
-What the files hold, and who writes them how: contract.md of the project, sections 1, 3 and 4.
+What the files hold: SageMaker Developer Guide, "How Amazon SageMaker Provides Training Information"; how the SDKs encode
+hyperparameters was measured with SageMaker Python SDK 2.257 and 3.20 and sagemaker-training 4.9.
 """
 
 import json
@@ -40,9 +41,7 @@ def read_job(
     here = config is None
     config = config or base / "input" / "config"
     resources = _read_object(config / "resourceconfig.json", required=True)
-    hyperparameters = {
-        key: _decode(value) for key, value in _read_object(config / "hyperparameters.json").items()
-    }
+    hyperparameters = {key: _decode(value) for key, value in _read_object(config / "hyperparameters.json").items()}
     settings, warnings = read_settings(environment, hyperparameters)
     cluster = _cluster(resources, config / "resourceconfig.json", settings, here)
     mode, explicit = _mode(settings, hyperparameters, environment)
@@ -169,8 +168,11 @@ def _mode(settings: Settings, hyperparameters: dict[str, Any], environment: Mapp
             )
         return mode, True
     if len(asked) > 1:
-        raise ConfigError("two modes at once: hyperparameters " + " and ".join(_SWITCHES[m] for m in asked)
-                          + " are true; wanted one of them")
+        raise ConfigError(
+            "two modes at once: hyperparameters "
+            + " and ".join(_SWITCHES[m] for m in asked)
+            + " are true; wanted one of them"
+        )
     return (asked[0], True) if asked else (Mode.SINGLE, False)
 
 

@@ -128,7 +128,7 @@ def failed(cause: Cause) -> Outcome:
 
 
 # What other processes print *because* something else failed first. A cause that reads like one of these
-# waits a moment for a better one (peers.md A.12: "secondary errors bury the first").
+# waits a moment for a better one.
 _ECHOES = re.compile(
     r"Horovod has been shut down|HorovodInternalError|UnavailableError|Socket closed|Connection reset by peer"
     r"|failed to connect to all addresses|Collective ops is aborted|AbortedError|DeadlineExceededError"

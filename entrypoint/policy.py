@@ -56,6 +56,7 @@ class Policy:
         self.held_since: dict[str, float] = {}
         # Facts of the job.
         self.heard: dict[str, float] = {}
+        self.first_heard: dict[str, float] = {}
         self.reports: dict[str, Report] = {}
         self.causes: list[tuple[float, Cause]] = []
         self.stopping_since: float | None = None
@@ -136,6 +137,7 @@ class Policy:
         before = self.reports.get(host)
         self.reports[host] = report
         self.heard[host] = now
+        self.first_heard.setdefault(host, now)
         self.ready |= {(host, process) for process in report.ready}
         yield from self._note_cards(host, report.cards)
         if report.stopping and self.stopping_since is None and self.outcome is None:
@@ -372,13 +374,17 @@ class Policy:
         if self.is_coordinator:
             lost = {cause.host for _, cause in self.causes if not cause.process}
             left = [host for host in self.others if not self._is_gone(host) and host not in lost]
-            wait = self.settings.failure_grace + LEAVE
-            if any(host not in self.heard for host in left) and self.outcome.kind is Kind.FAILED:
-                wait = LINGER  # else they would wait for us until the start timeout
-            if left and now < self.outcome_at + wait:
+            if any(now < self._wait_until(host, self.outcome) for host in left):
                 return
         self._finished = True
         yield events.Finish(outcome=self.outcome)
+
+    def _wait_until(self, host: str, verdict: Outcome) -> float:
+        """How long the coordinator waits for a follower's last words."""
+        if host not in self.heard and verdict.kind is Kind.FAILED:
+            return self.outcome_at + LINGER  # else it would wait for us until the start timeout
+        # One that appears after the verdict has yet to hear it: our answer to its first report may be lost.
+        return max(self.outcome_at, self.first_heard.get(host, 0)) + self.settings.failure_grace + LEAVE
 
     def _nag(self, now: float) -> Iterator[Action]:
         missing = [host for host in self.others if host not in self.heard]

@@ -20,7 +20,7 @@ _FALSE = {"false", "0", "no", "off", "none", "null", ""}
 
 
 def truth(value: object) -> bool:
-    """A boolean in any of the ways SDKs, consoles and people write one (contract.md 4.2); ValueError else."""
+    """A boolean in any of the ways that SDKs, consoles and people write one; ValueError else."""
     text = str(value).strip().lower()
     if text in _TRUE:
         return True
@@ -82,8 +82,9 @@ def _addresses(text: str) -> tuple[tuple[str, str], ...]:
         raise ValueError("a JSON object of host name to address") from None
 
 
-def _setting(default: Any, parse: Callable[[str], Any], doc: str, secret: bool = False) -> Any:
-    return field(default=default, metadata={"parse": parse, "doc": doc, "secret": secret})
+def _setting(default: Any, parse: Callable[[str], Any], doc: str, secret: bool = False, machine: bool = False) -> Any:
+    """`machine`: it says something of one host's machine, so it is an environment variable only."""
+    return field(default=default, metadata={"parse": parse, "doc": doc, "secret": secret, "machine": machine})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,16 +136,20 @@ class Settings:
     )
     log_prefix: bool = _setting(True, truth, "Prefix each line with `[host process]`.")
     log_streams: bool = _setting(False, truth, "Tell stderr from stdout in the prefix: `[host process stderr]`.")
-    run_dir: str = _setting("", _text, "Folder for keys and sockets. Default: /run/entrypoint, else a temporary one.")
-    summary: str = _setting("", _text, "File to write a JSON summary to at the end (used by `entrypoint local`).")
+    run_dir: str = _setting(
+        "", _text, "Folder for keys and sockets. Default: /run/entrypoint, else a temporary one.", machine=True
+    )
+    summary: str = _setting(
+        "", _text, "File to write a JSON summary to at the end (`entrypoint local` does).", machine=True
+    )
     host_addresses: tuple[tuple[str, str], ...] = _setting(
-        (), _addresses, "JSON object of host name to address, for hosts that DNS does not know."
+        (), _addresses, "JSON object of host name to address, for hosts that DNS does not know.", machine=True
     )
     port_stride: int = _setting(
-        0, whole_number(0, 5000), "Added to each port, times rank: for hosts that share one machine."
+        0, whole_number(0, 5000), "Added to each port, times rank: for hosts that share one machine.", machine=True
     )
     port_base: int = _setting(
-        0, whole_number(0, 60_000), "Added to each port of all hosts: for jobs that share one machine."
+        0, whole_number(0, 60_000), "Added to each port of all hosts: for jobs that share one machine.", machine=True
     )
 
 
@@ -156,11 +161,9 @@ def read_settings(environment: Mapping[str, str], hyperparameters: Mapping[str, 
     for key, value in hyperparameters.items():
         if key.startswith(HYPERPARAMETER_PREFIX):
             name = key.removeprefix(HYPERPARAMETER_PREFIX)
-            if name not in known:
-                raise ConfigError(
-                    f"unknown hyperparameter {key}; wanted one of "
-                    + ", ".join(HYPERPARAMETER_PREFIX + name for name in known)
-                )
+            if name not in known or known[name].metadata["machine"]:
+                wanted = [HYPERPARAMETER_PREFIX + name for name, f in known.items() if not f.metadata["machine"]]
+                raise ConfigError(f"unknown hyperparameter {key}; wanted one of {', '.join(wanted)}")
             if value is not None:  # JSON null: not given
                 values[name] = _parse(known[name], as_text(value), f"hyperparameter {key}")
     for key, text in environment.items():
@@ -171,7 +174,13 @@ def read_settings(environment: Mapping[str, str], hyperparameters: Mapping[str, 
             values[name] = _parse(known[name], text, f"environment variable {key}")
         else:
             warnings.append(f"environment variable {key} is not a setting of ours, ignored")
-    return Settings(**values), warnings
+    settings = Settings(**values)
+    if settings.peer_timeout < 2 * settings.heartbeat:
+        raise ConfigError(
+            f"ENTRYPOINT_PEER_TIMEOUT is {settings.peer_timeout:g}, ENTRYPOINT_HEARTBEAT {settings.heartbeat:g}; "
+            "wanted at least twice that, or one late sign of life is taken for a lost host"
+        )
+    return settings, warnings
 
 
 def as_text(value: object) -> str:
@@ -191,10 +200,9 @@ def settings_table() -> str:
     """The settings as a Markdown table."""
     rows = ["| setting | default | meaning |", "|---|---|---|"]
     for f in fields(Settings):
-        default = {True: "true", False: "false", "": "", (): ""}.get(f.default, f.default) if f.default != 0 else ""
-        if f.name in ("port_stride", "port_base"):
-            default = 0
-        if isinstance(f.default, bool):
-            default = str(f.default).lower()
-        rows.append(f"| `{ENVIRONMENT_PREFIX}{f.name.upper()}` | {default} | {f.metadata['doc']} |")
+        # Where the default depends on the job, its text says how.
+        depends = f.default in ("", ()) or (f.default == 0 and f.name in ("processes_per_host", "ps_count"))
+        default = "" if depends else json.dumps(f.default).strip('"')
+        doc = f.metadata["doc"] + (" Environment variable only." if f.metadata["machine"] else "")
+        rows.append(f"| `{ENVIRONMENT_PREFIX}{f.name.upper()}` | {default} | {doc} |")
     return "\n".join(rows)

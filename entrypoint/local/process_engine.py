@@ -26,7 +26,7 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 # since the user's script would inherit that.
 _HOST = (
     "import ctypes, sys; ctypes.CDLL(None).prctl(1, 15, 0, 0, 0); sys.path.insert(0, sys.argv.pop(1)); "
-    "from entrypoint.__main__ import train; train()"
+    "from entrypoint.launch import train; train()"
 )
 _NOT_INHERITED = ("SM_", "SAGEMAKER_", "TRAINING_JOB_", "ENTRYPOINT_", "TF_CONFIG")
 _INSTALL = "pip install 'sagemaker-tf-entrypoint[{extra}]'"

@@ -141,7 +141,7 @@ class Hosts:
             "HOSTNAME": f"ip-10-0-0-{self.names.index(name)}.ec2.internal",
         }
         process = subprocess.Popen(
-            [sys.executable, "-c", "from entrypoint.__main__ import train; train()"],
+            [sys.executable, "-c", "from entrypoint.launch import train; train()"],
             cwd="/", env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         host = Host(name=name, base=base, process=process)

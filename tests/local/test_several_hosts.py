@@ -45,7 +45,7 @@ def test_multi_worker_mirrored(hosts):
 
 
 def test_nobody_leaves_before_the_last_script_has_ended(hosts):
-    """SageMaker's local mode ends the job when the first container does (contract.md 6.1)."""
+    """SageMaker's local mode ends the job when the first container does."""
     slow = "import os, time\nif os.environ['SM_CURRENT_HOST'] == 'algo-2':\n    time.sleep(4)\nprint('script done')\n"
     job = hosts(3, "train.py", code={"train.py": slow})
     job.says("script done", host=1)

@@ -169,7 +169,7 @@ def test_a_module_of_the_users_may_be_called_like_one_of_ours(hosts):
 
 
 def test_a_huge_but_legal_set_of_hyperparameters(hosts):
-    """The API's limit: 100 of 2,500 characters (contract.md 1.8). One environment entry holds 128 KiB at most."""
+    """The API's limit: 100 of 2,500 characters. One environment entry holds 128 KiB at most."""
     many = {f"name-{number}": "x" * 2500 for number in range(90)}
     job = hosts(1, "tells.py", hyperparameters=many)
     assert job.end() == [0]

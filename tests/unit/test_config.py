@@ -201,7 +201,7 @@ def test_ranks_are_lexicographic_whatever_the_order_in_the_file(tmp_path):
 
 
 def test_what_real_jobs_carry_is_accepted(tmp_path):
-    """Null and unknown keys, groups, no optional file (contract.md 1.2, 1.3)."""
+    """Null and unknown keys, groups, no optional file."""
     more = {
         "topology": None,
         "current_instance_type": "ml.c5.xlarge",
@@ -257,7 +257,7 @@ def test_the_environment_names_the_program_first(tmp_path):
     assert read(tmp_path, 1, {"sagemaker_program": '"quoted.py"'}).program.name == "quoted.py"
 
 
-# The recorded case of contract.md 5.1: hyperparameters as decoded, and the words that the script gets.
+# A case recorded from sagemaker-training 4.9: hyperparameters as decoded, and the words that the script gets.
 RECORDED = {
     "b": True, "big-name": 1, "d": {"x": 1, "y": [1, 2]}, "f": 0.001, "l": [1, "x"], "n": None, "s": "a b",
 }  # fmt: skip

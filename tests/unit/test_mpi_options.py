@@ -44,7 +44,7 @@ def test_ours(tmp_path):
 
 
 def test_one_rank_per_host_has_its_slot_written_down(tmp_path):
-    """`--host a,b` without :1 makes Open MPI count differently (contract.md 7.4)."""
+    """`--host a,b` without :1 makes Open MPI count differently."""
     assert values(mpirun(tmp_path, per_host=1), "--host") == ["algo-1:1,algo-2:1"]
 
 

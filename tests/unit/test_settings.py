@@ -1,7 +1,11 @@
 """settings.py: the table of settings, and that it is the truth."""
 
 import dataclasses
+from pathlib import Path
 
+import pytest
+
+from entrypoint.errors import ConfigError
 from entrypoint.settings import Settings, read_settings, settings_table
 
 
@@ -31,5 +35,20 @@ def test_defaults_pass_their_own_parsers():
 
 
 def test_grace_leaves_time_before_sagemaker_kills():
-    """120 s from SIGTERM to SIGKILL (contract.md 2.2) hold the scripts' grace, the servers' and the good-byes."""
+    """120 s from SIGTERM to SIGKILL (API, StopTrainingJob) hold the scripts' grace, the servers' and the good-byes."""
     assert Settings().stop_grace + Settings().failure_grace + 10 < 120
+
+
+def test_the_page_of_the_docs_is_what_the_command_prints():
+    page = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
+    assert page.read_text().endswith("\n" + settings_table() + "\n")
+
+
+def test_what_a_host_says_of_its_own_machine_is_no_hyperparameter():
+    with pytest.raises(ConfigError, match="unknown hyperparameter sagemaker_entrypoint_run_dir"):
+        read_settings({}, {"sagemaker_entrypoint_run_dir": "/tmp/x"})
+
+
+def test_a_peer_timeout_below_two_heartbeats_is_refused():
+    with pytest.raises(ConfigError, match="at least twice"):
+        read_settings({"ENTRYPOINT_PEER_TIMEOUT": "1", "ENTRYPOINT_HEARTBEAT": "0.8"}, {})

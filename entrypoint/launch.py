@@ -1,0 +1,110 @@
+"""The story of `train`: read the config, plan, run, report, exit. The one place that ends the process."""
+
+import os
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from entrypoint.errors import ConfigError, ExitCode
+from entrypoint.logs import Log
+from entrypoint.outcome import Cause, Outcome, failed
+
+if TYPE_CHECKING:  # `train` and `entrypoint` import no more than they need, when they need it
+    from entrypoint.job import Job
+    from entrypoint.supervisor import Supervisor
+
+DEFAULT_BASE = "/opt/ml"
+DEFAULT_RUN = "/run/entrypoint"
+
+
+def train() -> None:
+    """What SageMaker calls on every host, as `train`. Does not return."""
+    sys.stdout.flush()
+    code = _train()
+    # Threads of the control channel may still wait for a socket: leave without asking them.
+    os._exit(code)
+
+
+def _train() -> int:
+    """The exit code of this host. Whatever goes wrong on the way becomes an Outcome, too."""
+    from entrypoint import process, report
+    from entrypoint.config import read_job, this_host
+
+    base = base_folder()
+    host = this_host(base) or os.environ.get("HOSTNAME", "this host")
+    log = Log(host)
+    supervisor = None
+    try:
+        job = read_job(base, os.environ, run_folder(), count_gpus())
+        log = Log(host, prefix=job.settings.log_prefix, streams=job.settings.log_streams)
+        supervisor = _supervisor(job, log)
+        outcome = supervisor.run()
+    except ConfigError as error:
+        log.say(f"error: {error}")
+        outcome = _own_failure(host, "configuration", str(error), ExitCode.CONFIG)
+    except Exception as error:
+        log.say(traceback.format_exc())
+        why = f"{type(error).__name__}: {error}"
+        outcome = _own_failure(host, "fault of the launcher", why, ExitCode.INTERNAL)
+        process.kill_descendants()
+    complaint = report.write_failure(base / "output" / "failure", outcome)
+    if complaint:
+        log.say(complaint)
+    if supervisor is not None and supervisor.outcome is not None:
+        _say_how_long(supervisor, log)
+    return outcome.exit_code
+
+
+def _supervisor(job: "Job", log: Log) -> "Supervisor":
+    from entrypoint.distributions import plan_for
+    from entrypoint.supervisor import Supervisor
+
+    plan = plan_for(job)
+    log.say(plan.title)
+    if job.cluster.is_coordinator:  # one host says it for all
+        for note in plan.notes:
+            log.say(f"warning: {note}")
+    return Supervisor(job, plan, os.environ, log)
+
+
+def _say_how_long(supervisor: "Supervisor", log: Log) -> None:
+    from entrypoint import report
+
+    summary = supervisor.summary()
+    seconds = [f"{key} {value}" for key, value in summary["seconds"].items() if value is not None]
+    if seconds:
+        log.say("seconds: " + ", ".join(seconds))
+    if supervisor.job.settings.summary:
+        complaint = report.write_summary(Path(supervisor.job.settings.summary), summary)
+        if complaint:
+            log.say(complaint)
+
+
+def _own_failure(host: str, what: str, why: str, code: int) -> Outcome:
+    return failed(Cause(host=host, process="", what=what, error=why, code=code))
+
+
+def base_folder() -> Path:
+    """/opt/ml, or what SAGEMAKER_BASE_DIR says, as sagemaker-training takes it."""
+    return Path(os.environ.get("SAGEMAKER_BASE_DIR") or DEFAULT_BASE)
+
+
+def run_folder() -> Path:
+    """A private folder for keys and sockets, 0700."""
+    asked = os.environ.get("ENTRYPOINT_RUN_DIR")
+    try:
+        folder = Path(asked or DEFAULT_RUN)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    except OSError as error:
+        if asked:
+            raise ConfigError(f"ENTRYPOINT_RUN_DIR is {asked!r}, which cannot be used: {error}") from None
+        folder = Path(tempfile.mkdtemp(prefix="entrypoint-"))
+    return folder
+
+
+def count_gpus() -> int:
+    """GPUs that the container sees, by their device files: no process is started for it."""
+    return sum(1 for path in Path("/dev").glob("nvidia[0-9]*") if path.name[6:].isdigit())
