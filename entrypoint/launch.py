@@ -1,7 +1,7 @@
 """The story of `train`: read the config, plan, run, report, exit. The one place that ends the process."""
 
 import os
-import sys
+import signal
 import tempfile
 import traceback
 from pathlib import Path
@@ -21,13 +21,15 @@ DEFAULT_RUN = "/run/entrypoint"
 
 def train() -> None:
     """What SageMaker calls on every host, as `train`. Does not return."""
-    sys.stdout.flush()
-    code = _train()
+    early: list[int] = []  # PID 1 ignores SIGTERM unless it says otherwise, and importing takes a moment
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: early.append(number))
+    code = _train(early)
     # Threads of the control channel may still wait for a socket: leave without asking them.
     os._exit(code)
 
 
-def _train() -> int:
+def _train(early_signals: list[int]) -> int:
     """The exit code of this host. Whatever goes wrong on the way becomes an Outcome, too."""
     from entrypoint import process, report
     from entrypoint.config import read_job, this_host
@@ -40,7 +42,7 @@ def _train() -> int:
         job = read_job(base, os.environ, run_folder(), count_gpus())
         log = Log(host, prefix=job.settings.log_prefix, streams=job.settings.log_streams)
         supervisor = _supervisor(job, log)
-        outcome = supervisor.run()
+        outcome = supervisor.run(early_signals)
     except ConfigError as error:
         log.say(f"error: {error}")
         outcome = _own_failure(host, "configuration", str(error), ExitCode.CONFIG)

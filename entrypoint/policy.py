@@ -11,6 +11,7 @@ the first event that settles it, and followers adopt it.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, assert_never
 
 from entrypoint import events, outcome
@@ -88,6 +89,7 @@ class Policy:
                 self.ended_at[name] = now
                 self._blame(now, name, what="cannot be started", error=why, code=127)
             case events.RankStarted(name=name):
+                self.specs.setdefault(name, self._rank_from_elsewhere(name))
                 self.started[name] = now
                 self.ready.add((self.host, name))
             case events.Listening(name=name):
@@ -110,6 +112,11 @@ class Policy:
                 pass
             case _:
                 assert_never(event)
+
+    def _rank_from_elsewhere(self, name: str) -> ProcessSpec:
+        """The user's own options made mpirun place a rank here that the plan has on another host."""
+        rank = next(spec for spec in self.plan.processes if spec.duty is Duty.RANK)
+        return replace(rank, host=self.host, name=name, task="placed by the user's options")
 
     def _note_end(self, event: events.Ended, now: float) -> Iterator[Action]:
         name, exit = event.name, event.exit
@@ -170,7 +177,8 @@ class Policy:
     def _notice_own_pause(self, now: float) -> None:
         # If this process was stopped (SIGSTOP, a frozen machine), nobody was silent: we were deaf.
         gap = now - self._last
-        if gap > PAUSE + self.settings.heartbeat:
+        settings = self.settings
+        if gap > max(1.5 * settings.heartbeat, min(PAUSE + settings.heartbeat, 0.8 * settings.peer_timeout)):
             self.heard = {host: heard + gap for host, heard in self.heard.items()}
         self._last = now
 
@@ -394,6 +402,16 @@ class Policy:
             yield events.Say(message=f"waiting for {', '.join(watched)} to appear ({now - self.began:.0f} s)")
 
     # --- questions about the facts ---
+
+    def awaited(self) -> list[ProcessSpec]:
+        """Processes of this host that somebody waits for until they listen."""
+        return [
+            self.specs[name]
+            for name in self.running()
+            if self.specs[name].ready is Ready.LISTENING
+            and (self.host, name) not in self.ready
+            and any(need.process == name and not self._met(need) for s in self.plan.processes for need in s.needs)
+        ]
 
     def running(self) -> list[str]:
         """Names of the processes of this host that were started and have not ended."""

@@ -9,7 +9,7 @@ import queue
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from entrypoint import events, process, ssh
@@ -18,7 +18,7 @@ from entrypoint.job import Job
 from entrypoint.logs import Log
 from entrypoint.outcome import Exit, Kind, Outcome
 from entrypoint.peers import Peers
-from entrypoint.plan import Duty, Plan, ProcessSpec, Ready
+from entrypoint.plan import Duty, Plan, ProcessSpec
 from entrypoint.policy import Policy
 from entrypoint.ranks import Ranks
 
@@ -44,13 +44,18 @@ class Supervisor:
         self.ranks: Ranks | None = None
         self.outcome: Outcome | None = None
 
-    def run(self) -> Outcome:
-        """Start, watch and stop this host's processes until the job is over, everywhere or for us."""
+    def run(self, signals: Sequence[int] = ()) -> Outcome:
+        """Start, watch and stop this host's processes until the job is over, everywhere or for us.
+
+        `signals` are those that came before we could listen.
+        """
         process.become_subreaper()
         self._prepare_folders()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _: self.queue.put(events.Signalled(number=number)))
         signal.signal(signal.SIGCHLD, lambda *_: self.queue.put(events.ChildrenChanged()))
+        for number in signals:
+            self.queue.put(events.Signalled(number=number))
         self._decide(events.Due())  # the first processes start before the control channel is imported
         if self.outcome is None:
             self.peers = Peers(self.job.cluster, self.job.settings, self.queue.put, self._ask_status, self.log.say)
@@ -64,7 +69,7 @@ class Supervisor:
     # --- events in ---
 
     def _next_events(self) -> list[Event]:
-        awaited = [s for s in self.policy.specs.values() if s.ready is Ready.LISTENING and self._is_awaited(s)]
+        awaited = self.policy.awaited()
         wait = self.policy.deadline(time.monotonic()) - time.monotonic()
         try:
             event = self.queue.get(timeout=max(0.0, min(wait, POLL_PORTS) if awaited else wait))
@@ -100,10 +105,6 @@ class Supervisor:
             and policy.specs[name].duty.is_users
             and self.processes[name].left_others()
         )
-
-    def _is_awaited(self, spec: ProcessSpec) -> bool:
-        policy = self.policy
-        return spec.name in policy.running() and (self.host, spec.name) not in policy.ready
 
     def _events_of_end(self, spec: ProcessSpec, exit: Exit) -> list[Event]:
         """An end, and before it what it brings: its last output, a card, what the prepare step found."""
@@ -175,9 +176,10 @@ class Supervisor:
 
     def _order_for_rank(self, rank: int) -> dict[str, Any]:
         """What a rank of this host has to run (called from the threads of Ranks)."""
-        spec = self.policy.specs.get(f"rank {rank}")
-        if spec is None or self.prepared is None:
-            return {"refused": f"the plan of {self.host} has no rank {rank}"}
+        ranks = {spec.name: spec for spec in self.plan.processes if spec.duty is Duty.RANK}
+        spec = ranks.get(f"rank {rank}") or next(iter(ranks.values()))
+        if self.prepared is None:
+            return {"refused": f"{self.host} has not prepared the user's code"}
         return {"argv": self._command(spec), "env": self._environment_of(spec), "cwd": str(spec.cwd)}
 
     def _signal(self, name: str, number: int) -> None:
@@ -198,7 +200,7 @@ class Supervisor:
         self.job.paths.run.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(spec.card for spec in specs):
             ssh.write_files(self.job)
-        if any(spec.duty is Duty.RANK for spec in specs):
+        if any(spec.duty is Duty.RANK for spec in self.plan.processes):
             self.ranks = Ranks(self.job.paths.ranks, self._order_for_rank, self._put_rank, self.log)
 
     def _put_rank(self, event: Event) -> None:

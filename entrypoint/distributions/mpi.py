@@ -141,7 +141,7 @@ def _mpirun(job: Job) -> tuple[list[str], int]:
         ["--mca", "odls_base_sigkill_timeout", grace],
         ["--mca", "pml", "ob1"],
         # Hosts that are simulated on one machine would meet in the same shared memory.
-        ["--mca", "btl", "tcp,self" if settings.port_stride else "^openib"],
+        ["--mca", "btl", "tcp,self" if settings.port_stride and len(hosts) > 1 else "^openib"],
         # The single-copy ways need ptrace rights that containers do not have.
         ["--mca", "btl_vader_single_copy_mechanism", "none"],
     ]
