@@ -1,7 +1,7 @@
 """SageMaker's config files and a given environment -> Job. Every complaint about input lives here.
 
-What the files hold: SageMaker Developer Guide, "How Amazon SageMaker Provides Training Information"; how the SDKs encode
-hyperparameters was measured with SageMaker Python SDK 2.257 and 3.20 and sagemaker-training 4.9.
+What the files hold: SageMaker Developer Guide, "How Amazon SageMaker Provides Training Information". How the
+SDKs encode hyperparameters was measured with SageMaker Python SDK 2.257 and 3.20 and sagemaker-training 4.9.
 """
 
 import json

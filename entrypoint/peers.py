@@ -5,12 +5,9 @@ heartbeat repairs it. No opinions here: what is heard becomes an event, what to 
 Flask and waitress are imported in a thread of their own, beside the start of the first processes.
 """
 
-import hmac
 import http.client
 import json
 import logging
-import queue
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -18,182 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from entrypoint.cluster import Cluster, Host
+from entrypoint.control import MAX_MESSAGE, TOKEN_HEADER, Put, Status, make_app
 from entrypoint.errors import ExitCode
-from entrypoint.events import Broken, Event, Informed, News, Report, Reported
-from entrypoint.outcome import Outcome, cause_from_json
+from entrypoint.events import Broken, Informed, News, Report
 from entrypoint.settings import Settings
+from entrypoint.wire import Refused, news_from_json, news_to_json, report_to_json
 
-PROTOCOL = 1
-TOKEN_HEADER = "X-Entrypoint-Token"
-MAX_MESSAGE = 1 << 20  # bytes
 RETRY = 0.05  # seconds until the next try while the coordinator was never reached
 PUSH_RETRIES = (0.02, 0.05, 0.1, 0.2, 0.4)  # seconds to wait after each failed try to bring news
 PUSHERS = 32  # threads that bring news to followers side by side
-
-Put = Callable[[Event], None]
-Status = Callable[[], dict[str, Any]]
-
-
-class Refused(Exception):
-    """A message that is not what a host of this job would send."""
-
-
-# --- messages as JSON ---
-
-
-def report_to_json(report: Report) -> dict[str, Any]:
-    return {
-        "protocol": PROTOCOL,
-        "host": report.host,
-        "ready": sorted(report.ready),
-        "cards": list(report.cards),
-        "done": report.done,
-        "clean": report.clean,
-        "stopping": report.stopping,
-        "cause": None if report.cause is None else vars(report.cause),
-        "gone": report.gone,
-    }
-
-
-def report_from_json(data: Any, cluster: Cluster) -> Report:
-    """Inverse of report_to_json; Refused if a host of this cluster would not have sent `data`."""
-    try:
-        _check_protocol(data)
-        host = str(data["host"])
-        if host not in {follower.name for follower in cluster.followers}:
-            raise Refused(f"{host!r} is not a follower in this job")
-        return Report(
-            host=host,
-            ready=frozenset(str(name) for name in data["ready"]),
-            cards=tuple((str(card), str(line)) for card, line in data["cards"]),
-            done=bool(data["done"]),
-            clean=bool(data["clean"]),
-            stopping=bool(data["stopping"]),
-            cause=None if data["cause"] is None else cause_from_json(data["cause"]),
-            gone=bool(data["gone"]),
-        )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise Refused(f"malformed report: {error!r}") from None
-
-
-def news_to_json(news: News) -> dict[str, Any]:
-    return {
-        "protocol": PROTOCOL,
-        "ready": sorted(news.ready),
-        "cards": list(news.cards),
-        "stopping": news.stopping,
-        "outcome": None if news.outcome is None else news.outcome.to_json(),
-    }
-
-
-def news_from_json(data: Any) -> News:
-    """Inverse of news_to_json; Refused if the coordinator would not have sent `data`."""
-    try:
-        _check_protocol(data)
-        return News(
-            ready=frozenset((str(host), str(process)) for host, process in data["ready"]),
-            cards=tuple((str(card), str(line)) for card, line in data["cards"]),
-            stopping=bool(data["stopping"]),
-            outcome=None if data["outcome"] is None else Outcome.from_json(data["outcome"]),
-        )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise Refused(f"malformed news: {error!r}") from None
-
-
-def _check_protocol(data: Any) -> None:
-    if data["protocol"] != PROTOCOL:
-        raise Refused(f"protocol {data['protocol']!r}, wanted {PROTOCOL}: the hosts of one job must run the same image")
-
-
-# --- the server ---
-
-
-class Callers:
-    """Who may call: addresses that the job's host names resolve to. Names may resolve late, so look again."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._known: dict[str, set[str]] = {}
-        self._looked = -1e9
-        self._lock = threading.Lock()
-
-    def may(self, address: str, host: str | None = None) -> bool:
-        """Whether `address` belongs to a host of the job (to `host`, if given)."""
-        if self._is_known(address, host):
-            return True
-        with self._lock:
-            if time.monotonic() - self._looked > 0.2:
-                self._looked = time.monotonic()
-                for known in self._cluster.hosts:
-                    self._known[known.name] = self._known.get(known.name, set()) | _resolve(known.address)
-        return self._is_known(address, host)
-
-    def _is_known(self, address: str, host: str | None) -> bool:
-        return any(address in addresses for name, addresses in list(self._known.items()) if host in (None, name))
-
-
-def _resolve(name: str) -> set[str]:
-    try:
-        return {str(info[4][0]) for info in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)}
-    except OSError:
-        return set()
-
-
-def make_app(cluster: Cluster, token: str, put: Put, status: Status, news: Callable[[], News]) -> Any:
-    """The Flask application of one host."""
-    import flask
-
-    app = flask.Flask("entrypoint", static_folder=None)
-    app.config["MAX_CONTENT_LENGTH"] = MAX_MESSAGE
-    callers = Callers(cluster)
-
-    def body() -> Any:
-        try:
-            data = flask.request.get_json(silent=True)
-        except RecursionError:  # of the JSON decoder, for text that is nested too deep
-            data = None
-        if data is None:
-            raise Refused("wanted a JSON object")
-        return data
-
-    @app.before_request
-    def only_our_hosts() -> Any:
-        caller = flask.request.remote_addr or ""
-        local = caller in ("127.0.0.1", "::1") and flask.request.method == "GET"
-        if not local and not callers.may(caller):
-            return {"error": "not a host of this job"}, 403
-        shown = flask.request.headers.get(TOKEN_HEADER, "")
-        if token and not hmac.compare_digest(shown.encode(), token.encode()):
-            return {"error": "wrong or missing token"}, 401
-        return None
-
-    @app.errorhandler(Refused)
-    def refused(error: Refused) -> Any:
-        return {"error": str(error)}, 400
-
-    @app.get("/status")
-    def show_status() -> Any:
-        try:
-            return status()
-        except queue.Empty:
-            return {"error": "the supervisor did not answer in time"}, 503
-
-    @app.post("/report")
-    def take_report() -> Any:
-        report = report_from_json(body(), cluster)
-        if not callers.may(flask.request.remote_addr or "", report.host):
-            raise Refused(f"{flask.request.remote_addr} is not {report.host}")
-        put(Reported(report=report))
-        return news_to_json(news())
-
-    @app.post("/news")
-    def take_news() -> Any:
-        if not callers.may(flask.request.remote_addr or "", cluster.coordinator.name):
-            raise Refused(f"{flask.request.remote_addr} is not the coordinator")
-        put(Informed(news=news_from_json(body())))
-        return {}
-
-    return app
 
 
 class Peers:

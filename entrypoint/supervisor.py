@@ -35,6 +35,7 @@ class Supervisor:
         self.host = job.cluster.me.name
         self.began = time.monotonic()
         self.policy = Policy(plan, self.host, job.settings, self.began)
+        self.facts = self.policy.facts
         self.queue: queue.SimpleQueue[Event | _StatusAsked] = queue.SimpleQueue()
         self.processes: dict[str, process.Process] = {}
         self.by_pid: dict[int, str] = {}
@@ -54,8 +55,8 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _: self.queue.put(events.Signalled(number=number)))
         signal.signal(signal.SIGCHLD, lambda *_: self.queue.put(events.ChildrenChanged()))
-        for number in signals:
-            self.queue.put(events.Signalled(number=number))
+        for early in signals:
+            self.queue.put(events.Signalled(number=early))
         self._decide(events.Due())  # the first processes start before the control channel is imported
         if self.outcome is None:
             self.peers = Peers(self.job.cluster, self.job.settings, self.queue.put, self._ask_status, self.log.say)
@@ -69,14 +70,14 @@ class Supervisor:
     # --- events in ---
 
     def _next_events(self) -> list[Event]:
-        awaited = self.policy.awaited()
+        awaited = self.facts.awaited()
         wait = self.policy.deadline(time.monotonic()) - time.monotonic()
         try:
             event = self.queue.get(timeout=max(0.0, min(wait, POLL_PORTS) if awaited else wait))
         except queue.Empty:
             event = events.Due()
         if isinstance(event, _StatusAsked):
-            event.answer.put(self.policy.status(time.monotonic()))
+            event.answer.put(self.facts.status(time.monotonic()))
             return []
         found: list[Event] = []
         if isinstance(event, events.ChildrenChanged):
@@ -84,11 +85,11 @@ class Supervisor:
                 if (name := self.by_pid.pop(pid, None)) is not None:
                     self.reaped[name] = Exit.from_wait_status(status)
         elif isinstance(event, events.Ended):
-            found += self._events_of_end(self.policy.specs[event.name], event.exit)
+            found += self._events_of_end(self.facts.specs[event.name], event.exit)
         else:
             found.append(event)
         for name in [name for name, exit in self.reaped.items() if not self._is_deserted(name, exit)]:
-            found += self._events_of_end(self.policy.specs[name], self.reaped.pop(name))
+            found += self._events_of_end(self.facts.specs[name], self.reaped.pop(name))
         found += [events.Listening(name=spec.name) for spec in awaited if process.listening(spec.ready_port or 0)]
         return found
 
@@ -97,12 +98,12 @@ class Supervisor:
 
         That program has the time that the shell had; the process counts as running until it has ended, too.
         """
-        policy = self.policy
+        facts = self.facts
         return (
             exit.signal == signal.SIGTERM
-            and name in policy.asked
-            and name not in policy.forced
-            and policy.specs[name].duty.is_users
+            and name in facts.asked
+            and name not in facts.forced
+            and facts.specs[name].duty.is_users
             and self.processes[name].left_others()
         )
 
@@ -196,7 +197,7 @@ class Supervisor:
     # --- around the loop ---
 
     def _prepare_folders(self) -> None:
-        specs = self.policy.specs.values()
+        specs = self.facts.specs.values()
         self.job.paths.run.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(spec.card for spec in specs):
             ssh.write_files(self.job)
@@ -225,10 +226,10 @@ class Supervisor:
 
     def summary(self) -> dict[str, Any]:
         """Seconds from our start to the user's first process, of training, and from its last end to ours."""
-        users = [n for n, s in self.policy.specs.items() if s.duty.is_users and n in self.policy.started]
+        users = [n for n, s in self.facts.specs.items() if s.duty.is_users and n in self.facts.started]
         now = time.monotonic()
-        first = min((self.policy.started[n] for n in users), default=None)
-        last = max((self.policy.ended_at.get(n, now) for n in users), default=None)
+        first = min((self.facts.started[n] for n in users), default=None)
+        last = max((self.facts.ended_at.get(n, now) for n in users), default=None)
         assert self.outcome is not None
         return {
             "host": self.host,
@@ -240,7 +241,7 @@ class Supervisor:
                 "train": None if first is None or last is None else round(last - first, 3),
                 "tail": None if last is None else round(now - last, 3),
             },
-            "processes": self.policy.status(now)["processes"],
+            "processes": self.facts.status(now)["processes"],
             "succeeded": self.outcome.kind is Kind.SUCCEEDED,
             "pid": os.getpid(),
         }

@@ -202,7 +202,7 @@ def test_the_code_cannot_be_installed_on_any_host(hosts):
 
 
 def test_a_wrong_token_is_no_host_of_the_job(hosts):
-    own = {"ENTRYPOINT_TOKEN": "right", "ENTRYPOINT_START_TIMEOUT": "8", "ENTRYPOINT_PEER_TIMEOUT": "1"}
+    own = {"ENTRYPOINT_TOKEN": "right", "ENTRYPOINT_START_TIMEOUT": "8", "ENTRYPOINT_PEER_TIMEOUT": "2"}
     job = hosts(2, "tells.py", hyperparameters=MWMS, environment=own,
                 absent=("algo-2",))  # fmt: skip
     job.environment["ENTRYPOINT_TOKEN"] = "wrong"

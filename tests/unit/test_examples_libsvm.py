@@ -16,8 +16,9 @@ def deepfm():
     pytest.importorskip("tensorflow")  # here and not above: collecting the tests stays quick
     sys.path.insert(0, str(DEEPFM))
     try:
-        import data
         import libsvm_to_tfrecord
+
+        import data
 
         yield type("Deepfm", (), {"data": data, "converter": libsvm_to_tfrecord})
     finally:

@@ -49,10 +49,14 @@ MAY_IMPORT = {
     "plan": set(),
     "events": {"outcome", "plan"},
     "config": {"cluster", "errors", "job", "settings"},
-    "policy": {"errors", "events", "outcome", "plan", "settings"},
+    "facts": {"events", "outcome", "plan"},
+    "verdict": {"errors", "facts", "outcome", "plan", "settings"},
+    "policy": {"errors", "events", "facts", "outcome", "plan", "settings", "verdict"},
     "process": {"logs", "plan"},
     "ranks": {"events", "logs", "outcome"},
-    "peers": {"cluster", "errors", "events", "outcome", "settings"},
+    "wire": {"cluster", "events", "outcome"},
+    "control": {"cluster", "events", "wire"},
+    "peers": {"cluster", "control", "errors", "events", "settings", "wire"},
     "ssh": {"job"},
     "report": {"outcome"},
 }
@@ -69,13 +73,13 @@ def test_distributions_only_plan(path):
     assert not foreign(path) & {"os", "subprocess", "time", "threading", "socket"}
 
 
-@pytest.mark.parametrize("name", ["policy", "plan", "events", "outcome"])
+@pytest.mark.parametrize("name", ["policy", "facts", "verdict", "plan", "events", "outcome"])
 def test_the_policy_is_pure(name):
     """No clock, no process, no thread, no socket, no environment: time and facts are given."""
     impure = {"subprocess", "time", "threading", "socket", "random", "asyncio", "pathlib", "sys"}
     allowed = {"plan": {"pathlib"}, "outcome": set()}.get(name, set())
     assert not foreign(PACKAGE / f"{name}.py") & (impure - allowed)
-    if name in ("policy", "events", "plan"):
+    if name != "outcome":
         assert "os" not in foreign(PACKAGE / f"{name}.py")
 
 

@@ -15,7 +15,8 @@ from entrypoint.errors import ExitCode
 from entrypoint.events import News, Report
 from entrypoint.outcome import Cause, Exit, Kind, Strength
 from entrypoint.plan import Duty, Flag
-from entrypoint.policy import LEAVE, LINGER, SETTLE, Policy
+from entrypoint.policy import LEAVE, Policy
+from entrypoint.verdict import LINGER, SETTLE
 
 GRACE = 2.0  # failure_grace, by default
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1\n'
@@ -80,8 +81,8 @@ class Play:
 
     @property
     def blamed(self) -> str:
-        assert self.policy.outcome and self.policy.outcome.cause
-        return self.policy.outcome.cause.headline
+        assert self.policy.facts.outcome and self.policy.facts.outcome.cause
+        return self.policy.facts.outcome.cause.headline
 
 
 def ended(name: str, code: int = 0, output: str = "", signal: int | None = None) -> events.Ended:
@@ -264,7 +265,7 @@ def test_success_needs_every_host(play):
     p = running(play)
     p.at(5, ended("worker/0"))
     p.at(6, reported(2, done=True), reported(3))
-    assert p.policy.outcome is None
+    assert p.policy.facts.outcome is None
     p.at(7, reported(3, done=True))
     assert p.last_told.outcome == outcome.succeeded()
     assert "finish succeeded 0" not in p.what  # they still have to hear it
@@ -365,7 +366,7 @@ def test_the_first_of_two_failures_counts(play):
 def test_an_echo_waits_for_its_cause(play):
     p = running(play)
     p.at(5, ended("worker/0", 1, ECHO))
-    assert p.policy.outcome is None
+    assert p.policy.facts.outcome is None
     p.at(5.1, reported(2, cause=cause(2)))
     assert "algo-2" in p.blamed
 
@@ -374,7 +375,7 @@ def test_a_lone_echo_is_used_after_a_moment(play):
     p = running(play)
     p.at(5, ended("worker/0", 1, ECHO))
     p.at(5 + SETTLE * 0.9, reported(2), reported(3))
-    assert p.policy.outcome is None
+    assert p.policy.facts.outcome is None
     p.at(5 + SETTLE * 1.1)
     assert "algo-1 worker/0" in p.blamed and "Socket closed" in p.blamed
 
@@ -384,10 +385,10 @@ def test_an_echo_waits_for_hosts_that_were_not_heard_since(play):
     p = running(play)
     p.at(5, ended("worker/0", 1, ECHO))
     p.at(5.9, reported(3))
-    assert p.policy.outcome is None
+    assert p.policy.facts.outcome is None
     p.at(12)
     assert p.blamed.startswith("algo-2 (lost")
-    assert p.policy.outcome.exit_code == ExitCode.HOST_LOST
+    assert p.policy.facts.outcome.exit_code == ExitCode.HOST_LOST
 
 
 def test_an_echo_and_then_the_cause_from_the_same_host(play):
@@ -413,7 +414,7 @@ def test_a_parameter_server_that_dies_fails_the_job(play):
         p.at(1, ended("prepare"), reported(2))
         p.at(5, end)
         assert "algo-1 ps/0 (ended too early" in p.blamed
-        assert p.policy.outcome.exit_code == (end.exit.code or 1)
+        assert p.policy.facts.outcome.exit_code == (end.exit.code or 1)
         assert p.since(3) == ["5.0 ask chief/0"]
 
 
@@ -435,7 +436,7 @@ def mpi(play, me: int = 1, **settings) -> Play:
 def test_mpirun_fails_because_a_rank_did(play):
     p = mpi(play)
     p.at(5, ended("mpirun", 1, "Primary job terminated normally, but 1 process returned\nmore text\n"))
-    assert p.policy.outcome is None
+    assert p.policy.facts.outcome is None
     p.at(5.1, reported(2, cause=cause(2, process="rank 3", error="ValueError: x")))
     assert p.blamed == "algo-2 rank 3 (exit code 3): ValueError: x"
 
@@ -462,7 +463,7 @@ def test_a_rank_that_the_kernel_kills_is_to_blame_if_nobody_else_is(play):
     p.at(5.1, ended("mpirun", 137))
     p.at(5.5, reported(2))
     assert p.blamed == "algo-1 rank 1 (killed by SIGKILL)"
-    assert p.policy.outcome.exit_code == 137
+    assert p.policy.facts.outcome.exit_code == 137
 
 
 def test_a_rank_that_the_kernel_kills_is_to_blame_whoever_is_heard_first(play):
@@ -477,9 +478,9 @@ def test_a_rank_that_the_kernel_kills_is_to_blame_whoever_is_heard_first(play):
 def test_ranks_do_not_decide_success(play):
     p = mpi(play)
     p.at(5, ended("rank 0"), ended("rank 1"), reported(2, done=True))
-    assert p.policy.outcome is None
+    assert p.policy.facts.outcome is None
     p.at(6, ended("mpirun"))
-    assert p.policy.outcome == outcome.succeeded()
+    assert p.policy.facts.outcome == outcome.succeeded()
 
 
 def test_a_late_rank_of_a_failed_job_is_stopped(play):
@@ -543,7 +544,7 @@ def test_a_host_that_never_appears(play):
     p.at(1, ended("prepare"))
     heartbeats(p, 70, 2)
     assert p.blamed == "algo-3 (did not appear within 60 s)"
-    assert p.policy.outcome.exit_code == ExitCode.START_TIMEOUT
+    assert p.policy.facts.outcome.exit_code == ExitCode.START_TIMEOUT
     assert [text for text in p.said if "waiting for algo-3" in text]
     p.at(71, reported(2, gone=True))
     assert p.what[-1] == "finish failed 75"
@@ -564,13 +565,13 @@ def test_a_host_that_appears_but_never_gets_ready(play):
     while p.now < 70:
         p.at(p.now + 1, reported(2), reported(3, ready=frozenset()))
     assert p.blamed.startswith("algo-3 (")
-    assert p.policy.outcome.exit_code == ExitCode.START_TIMEOUT
+    assert p.policy.facts.outcome.exit_code == ExitCode.START_TIMEOUT
 
 
 def test_a_long_training_is_not_a_late_start(play):
     p = running(play, start_timeout=60)
     heartbeats(p, 200, 2, 3)
-    assert p.policy.outcome is None
+    assert p.policy.facts.outcome is None
 
 
 def test_bad_news_wait_for_hosts_that_have_not_appeared(play):
@@ -613,9 +614,9 @@ def test_our_own_pause_is_nobodys_fault(play):
         p.at(5, *([reported(2), reported(3)] if me == 1 else [informed()]))
         p.now = 65  # nothing woke us
         p._on(events.Due())
-        assert p.policy.outcome is None
+        assert p.policy.facts.outcome is None
         heartbeats(p, 80, 2, 3)
-        assert p.policy.outcome is None
+        assert p.policy.facts.outcome is None
 
 
 def test_a_follower_that_left_by_itself_is_no_success(play):
@@ -626,7 +627,7 @@ def test_a_follower_that_left_by_itself_is_no_success(play):
     p._on(reported(2, done=True, clean=False, gone=True))
     p.at(31, reported(3, done=True))
     p.at(40, reported(3, done=True, gone=True))
-    assert p.policy.outcome and p.policy.outcome.kind is Kind.FAILED
+    assert p.policy.facts.outcome and p.policy.facts.outcome.kind is Kind.FAILED
     assert p.what[-1] == "finish failed 69"
     assert "algo-2" in p.blamed
 
@@ -640,7 +641,7 @@ def test_a_follower_that_left_before_its_script_started_is_no_dead_end(play, sto
         p.at(2.1, STOP)
     for _ in range(20):
         p.at(p.now + 1, reported(3, done=stopping))
-    assert p.policy.outcome and p.policy.outcome.kind is not Kind.SUCCEEDED
+    assert p.policy.facts.outcome and p.policy.facts.outcome.kind is not Kind.SUCCEEDED
     p.at(p.now + 0.1, reported(3, gone=True))
     assert p.what[-1].startswith("finish ")
 
@@ -659,9 +660,9 @@ def stopped_job(play, me: int = 1, **settings) -> Play:
 def test_stopped_and_all_scripts_save(play):
     p = stopped_job(play)
     p.at(6, ended("worker/0"), reported(2, stopping=True))
-    assert p.policy.outcome is None
+    assert p.policy.facts.outcome is None
     p.at(6.5, reported(2, stopping=True, done=True), reported(3, stopping=True, done=True))
-    assert p.policy.outcome == outcome.succeeded()
+    assert p.policy.facts.outcome == outcome.succeeded()
     p.at(6.6, reported(2, gone=True), reported(3, gone=True))
     assert p.what[-1] == "finish succeeded 0"
 
@@ -670,7 +671,7 @@ def test_stopped_and_one_script_does_not_save(play):
     p = stopped_job(play)
     p.at(6, ended("worker/0"))
     p.at(6.5, reported(2, stopping=True, done=True, clean=False), reported(3, stopping=True, done=True))
-    assert p.policy.outcome == outcome.stopped()
+    assert p.policy.facts.outcome == outcome.stopped()
 
 
 def test_what_failed_before_the_stop_is_no_success(play):
@@ -678,7 +679,7 @@ def test_what_failed_before_the_stop_is_no_success(play):
     p.at(5.1, reported(2, cause=cause(2, process="sidecar")), reported(3))
     p.at(6, ended("worker/0"))
     p.at(6.5, reported(2, stopping=True, done=True), reported(3, stopping=True, done=True))
-    assert p.policy.outcome == outcome.stopped()
+    assert p.policy.facts.outcome == outcome.stopped()
 
 
 def test_the_coordinators_stop_is_everybodys(play):
@@ -703,7 +704,7 @@ def test_what_ignores_the_stop_is_killed_after_stop_grace(play):
     heartbeats(p, 16, 2, 3, stopping=True, done=True)
     assert p.since(6) == ["15.0 force worker/0"]
     p.at(16.5, ended("worker/0", signal=9))
-    assert p.policy.outcome == outcome.stopped()
+    assert p.policy.facts.outcome == outcome.stopped()
 
 
 def test_servers_stay_while_scripts_save(play):
@@ -722,7 +723,7 @@ def test_a_follower_is_lost_while_the_job_stops(play):
     p = stopped_job(play)
     p.at(6, ended("worker/0"))
     heartbeats(p, 15, 3, stopping=True, done=True)
-    assert p.policy.outcome == outcome.stopped()
+    assert p.policy.facts.outcome == outcome.stopped()
     p.at(16, reported(3, gone=True))
     p.at(30)
     assert p.what[-1] == "finish stopped 143"
@@ -753,7 +754,7 @@ def test_mpirun_is_left_to_end_with_its_ranks(play):
     heartbeats(p, 20, 2, stopping=True, done=False)
     assert p.since(6) == []
     p.at(21, reported(2, stopping=True, done=True, clean=True), ended("mpirun"))
-    assert p.policy.outcome == outcome.succeeded()
+    assert p.policy.facts.outcome == outcome.succeeded()
 
 
 def test_mpirun_that_aborts_over_ranks_that_were_stopped_is_not_waited_for(play):
@@ -764,17 +765,17 @@ def test_mpirun_that_aborts_over_ranks_that_were_stopped_is_not_waited_for(play)
     p.at(8)
     assert [what.split(maxsplit=1)[1] for what in p.since(6)] == ["force mpirun"]
     p.at(8, ended("mpirun", 137))
-    assert p.policy.outcome == outcome.stopped()
+    assert p.policy.facts.outcome == outcome.stopped()
 
 
 def test_a_rank_that_still_saves_is_no_end_of_its_host(play):
     p = mpi(play, me=2)
     p.at(5, informed(stopping=True))
     p.at(6, ended("rank 2"))
-    assert not p.policy._own_report().done
+    assert not p.policy.facts.own_report().done
     p.at(7, ended("rank 3"))
-    assert p.policy._own_report().done
-    assert p.policy._own_report().clean
+    assert p.policy.facts.own_report().done
+    assert p.policy.facts.own_report().clean
 
 
 def test_mpirun_without_ranks_is_stopped(play):
@@ -811,18 +812,18 @@ def test_a_held_process_does_not_wake_the_loop(play):
 
 def test_status_says_what_is_going_on(play):
     p = running(play)
-    status = p.policy.status(3.0)
+    status = p.policy.facts.status(3.0)
     assert (status["host"], status["rank"], status["role"], status["phase"]) == ("algo-1", 0, "coordinator", "running")
     by_name = {process["name"]: process for process in status["processes"]}
     assert by_name["prepare"]["state"] == "ended" and by_name["prepare"]["exit"] == "exit code 0"
     assert by_name["worker/0"]["state"] == "running" and by_name["worker/0"]["seconds"] == 1.0
     assert set(status["peers"]) == {"algo-2", "algo-3"}
-    assert play(1).policy.status(0.5)["phase"] == "starting"
+    assert play(1).policy.facts.status(0.5)["phase"] == "starting"
     p.at(5, STOP)
-    assert p.policy.status(5.0)["phase"] == "stopping"
+    assert p.policy.facts.status(5.0)["phase"] == "stopping"
     p.at(6, ended("worker/0"), reported(2, done=True, clean=False), reported(3, done=True))
-    assert p.policy.status(7.0)["phase"] == "stopped"
-    assert p.policy.status(7.0)["outcome"]["exit_code"] == 143
+    assert p.policy.facts.status(7.0)["phase"] == "stopped"
+    assert p.policy.facts.status(7.0)["outcome"]["exit_code"] == 143
 
 
 def test_every_duty_is_in_some_plan(play):

@@ -239,7 +239,10 @@ class World:
 
     def settled(self) -> bool:
         """An end that comes now is nobody's fault any more: the job is decided, or told to stop."""
-        return any(h.policy and (h.policy.outcome or h.policy.stopping_since is not None) for h in self.hosts.values())
+        return any(
+            h.policy and (h.policy.facts.outcome or h.policy.facts.stopping_since is not None)
+            for h in self.hosts.values()
+        )
 
     def end(self, host: str, name: str, code: int) -> None:
         at = self.hosts[host]
@@ -265,7 +268,9 @@ class World:
         ranks = [spec for spec in self.plan.processes if spec.duty is Duty.RANK]
         left = [spec for spec in ranks if spec.name in self.hosts[spec.host].processes]
         began = [
-            spec for spec in ranks if self.hosts[spec.host].policy and spec.name in self.hosts[spec.host].policy.started
+            spec
+            for spec in ranks
+            if self.hosts[spec.host].policy and spec.name in self.hosts[spec.host].policy.facts.started
         ]
         if not left and len(began) == len(ranks):
             self.at(0.05, self.end, self.first, "mpirun", 0)
@@ -377,7 +382,7 @@ def test_stopped_jobs_that_save_end_with_0(base, mode, stop):
         check(world)
         codes = {host.outcome.exit_code for host in world.hosts.values() if host.outcome}
         all_ran = all(
-            spec.name in world.hosts[spec.host].policy.ended
+            spec.name in world.hosts[spec.host].policy.facts.ended
             for spec in world.plan.processes
             if spec.decides or spec.duty is Duty.RANK
         )

@@ -1,4 +1,4 @@
-"""peers.py: the wire. The Flask application through its test client; messages as JSON there and back."""
+"""wire.py and control.py. The Flask application through its test client; messages as JSON there and back."""
 
 import json
 import queue
@@ -9,19 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoint.cluster import Cluster, Host
+from entrypoint.control import MAX_MESSAGE, TOKEN_HEADER, make_app
 from entrypoint.events import Informed, News, Report, Reported
 from entrypoint.outcome import Cause, failed, stopped, succeeded
-from entrypoint.peers import (
-    MAX_MESSAGE,
-    PROTOCOL,
-    TOKEN_HEADER,
-    Refused,
-    make_app,
-    news_from_json,
-    news_to_json,
-    report_from_json,
-    report_to_json,
-)
+from entrypoint.wire import PROTOCOL, Refused, news_from_json, news_to_json, report_from_json, report_to_json
 
 ADDRESS = {"algo-1": "127.44.0.1", "algo-2": "127.44.0.2", "algo-3": "127.44.0.3"}
 HOSTS = tuple(Host(name=name, rank=rank, address=address) for rank, (name, address) in enumerate(ADDRESS.items()))
@@ -146,7 +137,7 @@ def test_a_name_that_resolves_late_is_a_host_from_then_on(monkeypatch):
             raise OSError("no such name")
         return [(2, 1, 6, "", (known[name], 0))]
 
-    monkeypatch.setattr("entrypoint.peers.socket.getaddrinfo", look_up)
+    monkeypatch.setattr("entrypoint.control.socket.getaddrinfo", look_up)
     served = Served()
     assert served.call("/report", GOOD).status_code == 403
     known[ADDRESS["algo-2"]] = ADDRESS["algo-2"]
