@@ -293,7 +293,8 @@ class Policy:
             return
         if facts.is_coordinator:
             lost = {cause.host for _, cause in facts.causes if not cause.process}
-            left = [host for host in facts.others if not facts.is_gone(host) and host not in lost]
+            silent = {host for host, heard in facts.heard.items() if now >= heard + self.settings.peer_timeout}
+            left = [host for host in facts.others if not facts.is_gone(host) and host not in lost | silent]
             if any(now < self._wait_until(host, facts.outcome) for host in left):
                 return
         self._finished = True

@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 import tensorflow as tf
+
 from data import FEATURES, FIELDS
 
 LABELS = {1.0: 1.0, 0.0: 0.0, -1.0: 0.0}

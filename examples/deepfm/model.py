@@ -10,6 +10,7 @@ Guo et al., "DeepFM: A Factorization-Machine based Neural Network for CTR Predic
 import math
 
 import tensorflow as tf
+
 from data import FEATURES, FIELDS
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported: warnings and worse
 
-import data
 import numpy as np
 import tensorflow as tf
+
+import data
 from model import deepfm
 
 

@@ -515,6 +515,17 @@ def test_a_lost_follower(play):
     assert p.what[-1] == "finish failed 69"
 
 
+def test_a_second_lost_follower_is_not_waited_for(play):
+    """The verdict comes with the first one; the other is as silent soon after, and has no last words to say."""
+    p = running(play)
+    p.at(2.5, reported(3))
+    p.at(7.1, ended("worker/0", signal=15))
+    p.at(30)
+    assert p.blamed == "algo-2 (lost: not heard for 5 s)"
+    assert p.what[-1] == "finish failed 69"
+    assert p.did[-1][0] == pytest.approx(7.5, abs=0.1)
+
+
 def test_a_lost_coordinator(play):
     p = running(play, me=3)
     p.at(7.1, ended("worker/2", signal=15))
