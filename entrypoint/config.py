@@ -1,4 +1,4 @@
-"""SageMaker's config files and a given environment -> Job. Every complaint about input lives here.
+"""SageMaker's config files and a given environment -> Job. Complaints about input live here (and in settings.py).
 
 What the files hold: SageMaker Developer Guide, "How Amazon SageMaker Provides Training Information". How the
 SDKs encode hyperparameters was measured with SageMaker Python SDK 2.257 and 3.20 and sagemaker-training 4.9.
@@ -16,7 +16,7 @@ from sagemaker_training import mapping, params
 from entrypoint.cluster import Cluster, Host
 from entrypoint.errors import ConfigError
 from entrypoint.job import Job, Mode, Paths, Program
-from entrypoint.settings import MAX_PROCESSES_PER_HOST, Settings, as_text, read_settings, truth, whole_number
+from entrypoint.settings import MAX_PROCESSES_PER_HOST, NOT_GIVEN, Settings, as_text, read_settings, truth, whole_number
 
 _SWITCHES = {
     Mode.PS: params.PARAMETER_SERVER_ENABLED,
@@ -44,7 +44,7 @@ def read_job(
     hyperparameters = {key: _decode(value) for key, value in _read_object(config / "hyperparameters.json").items()}
     settings, warnings = read_settings(environment, hyperparameters)
     cluster = _cluster(resources, config / "resourceconfig.json", settings, here)
-    mode, explicit = _mode(settings, hyperparameters, environment)
+    mode, explicit = _mode(settings, hyperparameters)
     if mode is Mode.PS and len(cluster.hosts) == 1 and settings.ps_workers == "script":
         warnings.append("parameter servers were asked for on one host: the script runs alone, without TF_CONFIG")
         mode = Mode.SINGLE
@@ -150,7 +150,7 @@ def _interface(resources: dict[str, Any]) -> str:
     return str(resources.get("network_interface_name") or "eth0")
 
 
-def _mode(settings: Settings, hyperparameters: dict[str, Any], environment: Mapping[str, str]) -> tuple[Mode, bool]:
+def _mode(settings: Settings, hyperparameters: dict[str, Any]) -> tuple[Mode, bool]:
     """(mode, was it asked for by name): by our setting, else by the switches that SageMaker's SDK sends."""
     asked = []
     for mode, key in _SWITCHES.items():
@@ -183,7 +183,7 @@ def _processes_per_host(mode: Mode, settings: Settings, hyperparameters: dict[st
     if mode is not Mode.MPI:
         return 1
     given = hyperparameters.get(params.MPI_PROCESSES_PER_HOST)
-    if given is None:
+    if given in NOT_GIVEN:
         return max(1, gpus)
     try:
         return whole_number(1, MAX_PROCESSES_PER_HOST)(as_text(given))
@@ -196,7 +196,7 @@ def _processes_per_host(mode: Mode, settings: Settings, hyperparameters: dict[st
 def _mpi_options(hyperparameters: dict[str, Any]) -> tuple[str, ...]:
     options = hyperparameters.get(params.MPI_CUSTOM_OPTIONS)
     try:
-        return tuple(shlex.split(as_text(options))) if options else ()
+        return tuple(shlex.split(as_text(options))) if options not in NOT_GIVEN else ()
     except ValueError as error:
         raise ConfigError(
             f"hyperparameter {params.MPI_CUSTOM_OPTIONS} is {options!r}: {error}; wanted mpirun options as a shell "

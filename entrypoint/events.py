@@ -10,7 +10,7 @@ from entrypoint.plan import ProcessSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """All that a host says of itself. Facts only grow, so a lost or repeated report does no harm."""
+    """All that a host says of itself. Whole facts, so a lost or repeated report does no harm."""
 
     host: str
     ready: frozenset[str] = frozenset()  # names of its processes

@@ -1,11 +1,12 @@
 """What one host knows: of its own processes, and of the other hosts. And the questions asked about it.
 
-Facts only grow: nothing that was noted is taken back. The policy notes them and decides by them.
+What was noted is not taken back. The policy notes facts and decides by them.
 """
 
 from dataclasses import replace
 from typing import Any
 
+from entrypoint.errors import ExitCode
 from entrypoint.events import News, Report
 from entrypoint.outcome import Cause, Exit, Outcome, Strength
 from entrypoint.plan import ALL_HOSTS, Duty, Need, Plan, ProcessSpec, Ready
@@ -73,14 +74,31 @@ class Facts:
         """Every deciding process of this host has ended (or, when stopping, will never start), and no rank runs."""
         stopping = self.stopping_since is not None
         return all(
-            name in self.ended or (stopping and name not in self.started)
-            for name, spec in self.specs.items()
-            if spec.decides
+            name in self.ended or (stopping and name not in self.started) for name in self._deciding()
         ) and not any(self.specs[name].duty is Duty.RANK for name in self.running())
 
     def clean(self) -> bool:
-        deciding = (name for name, spec in self.specs.items() if spec.decides)
-        return all(name in self.ended and self.ended[name].clean for name in deciding) and self.own_ranks_ended_well()
+        return (
+            all(name in self.ended and self.ended[name].clean for name in self._deciding())
+            and self.own_ranks_ended_well()
+        )
+
+    def _deciding(self) -> list[str]:
+        flags = self.flags or frozenset()
+        return [name for name, spec in self.specs.items() if spec.decides and spec.serves_if not in flags]
+
+    def any_rank_started(self) -> bool:
+        """Whether a rank came up anywhere; by name, since the user's options may place it elsewhere."""
+        ranks = {spec.name for spec in self.plan.processes if spec.duty is Duty.RANK}
+        return any(process in ranks for _, process in self.ready)
+
+    def lost(self) -> set[str]:
+        """Hosts that cannot be reached any more, or never could."""
+        return {
+            cause.host
+            for _, cause in self.causes
+            if not cause.process and (cause.code == ExitCode.HOST_LOST or cause.host not in self.heard)
+        }
 
     def own_ranks_ended_well(self) -> bool:
         ranks = [name for name, spec in self.specs.items() if spec.duty is Duty.RANK and name in self.started]
@@ -88,7 +106,7 @@ class Facts:
 
     def ranks_are_over(self) -> bool:
         """While stopping: no rank runs here, nor on a host that can still tell."""
-        lost = {cause.host for _, cause in self.causes if not cause.process}
+        lost = self.lost()
         there = [self.report_of(host) for host in self.others if host in self.heard and host not in lost]
         here = any(self.specs[name].duty is Duty.RANK for name in self.running())
         return not here and all((report.done and report.stopping) or report.gone for report in there)

@@ -5,6 +5,7 @@ processes never mix; each pipe is read in order, so the lines of one process kee
 """
 
 import os
+import select
 import selectors
 import threading
 import time
@@ -20,6 +21,13 @@ class _Pipe:
     prefix: str
     owner: str
     unfinished: bytearray = field(default_factory=bytearray)
+
+
+def _is_unread(fd: int) -> bool:
+    """Whether a pipe holds something, its end included."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class Log:
@@ -55,16 +63,17 @@ class Log:
     def tail(self, process: str) -> str:
         """The last output of a process, at most some thousand characters."""
         with self._changed:
-            return self._tails.get(process, b"").decode("utf-8", "replace")
+            unfinished = b"".join(pipe.unfinished for pipe in self._pipes.values() if pipe.owner == process)
+            return (self._tails.get(process, b"") + unfinished).decode("utf-8", "replace")
 
     def drain(self, within: float, process: str | None = None) -> bool:
-        """Wait until the pipes (of one process) are read to their ends; False if that took too long.
+        """Wait until all that was printed (by one process) is read; False if that took too long.
 
-        An orphan that keeps a pipe open would make it last for ever, hence the limit in seconds.
+        Not until the pipes end: an orphan may keep them open for ever.
         """
         deadline = time.monotonic() + within
         with self._changed:
-            while any(process in (None, pipe.owner) for pipe in self._pipes.values()):
+            while any(process in (None, pipe.owner) and _is_unread(fd) for fd, pipe in self._pipes.items()):
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._changed.wait(left):
                     return False
@@ -106,8 +115,8 @@ class Log:
             self._selector.register(fd, selectors.EVENT_READ)
 
     def _read(self, fd: int) -> None:
-        block = os.read(fd, _BLOCK)
         with self._changed:
+            block = os.read(fd, _BLOCK)  # under the lock, so that an empty pipe means: read and written
             pipe = self._pipes[fd]
             whole, newline, rest = block.rpartition(b"\n")
             if newline:
@@ -122,7 +131,7 @@ class Log:
                 self._selector.unregister(fd)
                 os.close(fd)
                 del self._pipes[fd]
-                self._changed.notify_all()
+            self._changed.notify_all()
 
     def _emit(self, pipe: _Pipe, lines: bytes) -> None:
         self._tails[pipe.owner] = (self._tails.get(pipe.owner, b"") + lines[-_TAIL:])[-_TAIL:]

@@ -145,7 +145,7 @@ def explain(exit: Exit, output: str, first_line: bool = False) -> tuple[str, str
     lines = [line.rstrip() for line in output.splitlines()]
     starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
     error = details = ""
-    if starts:
+    if starts and exit.signal != signal.SIGKILL:  # nobody raises a SIGKILL: what was printed was something else
         block = _without_runners(lines[starts[-1] :])
         end = next((i for i, line in enumerate(block[1:], 1) if line and not line[0].isspace()), len(block) - 1)
         error = block[end]

@@ -58,6 +58,7 @@ class Flag(StrEnum):
     """What only a look at the user's code can tell; found by the prepare step."""
 
     TF1_SESSIONS = "tf1-sessions"
+    TF2_SERVER = "tf2-server"  # a worker's script runs a server, and would wait in it for ever
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +92,7 @@ class ProcessSpec:
     task: str = ""  # "worker 0 of 2", "rank 3, local rank 1"
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()  # what we set beyond the container's environment and SM_*
+    serves_if: Flag | None = None  # with this flag a script does not decide: it serves until the others have ended
     runs_program: bool = False  # argv ends in the user's program, and its environment has SM_*
     cwd: Path | None = None
     stdin: str = ""
@@ -180,14 +182,21 @@ def _block(spec: ProcessSpec) -> list[str]:
     started_by = "   started by mpirun" if spec.duty is Duty.RANK else ""
     decides = "   its end decides" if spec.decides else ""
     lines = [f"  {spec.name:<12} {spec.role}" + (f", {spec.task}" if spec.task else "") + decides + started_by]
-    lines.append("    command   " + " ".join(_quote(word) for word in _masked(spec.argv)))
+    lines.append("    command   " + command_line(spec.argv))
     lines += [f"    env       {key}={_quote(value)}" for key, value in spec.env]
+    if spec.serves_if:
+        lines.append("    its end does not decide where it runs a tf.distribute.Server")
     if spec.runs_program:
         lines.append("    env       SM_* of this host, from sagemaker-training")
     if spec.ports:
         lines.append("    ports     " + ", ".join(map(str, spec.ports)))
     lines += [f"    waits for {need}" for need in spec.needs]
     return lines
+
+
+def command_line(argv: tuple[str, ...]) -> str:
+    """A command as one would type it, secrets masked."""
+    return " ".join(_quote(word) for word in _masked(argv))
 
 
 def _quote(word: str) -> str:

@@ -1,8 +1,8 @@
 """What to do about an event. Pure: no clock, no process, no socket; facts and events in, actions out.
 
 The policy notes facts (what was started, what has ended, who was heard when) and derives from them what
-is to be done; there is no state beside the facts. The outcome of the job is made on the coordinator, at
-the first event that settles it, and followers adopt it.
+is to be done; beside them it remembers only what it has said, and since when it waits. The outcome of the job
+is made on the coordinator, at the first event that settles it, and followers adopt it.
 
     running --cause settled--> failed     --nothing left to stop--> finished
        |  \\--SIGTERM--> stopping --all scripts ended--> stopped or succeeded
@@ -168,6 +168,7 @@ class Policy:
         yield from self._nag(now)
         if facts.outcome is None:
             self._watch_others(now)
+            self._watch_mpirun(now)
             settled = verdict(self.facts, self.settings, now)
             if settled is not None:
                 yield from self._settle_on(settled, now)
@@ -218,6 +219,21 @@ class Policy:
                 if spec.duty is Duty.STEP and (spec.host, spec.name) not in facts.ready:
                     what = f"{spec.name} did not end within {self.settings.start_timeout:g} s"
                     facts.blame_host(now, spec.host, what, ExitCode.START_TIMEOUT)
+
+    def _watch_mpirun(self, now: float) -> None:
+        """mpirun can wait for ever for daemons that cannot reach it, a closed port between the hosts being enough."""
+        limit = self.settings.start_timeout
+        for name in self.facts.running():
+            is_launcher = self.facts.specs[name].duty is Duty.LAUNCHER
+            late = is_launcher and now >= self.facts.started[name] + limit
+            if late and not self.facts.causes and not self.facts.any_rank_started():
+                self.facts.blame(
+                    now,
+                    name,
+                    what=f"started no rank within {limit:g} s",
+                    error="do the hosts reach one another on all ports?",
+                    code=ExitCode.START_TIMEOUT,
+                )
 
     def _settle_on(self, settled: Outcome, now: float) -> Iterator[Action]:
         self.facts.outcome, self.facts.outcome_at = settled, now
@@ -292,7 +308,7 @@ class Policy:
         if facts.outcome is None or facts.running():
             return
         if facts.is_coordinator:
-            lost = {cause.host for _, cause in facts.causes if not cause.process}
+            lost = facts.lost()
             silent = {host for host, heard in facts.heard.items() if now >= heard + self.settings.peer_timeout}
             left = [host for host in facts.others if not facts.is_gone(host) and host not in lost | silent]
             if any(now < self._wait_until(host, facts.outcome) for host in left):

@@ -25,7 +25,7 @@ Order = Callable[[int], dict[str, Any]]
 
 
 class Ranks:
-    """Serves the socket until closed. Puts RankStarted and Ended events."""
+    """Serves the socket. Puts RankStarted and Ended events."""
 
     def __init__(self, path: Path, order: Order, put: Callable[[Event], None], log: Log) -> None:
         path.unlink(missing_ok=True)
@@ -45,10 +45,6 @@ class Ranks:
         path.chmod(0o600)
 
         threading.Thread(target=self._server.serve_forever, name="ranks", daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
     def _talk(self, connection: socket.socket) -> None:
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

@@ -16,7 +16,7 @@ HYPERPARAMETER_PREFIX = "sagemaker_entrypoint_"
 MAX_PROCESSES_PER_HOST = 512
 
 _TRUE = {"true", "1", "yes", "on"}
-_NOT_GIVEN = (None, "", "None")  # JSON null, an empty variable, and Python's None as the SDK's Estimator sends it
+NOT_GIVEN = (None, "", "None")  # JSON null, an empty variable, and Python's None as the SDK's Estimator sends it
 _FALSE = {"false", "0", "no", "off", "none", "null", ""}
 
 
@@ -110,7 +110,7 @@ class Settings:
         "and the script on the chief alone.",
     )
     ps_count: int = _setting(
-        0, whole_number(1, 100_000), "ps: number of parameter server tasks in all. Default: one per host."
+        0, whole_number(1, 2000), "ps: number of parameter server tasks in all. Default: one per host."
     )
     ps_chief_name: str = _setting(
         "chief", _choice("chief", "master"), "ps: what TF_CONFIG calls rank 0. `master` is for TF1 scripts."
@@ -165,13 +165,13 @@ def read_settings(environment: Mapping[str, str], hyperparameters: Mapping[str, 
             if name not in known or known[name].metadata["machine"]:
                 wanted = [HYPERPARAMETER_PREFIX + name for name, f in known.items() if not f.metadata["machine"]]
                 raise ConfigError(f"unknown hyperparameter {key}; wanted one of {', '.join(wanted)}")
-            if value not in _NOT_GIVEN:
+            if value not in NOT_GIVEN:
                 values[name] = _parse(known[name], as_text(value), f"hyperparameter {key}")
     for key, text in environment.items():
         name = key.removeprefix(ENVIRONMENT_PREFIX).lower()
         if not key.startswith(ENVIRONMENT_PREFIX):
             continue
-        if text in _NOT_GIVEN:
+        if text in NOT_GIVEN:
             continue
         if name in known:
             values[name] = _parse(known[name], text, f"environment variable {key}")

@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from entrypoint import events, process, ssh
+from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Event
 from entrypoint.job import Job
 from entrypoint.logs import Log
 from entrypoint.outcome import Exit, Kind, Outcome
 from entrypoint.peers import Peers
-from entrypoint.plan import Duty, Plan, ProcessSpec
+from entrypoint.plan import Duty, Plan, ProcessSpec, command_line
 from entrypoint.policy import Policy
 from entrypoint.ranks import Ranks
 
@@ -111,12 +112,15 @@ class Supervisor:
         """An end, and before it what it brings: its last output, a card, what the prepare step found."""
         self.log.drain(DRAIN, spec.name)
         before: list[Event] = []
-        if exit.clean and spec.card and spec.card_source:
-            line = ssh.card_line(spec.card, self.host, spec.card_source.read_text())
-            before.append(events.Card(name=spec.card, line=line))
-        if exit.clean and spec.name == "prepare":
-            self.prepared = json.loads(self.job.paths.prepared.read_text())
-            before.append(events.Flags(flags=frozenset(self.prepared["flags"])))
+        try:
+            if exit.clean and spec.card and spec.card_source:
+                line = ssh.card_line(spec.card, self.host, spec.card_source.read_text())
+                before.append(events.Card(name=spec.card, line=line))
+            if exit.clean and spec.name == "prepare":
+                self.prepared = json.loads(self.job.paths.prepared.read_text())
+                before.append(events.Flags(flags=frozenset(self.prepared["flags"])))
+        except (OSError, ValueError, KeyError) as error:
+            before.append(_broken(error))
         return [*before, events.Ended(name=spec.name, exit=exit, output=self.log.tail(spec.name))]
 
     def _decide(self, event: Event) -> None:
@@ -134,7 +138,10 @@ class Supervisor:
                 case events.Force(name=name):
                     self._signal(name, signal.SIGKILL)
                 case events.WriteCards(card=card, lines=lines):
-                    self._write_cards(card, [line for _, line in lines])
+                    try:
+                        self._write_cards(card, [line for _, line in lines])
+                    except OSError as error:
+                        self.queue.put(_broken(error))
                 case events.TellCoordinator(report=report):
                     if self.peers:
                         self.peers.report(report)
@@ -150,11 +157,12 @@ class Supervisor:
 
     def _start(self, spec: ProcessSpec) -> None:
         if spec.duty is Duty.LAUNCHER:
-            self.log.say("running " + " ".join(spec.argv))
+            self.log.say("running " + command_line(spec.argv))
         try:
             started = process.spawn(spec, self._command(spec), self._environment_of(spec), self.log)
-        except OSError as error:
-            self.queue.put(events.NotStarted(name=spec.name, why=f"{spec.argv[0]}: {error.strerror or error}"))
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else error
+            self.queue.put(events.NotStarted(name=spec.name, why=f"{spec.argv[0]}: {why}"))
             return
         self.processes[spec.name] = started
         self.by_pid[started.pid] = spec.name
@@ -245,6 +253,11 @@ class Supervisor:
             "succeeded": self.outcome.kind is Kind.SUCCEEDED,
             "pid": os.getpid(),
         }
+
+
+def _broken(error: Exception) -> events.Broken:
+    """A fault of ours becomes the job's outcome, so that the other hosts hear of it."""
+    return events.Broken(why=f"{type(error).__name__}: {error}", code=ExitCode.INTERNAL)
 
 
 class _StatusAsked:

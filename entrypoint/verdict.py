@@ -4,7 +4,6 @@ A cause that looks like the echo of another one waits a moment for it: until eve
 """
 
 from entrypoint import outcome
-from entrypoint.errors import ExitCode
 from entrypoint.facts import Facts
 from entrypoint.outcome import Cause, Exit, Outcome, Strength
 from entrypoint.plan import Duty
@@ -24,7 +23,25 @@ def verdict(facts: Facts, settings: Settings, now: float) -> Outcome | None:
     if cause is not None:
         return outcome.failed(cause)
     all_done = facts.done() and all(facts.report_of(host).done for host in facts.others)
-    return outcome.succeeded() if all_done and not facts.causes else None
+    if not all_done or facts.causes:
+        return None
+    return _of_mpirun_alone(facts, settings, now) if _no_rank_came(facts) else outcome.succeeded()
+
+
+def _no_rank_came(facts: Facts) -> bool:
+    return any(spec.duty is Duty.LAUNCHER for spec in facts.specs.values()) and not facts.any_rank_started()
+
+
+def _of_mpirun_alone(facts: Facts, settings: Settings, now: float) -> Outcome | None:
+    """mpirun ended with 0 and started nothing (`--version` among the user's options, say): not a success.
+
+    News of a short rank on another host may still be on its way.
+    """
+    name = next(name for name, spec in facts.specs.items() if spec.duty is Duty.LAUNCHER)
+    if now < facts.ended_at[name] + settings.heartbeat + SETTLE:
+        return None
+    error = "it started no rank; look at its options"
+    return outcome.failed(Cause(host=facts.host, process=name, what="exit code 0", error=error, code=1))
 
 
 def settled_cause(facts: Facts, settings: Settings, now: float) -> Cause | None:
@@ -50,7 +67,7 @@ def _how_surely_an_echo(facts: Facts, cause: Cause) -> int:
 
 def _of_a_stop(facts: Facts) -> Outcome | None:
     """After SIGTERM: when every script of every host that is left has ended."""
-    lost = {cause.host for _, cause in facts.causes if cause.code == ExitCode.HOST_LOST}
+    lost = facts.lost()
     there = [host for host in facts.others if host in facts.heard and host not in lost]
     if not facts.done() or not all(facts.report_of(host).done or facts.is_gone(host) for host in there):
         return None
@@ -72,10 +89,10 @@ def _followers(facts: Facts, now: float) -> Outcome | None:
     return None
 
 
-def _without_coordinator(facts: Facts, lost: Cause) -> Outcome:
+def _without_coordinator(facts: Facts, lost: Cause) -> Outcome | None:
     """The coordinator is lost. What failed here while it was still heard came first; an echo did not."""
-    if facts.stopping_since is not None:
-        return outcome.stopped()
+    if facts.stopping_since is not None:  # scripts keep the time that they were promised
+        return outcome.stopped() if facts.done() else None
     heard = facts.heard.get(facts.coordinator, facts.began)
     own = [
         cause

@@ -22,6 +22,8 @@ TF1_SESSIONS = re.compile(
     r"|\bMonitoredSession\b|\bSessionCreator\b|\btrain\.Supervisor\b|\breplica_device_setter\b"
 )
 
+TF2_SERVER = re.compile(r"\bdistribute\.Server\b")
+
 
 class Unusable(Exception):
     """The user's code cannot be had."""
@@ -102,13 +104,16 @@ def one_at_a_time() -> Iterator[None]:
         yield
 
 
-def uses_tf1_sessions(code: Path) -> bool:
-    """Whether the code names TF1's distributed sessions or estimators (a guess, by words)."""
+def flags(code: Path) -> list[str]:
+    """What the code uses, by the words in it: TF1's sessions or estimators, else TF2's servers in worker scripts."""
+    serves = False
     for path in sorted(code.rglob("*.py"))[:2000]:
         with contextlib.suppress(OSError):
-            if TF1_SESSIONS.search(path.read_text("utf-8", errors="replace")):
-                return True
-    return False
+            text = path.read_text("utf-8", errors="replace")
+            if TF1_SESSIONS.search(text):
+                return ["tf1-sessions"]
+            serves = serves or bool(TF2_SERVER.search(text))
+    return ["tf2-server"] if serves else []
 
 
 def short_enough(entries: dict[str, str]) -> dict[str, str]:
@@ -136,6 +141,8 @@ def main() -> int:
 
     from sagemaker_training import environment
 
+    # Given {}, it would read the files again, and those may be absent or null.
+    environment.read_input_data_config = environment.read_hyperparameters = dict
     sagemaker = environment.Environment(
         resource_config=task["resource_config"],
         input_data_config=task["input_data_config"],
@@ -147,7 +154,7 @@ def main() -> int:
     result = {
         "env": {**short_enough(sagemaker.to_env_vars()), "PYTHONPATH": os.pathsep.join(path)},
         "module": program.removesuffix(".py") if is_package else None,
-        "flags": ["tf1-sessions"] if uses_tf1_sessions(code) else [],
+        "flags": flags(code),
     }
     target = Path(task["result"])
     scratch = target.with_suffix(".new")

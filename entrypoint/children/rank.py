@@ -13,6 +13,8 @@ import socket
 import struct
 import sys
 
+HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 
 def receive(connection: socket.socket) -> tuple[dict, list[int]]:
     """The supervisor's answer: a length, JSON text, and with the first byte the pipe ends."""
@@ -32,6 +34,20 @@ def receive(connection: socket.socket) -> tuple[dict, list[int]]:
     return json.loads(text), list(fds)
 
 
+def added_by_mpirun() -> dict[str, str]:
+    """mpirun's own variables and what the user passed with -x.
+
+    The rest of our environment is that of mpirun or, on other hosts, of an ssh session: not the job's.
+    """
+    try:
+        with open(f"/proc/{os.getppid()}/environ", "rb") as file:
+            inherited = set(file.read().split(b"\0"))
+    except OSError:
+        inherited = set()
+    added = {key: value for key, value in os.environ.items() if os.fsencode(f"{key}={value}") not in inherited}
+    return {key: value for key, value in added.items() if key not in ("ENTRYPOINT_RANKS", "PATH")}
+
+
 def main() -> int:
     me = {
         "rank": int(os.environ["OMPI_COMM_WORLD_RANK"]),
@@ -45,17 +61,15 @@ def main() -> int:
     if "refused" in order:
         print(f"rank {me['rank']}: {order['refused']}", file=sys.stderr)
         return 70
-    # mpirun's own variables and what the user passed with -x come on top of this host's environment.
-    environment = {**order["env"], **os.environ}
-    environment.pop("ENTRYPOINT_RANKS", None)
-    # Signals for this rank's group are the program's business; this process only waits.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    environment = {**order["env"], **added_by_mpirun()}
+    # Signals for this rank's group are the program's business; this process only waits. None may fall between.
+    signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     pid = os.fork()
     if pid == 0:
         try:
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            for number in (*HEARD, signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
             os.dup2(out, 1)
             os.dup2(err, 2)
             os.chdir(order["cwd"])
@@ -64,6 +78,11 @@ def main() -> int:
             os.write(err, f"{order['argv'][0]} cannot be run: {error}\n".encode())
         finally:
             os._exit(127)
+    if signal.SIGTERM in signal.sigpending():  # it came before the program was there
+        os.kill(pid, signal.SIGTERM)
+    for number in HEARD:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
     os.close(out)
     os.close(err)
     _, status = os.waitpid(pid, 0)

@@ -63,6 +63,8 @@ def plan(job: Job) -> Plan:
             argv=common.program(job),
             env=(common.tf_config(cluster, chief_name if role is Role.CHIEF else role, index, environment="cloud"),),
             runs_program=True,
+            # TensorFlow 2's tutorial lets a worker's script join its server, which never returns.
+            serves_if=Flag.TF2_SERVER if role is Role.WORKER else None,
             cwd=job.paths.code,
             ports=(port,),
             needs=(common.all_prepared(), *needs),
