@@ -154,3 +154,27 @@ def test_the_jobs_key_starts_nothing_but_open_mpis_daemon(hosts):
         assert "uid=" not in result.stdout
     job.signal(signal.SIGTERM)
     assert eventually(lambda: job.end(), within=60) == [143, 143]
+
+
+def test_the_environment_of_ranks_is_the_same_on_all_hosts(hosts):
+    """What mpirun or ssh have of their own does not stand before the job's: the code is found, TMPDIR is the user's."""
+    job = hosts(2, "mpi_sum.py", hyperparameters=with_ranks(1), environment={"TMPDIR": "/tmp", "MINE": "yes"})
+    assert job.end() == [0, 0]
+    for each in told(job):
+        code = str(job.hosts[each["tree"]].base / "code")
+        assert each["env"]["PYTHONPATH"].split(":")[0] == code
+        assert (each["env"]["TMPDIR"], each["env"]["MINE"]) == ("/tmp", "yes")
+
+
+def test_what_the_user_exports_with_x_wins(hosts):
+    options = "-x MINE=other -x NEW=new"
+    job = hosts(2, "mpi_sum.py", environment={"MINE": "yes"},
+                hyperparameters=with_ranks(1, sagemaker_mpi_custom_mpi_options=options))  # fmt: skip
+    assert job.end() == [0, 0]
+    assert [(each["env"]["MINE"], each["env"]["NEW"]) for each in told(job)] == [("other", "new")] * 2
+
+
+def test_mpirun_that_only_says_its_version_is_no_success(hosts):
+    job = hosts(1, "mpi_sum.py", hyperparameters=with_ranks(1, sagemaker_mpi_custom_mpi_options="--version"))
+    assert job.end() == [1]
+    assert "it started no rank" in job[1].failure

@@ -1,6 +1,7 @@
 """What needs TensorFlow: parameter servers and training over several processes. Slow to import."""
 
 import os
+import re
 import signal
 
 import pytest
@@ -60,3 +61,18 @@ def test_servers_stay_while_a_stopped_chief_saves(hosts):
     job.signal(signal.SIGTERM)
     assert job.end() == [0, 0]
     assert (job[1].base / "model/saved-algo-1").exists()
+
+
+def test_the_tutorials_script_ends_though_its_workers_join_their_servers(hosts):
+    job = hosts(2, "ps_tutorial.py", hyperparameters=PS)
+    assert job.end(within=300) == [0, 0]
+    assert "trained, loss" in job[1].log
+    assert "joining" in job[2].log
+
+
+def test_a_tf1_worker_does_not_wait_for_its_session(hosts):
+    """Its session is there at once, not after the 30 s that it sleeps where the chief has made no variables yet."""
+    job = hosts(2, "tf1_sessions.py", hyperparameters=PS)
+    assert job.end(within=300) == [0, 0]
+    waited = float(re.search(r"worker/0\] session after ([\d.]+) s", job[2].log).group(1))
+    assert waited < 25

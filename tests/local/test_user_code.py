@@ -175,3 +175,10 @@ def test_a_huge_but_legal_set_of_hyperparameters(hosts):
     assert job.end() == [0]
     (told,) = job.json_of("told.json")
     assert len(told["argv"]) == 180
+
+
+@pytest.mark.parametrize("content", ["{}", "null"])
+def test_a_job_without_channels(hosts, content):
+    files = {"input/config/inputdataconfig.json": content}
+    job = hosts(1, "train.py", code={"train.py": TELL}, base_files=files)
+    assert job.end() == [0]

@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 world = MPI.COMM_WORLD
 total = world.allreduce(1)
-keys = ("SM_CURRENT_HOST", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MINE")
+keys = ("SM_CURRENT_HOST", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MINE", "NEW", "TMPDIR", "PYTHONPATH")
 told = {"rank": world.rank, "sum": total, "argv": sys.argv[1:], "env": {k: os.environ.get(k) for k in keys}}
 with open(Path(os.environ["SM_OUTPUT_DATA_DIR"], f"rank-{world.rank}.json"), "w") as file:
     json.dump(told, file)

@@ -306,3 +306,13 @@ def test_every_setting_may_come_as_a_hyperparameter(tmp_path):
 def test_no_secret_in_the_message_of_another_error(tmp_path):
     text = complaint(lambda: read(tmp_path, 1, {"sagemaker_program": "null"}, {"ENTRYPOINT_TOKEN": "geheim"}))
     assert not re.search("geheim", text)
+
+
+def test_pythons_none_as_the_sdk_sends_it_means_not_given(tmp_path):
+    keys = ("sagemaker_mpi_custom_mpi_options", "sagemaker_mpi_num_of_processes_per_host")
+    job = read(tmp_path, 2, {"sagemaker_mpi_enabled": "True", **dict.fromkeys(keys, "None")})
+    assert (job.mpi_options, job.processes_per_host) == ((), 1)
+
+
+def test_more_parameter_servers_than_ports_are_refused(tmp_path):
+    assert "2000" in complaint(lambda: read(tmp_path, 2, {}, {"ENTRYPOINT_PS_COUNT": "100000"}))

@@ -262,3 +262,8 @@ def test_a_failure_file_that_cannot_be_written_is_said_and_not_raised(tmp_path):
 def test_a_failure_text_that_utf8_cannot_hold_is_written_nevertheless(tmp_path):
     assert report.write_failure(tmp_path / "failure", failed(dataclasses.replace(CAUSE, error="\ud800"))) == ""
     assert (tmp_path / "failure").read_text().startswith("algo-2 worker/1 (exit code 3)")
+
+
+def test_a_traceback_that_was_printed_long_before_is_not_why_the_kernel_killed():
+    error, _, strength = explain(Exit(code=137, signal=9), RAISED + "handled, going on\nepoch 2\n")
+    assert (error, strength) == ("", Strength.STRONG)

@@ -841,3 +841,56 @@ def test_every_duty_is_in_some_plan(play):
     """The tables above would otherwise say nothing of it."""
     duties = {spec.duty for mode in ("ps", "mpi") for spec in play(2, mode=mode).plan.processes}
     assert duties == set(Duty)
+
+
+# --- found by a review ---
+
+
+def test_a_worker_script_that_joins_its_server_does_not_hold_up_the_end(play):
+    """TensorFlow 2's tutorial: the worker's branch of the script never returns."""
+    p = play(2, 2, mode="ps")
+    p.at(1, events.Flags(flags=frozenset({"tf2-server"})), ended("prepare"))
+    p.at(2, informed())
+    assert p.last_told.done  # nothing here that the job waits for
+    p.at(3, informed(outcome=outcome.succeeded()))
+    p.at(3.1, ended("worker/0", signal=15), ended("ps/1", signal=15))
+    assert p.what[-1] == "finish succeeded 0"
+
+
+def test_mpirun_that_starts_no_rank_is_no_success(play):
+    p = play(2, mode="mpi")
+    p.at(1, ended("prepare"), ended("host-key"), ended("client-key"), events.Listening(name="sshd"))
+    p.at(2, reported(2, ready=frozenset({"prepare", "sshd"}), done=True))
+    p.at(3, ended("mpirun", 0, "mpirun (Open MPI) 4.1.4\n"))
+    heartbeats(p, 6, 2, done=True)
+    assert p.blamed.startswith("algo-1 mpirun (exit code 0): it started no rank")
+    assert p.policy.facts.outcome.exit_code == 1
+
+
+def test_mpirun_that_never_gets_a_rank_up_is_not_waited_for_for_ever(play):
+    p = play(2, mode="mpi", start_timeout=30)
+    p.at(1, ended("prepare"), ended("host-key"), ended("client-key"), events.Listening(name="sshd"))
+    p.at(2, reported(2, ready=frozenset({"prepare", "host-key", "sshd"}), done=True))
+    heartbeats(p, 40, 2, ready=frozenset({"prepare", "host-key", "sshd"}), done=True)
+    assert p.blamed.startswith("algo-1 mpirun (started no rank within 30 s)")
+    assert p.policy.facts.outcome.exit_code == 75
+
+
+def test_losing_the_coordinator_does_not_shorten_the_time_to_save(play):
+    p = stopped_job(play, me=2)
+    p.at(40)
+    assert p.policy.facts.outcome is None
+    assert "force worker/1" not in p.what
+    p.at(41, ended("worker/1"))
+    p.at(42)
+    assert p.what[-1] == "finish stopped 143"
+
+
+def test_a_host_that_is_to_blame_but_answers_is_waited_for(play):
+    p = play(2, start_timeout=30)
+    p.at(1, ended("prepare"))
+    heartbeats(p, 31, 2, ready=frozenset())
+    assert p.blamed == "algo-2 (prepare did not end within 30 s)"
+    assert p.what[-1] != "finish failed 75"
+    p.at(p.now + 0.5, reported(2, ready=frozenset(), gone=True))
+    assert p.what[-1] == "finish failed 75"
