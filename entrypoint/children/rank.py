@@ -45,7 +45,8 @@ def added_by_mpirun() -> dict[str, str]:
     except OSError:
         inherited = set()
     added = {key: value for key, value in os.environ.items() if os.fsencode(f"{key}={value}") not in inherited}
-    return {key: value for key, value in added.items() if key not in ("ENTRYPOINT_RANKS", "PATH")}
+    added.pop("ENTRYPOINT_RANKS", None)
+    return added
 
 
 def main() -> int:

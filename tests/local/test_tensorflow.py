@@ -31,7 +31,7 @@ def test_parameter_servers_with_scripts(hosts):
 
 
 def test_training_with_parameter_servers_and_tensorflow_servers(hosts):
-    job = hosts(2, "ps_train.py", hyperparameters=PS,
+    job = hosts(2, "ps_tutorial.py", hyperparameters=PS,
                 environment={"ENTRYPOINT_PS_WORKERS": "server", "ENTRYPOINT_PS_COUNT": "1"})  # fmt: skip
     assert job.end(within=300) == [0, 0]
     assert "trained, loss" in job[1].log
