@@ -40,10 +40,3 @@ class Cluster:
     @property
     def is_coordinator(self) -> bool:
         return self.me.rank == 0
-
-    def host(self, name: str) -> Host:
-        """The host of that name; KeyError if the job has none."""
-        for host in self.hosts:
-            if host.name == name:
-                return host
-        raise KeyError(name)

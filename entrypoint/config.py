@@ -15,7 +15,7 @@ from sagemaker_training import mapping, params
 
 from entrypoint.cluster import Cluster, Host
 from entrypoint.errors import ConfigError
-from entrypoint.job import Job, Mode, Paths, Program
+from entrypoint.job import Job, Mode, Paths, Program, Tree
 from entrypoint.settings import MAX_PROCESSES_PER_HOST, NOT_GIVEN, Settings, as_text, read_settings, truth, whole_number
 
 _SWITCHES = {
@@ -39,7 +39,7 @@ def read_job(
     With `config`, the files lie there instead, and the job is another machine's: nobody looks what this one has.
     """
     here = config is None
-    config = config or base / "input" / "config"
+    config = config or Tree(base=base).config
     resources = _read_object(config / "resourceconfig.json", required=True)
     hyperparameters = {key: _decode(value) for key, value in _read_object(config / "hyperparameters.json").items()}
     settings, warnings = read_settings(environment, hyperparameters)
@@ -78,7 +78,7 @@ def read_job(
 def this_host(base: Path) -> str | None:
     """The name of this host, as far as the files can be read: for messages about those that cannot."""
     try:
-        name = _read_object(base / "input" / "config" / "resourceconfig.json").get("current_host")
+        name = _read_object(Tree(base=base).config / "resourceconfig.json").get("current_host")
     except ConfigError:
         return None
     return name if isinstance(name, str) and name else None

@@ -19,11 +19,10 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paths:
-    """The tree that SageMaker mounts, below `base` (/opt/ml unless SAGEMAKER_BASE_DIR says otherwise)."""
+class Tree:
+    """What SageMaker mounts below `base`: /opt/ml, unless SAGEMAKER_BASE_DIR says otherwise."""
 
     base: Path
-    run: Path  # sockets, keys; never uploaded
 
     @property
     def config(self) -> Path:
@@ -34,12 +33,23 @@ class Paths:
         return self.base / "code"
 
     @property
+    def model(self) -> Path:
+        return self.base / "model"
+
+    @property
     def output(self) -> Path:
         return self.base / "output"
 
     @property
     def failure(self) -> Path:
         return self.output / "failure"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paths(Tree):
+    """SageMaker's tree, and our own files of this run."""
+
+    run: Path  # sockets, keys; never uploaded
 
     @property
     def prepared(self) -> Path:

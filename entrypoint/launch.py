@@ -33,6 +33,7 @@ def _train(early_signals: list[int]) -> int:
     """The exit code of this host. Whatever goes wrong on the way becomes an Outcome, too."""
     from entrypoint import process, report
     from entrypoint.config import read_job, this_host
+    from entrypoint.job import Tree
 
     base = base_folder()
     host = this_host(base) or os.environ.get("HOSTNAME", "this host")
@@ -51,7 +52,7 @@ def _train(early_signals: list[int]) -> int:
         why = f"{type(error).__name__}: {error}"
         outcome = _own_failure(host, "fault of the launcher", why, ExitCode.INTERNAL)
         process.kill_descendants()
-    complaint = report.write_failure(base / "output" / "failure", outcome)
+    complaint = report.write_failure(Tree(base=base).failure, outcome)
     if complaint:
         log.say(complaint)
     if supervisor is not None and supervisor.outcome is not None:

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -22,7 +22,6 @@ class Process:
     name: str
     pid: int
     group: int | None = None  # its process group, if that is its own from the start
-    started_at: float = field(default_factory=time.monotonic)
 
     def signal(self, number: int) -> None:
         """Signal the process and all of its group; nothing happens if it is gone."""

@@ -71,7 +71,7 @@ class DockerEngine:
         if self.shm_size:
             run += ["--shm-size", self.shm_size]
         for part in ("input/config", "model", "output", "code"):
-            run += _mount(folder.ml / part, ML / part)
+            run += _mount(folder.base / part, ML / part)
         for name, channel in self.job.channels:
             run += _mount(channel, ML / "input" / "data" / name, readonly=True)
         return Command(argv=(*run, *self._variables(), self.image, "train"), environment=self._client_environment())

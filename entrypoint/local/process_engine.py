@@ -84,7 +84,7 @@ class ProcessEngine:
         where = ports.addresses(self.job.names, self._base)
         return {
             **self._settings,
-            "SAGEMAKER_BASE_DIR": str(folder.ml),
+            "SAGEMAKER_BASE_DIR": str(folder.base),
             "ENTRYPOINT_RUN_DIR": str(self._run / folder.host),
             "ENTRYPOINT_SUMMARY": str(folder.summary),
             "ENTRYPOINT_HOST_ADDRESSES": json.dumps(where),
@@ -98,7 +98,7 @@ class ProcessEngine:
             write_config(self.job, folder.host, Path(config))
             own = self._own(folder)
             run = Path(own["ENTRYPOINT_RUN_DIR"])
-            return read_job(folder.ml, own, run, self.gpus, config=Path(config))
+            return read_job(folder.base, own, run, self.gpus, config=Path(config))
 
     @contextlib.contextmanager
     def _ports(self) -> Iterator[None]:

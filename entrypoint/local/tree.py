@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from entrypoint.errors import CodeError, ConfigError
+from entrypoint.job import Tree
 from entrypoint.local.spec import LocalJob
 
 MARKER = ".entrypoint-local"  # says that an output folder is ours, and (by a lock) that a job is using it
@@ -17,40 +18,15 @@ MOST_CODE = 1 << 30  # bytes
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostFolder:
-    """Where one host's files lie on this machine."""
+class HostFolder(Tree):
+    """Where one host's files lie on this machine; `base` is what the host sees as /opt/ml."""
 
     host: str
     root: Path
 
     @property
-    def ml(self) -> Path:
-        """What the host sees as /opt/ml."""
-        return self.root / "ml"
-
-    @property
     def log(self) -> Path:
         return self.root / "log.txt"
-
-    @property
-    def code(self) -> Path:
-        return self.ml / "code"
-
-    @property
-    def config(self) -> Path:
-        return self.ml / "input" / "config"
-
-    @property
-    def model(self) -> Path:
-        return self.ml / "model"
-
-    @property
-    def output(self) -> Path:
-        return self.ml / "output"
-
-    @property
-    def failure(self) -> Path:
-        return self.output / "failure"
 
     @property
     def summary(self) -> Path:
@@ -59,7 +35,7 @@ class HostFolder:
 
 def folders_of(job: LocalJob) -> list[HostFolder]:
     """One per host, in rank order."""
-    return [HostFolder(host=name, root=job.output / name) for name in job.names]
+    return [HostFolder(host=name, root=job.output / name, base=job.output / name / "ml") for name in job.names]
 
 
 def write_config(job: LocalJob, host: str, config: Path) -> None:
@@ -71,11 +47,11 @@ def write_config(job: LocalJob, host: str, config: Path) -> None:
 
 def write_tree(job: LocalJob, folder: HostFolder) -> None:
     """Everything that a host finds at its start. Channels are links to the given folders."""
-    for path in (folder.model, folder.output / "data", folder.ml / "input" / "data"):
+    for path in (folder.model, folder.output / "data", folder.base / "input" / "data"):
         path.mkdir(parents=True)
     write_config(job, folder.host, folder.config)
     for name, target in job.channels:
-        (folder.ml / "input" / "data" / name).symlink_to(target)
+        (folder.base / "input" / "data" / name).symlink_to(target)
     try:
         shutil.copytree(job.source, folder.code, ignore=_not_code)
     except (OSError, shutil.Error) as error:

@@ -141,22 +141,17 @@ def test_plan_is_printed(image: str) -> None:
     assert "algo-2:2223" in result.stdout
 
 
+def from_the_command_line(image: str, program: str, mode: str, folder: Path, *more: str, check: bool = True):
+    """`entrypoint local` with two hosts as containers; what it leaves is in folder/out."""
+    words = ("--engine", "docker", "--image", image, "--hosts", "2", "--mode", mode, "--output", str(folder / "out"))
+    command = (str(Path(sys.executable).with_name("entrypoint")), "local", str(PROGRAMS / program))
+    return sh(*command, *words, *more, within=120, cwd=folder, check=check)
+
+
 def test_job_in_containers_from_the_command_line(image: str, tmp_path: Path) -> None:
     """What a user does on a machine with Docker before sending a job to SageMaker."""
-    words = [
-        "local",
-        str(PROGRAMS / "tells.py"),
-        "--engine",
-        "docker",
-        "--image",
-        image,
-        "--hosts",
-        "2",
-        "--mode",
-        "mwms",
-    ]
-    words += ["--hyperparameters", "epochs=3", "--env", "COLOUR=deep blue", "--output", str(tmp_path / "out")]
-    result = sh(str(Path(sys.executable).with_name("entrypoint")), *words, within=120, cwd=tmp_path)
+    more = ("--hyperparameters", "epochs=3", "--env", "COLOUR=deep blue")
+    result = from_the_command_line(image, "tells.py", "mwms", tmp_path, *more)
     for number, host in enumerate(("algo-1", "algo-2")):
         assert f"[{host} worker/{number}] told" in result.stdout
     found = [json.loads(path.read_text()) for path in sorted((tmp_path / "out").rglob("alone.json"))]
@@ -166,19 +161,6 @@ def test_job_in_containers_from_the_command_line(image: str, tmp_path: Path) -> 
 
 
 def test_failed_job_from_the_command_line(image: str, tmp_path: Path) -> None:
-    words = [
-        "local",
-        str(PROGRAMS / "raises.py"),
-        "--engine",
-        "docker",
-        "--image",
-        image,
-        "--hosts",
-        "2",
-        "--mode",
-        "ps",
-    ]
-    words += ["--hyperparameters", "on=algo-2", "--output", str(tmp_path / "out")]
-    result = sh(str(Path(sys.executable).with_name("entrypoint")), *words, within=120, cwd=tmp_path, check=False)
+    result = from_the_command_line(image, "raises.py", "ps", tmp_path, "--hyperparameters", "on=algo-2", check=False)
     assert result.returncode == 1, result.stdout + result.stderr
     assert "algo-2 worker/0 (exit code 1): ValueError: row 17 of algo-2 has no label" in result.stdout
