@@ -87,6 +87,7 @@ BAD = {
 @pytest.fixture(scope="session")
 def answers(image: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[CompletedProcess[str], Path]]:
     """What the container of each row says; a few run at a time, since each only starts and ends."""
+    tmp_path_factory.getbasetemp()  # made on first use, which must not be in two threads at once
 
     def answer(number: int, row: dict[str, Any]) -> tuple[CompletedProcess[str], Path]:
         folder = tmp_path_factory.mktemp(f"input{number}")
