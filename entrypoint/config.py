@@ -16,7 +16,16 @@ from sagemaker_training import mapping, params
 from entrypoint.cluster import Cluster, Host
 from entrypoint.errors import ConfigError
 from entrypoint.job import Job, Mode, Paths, Program, Tree
-from entrypoint.settings import MAX_PROCESSES_PER_HOST, NOT_GIVEN, Settings, as_text, read_settings, truth, whole_number
+from entrypoint.settings import (
+    MAX_PROCESSES_PER_HOST,
+    NOT_GIVEN,
+    Settings,
+    as_text,
+    read_settings,
+    salvage_settings,
+    truth,
+    whole_number,
+)  # fmt: skip
 
 _SWITCHES = {
     Mode.PS: params.PARAMETER_SERVER_ENABLED,
@@ -45,9 +54,10 @@ def read_job(
     settings, warnings = read_settings(environment, hyperparameters)
     cluster = _cluster(resources, config / "resourceconfig.json", settings, here)
     mode, explicit = _mode(settings, hyperparameters)
+    evaluator = _evaluator(settings, mode, cluster)
     if mode is Mode.PS and len(cluster.hosts) == 1 and settings.ps_workers == "script":
         warnings.append("parameter servers were asked for on one host: the script runs alone, without TF_CONFIG")
-        mode = Mode.SINGLE
+        mode, evaluator = Mode.SINGLE, ""
     elif mode is Mode.SINGLE and len(cluster.hosts) > 1 and not explicit:
         warnings.append(
             f"{len(cluster.hosts)} hosts but no way of distributing was asked for: each runs the script alone and "
@@ -68,10 +78,51 @@ def read_job(
         settings=settings,
         processes_per_host=_processes_per_host(mode, settings, hyperparameters, gpus),
         mpi_options=_mpi_options(hyperparameters),
+        evaluator=evaluator,
         warnings=tuple(warnings),
         resource_config=resources,
         input_data_config=_read_object(config / "inputdataconfig.json"),
         hyperparameters=hyperparameters,
+    )
+
+
+def _evaluator(settings: Settings, mode: Mode, cluster: Cluster) -> str:
+    """The host that runs the evaluator, or nothing."""
+    names = [host.name for host in cluster.hosts]
+    if not settings.evaluator:
+        return ""
+    if mode not in (Mode.PS, Mode.MWMS):
+        raise ConfigError(f"ENTRYPOINT_EVALUATOR is set, and the mode is {mode}; wanted ps or mwms, or no evaluator")
+    name = {"first": names[0], "last": names[-1]}.get(settings.evaluator, settings.evaluator)
+    if name not in names:
+        found = repr(settings.evaluator)
+        raise ConfigError(f"ENTRYPOINT_EVALUATOR is {found}; wanted first, last or one of {_show(names)}")
+    return name
+
+
+def salvage_job(base: Path, environment: Mapping[str, str], run: Path) -> Job | None:
+    """Of a job that is described wrongly, enough to tell its other hosts so; None if there are none to be found."""
+    config = Tree(base=base).config
+    try:
+        resources = _read_object(config / "resourceconfig.json", required=True)
+        _cluster(resources, config / "resourceconfig.json", salvage_settings(environment, {}), here=True)
+    except ConfigError:
+        return None
+    try:
+        raw = _read_object(config / "hyperparameters.json")
+    except ConfigError:
+        raw = {}
+    settings = salvage_settings(environment, {key: _decode(value) for key, value in raw.items()})
+    return Job(
+        mode=Mode.SINGLE,
+        cluster=_cluster(resources, config / "resourceconfig.json", settings, here=True),
+        program=Program(name="", source="", arguments=()),
+        paths=Paths(base=base, run=run),
+        settings=settings,
+        processes_per_host=1,
+        resource_config=resources,
+        input_data_config={},
+        hyperparameters={},
     )
 
 

@@ -9,16 +9,36 @@ from entrypoint.plan import ProcessSpec
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reach:
+    """What came of looking for a host: the address that its name resolves to, and why it was not reached."""
+
+    host: str
+    address: str = ""  # empty: the name does not resolve
+    why: str = ""  # empty: its control port answers
+
+    @property
+    def reached(self) -> bool:
+        return bool(self.address) and not self.why
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """All that a host says of itself. Whole facts, so a lost or repeated report does no harm."""
 
     host: str
+    attempt: int = 0  # what follows is of this attempt; the host is clear of earlier ones
     ready: frozenset[str] = frozenset()  # names of its processes
     cards: tuple[tuple[str, str], ...] = ()  # (card, line)
+    things: tuple[tuple[str, str], ...] = ()  # (what must be the same on all hosts, version or digest)
+    unreached: tuple[Reach, ...] = ()  # hosts that it looked for and did not reach
     done: bool = False  # every deciding process of the host has ended
     clean: bool = True  # ... all with exit code 0
+    lingering: bool = False  # a process that does not decide may still have work, such as an evaluator
     stopping: bool = False  # SIGTERM was heard
     cause: Cause | None = None  # what went wrong here
+    cause_at: float | None = None  # when, by the coordinator's clock, as far as that is known
+    exits: tuple[tuple[str, str, float], ...] = ()  # (process, how it ended, seconds since the host's start)
+    answers: int = 0  # the last question heard
     gone: bool = False  # last words
 
 
@@ -26,8 +46,12 @@ class Report:
 class News:
     """All that the coordinator says of the job."""
 
+    attempt: int = 0  # what follows is of this attempt; end what is left of earlier ones
+    go: bool = True  # the processes of this attempt may start
     ready: frozenset[tuple[str, str]] = frozenset()  # (host or ALL_HOSTS, process)
     cards: tuple[tuple[str, str], ...] = ()
+    assembled: bool = False  # all hosts have been heard
+    question: int = 0  # answer at once: something went wrong, and who still says something matters
     stopping: bool = False
     outcome: Outcome | None = None
 
@@ -68,10 +92,11 @@ class Listening:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flags:
-    """What the prepare step found in the user's code."""
+class Prepared:
+    """What the prepare step found out about the user's code and the software around it."""
 
     flags: frozenset[str]
+    things: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +123,25 @@ class Reported:
 
 @dataclass(frozen=True, kw_only=True)
 class Informed:
-    """A follower heard the coordinator."""
+    """A follower heard the coordinator. `offset` is the coordinator's clock minus ours, in seconds, where measured."""
 
     news: News
+    offset: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejected:
+    """A host of the job, by its address, was refused; or, on a follower, the coordinator refuses us."""
+
+    host: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probed:
+    """What came of a Probe."""
+
+    found: tuple[Reach, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,10 +151,11 @@ class Due:
 
 @dataclass(frozen=True, kw_only=True)
 class Broken:
-    """A part of the launcher itself failed."""
+    """This host cannot do its part, and no process of it is to blame."""
 
     why: str
     code: int
+    what: str = "the launcher failed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,8 +164,8 @@ class ChildrenChanged:
 
 
 Event = (
-    Ended | NotStarted | RankStarted | Listening | Flags | Card | Signalled | Reported | Informed | Due | Broken
-    | ChildrenChanged
+    Ended | NotStarted | RankStarted | Listening | Prepared | Card | Signalled | Reported | Informed | Rejected | Probed
+    | Due | Broken | ChildrenChanged
 )  # fmt: skip
 
 
@@ -149,6 +191,20 @@ class Force:
     """SIGKILL to a process and its group."""
 
     name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """SIGKILL whatever an attempt has left behind, before the next one."""
+
+    keep: frozenset[str]  # processes that stay
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """See whether these hosts can be reached; answered by Probed."""
+
+    hosts: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,4 +239,4 @@ class Finish:
     outcome: Outcome
 
 
-Action = Start | Ask | Force | WriteCards | TellCoordinator | TellFollowers | Say | Finish
+Action = Start | Ask | Force | Sweep | Probe | WriteCards | TellCoordinator | TellFollowers | Say | Finish

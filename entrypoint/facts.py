@@ -1,15 +1,25 @@
 """What one host knows: of its own processes, and of the other hosts. And the questions asked about it.
 
-What was noted is not taken back. The policy notes facts and decides by them.
+What was noted is not taken back, but for what a new attempt forgets. The policy notes facts and decides by them.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from entrypoint.errors import ExitCode
-from entrypoint.events import News, Report
+from entrypoint.events import News, Reach, Report
 from entrypoint.outcome import Cause, Exit, Outcome, Strength
-from entrypoint.plan import ALL_HOSTS, Duty, Need, Plan, ProcessSpec, Ready
+from entrypoint.plan import ALL_HOSTS, PREFLIGHT, Duty, Need, Plan, ProcessSpec, Ready, Restart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noted:
+    """A cause that was heard of. Times are of our clock; `at` is when it happened, as well as that is known."""
+
+    cause: Cause
+    heard: float
+    at: float
+    attempt: int = 0
 
 
 class Facts:
@@ -28,6 +38,14 @@ class Facts:
             if spec.host != self.coordinator and need.host != spec.host
         }
         # Of this host.
+        self.attempt = 0
+        self.clearing = False  # what is left of the last attempt is being ended
+        self.go = True  # the processes of this attempt may start
+        self.restarts: dict[str, int] = {}  # how often a process was started again by itself
+        self.not_before: dict[str, float] = {}  # when it may
+        self.reach: dict[str, Reach] = {}  # the other hosts that were looked for
+        self.things: dict[str, str] = {}  # what must be the same on all hosts
+        self.offset: float | None = None  # the coordinator's clock minus ours
         self.started: dict[str, float] = {}
         self.ended: dict[str, Exit] = {}
         self.ended_at: dict[str, float] = {}
@@ -40,7 +58,12 @@ class Facts:
         self.heard: dict[str, float] = {}
         self.first_heard: dict[str, float] = {}
         self.reports: dict[str, Report] = {}  # the coordinator's: the last of each follower
-        self.causes: list[tuple[float, Cause]] = []  # in the order in which they were heard
+        self.causes: list[Noted] = []  # of this attempt, in the order in which they were heard
+        self.history: list[Noted] = []  # of earlier attempts
+        self.rejected: dict[str, tuple[float, str]] = {}  # hosts that were refused: since when, why
+        self.assembled = not self.others
+        self.question = 0  # the last one asked, or heard
+        self.decided_since: float | None = None  # all deciding processes of all hosts have ended well
         self.stopping_since: float | None = None
         self.outcome: Outcome | None = None
         self.outcome_at = now
@@ -73,9 +96,15 @@ class Facts:
     def done(self) -> bool:
         """Every deciding process of this host has ended (or, when stopping, will never start), and no rank runs."""
         stopping = self.stopping_since is not None
-        return all(
-            name in self.ended or (stopping and name not in self.started) for name in self._deciding()
-        ) and not any(self.specs[name].duty is Duty.RANK for name in self.running())
+        ended = all(name in self.ended or (stopping and name not in self.started) for name in self._deciding())
+        return ended and not self.clearing and not any(self.specs[n].duty is Duty.RANK for n in self.running())
+
+    def lingering(self) -> bool:
+        """Whether a process of this host that does not decide may still have work to do."""
+        return any(
+            spec.duty is Duty.SIDECAR and name not in self.ended and (name in self.started or not self.stopping_since)
+            for name, spec in self.specs.items()
+        )
 
     def clean(self) -> bool:
         return (
@@ -94,11 +123,8 @@ class Facts:
 
     def lost(self) -> set[str]:
         """Hosts that cannot be reached any more, or never could."""
-        return {
-            cause.host
-            for _, cause in self.causes
-            if not cause.process and (cause.code == ExitCode.HOST_LOST or cause.host not in self.heard)
-        }
+        whole = [noted.cause for noted in self.causes if not noted.cause.process and noted.cause.host != self.host]
+        return {cause.host for cause in whole if cause.code == ExitCode.HOST_LOST or cause.host not in self.heard}
 
     def own_ranks_ended_well(self) -> bool:
         ranks = [name for name, spec in self.specs.items() if spec.duty is Duty.RANK and name in self.started]
@@ -115,33 +141,66 @@ class Facts:
         return self.own_ranks_ended_well() and all(self.report_of(host).clean for host in self.others)
 
     def report_of(self, host: str) -> Report:
-        return self.reports.get(host) or Report(host=host)
+        """The last that a host said of this attempt."""
+        report = self.reports.get(host)
+        return report if report and report.attempt == self.attempt else Report(host=host, attempt=self.attempt)
+
+    def answered(self, host: str) -> bool:
+        """Whether a host has answered the last question, or said its last words."""
+        report = self.reports.get(host)
+        return report is not None and (report.answers >= self.question or report.gone)
 
     def is_gone(self, host: str) -> bool:
-        return self.report_of(host).gone
+        report = self.reports.get(host)
+        return report is not None and report.gone
 
     def own_cause(self) -> Cause | None:
-        own = [cause for _, cause in self.causes if cause.host == self.host]
-        strong = [cause for cause in own if cause.strength is Strength.STRONG]
+        noted = self._own_noted()
+        return noted.cause if noted else None
+
+    def _own_noted(self) -> Noted | None:
+        own = [noted for noted in self.causes if noted.cause.host == self.host]
+        strong = [noted for noted in own if noted.cause.strength is Strength.STRONG]
         return next(iter(strong or own), None)
 
     def own_report(self) -> Report:
+        noted = self._own_noted()
         return Report(
             host=self.host,
+            # Until this host is clear of the last attempt, it has nothing to say of the next.
+            attempt=self.attempt - self.clearing,
             ready=frozenset(process for host, process in self.ready if host == self.host),
             cards=tuple((card, lines[self.host]) for card, lines in self.cards.items() if self.host in lines),
+            things=tuple(sorted(self.things.items())),
+            unreached=tuple(reach for reach in self.reach.values() if not reach.reached) if self.assembled else (),
             done=self.done(),
             clean=self.clean(),
+            lingering=self.lingering(),
             stopping=self.stopping_since is not None,
-            cause=self.own_cause(),
+            cause=noted.cause if noted else None,
+            cause_at=round(noted.at + self.offset, 3) if noted and self.offset is not None else None,
+            exits=self.exits(),
+            answers=self.question,
             gone=self.outcome is not None and not self.running(),
+        )
+
+    def exits(self) -> tuple[tuple[str, str, float], ...]:
+        """(process, how it ended, seconds since our start) of those processes of this host that have ended."""
+        return tuple(
+            (name, str(exit), round(self.ended_at[name] - self.began, 3))
+            for name, exit in self.ended.items()
+            if self.specs[name].duty is not Duty.STEP or not exit.clean
         )
 
     def news(self) -> News:
         known = {(host, process) for host, process in self._shared_needs if self.met(Need(host=host, process=process))}
         return News(
-            ready=frozenset(known),
+            attempt=self.attempt,
+            go=self.go,
+            ready=frozenset() if self.causes else frozenset(known),  # what has gone wrong is nothing to start on
             cards=tuple((card, lines[self.host]) for card, lines in self.cards.items() if self.host in lines),
+            assembled=self.assembled,
+            question=self.question,
             stopping=self.stopping_since is not None,
             outcome=self.outcome,
         )
@@ -151,12 +210,58 @@ class Facts:
         rank = next(spec for spec in self.plan.processes if spec.duty is Duty.RANK)
         return replace(rank, host=self.host, name=name, task="placed by the user's options")
 
-    def blame(self, now: float, process: str, **what: Any) -> None:
-        self.causes.append((now, Cause(host=self.host, process=process, **what)))
+    def note_cause(self, cause: Cause, heard: float, at: float | None = None) -> None:
+        """Note a cause, and ask everybody who is there whether they know a better one."""
+        happened = heard if at is None else min(at, heard)
+        self.causes.append(Noted(cause=cause, heard=heard, at=happened, attempt=self.attempt))
+        if self.is_coordinator and self.outcome is None:
+            self.question += 1
 
-    def blame_host(self, now: float, host: str, what: str, code: int) -> None:
-        if not any(cause.host == host and not cause.process for _, cause in self.causes):
-            self.causes.append((now, Cause(host=host, process="", what=what, code=code)))
+    def blame(self, now: float, process: str, **what: Any) -> None:
+        self.note_cause(Cause(host=self.host, process=process, **what), now)
+
+    def blame_host(self, now: float, host: str, what: str, code: int, error: str = "", details: str = "") -> None:
+        if not any(noted.cause.host == host and not noted.cause.process for noted in self.causes):
+            self.note_cause(Cause(host=host, process="", what=what, error=error, details=details, code=code), now)
+
+    # --- attempts ---
+
+    def group(self) -> list[str]:
+        """Names of the processes of this host that end and start with an attempt."""
+        return [name for name, spec in self.specs.items() if spec.restart is not Restart.KEEP]
+
+    def begin_attempt(self, number: int) -> None:
+        """What comes from here on is of another attempt. What runs is still of the last."""
+        self.history += self.causes
+        self.causes = []
+        self.attempt, self.clearing, self.go, self.decided_since = number, True, False, None
+        stays = {(spec.host, spec.name) for spec in self.plan.processes if spec.restart is Restart.KEEP}
+        self.ready &= stays | {(ALL_HOSTS, name) for _, name in stays} | self._met_before_any_attempt()
+
+    def _met_before_any_attempt(self) -> set[tuple[str, str]]:
+        return {(host, PREFLIGHT) for host in (*self.plan.hosts, ALL_HOSTS)}
+
+    def is_clear(self, host: str) -> bool:
+        """Whether a host has said that nothing of earlier attempts runs there."""
+        return host in self.reports and self.reports[host].attempt == self.attempt
+
+    def forget_group(self) -> None:
+        """Nothing of the last attempt runs here any more: its processes count as never started."""
+        for name in self.group():
+            for facts in (self.started, self.ended, self.ended_at, self.asked, self.not_before):
+                facts.pop(name, None)
+            self.forced.discard(name)
+        self.clearing = False
+
+    def forget_end(self, name: str, not_before: float) -> None:
+        """A process is to be started again by itself."""
+        self.restarts[name] = self.restarts.get(name, 0) + 1
+        self.not_before[name] = not_before
+        for facts in (self.started, self.ended, self.ended_at, self.asked):
+            facts.pop(name, None)
+
+    def times_restarted(self, name: str) -> int:
+        return self.attempt + self.restarts.get(name, 0)
 
     def status(self, now: float) -> dict[str, Any]:
         """For people and probes: this host, its processes and the hosts that it hears."""
@@ -168,6 +273,7 @@ class Facts:
             "rank": self.plan.hosts.index(self.host),
             "role": "coordinator" if self.is_coordinator else "follower",
             "phase": phase,
+            "attempt": self.attempt,
             "outcome": self.outcome.to_json() if self.outcome else None,
             "processes": [self._process_status(name, spec, now) for name, spec in self.specs.items()],
             "peers": {

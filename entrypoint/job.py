@@ -90,6 +90,7 @@ class Job:
     settings: Settings
     processes_per_host: int
     mpi_options: tuple[str, ...] = ()
+    evaluator: str = ""  # the host that runs one
     warnings: tuple[str, ...] = ()
     # As SageMaker gave them, for the environment of the user's script.
     resource_config: dict[str, Any]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from entrypoint.errors import ConfigError, ExitCode
 from entrypoint.logs import Log
 from entrypoint.outcome import Cause, Outcome, failed
+from entrypoint.secrets import Secrets
 
 if TYPE_CHECKING:  # `train` and `entrypoint` import no more than they need, when they need it
     from entrypoint.job import Job
@@ -31,33 +32,50 @@ def train() -> None:
 
 def _train(early_signals: list[int]) -> int:
     """The exit code of this host. Whatever goes wrong on the way becomes an Outcome, too."""
-    from entrypoint import process, report
+    from entrypoint import events, process, report
     from entrypoint.config import read_job, this_host
     from entrypoint.job import Tree
 
     base = base_folder()
     host = this_host(base) or os.environ.get("HOSTNAME", "this host")
-    log = Log(host)
+    log = Log(host, secret=Secrets(os.environ))
     supervisor = None
     try:
-        job = read_job(base, os.environ, run_folder(), count_gpus())
-        log = Log(host, prefix=job.settings.log_prefix, streams=job.settings.log_streams)
-        supervisor = _supervisor(job, log)
-        outcome = supervisor.run(early_signals)
-    except ConfigError as error:
-        log.say(f"error: {error}")
-        outcome = _own_failure(host, "configuration", str(error), ExitCode.CONFIG)
+        try:
+            job = read_job(base, os.environ, run_folder(), count_gpus())
+            secret = Secrets(os.environ, job.hyperparameters)
+            log = Log(host, prefix=job.settings.log_prefix, streams=job.settings.log_streams, secret=secret)
+            supervisor = _supervisor(job, log)
+            outcome = supervisor.run([events.Signalled(number=number) for number in early_signals])
+        except ConfigError as error:
+            log.say(f"error: {error}")
+            outcome = _tell_of(error, host, log)
     except Exception as error:
         log.say(traceback.format_exc())
         why = f"{type(error).__name__}: {error}"
         outcome = _own_failure(host, "fault of the launcher", why, ExitCode.INTERNAL)
         process.kill_descendants()
-    complaint = report.write_failure(Tree(base=base).failure, outcome)
+    complaint = report.write_failure(Tree(base=base).failure, outcome, log.secret)
     if complaint:
         log.say(complaint)
     if supervisor is not None and supervisor.outcome is not None:
         _say_how_long(supervisor, log)
     return outcome.exit_code
+
+
+def _tell_of(error: ConfigError, host: str, log: Log) -> Outcome:
+    """The outcome of a job that is described wrongly. Other hosts may not see what is wrong: they are told."""
+    from entrypoint import events
+    from entrypoint.config import salvage_job
+    from entrypoint.plan import Plan
+    from entrypoint.supervisor import Supervisor
+
+    job = salvage_job(base_folder(), os.environ, run_folder())
+    if job is None or len(job.cluster.hosts) == 1:
+        return _own_failure(host, "configuration", str(error), ExitCode.CONFIG)
+    nothing = Plan(title="", hosts=tuple(host.name for host in job.cluster.hosts), processes=())
+    wrong = events.Broken(what="configuration", why=str(error), code=ExitCode.CONFIG)
+    return Supervisor(job, nothing, os.environ, log).run([wrong])
 
 
 def _supervisor(job: "Job", log: Log) -> "Supervisor":
@@ -80,7 +98,7 @@ def _say_how_long(supervisor: "Supervisor", log: Log) -> None:
     if seconds:
         log.say("seconds: " + ", ".join(seconds))
     if supervisor.job.settings.summary:
-        complaint = report.write_summary(Path(supervisor.job.settings.summary), summary)
+        complaint = report.write_summary(Path(supervisor.job.settings.summary), summary, log.secret)
         if complaint:
             log.say(complaint)
 

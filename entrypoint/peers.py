@@ -5,25 +5,49 @@ heartbeat repairs it. No opinions here: what is heard becomes an event, what to 
 Flask and waitress are imported in a thread of their own, beside the start of the first processes.
 """
 
+import collections
 import http.client
 import json
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from entrypoint.callers import MAX_MESSAGE
 from entrypoint.cluster import Cluster, Host
-from entrypoint.control import MAX_MESSAGE, TOKEN_HEADER, Put, Status, make_app
+from entrypoint.control import TOKEN_HEADER, Put, Status, make_door
 from entrypoint.errors import ExitCode
-from entrypoint.events import Broken, Informed, News, Report
+from entrypoint.events import Broken, Informed, News, Rejected, Report
 from entrypoint.settings import Settings
 from entrypoint.wire import Refused, news_from_json, news_to_json, report_to_json
 
 RETRY = 0.05  # seconds until the next try while the coordinator was never reached
 PUSH_RETRIES = (0.02, 0.05, 0.1, 0.2, 0.4)  # seconds to wait after each failed try to bring news
+FORBIDDEN = 403
 PUSHERS = 32  # threads that bring news to followers side by side
+
+
+class Clock:
+    """The difference between another host's clock and ours, from questions and answers. Monotonic clocks, seconds.
+
+    As NTP does it: the other's time was read between our two; of the last few exchanges the quickest is believed.
+    """
+
+    def __init__(self) -> None:
+        self._measured: collections.deque[tuple[float, float]] = collections.deque(maxlen=16)
+
+    def compare(self, sent: float, theirs: Any, received: float) -> None:
+        """Note one exchange; `theirs` is what the other host said its time was, and ignored if it is no number."""
+        if isinstance(theirs, int | float) and math.isfinite(theirs) and received >= sent:
+            self._measured.append((received - sent, theirs - (sent + received) / 2))
+
+    @property
+    def offset(self) -> float | None:
+        """Their clock minus ours; None if nothing was measured."""
+        return min(self._measured)[1] if self._measured else None
 
 
 class Peers:
@@ -82,6 +106,7 @@ class Peers:
         last: Report | None = None
         reached = False
         refused_since, complaint = 0.0, ""
+        clock = Clock()
         while True:
             with self._lock:
                 if self._report is last or self._report is None:
@@ -90,30 +115,34 @@ class Peers:
             if report is None:
                 continue
             try:
-                answer = self._call(
+                answer, sent = self._call(
                     self._cluster.coordinator,
                     "/report",
                     report_to_json(report),
                     timeout=self._settings.peer_timeout,
                 )
-                self._put(Informed(news=news_from_json(answer)))
+                clock.compare(sent, answer.get("clock"), time.monotonic())
+                self._put(Informed(news=news_from_json(answer), offset=clock.offset))
                 last, reached, refused_since = report, True, 0.0
                 with self._lock:
                     if report is self._report:
                         self._delivered.set()
             except Refused as error:
                 refused_since = refused_since or time.monotonic()
-                # At first this can be a name that the coordinator cannot resolve yet.
+                # Not a host of the job, it says: perhaps our name does not resolve there yet. All else will not change.
+                if error.status != FORBIDDEN:
+                    self._put(Rejected(host=self._cluster.coordinator.name, why=str(error)))
                 if time.monotonic() - refused_since > self._settings.peer_timeout and str(error) != complaint:
                     complaint = str(error)
-                    self._say(f"the coordinator refuses our reports: {complaint}")
+                    self._say(f"the coordinator refuses our report: {complaint}")
                 time.sleep(RETRY)
             except (OSError, http.client.HTTPException, ValueError):
                 reached = False
                 time.sleep(RETRY)
 
-    def _call(self, host: Host, path: str, message: dict[str, Any], timeout: float) -> Any:
-        """POST to another host; its answer. OSError or HTTPException if it is not reached, Refused if it says no."""
+    def _call(self, host: Host, path: str, message: dict[str, Any], timeout: float) -> tuple[Any, float]:
+        """POST to another host; (its answer, when we asked). OSError or HTTPException if it is not reached, Refused if
+        it says no."""
         own = self._cluster.me.address
         source = (own, 0) if own.startswith("127.") else None
         connection = http.client.HTTPConnection(
@@ -123,14 +152,16 @@ class Peers:
         if self._settings.token:
             headers[TOKEN_HEADER] = self._settings.token
         try:
+            connection.connect()
+            sent = time.monotonic()
             connection.request("POST", path, body=json.dumps(message), headers=headers)
             response = connection.getresponse()
             text = response.read(MAX_MESSAGE)
         finally:
             connection.close()
         if response.status != 200:
-            raise Refused(f"{host.name} answered {response.status}: {text[:200].decode('utf-8', 'replace')}")
-        return json.loads(text)
+            raise Refused(_reason(text) or f"it answered {response.status}", response.status)
+        return json.loads(text), sent
 
     def _serve(self) -> None:
         logging.getLogger("waitress").setLevel(logging.ERROR)
@@ -138,12 +169,9 @@ class Peers:
         port = me.port(self._settings.control_port)
         listen = me.address if me.address.startswith("127.") else "0.0.0.0"
         try:
-            import waitress
-
-            app = make_app(self._cluster, self._settings.token, self._put, self._status, lambda: self._news)
-            server = waitress.create_server(
-                app, host=listen, port=port, threads=8, backlog=1024, connection_limit=2000, channel_timeout=30,
-                max_request_body_size=MAX_MESSAGE, ident="",
+            server = make_door(
+                self._cluster, self._settings.token, self._put, self._status, lambda: self._news,
+                address=listen, port=port,
             )  # fmt: skip
         except (OSError, ImportError) as error:
             if len(self._cluster.hosts) > 1:
@@ -151,3 +179,11 @@ class Peers:
                 self._put(Broken(why=why, code=ExitCode.INTERNAL))
             return
         server.run()
+
+
+def _reason(answer: bytes) -> str:
+    """Why another host says no, in its own words."""
+    try:
+        return str(json.loads(answer)["error"])
+    except (ValueError, KeyError, TypeError):
+        return ""

@@ -5,13 +5,16 @@ of distributing (whose end decides, what must be ready first) is data here, so t
 neither TensorFlow nor mpirun.
 """
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from entrypoint.secrets import MASK, is_secret
+
 ALL_HOSTS = "*"
+ATTEMPT = "ENTRYPOINT_RESTART_COUNT"  # environment variable: how often the process was started again
+PREFLIGHT = "preflight"  # not a process: a host is ready with it when it has found and reached all others
 
 
 class Role(StrEnum):
@@ -25,6 +28,7 @@ class Role(StrEnum):
     PS = "ps"
     CHIEF = "chief"
     WORKER = "worker"
+    EVALUATOR = "evaluator"
     SCRIPT = "script"
 
 
@@ -35,6 +39,7 @@ class Duty(StrEnum):
     SCRIPT = "script"  # user's program: its end decides; hears SIGTERM first
     LAUNCHER = "launcher"  # starts ranks: its end decides, but its failure only echoes theirs
     RANK = "rank"  # user's program, started by the launcher: a failure counts, success does not decide
+    SIDECAR = "sidecar"  # user's program: a failure counts, success does not decide; has time after the others' success
     SERVER = "server"  # runs until every deciding process of every host has ended
 
     @property
@@ -43,7 +48,15 @@ class Duty(StrEnum):
 
     @property
     def is_users(self) -> bool:
-        return self in (Duty.SCRIPT, Duty.RANK)
+        return self in (Duty.SCRIPT, Duty.RANK, Duty.SIDECAR)
+
+
+class Restart(StrEnum):
+    """What becomes of a process when the job is tried again."""
+
+    KEEP = "keep"  # it stays
+    GROUP = "group"  # ends and starts again with all others
+    ALONE = "alone"  # as GROUP; and if it dies, it is started again without the others
 
 
 class Ready(StrEnum):
@@ -100,6 +113,7 @@ class ProcessSpec:
     needs: tuple[Need, ...] = ()
     ready: Ready = Ready.STARTED
     ready_port: int | None = None
+    restart: Restart = Restart.GROUP
     card: str = ""  # name under which `card_source` is made known to the hosts that need this process
     card_source: Path | None = None
 
@@ -116,6 +130,7 @@ class Plan:
     hosts: tuple[str, ...]
     processes: tuple[ProcessSpec, ...]
     notes: tuple[str, ...] = ()
+    hosts_meet: bool = True  # processes of one host connect to another's, so each host must reach all
 
     def on(self, host: str) -> tuple[ProcessSpec, ...]:
         """The rows of one host, in the order in which they are started."""
@@ -160,20 +175,15 @@ def as_json(plan: Plan, only_host: str | None = None) -> dict[str, Any]:
     }
 
 
-_SECRET = re.compile(
-    r"(^|[-_])(password|passwd|secret|token|credentials?|(api|access|private|secret)[-_]?key)$", re.IGNORECASE
-)
-
-
 def _masked(argv: tuple[str, ...]) -> list[str]:
     """The words with `***` for values of `--api_key VALUE` and `NAME_SECRET=VALUE`: plans get pasted into tickets."""
     words: list[str] = []
     for word in argv:
         name, equals, _ = word.partition("=")
-        if words and words[-1].startswith("-") and _SECRET.search(words[-1]):
-            word = "***"
-        elif equals and _SECRET.search(name):
-            word = f"{name}=***"
+        if words and words[-1].startswith("-") and is_secret(words[-1]):
+            word = MASK
+        elif equals and is_secret(name):
+            word = f"{name}={MASK}"
         words.append(word)
     return words
 

@@ -8,24 +8,27 @@ is made on the coordinator, at the first event that settles it, and followers ad
        |  \\--SIGTERM--> stopping --all scripts ended--> stopped or succeeded
        |                                                      --nothing left to stop--> finished
        \\--all deciding processes of all hosts ended with 0--> succeeded --> finished
+
+With restarts to spare, a cause that may be chance settles no outcome but begins a new attempt: attempts.py. What comes
+before the user's programs start: rendezvous.py. How processes are ended: stopping.py. What settles: verdict.py.
 """
 
 from collections.abc import Iterator
 from typing import assert_never
 
 from entrypoint import events, outcome
+from entrypoint.attempts import Attempts
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Event, News, Report
 from entrypoint.facts import Facts
-from entrypoint.outcome import Exit, Kind, Outcome, Strength
-from entrypoint.plan import Duty, Plan, ProcessSpec, Ready
+from entrypoint.outcome import Cause, Exit, Kind, Outcome, Strength
+from entrypoint.plan import Duty, Plan, ProcessSpec, Ready, Restart
+from entrypoint.rendezvous import Rendezvous
 from entrypoint.settings import Settings
-from entrypoint.verdict import LINGER, verdict
+from entrypoint.stopping import Stopping
+from entrypoint.verdict import LINGER, all_decided, verdict
 
 LEAVE = 3.0  # seconds beyond the grace in which the coordinator waits for followers' last words
-NAG = 10.0  # seconds between two lines about who is missing
-ABORT = 0.5  # seconds that mpirun has, when ranks that were told to stop have all ended, some of them badly
-UNWIND = 10.0  # the same, when all of them ended well
 PAUSE = 2.0  # seconds: a longer gap between two events means that we ourselves stood still
 
 
@@ -34,13 +37,14 @@ class Policy:
 
     def __init__(self, plan: Plan, host: str, settings: Settings, now: float) -> None:
         self.facts, self.settings = Facts(plan, host, now), settings
+        self.rendezvous = Rendezvous(self.facts, settings)
+        self.stopping = Stopping(self.facts, settings)
+        self.attempts = Attempts(self.facts, settings)
         # When limited waits began.
-        self.held_since: dict[str, float] = {}
-        self.ranks_over_since: float | None = None
+        self.held_since: dict[tuple[int, str], float] = {}  # (attempt, process)
         # What was said already.
         self._told_report: Report | None = None
         self._told_news: News | None = None
-        self._nag_at = now + NAG
         self._last = now
         self._finished = False
 
@@ -68,8 +72,11 @@ class Policy:
                 facts.ready.add((facts.host, name))
             case events.Listening(name=name):
                 facts.ready.add((facts.host, name))
-            case events.Flags(flags=flags):
+            case events.Prepared(flags=flags, things=things):
                 facts.flags = flags
+                facts.things |= dict(things)
+                if facts.is_coordinator:
+                    yield from self.rendezvous.note_things(facts.own_report())
             case events.Card(name=card, line=line):
                 yield from self._note_cards(facts.host, ((card, line),))
             case events.Signalled(number=number):
@@ -78,10 +85,15 @@ class Policy:
                     facts.stopping_since = now
             case events.Reported(report=report):
                 yield from self._note_report(report, now)
-            case events.Informed(news=news):
+            case events.Informed(news=news, offset=offset):
+                facts.offset = facts.offset if offset is None else offset
                 yield from self._note_news(news, now)
-            case events.Broken(why=why, code=code):
-                facts.blame(now, "", what="the launcher failed", error=why, code=code)
+            case events.Rejected(host=host, why=why):
+                facts.rejected.setdefault(host, (now, why))
+            case events.Probed(found=found):
+                yield from self.rendezvous.note_probed(found)
+            case events.Broken(why=why, code=code, what=what):
+                facts.blame(now, "", what=what, error=why, code=code)
             case events.Due() | events.ChildrenChanged():
                 pass
             case _:
@@ -101,13 +113,21 @@ class Policy:
         if spec.duty is not Duty.STEP:
             yield events.Say(message=f"{name} {'stopped' if ours else 'ended'}: {exit}")
         wrong = spec.duty is Duty.SERVER or not exit.clean
-        if not wrong or ours or facts.stopping_since is not None or facts.outcome is not None:
+        expected = ours or facts.clearing or facts.stopping_since is not None or facts.outcome is not None
+        if not wrong or expected:
+            return
+        chance = spec.restart is not Restart.KEEP and self.attempts.may_be_chance(exit)
+        if chance and (again := list(self.attempts.start_alone(spec, now))):
+            yield from again
             return
         error, details, strength = outcome.explain(exit, event.output, first_line=spec.duty is Duty.LAUNCHER)
         if spec.duty is Duty.LAUNCHER or (spec.duty is Duty.RANK and exit.signal == 9 and not error):
             strength = Strength.WEAK  # mpirun fails because a rank did, and kills the others
         what = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit)
-        facts.blame(now, name, what=what, error=error, details=details, code=exit.code or 1, strength=strength)
+        facts.blame(
+            now, name, what=what, error=error, details=details, code=exit.code or 1, strength=strength,
+            restartable=chance,
+        )  # fmt: skip
 
     def _note_report(self, report: Report, now: float) -> Iterator[Action]:
         facts = self.facts
@@ -116,13 +136,16 @@ class Policy:
         facts.reports[host] = report
         facts.heard[host] = now
         facts.first_heard.setdefault(host, now)
-        facts.ready |= {(host, process) for process in report.ready}
         yield from self._note_cards(host, report.cards)
+        if report.things and report.things != (before and before.things):
+            yield from self.rendezvous.note_things(report)
         if report.stopping and facts.stopping_since is None and facts.outcome is None:
             facts.stopping_since = now
             yield events.Say(message=f"{host} was told to stop: so is the whole job")
-        if report.cause and report.cause != (before and before.cause):  # an echo first, then what is behind it
-            facts.causes.append((now, report.cause))
+        if report.attempt == facts.attempt:
+            facts.ready |= {(host, process) for process in report.ready}
+            if report.cause and report.cause != (before and before.cause):  # an echo first, then what is behind it
+                facts.note_cause(report.cause, now, report.cause_at)
         if report.gone and facts.outcome is None and not report.cause:
             # It took us for lost, while we stood still perhaps. What it was to do will not be done.
             facts.blame_host(now, host, "left before the end of the job", ExitCode.HOST_LOST)
@@ -130,7 +153,14 @@ class Policy:
     def _note_news(self, news: News, now: float) -> Iterator[Action]:
         facts = self.facts
         facts.heard[facts.coordinator] = now
-        facts.ready |= news.ready
+        facts.question = max(facts.question, news.question)
+        facts.assembled = facts.assembled or news.assembled
+        if news.attempt > facts.attempt:
+            facts.begin_attempt(news.attempt)
+            yield events.Say(message=f"the coordinator says: attempt {news.attempt}")
+        if news.attempt == facts.attempt:
+            facts.ready |= news.ready
+            facts.go = facts.go or news.go
         yield from self._note_cards(facts.coordinator, news.cards)
         if news.stopping and facts.stopping_since is None and facts.outcome is None:
             facts.stopping_since = now
@@ -165,18 +195,35 @@ class Policy:
         facts = self.facts
         if self._finished:
             return
-        yield from self._nag(now)
+        yield from self.rendezvous.advance(now)
         if facts.outcome is None:
+            yield from self._watch_the_clock(now)
+            self.rendezvous.watch(now)
             self._watch_others(now)
             self._watch_mpirun(now)
+            if facts.is_coordinator and facts.decided_since is None and all_decided(facts):
+                facts.decided_since = now
             settled = verdict(self.facts, self.settings, now)
-            if settled is not None:
+            if settled is not None and self.attempts.may_try_again(settled):
+                yield from self.attempts.try_again(settled, now)
+            elif settled is not None:
                 yield from self._settle_on(settled, now)
-        if facts.outcome is None and facts.stopping_since is None and not facts.own_cause():
+        yield from self.attempts.advance(now)
+        if facts.outcome is None and facts.stopping_since is None and facts.go and not facts.causes:
             yield from self._start_what_can(now)
-        yield from self._stop_what_must(now)
+        yield from self.stopping.advance(now)
         yield from self._tell()
         yield from self._finish(now)
+
+    def _watch_the_clock(self, now: float) -> Iterator[Action]:
+        """Stop in time before SageMaker ends the job: it would be the same, later and with less time to save."""
+        facts, limit = self.facts, self.settings.max_runtime
+        if not limit or not facts.is_coordinator or facts.stopping_since is not None:
+            return
+        if now >= facts.began + limit - self.settings.stop_early:
+            facts.stopping_since = now
+            early = f"{self.settings.stop_early:g} s before the maximum runtime of {limit:g} s"
+            yield events.Say(message=f"stopping {early}")
 
     def _start_what_can(self, now: float) -> Iterator[Action]:
         facts = self.facts
@@ -192,33 +239,24 @@ class Policy:
                     yield events.Start(spec=spec)
 
     def _may_start(self, spec: ProcessSpec, now: float) -> bool:
-        if not all(self.facts.met(need) for need in spec.needs if need.at_most is None):
+        facts = self.facts
+        if not all(facts.met(need) for need in spec.needs if need.at_most is None):
             return False
-        since = self.held_since.setdefault(spec.name, now)
+        if now < facts.not_before.get(spec.name, now):
+            return False
+        since = self.held_since.setdefault((facts.attempt, spec.name), now)
         limited = [need for need in spec.needs if need.at_most is not None]
-        return all(self.facts.met(need) or now >= since + (need.at_most or 0) for need in limited)
+        return all(facts.met(need) or now >= since + (need.at_most or 0) for need in limited)
 
     def _watch_others(self, now: float) -> None:
-        """Hosts that fell silent, or never came."""
-        facts = self.facts
+        """Hosts that fell silent."""
+        facts, limit = self.facts, self.settings.peer_timeout
         watched = facts.others if facts.is_coordinator else [facts.coordinator]
         for host in watched if facts.others else []:
             heard = facts.heard.get(host)
-            if heard is None:
-                if now >= facts.began + self.settings.start_timeout:
-                    facts.blame_host(
-                        now,
-                        host,
-                        f"did not appear within {self.settings.start_timeout:g} s",
-                        ExitCode.START_TIMEOUT,
-                    )
-            elif now >= heard + self.settings.peer_timeout and not facts.is_gone(host):
-                facts.blame_host(now, host, f"lost: not heard for {self.settings.peer_timeout:g} s", ExitCode.HOST_LOST)
-        if facts.is_coordinator and now >= facts.began + self.settings.start_timeout:
-            for spec in facts.plan.processes:
-                if spec.duty is Duty.STEP and (spec.host, spec.name) not in facts.ready:
-                    what = f"{spec.name} did not end within {self.settings.start_timeout:g} s"
-                    facts.blame_host(now, spec.host, what, ExitCode.START_TIMEOUT)
+            if heard is not None and now >= heard + limit and not facts.is_gone(host) and host not in facts.lost():
+                cause = Cause(host=host, process="", what=f"lost: not heard for {limit:g} s", code=ExitCode.HOST_LOST)
+                facts.note_cause(cause, now, at=heard)
 
     def _watch_mpirun(self, now: float) -> None:
         """mpirun can wait for ever for daemons that cannot reach it, a closed port between the hosts being enough."""
@@ -241,51 +279,6 @@ class Policy:
         if settled.cause:
             text += f": {settled.cause.headline}"
         yield events.Say(message=text)
-
-    def _stop_what_must(self, now: float) -> Iterator[Action]:
-        facts = self.facts
-        running = facts.running()
-        scripts = [n for n in running if facts.specs[n].duty in (Duty.SCRIPT, Duty.RANK, Duty.STEP)]
-        launchers = [n for n in running if facts.specs[n].duty is Duty.LAUNCHER]
-        ranks = [n for n in scripts if facts.specs[n].duty is Duty.RANK]
-        # What looks like an echo stops nothing before the verdict: the one behind it may still have to speak.
-        cause = facts.own_cause()
-        ending = facts.outcome is not None or (cause is not None and cause.strength is Strength.STRONG)
-        if facts.stopping_since is not None and facts.outcome is None:
-            # Servers stay: a script may still want to save through them. mpirun ends by itself when the ranks of
-            # all hosts have: asked, it would kill those that still save.
-            has_ranks = any(spec.duty is Duty.RANK and name in facts.started for name, spec in facts.specs.items())
-            yield from self._ask(scripts if has_ranks else [*scripts, *launchers], now)
-            if now >= facts.stopping_since + self.settings.stop_grace:
-                yield from self._force([*scripts, *launchers])
-            if launchers and facts.ranks_are_over():
-                # A rank that SIGTERM ended makes mpirun abort; its daemons then sleep all the time that we told them
-                # to leave ranks for saving, though none is left.
-                self.ranks_over_since = now if self.ranks_over_since is None else self.ranks_over_since
-                if now >= self.ranks_over_since + (UNWIND if facts.ranks_ended_well() else ABORT):
-                    yield from self._force(launchers)
-        elif ending:
-            servers = [n for n in running if facts.specs[n].duty is Duty.SERVER]
-            yield from self._ask([*scripts, *(servers if facts.outcome is not None else [])], now)
-            waited = [n for n in running if n in facts.asked and now >= facts.asked[n] + self.settings.failure_grace]
-            yield from self._force(waited)
-            # mpirun has no work of its own left: it goes when the ranks have had their time.
-            others_left = facts.outcome is not None and all(facts.is_gone(h) for h in facts.others)
-            out_of_time = facts.outcome is not None and now >= facts.outcome_at + self.settings.failure_grace
-            if launchers and not ranks and (others_left or out_of_time):
-                yield from self._force(launchers)
-
-    def _ask(self, names: list[str], now: float) -> Iterator[Action]:
-        for name in names:
-            if name not in self.facts.asked:
-                self.facts.asked[name] = now
-                yield events.Ask(name=name)
-
-    def _force(self, names: list[str]) -> Iterator[Action]:
-        for name in names:
-            if name not in self.facts.forced:
-                self.facts.forced.add(name)
-                yield events.Force(name=name)
 
     def _tell(self) -> Iterator[Action]:
         facts = self.facts
@@ -324,29 +317,26 @@ class Policy:
         # One that appears after the verdict has yet to hear it: our answer to its first report may be lost.
         return max(facts.outcome_at, facts.first_heard.get(host, 0)) + self.settings.failure_grace + LEAVE
 
-    def _nag(self, now: float) -> Iterator[Action]:
-        facts = self.facts
-        missing = [host for host in facts.others if host not in facts.heard]
-        watched = missing if facts.is_coordinator else [host for host in missing if host == facts.coordinator]
-        if watched and now >= self._nag_at and facts.outcome is None:
-            self._nag_at = now + NAG
-            yield events.Say(message=f"waiting for {', '.join(watched)} to appear ({now - facts.began:.0f} s)")
-
     def deadline(self, now: float) -> float:
         """When to be called again with Due, if nothing happens before."""
         facts = self.facts
         times = [now + self.settings.heartbeat]
-        if facts.outcome is not None or facts.stopping_since is not None or facts.causes:
+        if facts.outcome is not None or facts.stopping_since is not None or facts.causes or facts.clearing:
             times.append(now + 0.05)  # the end is near: several short limits are running
         times += [
             since + need.at_most
-            for name, since in self.held_since.items()
-            if name not in facts.started
+            for (attempt, name), since in self.held_since.items()
+            if attempt == facts.attempt and name not in facts.started
             for need in facts.specs[name].needs
             if need.at_most is not None
         ]
         if facts.outcome is None:
             times += [heard + self.settings.peer_timeout for heard in facts.heard.values()]
             times.append(facts.began + self.settings.start_timeout)
+            times += [*self.rendezvous.deadlines(), *self.attempts.deadlines()]
+            if self.settings.max_runtime:
+                times.append(facts.began + self.settings.max_runtime - self.settings.stop_early)
+            if facts.decided_since is not None:
+                times.append(facts.decided_since + self.settings.evaluator_grace)
         # What was due at the last event has been seen to.
         return max(now + 0.001, min(time for time in times if time > self._last))

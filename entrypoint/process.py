@@ -77,14 +77,15 @@ def reap() -> list[tuple[int, int]]:
         ended.append((pid, status))
 
 
-def kill_descendants(spare: Collection[int] = ()) -> list[tuple[int, int]]:
+def kill_descendants(spare: Collection[int] = (), keep: Collection[int] = ()) -> list[tuple[int, int]]:
     """SIGKILL whatever still descends from us: orphans of scripts, daemons, sessions of sshd.
 
-    The children in `spare`, and what descends from them, live on. Returns what was reaped, as `reap` does.
+    The children in `spare` live on with what descends from them, those in `keep` without. Returns what was reaped, as
+    `reap` does.
     """
     ended: list[tuple[int, int]] = []
     for _ in range(20):
-        pids = _descendants(spare)
+        pids = [pid for pid in _descendants(spare) if pid not in keep]
         if not pids:
             break
         for pid in pids:

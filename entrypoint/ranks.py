@@ -20,8 +20,8 @@ from entrypoint.events import Ended, Event, RankStarted
 from entrypoint.logs import Log
 from entrypoint.outcome import Exit
 
-Order = Callable[[int], dict[str, Any]]
-"""From a rank number to {argv, env, cwd}, or {refused: why}."""
+Order = Callable[[int, int], dict[str, Any]]
+"""From a rank's number and attempt to {argv, env, cwd}, or {refused: why}."""
 
 
 class Ranks:
@@ -55,7 +55,7 @@ class Ranks:
         if not isinstance(hello.get("rank"), int):
             return
         rank, name = hello["rank"], f"rank {hello['rank']}"
-        order = self._order(rank)
+        order = self._order(rank, int(hello.get("attempt", 0)))
         out, err = self._log.open_pipes(name)
         try:
             text = json.dumps(order).encode()

@@ -4,6 +4,7 @@ Each is an environment variable ENTRYPOINT_<NAME> or a hyperparameter sagemaker_
 environment wins. docs/settings.md is this table, printed by `entrypoint settings`.
 """
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -63,6 +64,17 @@ def _seconds(least: float, most: float) -> Callable[[str], float]:
         return number
 
     return parse
+
+
+def _codes(text: str) -> tuple[int, ...]:
+    """`75,99` as numbers."""
+    try:
+        codes = tuple(sorted({int(word) for word in text.split(",") if word.strip()}))
+    except ValueError:
+        codes = (0,)
+    if not all(0 < code < 256 for code in codes):
+        raise ValueError("exit codes from 1 to 255, with commas between them")
+    return codes
 
 
 def _text(text: str) -> str:
@@ -135,6 +147,39 @@ class Settings:
     failure_grace: float = _setting(
         2.0, _seconds(0, 86_400), "After a failure: seconds from SIGTERM to SIGKILL for what still runs."
     )
+    max_runtime: float = _setting(
+        0.0,
+        _seconds(0, 28 * 86_400),
+        "The job's MaxRuntimeInSeconds: the job is stopped, as by SIGTERM, `ENTRYPOINT_STOP_EARLY` seconds before "
+        "that. 0: it is not.",
+    )
+    stop_early: float = _setting(120.0, _seconds(0, 86_400), "See `ENTRYPOINT_MAX_RUNTIME`.")
+    restarts: int = _setting(
+        0,
+        whole_number(0, 1000),
+        "How often the job is tried again on the same hosts after an end that may be chance (killed by a signal, or a "
+        "code of `ENTRYPOINT_RESTART_CODES`); and how often each worker server is started again by itself.",
+    )
+    restart_backoff: float = _setting(
+        3.0, _seconds(0, 3600), "Seconds until the first restart; doubled each time, up to 60 (or this, if it is more)."
+    )
+    restart_codes: tuple[int, ...] = _setting(
+        (75,), _codes, "Exit codes after which the job is tried again, with commas between them."
+    )
+    evaluator: str = _setting(
+        "",
+        _text,
+        "ps and mwms: the host that also runs the script as task `evaluator`: its name, `first` or `last`. "
+        "Default: no evaluator.",
+    )
+    evaluator_grace: float = _setting(
+        300.0, _seconds(0, 86_400), "Seconds that the evaluator has for its last work after all others have succeeded."
+    )
+    differences: str = _setting(
+        "fail",
+        _choice("fail", "warn"),
+        "What to do when code, plan, requirements, image or versions are not the same on all hosts.",
+    )
     log_prefix: bool = _setting(True, truth, "Prefix each line with `[host process]`.")
     log_streams: bool = _setting(False, truth, "Tell stderr from stdout in the prefix: `[host process stderr]`.")
     run_dir: str = _setting(
@@ -183,7 +228,24 @@ def read_settings(environment: Mapping[str, str], hyperparameters: Mapping[str, 
             f"ENTRYPOINT_PEER_TIMEOUT is {settings.peer_timeout:g}, ENTRYPOINT_HEARTBEAT {settings.heartbeat:g}; "
             "wanted at least twice that, or one late sign of life is taken for a lost host"
         )
+    if 0 < settings.max_runtime <= settings.stop_early:
+        raise ConfigError(
+            f"ENTRYPOINT_MAX_RUNTIME is {settings.max_runtime:g}, ENTRYPOINT_STOP_EARLY {settings.stop_early:g}; "
+            "wanted a runtime longer than that, or the job would be stopped before it starts"
+        )
     return settings, warnings
+
+
+def salvage_settings(environment: Mapping[str, str], hyperparameters: Mapping[str, Any]) -> Settings:
+    """Of settings that hold errors, those that are right: enough to tell the other hosts about the rest."""
+    values: dict[str, Any] = {}
+    for f in fields(Settings):
+        by_hyperparameter = hyperparameters.get(HYPERPARAMETER_PREFIX + f.name)
+        for value in (by_hyperparameter, environment.get(ENVIRONMENT_PREFIX + f.name.upper())):
+            if value not in NOT_GIVEN:
+                with contextlib.suppress(ConfigError):
+                    values[f.name] = _parse(f, as_text(value), f.name)
+    return Settings(**values)
 
 
 def as_text(value: object) -> str:
@@ -205,7 +267,8 @@ def settings_table() -> str:
     for f in fields(Settings):
         # Where the default depends on the job, its text says how.
         depends = f.default in ("", ()) or (f.default == 0 and f.name in ("processes_per_host", "ps_count"))
-        default = "" if depends else json.dumps(f.default).strip('"')
+        shown = ",".join(map(str, f.default)) if isinstance(f.default, tuple) else f.default
+        default = "" if depends else json.dumps(shown).strip('"')
         doc = f.metadata["doc"] + (" Environment variable only." if f.metadata["machine"] else "")
         rows.append(f"| `{ENVIRONMENT_PREFIX}{f.name.upper()}` | {default} | {doc} |")
     return "\n".join(rows)

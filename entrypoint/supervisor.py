@@ -3,23 +3,27 @@
 Time, signals, processes and sockets meet here and nowhere else. Signal handlers and threads only put events.
 """
 
+import contextlib
 import json
 import os
 import queue
 import signal
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, assert_never
 
-from entrypoint import events, process, ssh
+from entrypoint import events, process, reach, ssh
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Event
+from entrypoint.fingerprint import fingerprint
 from entrypoint.job import Job
 from entrypoint.logs import Log
 from entrypoint.outcome import Exit, Kind, Outcome
 from entrypoint.peers import Peers
-from entrypoint.plan import Duty, Plan, ProcessSpec, command_line
+from entrypoint.plan import ATTEMPT, Duty, Plan, ProcessSpec, command_line
 from entrypoint.policy import Policy
 from entrypoint.ranks import Ranks
 
@@ -37,6 +41,7 @@ class Supervisor:
         self.began = time.monotonic()
         self.policy = Policy(plan, self.host, job.settings, self.began)
         self.facts = self.policy.facts
+        self.facts.things = fingerprint(job, plan) if plan.processes else {}
         self.queue: queue.SimpleQueue[Event | _StatusAsked] = queue.SimpleQueue()
         self.processes: dict[str, process.Process] = {}
         self.by_pid: dict[int, str] = {}
@@ -46,25 +51,34 @@ class Supervisor:
         self.ranks: Ranks | None = None
         self.outcome: Outcome | None = None
 
-    def run(self, signals: Sequence[int] = ()) -> Outcome:
+    def run(self, early: Sequence[Event] = ()) -> Outcome:
         """Start, watch and stop this host's processes until the job is over, everywhere or for us.
 
-        `signals` are those that came before we could listen.
+        `early` is what happened before we could listen.
         """
         process.become_subreaper()
         self._prepare_folders()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _: self.queue.put(events.Signalled(number=number)))
         signal.signal(signal.SIGCHLD, lambda *_: self.queue.put(events.ChildrenChanged()))
-        for early in signals:
-            self.queue.put(events.Signalled(number=early))
+        for event in (*early, *self._ports_taken()):
+            self._decide(event)
         self._decide(events.Due())  # the first processes start before the control channel is imported
         if self.outcome is None:
             self.peers = Peers(self.job.cluster, self.job.settings, self.queue.put, self._ask_status, self.log.say)
             self._carry_out(self.policy.repeat())
+        failed_before = False
         while self.outcome is None:
-            for event in self._next_events():
-                self._decide(event)
+            try:
+                for event in self._next_events():
+                    self._decide(event)
+            except Exception as error:
+                # The other hosts are to hear of it from us, not to find out by our silence.
+                if failed_before:
+                    raise
+                failed_before = True
+                self.log.say(traceback.format_exc())
+                self.queue.put(_broken(error))
         self._clean_up()
         return self.outcome
 
@@ -118,7 +132,8 @@ class Supervisor:
                 before.append(events.Card(name=spec.card, line=line))
             if exit.clean and spec.name == "prepare":
                 self.prepared = json.loads(self.job.paths.prepared.read_text())
-                before.append(events.Flags(flags=frozenset(self.prepared["flags"])))
+                flags, things = frozenset(self.prepared["flags"]), tuple(self.prepared["things"].items())
+                before.append(events.Prepared(flags=flags, things=things))
         except (OSError, ValueError, KeyError) as error:
             before.append(_broken(error))
         return [*before, events.Ended(name=spec.name, exit=exit, output=self.log.tail(spec.name))]
@@ -137,6 +152,10 @@ class Supervisor:
                     self._signal(name, signal.SIGTERM)
                 case events.Force(name=name):
                     self._signal(name, signal.SIGKILL)
+                case events.Sweep(keep=keep):
+                    self._sweep(keep)
+                case events.Probe(hosts=hosts):
+                    threading.Thread(target=self._probe, args=(hosts,), name="probe", daemon=True).start()
                 case events.WriteCards(card=card, lines=lines):
                     try:
                         self._write_cards(card, [line for _, line in lines])
@@ -181,10 +200,13 @@ class Supervisor:
 
     def _environment_of(self, spec: ProcessSpec) -> dict[str, str]:
         users = self.prepared["env"] if spec.runs_program and self.prepared else {}
-        return {**self.environment, **users, **dict(spec.env)}
+        count = {ATTEMPT: str(self.facts.times_restarted(spec.name))}
+        return {**self.environment, **users, **count, **dict(spec.env)}
 
-    def _order_for_rank(self, rank: int) -> dict[str, Any]:
+    def _order_for_rank(self, rank: int, attempt: int) -> dict[str, Any]:
         """What a rank of this host has to run (called from the threads of Ranks)."""
+        if attempt != self.facts.attempt or self.facts.clearing:
+            return {"refused": f"attempt {attempt} is over"}
         ranks = {spec.name: spec for spec in self.plan.processes if spec.duty is Duty.RANK}
         spec = ranks.get(f"rank {rank}") or next(iter(ranks.values()))
         if self.prepared is None:
@@ -195,6 +217,20 @@ class Supervisor:
         if name in self.processes:
             self.processes[name].signal(number)
 
+    def _sweep(self, keep: Collection[str]) -> None:
+        """Nothing of an attempt may reach into the next: no process, and no explanation of an end that was none."""
+        stays = [self.processes[name].pid for name in keep]
+        for pid, status in process.kill_descendants(keep=stays):
+            if (name := self.by_pid.pop(pid, None)) is not None:
+                self.reaped[name] = Exit.from_wait_status(status)
+        with contextlib.suppress(OSError):
+            said = self.job.paths.failure.read_text("utf-8", errors="replace")
+            self.job.paths.failure.unlink()
+            self.log.say(f"the script wrote {self.job.paths.failure}, removed before the next attempt: {said[:1000]}")
+
+    def _probe(self, hosts: Sequence[str]) -> None:
+        self.queue.put(events.Probed(found=reach.look_for(self.job.cluster, hosts, self.job.settings.control_port)))
+
     def _write_cards(self, card: str, lines: list[str]) -> None:
         path = self.job.paths.cards / card
         scratch = path.with_name(f".{card}.new")
@@ -203,6 +239,19 @@ class Supervisor:
         scratch.replace(path)
 
     # --- around the loop ---
+
+    def _ports_taken(self) -> list[Event]:
+        """Ports that processes of this host are to listen on, and something else does."""
+        wanted = [(spec.name, port) for spec in self.facts.specs.values() for port in spec.ports]
+        taken = [(name, port) for name, port in wanted if process.listening(port)]
+        return [
+            events.Broken(
+                what=f"port {port} is taken",
+                why=f"{name} is to listen there, and something else on this host does already; end that",
+                code=ExitCode.CONFIG,
+            )
+            for name, port in taken[:1]
+        ]
 
     def _prepare_folders(self) -> None:
         specs = self.facts.specs.values()

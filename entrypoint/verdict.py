@@ -1,10 +1,11 @@
 """Which outcome the facts settle. Pure questions; the coordinator's answer is the job's.
 
-A cause that looks like the echo of another one waits a moment for it: until every host was heard after it.
+When something went wrong, every host is asked whether it knows more. Of the causes that came by then, the first that
+is not an echo counts, by the time at which it happened and not at which it was heard.
 """
 
 from entrypoint import outcome
-from entrypoint.facts import Facts
+from entrypoint.facts import Facts, Noted
 from entrypoint.outcome import Cause, Exit, Outcome, Strength
 from entrypoint.plan import Duty
 from entrypoint.settings import Settings
@@ -22,10 +23,18 @@ def verdict(facts: Facts, settings: Settings, now: float) -> Outcome | None:
     cause = settled_cause(facts, settings, now)
     if cause is not None:
         return outcome.failed(cause)
-    all_done = facts.done() and all(facts.report_of(host).done for host in facts.others)
-    if not all_done or facts.causes:
+    if not all_decided(facts):
         return None
-    return _of_mpirun_alone(facts, settings, now) if _no_rank_came(facts) else outcome.succeeded()
+    if _no_rank_came(facts):
+        return _of_mpirun_alone(facts, settings, now)
+    lingers = facts.lingering() or any(facts.report_of(host).lingering for host in facts.others)
+    out_of_time = facts.decided_since is not None and now >= facts.decided_since + settings.evaluator_grace
+    return outcome.succeeded() if out_of_time or not lingers else None
+
+
+def all_decided(facts: Facts) -> bool:
+    """Every deciding process of every host has ended, and nothing went wrong."""
+    return not facts.causes and facts.done() and all(facts.report_of(host).done for host in facts.others)
 
 
 def _no_rank_came(facts: Facts) -> bool:
@@ -45,17 +54,22 @@ def _of_mpirun_alone(facts: Facts, settings: Settings, now: float) -> Outcome | 
 
 
 def settled_cause(facts: Facts, settings: Settings, now: float) -> Cause | None:
-    """The first cause that is not an echo; an echo if, after a moment, there is nothing better."""
-    causes = [cause for _, cause in facts.causes]
-    strong = [cause for cause in causes if cause.strength is Strength.STRONG]
-    if strong or not causes:
-        return next(iter(strong), None)
-    since = facts.causes[0][0]
-    all_heard = all(facts.heard.get(host, now) >= since + SETTLE / 3 for host in facts.others)
-    late = now >= since + settings.peer_timeout + settings.heartbeat
-    if now < since + SETTLE or not (all_heard or late):
+    """The first cause that is not an echo; an echo if there is nothing better when there could be."""
+    if not facts.causes:
         return None
-    return min(causes, key=lambda cause: _how_surely_an_echo(facts, cause))
+    since = facts.causes[0].heard
+    lost = facts.lost()
+    all_answered = all(facts.answered(host) for host in facts.others if host in facts.heard and host not in lost)
+    # A host that does not answer may be what the others fail of, whatever they call it.
+    late = now >= since + settings.peer_timeout + settings.heartbeat
+    if not (all_answered or late):
+        return None
+    strong = [noted for noted in facts.causes if noted.cause.strength is Strength.STRONG]
+    if strong:
+        return min(strong, key=lambda noted: noted.at).cause
+    if now < since + SETTLE:
+        return None
+    return min(facts.causes, key=lambda noted: (_how_surely_an_echo(facts, noted.cause), noted.at)).cause
 
 
 def _how_surely_an_echo(facts: Facts, cause: Cause) -> int:
@@ -69,22 +83,28 @@ def _of_a_stop(facts: Facts) -> Outcome | None:
     """After SIGTERM: when every script of every host that is left has ended."""
     lost = facts.lost()
     there = [host for host in facts.others if host in facts.heard and host not in lost]
-    if not facts.done() or not all(facts.report_of(host).done or facts.is_gone(host) for host in there):
+    here_over = facts.done() and not facts.lingering()
+    if not here_over or not all(_is_over(facts, host) for host in there):
         return None
     clean = facts.clean() and there == facts.others and all(facts.report_of(host).clean for host in there)
     return outcome.succeeded() if clean and not facts.causes else outcome.stopped()
 
 
+def _is_over(facts: Facts, host: str) -> bool:
+    report = facts.report_of(host)
+    return facts.is_gone(host) or (report.done and not report.lingering)
+
+
 def _followers(facts: Facts, now: float) -> Outcome | None:
     """A follower decides only where there is no coordinator whose verdict it could wait for."""
-    lost = [cause for _, cause in facts.causes if cause.host == facts.coordinator]
+    lost = [noted.cause for noted in facts.causes if noted.cause.host == facts.coordinator]
     if lost:
         return _without_coordinator(facts, lost[0])
     if facts.coordinator not in facts.heard:
         if facts.stopping_since is not None and facts.done():
             return outcome.stopped()
         cause = facts.own_cause()
-        if cause and now >= facts.causes[0][0] + LINGER:
+        if cause and (facts.coordinator in facts.rejected or now >= facts.causes[0].heard + LINGER):
             return outcome.failed(cause)
     return None
 
@@ -94,9 +114,9 @@ def _without_coordinator(facts: Facts, lost: Cause) -> Outcome | None:
     if facts.stopping_since is not None:  # scripts keep the time that they were promised
         return outcome.stopped() if facts.done() else None
     heard = facts.heard.get(facts.coordinator, facts.began)
-    own = [
-        cause
-        for at, cause in facts.causes
-        if cause.host == facts.host and cause.strength is Strength.STRONG and at < heard
-    ]
+    own = [noted.cause for noted in facts.causes if _is_own_and_earlier(facts, noted, heard)]
     return outcome.failed(own[0] if own else lost)
+
+
+def _is_own_and_earlier(facts: Facts, noted: Noted, than: float) -> bool:
+    return noted.cause.host == facts.host and noted.cause.strength is Strength.STRONG and noted.heard < than

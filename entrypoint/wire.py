@@ -1,28 +1,40 @@
 """Reports and news as JSON and back. What is not what a host of this job would send is Refused."""
 
+import math
 from typing import Any
 
 from entrypoint.cluster import Cluster
-from entrypoint.events import News, Report
+from entrypoint.events import News, Reach, Report
 from entrypoint.outcome import Outcome, cause_from_json
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 class Refused(Exception):
-    """A message that is not what a host of this job would send."""
+    """A message that is not what a host of this job would send; `status` is HTTP's, 400 and up."""
+
+    def __init__(self, why: str, status: int = 400) -> None:
+        super().__init__(why)
+        self.status = status
 
 
 def report_to_json(report: Report) -> dict[str, Any]:
     return {
         "protocol": PROTOCOL,
         "host": report.host,
+        "attempt": report.attempt,
         "ready": sorted(report.ready),
         "cards": list(report.cards),
+        "things": list(report.things),
+        "unreached": [[reach.host, reach.address, reach.why] for reach in report.unreached],
         "done": report.done,
         "clean": report.clean,
+        "lingering": report.lingering,
         "stopping": report.stopping,
         "cause": None if report.cause is None else vars(report.cause),
+        "cause_at": report.cause_at,
+        "exits": list(report.exits),
+        "answers": report.answers,
         "gone": report.gone,
     }
 
@@ -36,13 +48,22 @@ def report_from_json(data: Any, cluster: Cluster) -> Report:
             raise Refused(f"{host!r} is not a follower in this job")
         return Report(
             host=host,
+            attempt=int(data["attempt"]),
             ready=frozenset(str(name) for name in data["ready"]),
-            cards=tuple((str(card), str(line)) for card, line in data["cards"]),
-            done=bool(data["done"]),
-            clean=bool(data["clean"]),
-            stopping=bool(data["stopping"]),
+            cards=_pairs(data["cards"]),
+            things=_pairs(data["things"]),
+            unreached=tuple(
+                Reach(host=str(name), address=str(address), why=str(why)) for name, address, why in data["unreached"]
+            ),
+            done=_truth(data["done"]),
+            clean=_truth(data["clean"]),
+            lingering=_truth(data["lingering"]),
+            stopping=_truth(data["stopping"]),
             cause=None if data["cause"] is None else cause_from_json(data["cause"]),
-            gone=bool(data["gone"]),
+            cause_at=None if data["cause_at"] is None else _time(data["cause_at"]),
+            exits=tuple((str(process), str(exit), _time(at)) for process, exit, at in data["exits"]),
+            answers=int(data["answers"]),
+            gone=_truth(data["gone"]),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Refused(f"malformed report: {error!r}") from None
@@ -51,8 +72,12 @@ def report_from_json(data: Any, cluster: Cluster) -> Report:
 def news_to_json(news: News) -> dict[str, Any]:
     return {
         "protocol": PROTOCOL,
+        "attempt": news.attempt,
+        "go": news.go,
         "ready": sorted(news.ready),
         "cards": list(news.cards),
+        "assembled": news.assembled,
+        "question": news.question,
         "stopping": news.stopping,
         "outcome": None if news.outcome is None else news.outcome.to_json(),
     }
@@ -63,13 +88,34 @@ def news_from_json(data: Any) -> News:
     try:
         _check_protocol(data)
         return News(
-            ready=frozenset((str(host), str(process)) for host, process in data["ready"]),
-            cards=tuple((str(card), str(line)) for card, line in data["cards"]),
-            stopping=bool(data["stopping"]),
+            attempt=int(data["attempt"]),
+            go=_truth(data["go"]),
+            ready=frozenset(_pairs(data["ready"])),
+            cards=_pairs(data["cards"]),
+            assembled=_truth(data["assembled"]),
+            question=int(data["question"]),
+            stopping=_truth(data["stopping"]),
             outcome=None if data["outcome"] is None else Outcome.from_json(data["outcome"]),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Refused(f"malformed news: {error!r}") from None
+
+
+def _pairs(data: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((str(key), str(value)) for key, value in data)
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is not true or false")
+    return value
+
+
+def _time(value: Any) -> float:
+    seconds = float(value)
+    if not math.isfinite(seconds):
+        raise ValueError(f"{value!r} is no time")
+    return seconds
 
 
 def _check_protocol(data: Any) -> None:

@@ -6,6 +6,7 @@ JSON to the file named there. On failure the last line printed says what is wron
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -21,6 +22,10 @@ TF1_SESSIONS = re.compile(
     r"\bMonitoredTrainingSession\b|\btf\.estimator\b|\bestimator\.(Estimator|train_and_evaluate|RunConfig)\b"
     r"|\bMonitoredSession\b|\bSessionCreator\b|\btrain\.Supervisor\b|\breplica_device_setter\b"
 )
+
+LEFT_BEHIND = re.compile(r"(^|/)(__pycache__|[^/]*\.egg-info)(/|$)")
+LARGE = 16 << 20  # bytes
+NAMED = ("tensorflow", "tensorflow-cpu", "keras", "horovod", "mpi4py", "numpy", "protobuf", "sagemaker-tf-entrypoint")
 
 TF2_SERVER = re.compile(r"\bdistribute\.Server\b")
 
@@ -116,6 +121,40 @@ def flags(code: Path) -> list[str]:
     return ["tf2-server"] if serves else []
 
 
+def digest_of_code(code: Path) -> str:
+    """The user's code as it was fetched, in 12 characters: names and contents, without what running it leaves."""
+    whole = hashlib.sha256()
+    for path in sorted(code.rglob("*")):
+        inside = path.relative_to(code)
+        if not path.is_file() or inside.parts[0] in (".git", "build") or LEFT_BEHIND.search(str(inside)):
+            continue
+        with contextlib.suppress(OSError):
+            size = path.stat().st_size
+            whole.update(f"{inside}\0{size}\0".encode("utf-8", "surrogateescape"))
+            with path.open("rb") as file:  # of large files, data most likely, the size and the beginning
+                whole.update(file.read(LARGE))
+    return whole.hexdigest()[:12]
+
+
+def digest(text: str | bytes) -> str:
+    return hashlib.sha256(text if isinstance(text, bytes) else text.encode()).hexdigest()[:12]
+
+
+def software() -> dict[str, str]:
+    """Versions of what a job is made of: Python, the packages that matter most, and the rest as one digest."""
+    installed: dict[str, str] = {}
+    for entry in sys.path:
+        for path in Path(entry).glob("*.dist-info") if entry else ():
+            name, _, version = path.name.removesuffix(".dist-info").partition("-")
+            installed.setdefault(name.lower().replace("_", "-"), version)
+    found = {"Python": sys.version.split()[0]}
+    found |= {name: installed.get(name, "") for name in NAMED}
+    found["the set of Python packages"] = digest(json.dumps(sorted(installed.items())))
+    with contextlib.suppress(OSError):
+        found["the set of Debian packages"] = digest(Path("/var/lib/dpkg/status").read_bytes())
+    return found
+
+
 def short_enough(entries: dict[str, str]) -> dict[str, str]:
     """Without entries that Linux does not start a program with. Legal hyperparameters can make SM_HPS one."""
     too_long = [k for k, value in entries.items() if len(f"{k}={value}".encode(errors="replace")) >= LONGEST_ENTRY]
@@ -131,6 +170,11 @@ def main() -> int:
         code.mkdir(parents=True, exist_ok=True)
         fetch(task["source"], code)
         check(program, code)
+        requirements = code / "requirements.txt"
+        things = {
+            "the code": digest_of_code(code),
+            "requirements.txt": digest(requirements.read_bytes()) if requirements.is_file() else "",
+        }
         install(program, code)
     except Unusable as reason:
         print(reason, flush=True)
@@ -155,6 +199,7 @@ def main() -> int:
         "env": {**short_enough(sagemaker.to_env_vars()), "PYTHONPATH": os.pathsep.join(path)},
         "module": program.removesuffix(".py") if is_package else None,
         "flags": flags(code),
+        "things": {**things, **software()},
     }
     target = Path(task["result"])
     scratch = target.with_suffix(".new")

@@ -53,6 +53,7 @@ def main() -> int:
     me = {
         "rank": int(os.environ["OMPI_COMM_WORLD_RANK"]),
         "local_rank": int(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"]),
+        "attempt": int(os.environ.get("ENTRYPOINT_RESTART_COUNT") or 0),
         "pid": os.getpid(),
     }
     connection = socket.socket(socket.AF_UNIX)

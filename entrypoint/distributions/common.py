@@ -5,9 +5,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from entrypoint.cluster import Host
+from entrypoint.cluster import Cluster, Host
 from entrypoint.job import Job
-from entrypoint.plan import ALL_HOSTS, Duty, Need, ProcessSpec, Ready, Role
+from entrypoint.plan import ALL_HOSTS, PREFLIGHT, Duty, Need, ProcessSpec, Ready, Restart, Role
 
 CHILDREN = Path(__file__).resolve().parent.parent / "children"
 PREPARE = "prepare"
@@ -42,6 +42,7 @@ def prepare(job: Job, host: Host) -> ProcessSpec:
             }
         ),
         ready=Ready.ENDED,
+        restart=Restart.KEEP,
     )
 
 
@@ -58,12 +59,33 @@ def prepared(host: Host) -> Need:
     return Need(host=host.name, process=PREPARE)
 
 
-def all_prepared() -> Need:
-    """Scripts of a distributed job start when every host is there with its code installed.
+def rendezvous(cluster: Cluster) -> tuple[Need, ...]:
+    """The user's programs start when every host is there with its code installed, and has reached all others.
 
-    It costs one message; a host that cannot install its requirements then fails the job before it trains.
+    It costs two messages; a host that cannot install its requirements then fails the job before it trains.
     """
-    return Need(host=ALL_HOSTS, process=PREPARE)
+    if len(cluster.hosts) == 1:
+        return (Need(host=cluster.me.name, process=PREPARE),)
+    return (Need(host=ALL_HOSTS, process=PREPARE), Need(host=ALL_HOSTS, process=PREFLIGHT))
+
+
+def evaluator(job: Job, cluster: Mapping[str, list[str]]) -> list[ProcessSpec]:
+    """The script as task `evaluator`, if the job has one: no member of the cluster, so nobody connects to it."""
+    if not job.evaluator:
+        return []
+    return [
+        ProcessSpec(
+            host=job.evaluator,
+            name="evaluator/0",
+            role=Role.EVALUATOR,
+            duty=Duty.SIDECAR,
+            argv=program(job),
+            env=(tf_config(cluster, "evaluator", 0, environment="cloud"),),
+            runs_program=True,
+            cwd=job.paths.code,
+            needs=rendezvous(job.cluster),
+        )
+    ]
 
 
 def tf_config(cluster: Mapping[str, list[str]], task_type: str, index: int, **more: str) -> tuple[str, str]:

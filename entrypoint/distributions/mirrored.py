@@ -24,9 +24,10 @@ def plan(job: Job) -> Plan:
                 runs_program=True,
                 cwd=job.paths.code,
                 ports=(host.port(FIRST_PORT + local),),
-                needs=(common.all_prepared(),),
+                needs=common.rendezvous(job.cluster),
             )
         )
+    rows += common.evaluator(job, cluster)
     return Plan(
         title=f"MultiWorkerMirrored: {common.count(len(tasks), 'worker')} "
         f"on {common.count(len(job.cluster.hosts), 'host')}",

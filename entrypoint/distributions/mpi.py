@@ -9,7 +9,7 @@ from entrypoint import ssh
 from entrypoint.cluster import Host
 from entrypoint.distributions import common
 from entrypoint.job import Job
-from entrypoint.plan import ALL_HOSTS, Duty, Need, Plan, ProcessSpec, Ready, Role
+from entrypoint.plan import ALL_HOSTS, ATTEMPT, Duty, Need, Plan, ProcessSpec, Ready, Restart, Role
 
 # Options of mpirun that mean the same, so that a user's choice replaces ours.
 _SYNONYMS = {
@@ -31,7 +31,7 @@ def plan(job: Job) -> Plan:
         if several:
             rows += _ssh_rows(job, host)
     command, total = _mpirun(job)
-    needs = [common.all_prepared()]
+    needs = [*common.rendezvous(job.cluster)]
     if several:
         needs += [Need(host=ALL_HOSTS, process="sshd")]
     rows.append(
@@ -66,6 +66,7 @@ def _ssh_rows(job: Job, host: Host) -> list[ProcessSpec]:
             duty=Duty.STEP,
             argv=ssh.make_key(job.paths, "host_key"),
             ready=Ready.ENDED,
+            restart=Restart.KEEP,
             card="known_hosts",
             card_source=ssh.public_key(job.paths, "host_key"),
         )
@@ -80,6 +81,7 @@ def _ssh_rows(job: Job, host: Host) -> list[ProcessSpec]:
                 duty=Duty.STEP,
                 argv=ssh.make_key(job.paths, "client_key"),
                 ready=Ready.ENDED,
+                restart=Restart.KEEP,
                 card="authorized_keys",
                 card_source=ssh.public_key(job.paths, "client_key"),
             )
@@ -99,6 +101,7 @@ def _ssh_rows(job: Job, host: Host) -> list[ProcessSpec]:
             ),
             ready=Ready.LISTENING,
             ready_port=port,
+            restart=Restart.KEEP,
         )
     )
     return rows
@@ -136,6 +139,8 @@ def _mpirun(job: Job) -> tuple[list[str], int]:
         ["--host", _slots(hosts, slots)],
         ["--map-by", "slot"],
         ["--bind-to", "none"],
+        # So that a rank of an attempt that is over, should it still come up, is known as such.
+        ["-x", ATTEMPT],
         ["--mca", "orte_abort_on_non_zero_status", "1"],
         # Between SIGTERM and SIGKILL Open MPI gives a rank 1 s, too short for a checkpoint. We do the killing.
         ["--mca", "odls_base_sigkill_timeout", grace],

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from entrypoint.cluster import Host
 from entrypoint.distributions import common
 from entrypoint.job import Job
-from entrypoint.plan import Duty, Flag, Need, Plan, ProcessSpec, Ready, Role
+from entrypoint.plan import Duty, Flag, Need, Plan, ProcessSpec, Ready, Restart, Role
 
 # AWS's toolkit has the script at 2222 and its parameter server at 2223; further tasks of a host take every
 # second port from there.
@@ -51,6 +51,8 @@ def plan(job: Job) -> Plan:
             # TensorFlow's import would slow the prepare step down, and with it the scripts; no script can
             # need a server before it has imported TensorFlow itself.
             needs=(common.prepared(host),),
+            # The chief's ClusterCoordinator gives a lost worker's steps to others, and takes it back later.
+            restart=Restart.ALONE if role is Role.WORKER else Restart.GROUP,
         )
 
     def script(host: Host, role: Role, index: int, of: int, port: int, needs: tuple[Need, ...]) -> ProcessSpec:
@@ -67,7 +69,7 @@ def plan(job: Job) -> Plan:
             serves_if=Flag.TF2_SERVER if role is Role.WORKER else None,
             cwd=job.paths.code,
             ports=(port,),
-            needs=(common.all_prepared(), *needs),
+            needs=(*common.rendezvous(job.cluster), *needs),
             ready=Ready.LISTENING if role is Role.CHIEF else Ready.STARTED,
             ready_port=port if role is Role.CHIEF else None,
         )
@@ -81,6 +83,7 @@ def plan(job: Job) -> Plan:
         else:
             needs = _chief_first(job, chief_host)
             rows.append(script(host, Role.WORKER, index, len(worker_hosts), port, needs))
+    rows += common.evaluator(job, cluster)
     return Plan(
         title=f"parameter servers: {len(ps_hosts)} ps, 1 {chief_name}, {common.count(len(worker_hosts), 'worker')} "
         f"({'TensorFlow servers' if servers else 'scripts'}) on {common.count(len(hosts), 'host')}",

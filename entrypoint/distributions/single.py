@@ -18,9 +18,9 @@ def plan(job: Job) -> Plan:
                 argv=common.program(job),
                 runs_program=True,
                 cwd=job.paths.code,
-                needs=(common.prepared(host),),
+                needs=common.rendezvous(job.cluster),
             )
         )
     hosts = tuple(host.name for host in job.cluster.hosts)
     title = "single: the script alone" + ("" if len(hosts) == 1 else f" on each of {len(hosts)} hosts")
-    return Plan(title=title, hosts=hosts, processes=tuple(rows), notes=job.warnings)
+    return Plan(title=title, hosts=hosts, processes=tuple(rows), notes=job.warnings, hosts_meet=False)

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import signal
+import socket
 import time
 
 import pytest
@@ -58,7 +60,8 @@ def test_nobody_leaves_before_the_last_script_has_ended(hosts):
 
 def test_one_host_comes_late(hosts):
     job = hosts(3, "tells.py", hyperparameters=MWMS, absent=("algo-1",))
-    job.says("waiting for algo-1 to appear", within=60)
+    job.says(r"waiting for algo-1 \(10 s\)", within=60)
+    job.says(r"algo-1  127\.\S+  port \d+: Connection refused", within=60)
     assert "script" not in "".join(line for line in job[2].log.splitlines() if "started" in line)
     job.start("algo-1")
     assert job.end() == [0, 0, 0]
@@ -67,7 +70,12 @@ def test_one_host_comes_late(hosts):
 def test_a_host_that_never_comes(hosts):
     job = hosts(3, "tells.py", hyperparameters=MWMS, absent=("algo-3",), environment={"ENTRYPOINT_START_TIMEOUT": "4"})
     assert job.end() == [75, 75]
-    assert set(job.failures) == {"algo-3 (did not appear within 4 s)"}
+    (text,) = set(job.failures)
+    first, *table = text.splitlines()
+    assert re.fullmatch(
+        r"algo-3 \(did not appear within 4 s\): it is at 127\.\S+, port \d+: Connection refused \(over lo\)", first
+    )
+    assert table[0].split("  ")[0] == "host" and table[1].startswith("algo-3") and table[1].endswith("never")
 
 
 def test_an_exception_on_one_host_ends_all_alike(hosts):
@@ -202,14 +210,15 @@ def test_the_code_cannot_be_installed_on_any_host(hosts):
 
 
 def test_a_wrong_token_is_no_host_of_the_job(hosts):
-    own = {"ENTRYPOINT_TOKEN": "right", "ENTRYPOINT_START_TIMEOUT": "8", "ENTRYPOINT_PEER_TIMEOUT": "2"}
+    own = {"ENTRYPOINT_TOKEN": "right", "ENTRYPOINT_PEER_TIMEOUT": "2"}
     job = hosts(2, "tells.py", hyperparameters=MWMS, environment=own,
                 absent=("algo-2",))  # fmt: skip
     job.environment["ENTRYPOINT_TOKEN"] = "wrong"
     job.start("algo-2")
     codes = job.end()
-    assert codes[0] == 75 and codes[1] not in (0, 143)
-    assert "token" in job[2].log
+    assert codes == [78, 78]
+    assert job[1].failure.startswith("algo-2 (was refused): wrong token")
+    assert job[2].failure.startswith("algo-2 (is refused by the coordinator algo-1): wrong token")
     assert "right" not in job[1].log
 
 
@@ -217,6 +226,52 @@ def test_a_broken_configuration_ends_every_host(hosts):
     job = hosts(3, "tells.py", hyperparameters={**MWMS, **PS})
     assert job.end() == [78, 78, 78]
     assert all("two modes at once" in text for text in job.failures)
+
+
+@pytest.mark.parametrize("wrong", ["algo-1", "algo-2"])
+def test_a_configuration_that_is_broken_on_one_host_is_told_to_the_others(hosts, wrong):
+    """Without that, they would wait for it until the start timeout."""
+    job = hosts(3, "tells.py", hyperparameters=MWMS, absent=(wrong,))
+    config = job.base(wrong) / "input/config/hyperparameters.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "sagemaker_entrypoint_restarts": "many"}))
+    job.start(wrong)
+    assert job.end(within=60) == [78, 78, 78]
+    first = {text.splitlines()[0] for text in job.failures}
+    assert first == {
+        f"{wrong} (configuration): hyperparameter sagemaker_entrypoint_restarts is 'many'; "
+        "wanted a whole number from 0 to 1000"
+    }
+
+
+def test_a_host_with_other_code_is_named(hosts):
+    job = hosts(3, "tells.py", hyperparameters=MWMS, absent=("algo-3",))
+    (job.base("algo-3") / "code" / "helper.py").write_text("VERSION = 2\n")
+    job.start("algo-3")
+    assert job.end() == [78, 78, 78]
+    (first,) = {text.splitlines()[0] for text in job.failures}
+    assert re.fullmatch(
+        r"algo-3 \(differs from the other hosts\): the code is [0-9a-f]{12}; on algo-1 it is [0-9a-f]{12}", first
+    )
+    assert not any("worker/0 started" in host.log for host in job.hosts.values())
+
+
+def test_a_host_with_another_plan_is_named(hosts):
+    job = hosts(2, "tells.py", hyperparameters=MWMS, absent=("algo-2",))
+    job.environment["ENTRYPOINT_PROCESSES_PER_HOST"] = "2"
+    job.start("algo-2")
+    assert job.end() == [78, 78]
+    (first,) = {text.splitlines()[0] for text in job.failures}
+    assert first.startswith("algo-2 (differs from the other hosts): the plan is 'MultiWorkerMirrored: 4 workers on 2")
+
+
+def test_a_port_that_is_taken_is_named(hosts):
+    job = hosts(2, "tells.py", hyperparameters=MWMS, absent=("algo-2",))
+    port = 8890 + job.stride
+    with socket.create_server(("", port)):
+        job.start("algo-2")
+        assert job.end() == [78, 78]
+    (first,) = {text.splitlines()[0] for text in job.failures}
+    assert first.startswith(f"algo-2 (port {port} is taken): worker/1 is to listen there")
 
 
 def test_status_of_a_follower_and_of_the_coordinator(hosts):

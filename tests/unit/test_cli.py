@@ -80,7 +80,7 @@ def test_plan_for_programs(command):
     ranks = [(row["host"], row["rank"], row["name"]) for row in plan["processes"] if row["role"] == "rank"]
     assert ranks == [("algo-1", 0, "rank 0"), ("algo-1", 0, "rank 1"), ("algo-2", 1, "rank 2"), ("algo-2", 1, "rank 3")]
     assert [row["needs"] for row in plan["processes"] if row["name"] == "mpirun"] == [
-        ["prepare of every host", "sshd of every host"]
+        ["prepare of every host", "preflight of every host", "sshd of every host"]
     ]
     one = json.loads(command("plan", "--hosts", 2, "--mode", "mpi", "--json", "--host", "algo-2")[1])
     assert {row["host"] for row in one["processes"]} == {"algo-2"}

@@ -42,23 +42,33 @@ def ours(path: Path) -> set[str]:
 MAY_IMPORT = {
     "errors": set(),
     "cluster": set(),
-    "logs": set(),
+    "secrets": set(),
+    "logs": {"secrets"},
     "outcome": {"errors"},
     "settings": {"errors"},
     "job": {"cluster", "settings"},
-    "plan": set(),
+    "plan": {"secrets"},
     "events": {"outcome", "plan"},
     "config": {"cluster", "errors", "job", "settings"},
     "facts": {"errors", "events", "outcome", "plan"},
+    "fingerprint": {"job", "plan", "settings"},
     "verdict": {"facts", "outcome", "plan", "settings"},
-    "policy": {"errors", "events", "facts", "outcome", "plan", "settings", "verdict"},
+    "rendezvous": {"errors", "events", "facts", "plan", "settings"},
+    "stopping": {"events", "facts", "outcome", "plan", "settings"},
+    "attempts": {"events", "facts", "outcome", "plan", "settings"},
+    "policy": {
+        "attempts", "errors", "events", "facts", "outcome", "plan", "rendezvous", "settings", "stopping", "verdict"
+    },
+    "reach": {"cluster", "events"},
     "process": {"logs", "plan"},
     "ranks": {"events", "logs", "outcome"},
     "wire": {"cluster", "events", "outcome"},
-    "control": {"cluster", "events", "wire"},
-    "peers": {"cluster", "control", "errors", "events", "settings", "wire"},
+    "callers": {"cluster"},
+    "door": {"callers"},
+    "control": {"callers", "cluster", "door", "events", "wire"},
+    "peers": {"callers", "cluster", "control", "errors", "events", "settings", "wire"},
     "ssh": {"job"},
-    "report": {"outcome"},
+    "report": {"outcome", "secrets"},
 }
 
 
@@ -73,7 +83,7 @@ def test_distributions_only_plan(path):
     assert not foreign(path) & {"os", "subprocess", "time", "threading", "socket"}
 
 
-@pytest.mark.parametrize("name", ["policy", "facts", "verdict", "plan", "events", "outcome"])
+@pytest.mark.parametrize("name", ["policy", "facts", "verdict", "plan", "events", "outcome", "secrets"])
 def test_the_policy_is_pure(name):
     """No clock, no process, no thread, no socket, no environment: time and facts are given."""
     impure = {"subprocess", "time", "threading", "socket", "random", "asyncio", "pathlib", "sys"}

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from entrypoint.config import read_job
 from entrypoint.distributions import common, plan_for
-from entrypoint.plan import ALL_HOSTS, Duty, Plan, Role, render
+from entrypoint.plan import ALL_HOSTS, PREFLIGHT, Duty, Plan, Role, render
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 SCENARIOS = sorted(path.name for path in CONFIGS.iterdir() if path.is_dir())
@@ -76,8 +76,8 @@ requests = st.fixed_dictionaries(
         "ps_chief_name": st.sampled_from(["chief", "master"]),
         "ps_chief_first": st.sampled_from(["auto", "always", "never"]),
     },
-    optional={"ps_count": st.integers(1, 30)},
-)
+    optional={"ps_count": st.integers(1, 30), "evaluator": st.sampled_from(["first", "last"])},
+).filter(lambda request: "evaluator" not in request or request["mode"] in ("ps", "mwms"))
 
 
 def job_of(base: Path, hosts: list[str], me: str, request: dict):
@@ -121,14 +121,15 @@ def test_every_plan(base, count, request, seed):
         assert len(ports) == len(set(ports))
         assert 7979 not in ports and all(0 < port < 65536 for port in ports)
 
-    # What is waited for exists; the waiting has no circle.
+    # What is waited for exists; the waiting has no circle. Every host gets through the preflight by itself.
+    keys += [(host, PREFLIGHT) for host in plan.hosts]
     for spec in plan.processes:
         for need in spec.needs:
             for host in plan.hosts if need.host == ALL_HOSTS else [need.host]:
                 assert (host, need.process) in keys
-    reached: set[tuple[str, str]] = set()
+    reached: set[tuple[str, str]] = {(host, PREFLIGHT) for host in plan.hosts}
     while len(reached) < len(keys):
-        more = {
+        more = reached | {
             (spec.host, spec.name)
             for spec in plan.processes
             if all(
@@ -146,12 +147,16 @@ def test_every_plan(base, count, request, seed):
     if configs:
         cluster = configs[0]["cluster"]
         listed = Counter((task, index) for task, addresses in cluster.items() for index in range(len(addresses)))
+        listed += Counter([("evaluator", 0)] if "evaluator" in request else [])  # beside the cluster
         assert Counter((c["task"]["type"], c["task"]["index"]) for c in configs) == listed
         addresses = [address for each in cluster.values() for address in each]
         assert len(addresses) == len(set(addresses))
         for spec in plan.processes:
             if "TF_CONFIG" in dict(spec.env):
                 task = json.loads(dict(spec.env)["TF_CONFIG"])["task"]
+                if task["type"] == "evaluator":
+                    assert spec.host == {"first": plan.hosts[0], "last": plan.hosts[-1]}[request["evaluator"]]
+                    continue
                 assert cluster[task["type"]][task["index"]] == f"{spec.host}:{spec.ports[0]}"
 
     # The shapes that TensorFlow takes.
@@ -169,7 +174,8 @@ def test_every_plan(base, count, request, seed):
         hidden = [s for s in plan.processes if dict(s.env).get("CUDA_VISIBLE_DEVICES") == "-1"]
         assert {s.role for s in hidden} == {Role.PS}
     elif mode == "mwms":
-        assert set(cluster) == {"worker"} and len(configs) == count * request["processes_per_host"]
+        assert set(cluster) == {"worker"}
+        assert len(configs) == count * request["processes_per_host"] + ("evaluator" in request)
     elif mode == "mpi":
         ranks = [spec.name for spec in plan.processes if spec.duty is Duty.RANK]
         assert ranks == [f"rank {n}" for n in range(count * request["processes_per_host"])]

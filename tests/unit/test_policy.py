@@ -36,6 +36,8 @@ class Play:
         self.did: list[tuple[float, str]] = []
         self.told: list[Report | News] = []
         self.said: list[str] = []
+        self.probed: list[tuple[str, ...]] = []
+        self.reachable: dict[str, str] | None = {}  # host -> why not; None: probes bring nothing back
         self._on(events.Due())
 
     def at(self, time: float, *happened: events.Event) -> "Play":
@@ -50,6 +52,7 @@ class Play:
         return self
 
     def _on(self, event: events.Event) -> None:
+        came_of_it: list[events.Event] = []
         for action in self.policy.on(event, self.now):
             match action:
                 case events.Start(spec=spec):
@@ -64,8 +67,17 @@ class Play:
                     self.told.append(report)
                 case events.TellFollowers(news=news):
                     self.told.append(news)
+                case events.Sweep(keep=keep):
+                    self.did.append((self.now, f"sweep, keep {', '.join(sorted(keep)) or 'nothing'}"))
+                case events.Probe(hosts=hosts):
+                    self.probed.append(hosts)
+                    if self.reachable is not None:  # all are found at once, but for those that are not
+                        found = [events.Reach(host=h, address="10.0.0.1", why=self.reachable.get(h, "")) for h in hosts]
+                        came_of_it.append(events.Probed(found=tuple(found)))
                 case events.Say(message=message):
                     self.said.append(message)
+        for each in came_of_it:
+            self._on(each)
 
     def since(self, time: float) -> list[str]:
         """What was done from a time on, rounded to tenths of a second."""
@@ -90,12 +102,14 @@ def ended(name: str, code: int = 0, output: str = "", signal: int | None = None)
 
 
 def reported(host: int, **facts) -> events.Reported:
-    facts.setdefault("ready", frozenset({"prepare"}))
+    facts.setdefault("ready", frozenset({"prepare", "preflight"}))
+    facts.setdefault("answers", 1000)  # whatever was asked
     return events.Reported(report=Report(host=f"algo-{host}", **facts))
 
 
 def informed(**facts) -> events.Informed:
-    facts.setdefault("ready", frozenset({("*", "prepare")}))
+    facts.setdefault("ready", frozenset({("*", "prepare"), ("*", "preflight")}))
+    facts.setdefault("assembled", True)
     return events.Informed(news=News(**facts))
 
 
@@ -192,7 +206,7 @@ def test_scripts_start_when_every_host_is_prepared(play):
     assert p.what == ["start prepare"]
     p.at(3, reported(3))
     assert p.since(3) == ["3.0 start worker/0"]
-    assert p.last_told.ready == {("*", "prepare")}
+    assert p.last_told.ready == {("*", "prepare"), ("*", "preflight")}
 
 
 def test_a_follower_starts_when_the_coordinator_says_so(play):
@@ -231,11 +245,11 @@ CHIEF_FIRST = {
 @pytest.mark.parametrize("flags, listens, setting, starts", CHIEF_FIRST.values(), ids=CHIEF_FIRST)
 def test_workers_that_wait_for_the_chief(play, flags, listens, setting, starts):
     p = play(2, 2, mode="ps", ps_chief_first=setting)
-    p.at(1, events.Flags(flags=frozenset(flags)), ended("prepare"))
+    p.at(1, events.Prepared(flags=frozenset(flags)), ended("prepare"))
     p.at(2, informed())
     while p.now < 70:
-        ready = {("*", "prepare")} | ({("algo-1", "chief/0")} if listens and p.now + 1 >= listens else set())
-        p.at(p.now + 1, informed(ready=frozenset(ready)))
+        up = {("algo-1", "chief/0")} if listens and p.now + 1 >= listens else set()
+        p.at(p.now + 1, informed(ready=frozenset({("*", "prepare"), ("*", "preflight")} | up)))
     assert [f"{starts} start worker/0"] == [line for line in p.since(0) if "worker" in line]
 
 
@@ -254,7 +268,7 @@ def test_cards_reach_those_who_need_them(play):
     assert p.since(1) == ["1.0 write known_hosts: algo-1", "1.1 write authorized_keys: algo-1", "1.1 start sshd"]
     assert dict(p.last_told.cards) == {"known_hosts": "algo-1 K", "authorized_keys": "C"}
     p.at(1.2, ended("prepare"), events.Listening(name="sshd"))
-    p.at(2, reported(2, ready=frozenset({"prepare", "sshd"}), cards=(("known_hosts", "algo-2 K"),)))
+    p.at(2, reported(2, ready=frozenset({"prepare", "preflight", "sshd"}), cards=(("known_hosts", "algo-2 K"),)))
     assert p.since(2) == ["2.0 write known_hosts: algo-1, algo-2", "2.0 start mpirun"]
 
 
@@ -287,7 +301,7 @@ def test_a_follower_that_is_done_waits_for_the_job(play):
 
 def test_servers_stay_until_the_last_script_has_ended(play):
     p = play(2, 2, mode="ps")
-    p.at(1, events.Flags(flags=frozenset()), ended("prepare"))
+    p.at(1, events.Prepared(flags=frozenset()), ended("prepare"))
     p.at(2, informed())
     p.at(3, ended("worker/0"))
     heartbeats(p, 60)
@@ -300,7 +314,7 @@ def test_servers_stay_until_the_last_script_has_ended(play):
 
 def test_a_server_that_does_not_go_is_forced(play):
     p = play(2, 2, mode="ps")
-    p.at(1, events.Flags(flags=frozenset()), ended("prepare"))
+    p.at(1, events.Prepared(flags=frozenset()), ended("prepare"))
     p.at(2, informed(), ended("worker/0"), informed(outcome=outcome.succeeded()))
     p.at(5, ended("ps/1", signal=9))
     assert p.since(1.5) == ["2.0 start worker/0", "2.0 ask ps/1", f"{2 + GRACE} force ps/1", "5.0 finish succeeded 0"]
@@ -383,6 +397,7 @@ def test_a_lone_echo_is_used_after_a_moment(play):
 def test_an_echo_waits_for_hosts_that_were_not_heard_since(play):
     """The culprit may be the one whose word is still on its way, or that is dead."""
     p = running(play)
+    p.at(2.1, reported(2, answers=0), reported(3, answers=0))
     p.at(5, ended("worker/0", 1, ECHO))
     p.at(5.9, reported(3))
     assert p.policy.facts.outcome is None
@@ -425,7 +440,7 @@ def mpi(play, me: int = 1, **settings) -> Play:
     first = (me - 1) * 2
     if me == 1:
         p.at(1, ended("client-key"), events.Listening(name="sshd"))
-        p.at(2, reported(2, ready=frozenset({"prepare", "sshd"})))
+        p.at(2, reported(2, ready=frozenset({"prepare", "preflight", "sshd"})))
         assert p.what[-1] == "start mpirun"
     else:
         p.at(2, informed(ready=frozenset({("*", "prepare"), ("algo-1", "client-key"), ("algo-1", "mpirun")})))
@@ -495,7 +510,7 @@ def test_a_late_rank_of_a_failed_job_is_stopped(play):
 
 def test_mpirun_goes_when_the_job_has_failed(play):
     p = mpi(play)
-    p.at(5, reported(2, cause=cause(2, process="rank 3"), ready=frozenset({"prepare", "sshd"})))
+    p.at(5, reported(2, cause=cause(2, process="rank 3"), ready=frozenset({"prepare", "preflight", "sshd"})))
     p.at(5.2, ended("rank 0", signal=15), ended("rank 1", signal=15), ended("sshd", signal=15))
     p.at(5.3, reported(2, gone=True))
     assert p.what[-1] == "force mpirun"
@@ -552,9 +567,16 @@ def test_what_failed_here_after_the_coordinator_fell_silent_is_an_echo(play):
 
 def test_a_host_that_never_appears(play):
     p = play(3, start_timeout=60)
+    p.reachable = {"algo-3": "port 7979: Connection refused"}
     p.at(1, ended("prepare"))
     heartbeats(p, 70, 2)
-    assert p.blamed == "algo-3 (did not appear within 60 s)"
+    assert p.blamed == (
+        "algo-3 (did not appear within 60 s): it is at 10.0.0.1, port 7979: Connection refused"
+    )
+    assert p.policy.facts.outcome.cause.details.splitlines() == [
+        "host    name resolves  port answers                   last heard",
+        "algo-3  10.0.0.1       port 7979: Connection refused  never",
+    ]
     assert p.policy.facts.outcome.exit_code == ExitCode.START_TIMEOUT
     assert [text for text in p.said if "waiting for algo-3" in text]
     p.at(71, reported(2, gone=True))
@@ -563,6 +585,7 @@ def test_a_host_that_never_appears(play):
 
 def test_a_coordinator_that_never_appears(play):
     p = play(3, 2, start_timeout=60)
+    p.reachable = None
     p.at(1, ended("prepare"))
     p.at(70)
     assert p.what[-1] == "finish failed 75"
@@ -792,7 +815,7 @@ def test_a_rank_that_still_saves_is_no_end_of_its_host(play):
 def test_mpirun_without_ranks_is_stopped(play):
     p = play(2, mode="mpi")
     p.at(1, ended("prepare"), ended("host-key"), ended("client-key"), events.Listening(name="sshd"))
-    p.at(2, reported(2, ready=frozenset({"prepare", "sshd"})))
+    p.at(2, reported(2, ready=frozenset({"prepare", "preflight", "sshd"})))
     p.at(5, STOP)
     assert p.since(5) == ["5.0 ask mpirun"]
 
@@ -814,7 +837,7 @@ def test_the_policy_sleeps_between_events(play, me, stop):
 
 def test_a_held_process_does_not_wake_the_loop(play):
     p = play(2, 2, mode="ps", ps_chief_first="always")
-    p.at(1, ended("prepare"), events.Flags(flags=frozenset()))
+    p.at(1, ended("prepare"), events.Prepared(flags=frozenset()))
     p.at(2, informed())
     p.at(3, informed(stopping=True))
     heartbeats(p, 100, stopping=True)
@@ -839,7 +862,8 @@ def test_status_says_what_is_going_on(play):
 
 def test_every_duty_is_in_some_plan(play):
     """The tables above would otherwise say nothing of it."""
-    duties = {spec.duty for mode in ("ps", "mpi") for spec in play(2, mode=mode).plan.processes}
+    plans = [play(2, mode="ps", evaluator="last").plan, play(2, mode="mpi").plan]
+    duties = {spec.duty for plan in plans for spec in plan.processes}
     assert duties == set(Duty)
 
 
@@ -849,7 +873,7 @@ def test_every_duty_is_in_some_plan(play):
 def test_a_worker_script_that_joins_its_server_does_not_hold_up_the_end(play):
     """TensorFlow 2's tutorial: the worker's branch of the script never returns."""
     p = play(2, 2, mode="ps")
-    p.at(1, events.Flags(flags=frozenset({"tf2-server"})), ended("prepare"))
+    p.at(1, events.Prepared(flags=frozenset({"tf2-server"})), ended("prepare"))
     p.at(2, informed())
     assert p.last_told.done  # nothing here that the job waits for
     p.at(3, informed(outcome=outcome.succeeded()))
@@ -860,7 +884,7 @@ def test_a_worker_script_that_joins_its_server_does_not_hold_up_the_end(play):
 def test_mpirun_that_starts_no_rank_is_no_success(play):
     p = play(2, mode="mpi")
     p.at(1, ended("prepare"), ended("host-key"), ended("client-key"), events.Listening(name="sshd"))
-    p.at(2, reported(2, ready=frozenset({"prepare", "sshd"}), done=True))
+    p.at(2, reported(2, ready=frozenset({"prepare", "preflight", "sshd"}), done=True))
     p.at(3, ended("mpirun", 0, "mpirun (Open MPI) 4.1.4\n"))
     heartbeats(p, 6, 2, done=True)
     assert p.blamed.startswith("algo-1 mpirun (exit code 0): it started no rank")
@@ -870,8 +894,9 @@ def test_mpirun_that_starts_no_rank_is_no_success(play):
 def test_mpirun_that_never_gets_a_rank_up_is_not_waited_for_for_ever(play):
     p = play(2, mode="mpi", start_timeout=30)
     p.at(1, ended("prepare"), ended("host-key"), ended("client-key"), events.Listening(name="sshd"))
-    p.at(2, reported(2, ready=frozenset({"prepare", "host-key", "sshd"}), done=True))
-    heartbeats(p, 40, 2, ready=frozenset({"prepare", "host-key", "sshd"}), done=True)
+    up = frozenset({"prepare", "preflight", "host-key", "sshd"})
+    p.at(2, reported(2, ready=up, done=True))
+    heartbeats(p, 40, 2, ready=up, done=True)
     assert p.blamed.startswith("algo-1 mpirun (started no rank within 30 s)")
     assert p.policy.facts.outcome.exit_code == 75
 
@@ -894,3 +919,330 @@ def test_a_host_that_is_to_blame_but_answers_is_waited_for(play):
     assert p.what[-1] != "finish failed 75"
     p.at(p.now + 0.5, reported(2, ready=frozenset(), gone=True))
     assert p.what[-1] == "finish failed 75"
+
+
+# --- who is asked, and which cause came first ---
+
+
+def test_a_failure_is_settled_when_all_have_answered(play):
+    """A host whose own failure came first may not have been heard of it yet."""
+    p = running(play)
+    p.at(2.1, reported(2, answers=0), reported(3, answers=0))
+    p.at(5, ended("worker/0", 3, RAISED))
+    assert p.last_told.question == 1
+    p.at(5.01, reported(2, answers=1))
+    assert p.policy.facts.outcome is None
+    p.at(5.02, reported(3, answers=1))
+    assert p.blamed.startswith("algo-1 worker/0")
+
+
+def test_the_earlier_failure_counts_though_it_is_heard_later(play):
+    """Clocks differ: followers say when it was by the coordinator's clock."""
+    p = running(play)
+    p.at(2.1, reported(2, answers=0), reported(3, answers=0))
+    p.at(5, ended("worker/0", 3, RAISED))
+    p.at(5.01, reported(2, answers=0, cause=cause(2), cause_at=4.9))
+    p.at(5.02, reported(2, answers=2, cause=cause(2), cause_at=4.9), reported(3, answers=2))
+    assert p.blamed.startswith("algo-2 worker/1")
+
+
+def test_a_host_that_does_not_answer_may_be_what_the_others_failed_of(play):
+    p = running(play)
+    p.at(2.1, reported(2, answers=0), reported(3, answers=0))
+    p.at(4, reported(2, answers=0), reported(3, answers=0))
+    p.at(5, ended("worker/0", 3, RAISED))
+    heartbeats(p, 12, 3)
+    assert p.blamed == "algo-2 (lost: not heard for 5 s)"
+
+
+def test_a_follower_answers_at_once_and_tells_its_time_by_the_coordinators_clock(play):
+    p = running(play, me=2)
+    p.at(3, events.Informed(news=News(ready=frozenset({("*", "prepare")}), assembled=True), offset=1000.0))
+    p.at(5, ended("worker/1", 3, RAISED))
+    assert (p.last_told.cause_at, p.last_told.answers) == (1005.0, 0)
+    p.at(6, informed(question=4))
+    assert p.last_told.answers == 4
+
+
+# --- rendezvous ---
+
+
+def test_every_host_looks_for_every_other_when_all_are_there(play):
+    p = play(3, 2)
+    p.reachable = {"algo-3": "port 7979: No route to host"}
+    p.at(1, ended("prepare"), informed(ready=frozenset(), assembled=False))
+    assert not p.probed
+    p.at(2, informed(ready=frozenset(), assembled=True))
+    assert p.probed == [("algo-1", "algo-3")]
+    assert "preflight" not in p.last_told.ready
+    assert [reach.host for reach in p.last_told.unreached] == ["algo-3"]
+    p.reachable = {}
+    p.at(4, informed(ready=frozenset()))
+    assert p.probed[-1] == ("algo-3",)
+    assert "preflight" in p.last_told.ready
+
+
+def test_a_host_that_one_other_cannot_reach_fails_the_job(play):
+    p = play(3, 2)
+    p.reachable = {"algo-3": "port 7979: No route to host"}
+    p.at(1, ended("prepare"), informed(ready=frozenset()))
+    heartbeats(p, 130, 1, ready=frozenset())
+    assert p.last_told.cause.headline == (
+        "algo-2 (cannot reach algo-3): it is at 10.0.0.1, port 7979: No route to host"
+    )
+    assert p.last_told.cause.code == ExitCode.START_TIMEOUT
+
+
+def test_no_program_starts_before_all_hosts_reach_one_another(play):
+    p = play(2)
+    p.at(1, ended("prepare"), reported(2, ready=frozenset({"prepare"})))
+    assert p.what == ["start prepare"]
+    p.at(2, reported(2))
+    assert p.what == ["start prepare", "start worker/0"]
+
+
+def test_hosts_that_share_nothing_need_not_reach_one_another(play):
+    p = play(2, mode="single")
+    p.reachable = {"algo-2": "port 7979: No route to host"}
+    p.at(1, ended("prepare"), reported(2))
+    assert p.what == ["start prepare", "start script"]
+
+
+def test_who_is_missing_is_said_every_ten_seconds(play):
+    p = play(4, start_timeout=100)
+    p.reachable = {"algo-3": "port 7979: Connection refused"}
+    p.at(1, ended("prepare"))
+    heartbeats(p, 25, 2, 4)
+    assert [line for line in p.said if line.startswith("waiting")] == [
+        "waiting for algo-3 (10 s)", "waiting for algo-3 (20 s)"
+    ]  # fmt: skip
+    assert "algo-3  10.0.0.1       port 7979: Connection refused  never" in p.said
+
+
+def prepared(**things: str) -> events.Prepared:
+    return events.Prepared(flags=frozenset(), things=tuple(things.items()))
+
+
+def test_a_host_that_differs_is_named(play):
+    p = play(3)
+    p.at(1, prepared(numpy="1.26.4"), ended("prepare"))
+    p.at(2, reported(2, things=(("numpy", "1.26.3"),)))
+    assert p.policy.facts.outcome is None  # two hosts: who is the odd one?
+    p.at(3, reported(3, things=(("numpy", "1.26.4"),)))
+    assert p.blamed == "algo-2 (differs from the other hosts): numpy is 1.26.3; on algo-1 it is 1.26.4"
+    assert p.policy.facts.outcome.exit_code == ExitCode.CONFIG
+    assert "start worker/0" not in p.what
+
+
+def test_the_coordinator_may_be_the_one_that_differs(play):
+    p = play(3)
+    p.at(1, prepared(numpy=""), ended("prepare"))
+    p.at(2, reported(2, things=(("numpy", "1"),)), reported(3, things=(("numpy", "1"),)))
+    assert p.blamed == "algo-1 (differs from the other hosts): numpy is absent; on algo-2 it is 1"
+
+
+def test_a_difference_may_be_only_warned_of(play):
+    p = play(2, differences="warn")
+    p.at(1, prepared(numpy="1"), ended("prepare"))
+    p.at(2, reported(2, things=(("numpy", "2"),)))
+    assert "warning: algo-2 differs: numpy is 2; on algo-1 it is 1" in p.said
+    assert p.what[-1] == "start worker/0"
+
+
+def test_a_host_that_is_refused_ends_the_job(play):
+    """A wrong token, or another version: waiting would not change it."""
+    p = play(2)
+    p.at(1, ended("prepare"), events.Rejected(host="algo-2", why="wrong or missing token"))
+    p.at(3, events.Rejected(host="algo-2", why="wrong or missing token"))
+    p.at(7)
+    assert p.blamed == "algo-2 (was refused): wrong or missing token"
+    assert p.policy.facts.outcome.exit_code == ExitCode.CONFIG
+
+
+def test_a_refused_follower_does_not_wait_for_the_coordinator(play):
+    p = play(2, 2)
+    p.at(1, ended("prepare"), events.Rejected(host="algo-1", why="wrong or missing token"))
+    p.at(7)
+    assert p.what[-1] == "finish failed 78"
+    assert p.blamed == "algo-2 (is refused by the coordinator algo-1): wrong or missing token"
+
+
+def test_a_refused_stranger_with_a_hosts_address_is_nothing_where_the_host_is_heard(play):
+    p = running(play)
+    p.at(3, events.Rejected(host="algo-2", why="wrong or missing token"))
+    heartbeats(p, 20, 2, 3)
+    assert p.policy.facts.outcome is None
+
+
+# --- attempts ---
+
+
+def tried_again(play, me: int = 1, **settings) -> Play:
+    """A job whose first attempt has just been given up; it is 5.1 s old."""
+    p = running(play, me=me, restarts=2, restart_backoff=3, **settings)
+    if me == 1:
+        p.at(5, ended("worker/0", signal=9))
+    else:
+        p.at(5, informed(attempt=1, go=False, ready=frozenset()))
+        p.at(5.1, ended("worker/1", signal=15))
+    return p
+
+
+def test_a_killed_script_is_tried_again_everywhere(play):
+    p = tried_again(play)
+    assert p.policy.facts.outcome is None
+    assert p.since(5) == ["5.0 sweep, keep nothing"]
+    assert (p.last_told.attempt, p.last_told.go) == (1, False)
+    p.at(5.5, reported(2, attempt=1), reported(3, attempt=0, cause=cause(3)))  # an echo of the old attempt
+    p.at(8.5, reported(2, attempt=1), reported(3, attempt=0))
+    assert not p.last_told.go, "algo-3 is not clear yet"
+    p.at(9, reported(3, attempt=1))
+    assert p.since(8) == ["9.0 start worker/0"]
+    assert (p.last_told.attempt, p.last_told.go) == (1, True)
+    p.at(12, ended("worker/0"), reported(2, attempt=1, done=True), reported(3, attempt=1, done=True))
+    assert p.policy.facts.outcome == outcome.succeeded()
+
+
+def test_the_back_off_is_kept_and_doubles(play):
+    p = tried_again(play)
+    p.at(5.5, reported(2, attempt=1), reported(3, attempt=1))
+    p.at(9, reported(2, attempt=1), reported(3, attempt=1))
+    assert p.since(5.1) == ["8.0 start worker/0"]
+    p.at(10, ended("worker/0", signal=11))
+    p.at(10.5, reported(2, attempt=2), reported(3, attempt=2))
+    heartbeats(p, 17, 2, 3, attempt=2)
+    assert p.since(10.1) == ["16.0 start worker/0"]
+    p.at(18, ended("worker/0", signal=11))
+    assert p.blamed == "algo-1 worker/0 (killed by SIGSEGV)", "no third restart"
+
+
+def test_a_follower_clears_and_waits_for_go(play):
+    p = tried_again(play, me=2)
+    assert p.since(3) == ["5.0 ask worker/1", "5.1 sweep, keep nothing"]
+    assert p.last_told.attempt == 1 and not p.last_told.done and p.last_told.cause is None
+    p.at(8, informed(attempt=1, go=False))
+    assert p.since(5.5) == []
+    p.at(9, informed(attempt=1))
+    assert p.since(5.5) == ["9.0 start worker/1"]
+
+
+def test_a_follower_that_is_not_clear_says_nothing_of_the_new_attempt(play):
+    p = running(play, me=2, restarts=1)
+    p.at(5, informed(attempt=1, go=False, ready=frozenset()))
+    assert p.last_told.attempt == 0
+    p.at(5 + GRACE)
+    assert p.since(5) == ["5.0 ask worker/1", "7.0 force worker/1"]
+
+
+NOT_AGAIN = {
+    "an exception": ended("worker/0", 1, RAISED),
+    "another exit code": ended("worker/0", 3),
+    "an installation that fails": events.Broken(why="x", code=70),
+}
+
+
+@pytest.mark.parametrize("event", NOT_AGAIN.values(), ids=NOT_AGAIN)
+def test_what_would_only_happen_again_is_not_tried_again(play, event):
+    p = running(play, restarts=5)
+    p.at(5, event)
+    assert p.policy.facts.outcome is not None
+
+
+def test_an_exit_code_that_the_user_names_is_tried_again(play):
+    p = running(play, restarts=5, restart_codes="3,99")
+    p.at(5, ended("worker/0", 3))
+    assert p.policy.facts.attempt == 1
+
+
+def test_a_lost_host_is_not_tried_again(play):
+    p = running(play, restarts=5)
+    heartbeats(p, 12, 3)
+    assert p.blamed.startswith("algo-2 (lost")
+
+
+def test_a_stop_between_two_attempts_ends_the_job(play):
+    p = tried_again(play)
+    p.at(6, STOP, reported(2, attempt=1, done=True, clean=False, stopping=True))
+    p.at(6.1, reported(3, attempt=1, done=True, clean=False, stopping=True))
+    p.at(6.2, reported(2, gone=True), reported(3, gone=True))
+    assert p.what[-1] == "finish stopped 143"
+
+
+def test_ssh_daemons_stay_over_a_restart(play):
+    p = play(2, mode="mpi", restarts=1)
+    p.at(1, ended("prepare"), ended("host-key"), ended("client-key"), events.Listening(name="sshd"))
+    up = frozenset({"prepare", "preflight", "sshd"})
+    p.at(2, reported(2, ready=up), events.RankStarted(name="rank 0", pid=1))
+    p.at(5, ended("rank 0", signal=9))
+    p.at(5.6, ended("mpirun", 1))
+    assert p.since(5) == ["5.3 force mpirun", "5.6 sweep, keep sshd"]
+    heartbeats(p, 10, 2, ready=up, attempt=1)
+    assert p.since(6) == ["8.3 start mpirun"]
+
+
+def test_a_worker_server_is_started_again_alone(play):
+    p = play(2, 2, mode="ps", ps_workers="server", restarts=2)
+    p.at(1, ended("prepare"), informed())
+    p.at(5, ended("worker/0", signal=9))
+    assert p.policy.facts.own_cause() is None
+    heartbeats(p, 10, 1)
+    assert p.since(2) == ["8.0 start worker/0"]
+    assert p.policy.facts.times_restarted("worker/0") == 1
+    p.at(11, ended("worker/0", signal=9))
+    heartbeats(p, 18, 1)
+    p.at(19, ended("worker/0", signal=9))
+    assert p.last_told.cause.headline == "algo-2 worker/0 (ended too early, killed by SIGKILL)"
+
+
+# --- the evaluator ---
+
+
+def with_evaluator(play, me: int = 1) -> Play:
+    p = play(2, me, evaluator="last", evaluator_grace=60)
+    p.at(1, ended("prepare"))
+    p.at(2, reported(2) if me == 1 else informed())
+    return p
+
+
+def test_the_evaluator_has_time_after_the_others_success(play):
+    p = with_evaluator(play)
+    p.at(5, ended("worker/0"), reported(2, done=True, lingering=True))
+    heartbeats(p, 30, 2, done=True, lingering=True)
+    assert p.policy.facts.outcome is None
+    p.at(31, reported(2, done=True))
+    assert p.policy.facts.outcome == outcome.succeeded()
+
+
+def test_the_evaluator_does_not_hold_the_job_for_ever(play):
+    p = with_evaluator(play)
+    p.at(5, ended("worker/0"), reported(2, done=True, lingering=True))
+    heartbeats(p, 70, 2, done=True, lingering=True)
+    assert p.policy.facts.outcome == outcome.succeeded()
+    assert p.policy.facts.outcome_at == pytest.approx(65, abs=1)
+
+
+def test_the_evaluators_host_says_that_it_still_evaluates(play):
+    p = with_evaluator(play, me=2)
+    assert p.since(2) == ["2.0 start worker/1", "2.0 start evaluator/0"]
+    p.at(5, ended("worker/1"))
+    assert p.last_told.done and p.last_told.lingering
+    p.at(9, ended("evaluator/0"))
+    assert not p.last_told.lingering
+
+
+def test_an_evaluator_that_fails_fails_the_job(play):
+    p = with_evaluator(play, me=2)
+    p.at(5, ended("evaluator/0", 1, RAISED))
+    assert p.last_told.cause.headline == "algo-2 evaluator/0 (exit code 1): ValueError: x"
+
+
+# --- maximum runtime ---
+
+
+def test_the_job_is_stopped_before_its_maximum_runtime_is_over(play):
+    p = running(play, max_runtime=600, stop_early=120)
+    heartbeats(p, 479, 2, 3)
+    assert p.since(3) == []
+    heartbeats(p, 481, 2, 3)
+    assert p.since(3) == ["480.0 ask worker/0"]
+    assert p.last_told.stopping

@@ -29,7 +29,8 @@ def test_defaults_pass_their_own_parsers():
     for f in dataclasses.fields(Settings):
         if f.default in (0, "", ()):
             continue  # "not given"
-        settings, warnings = read_settings({f"ENTRYPOINT_{f.name.upper()}": str(f.default)}, {})
+        shown = ",".join(map(str, f.default)) if isinstance(f.default, tuple) else str(f.default)
+        settings, warnings = read_settings({f"ENTRYPOINT_{f.name.upper()}": shown}, {})
         assert getattr(settings, f.name) == f.default
         assert not warnings
 

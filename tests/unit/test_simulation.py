@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from entrypoint import events
 from entrypoint.distributions import plan_for
 from entrypoint.outcome import Exit, Kind, Outcome
-from entrypoint.plan import Duty, ProcessSpec, Ready
+from entrypoint.plan import Duty, ProcessSpec, Ready, Restart
 from entrypoint.policy import Policy
 
 BOUND = 400.0  # simulated seconds; the start timeout (60) and the stop grace (20) are in it, with room
@@ -45,6 +45,7 @@ class Story:
     late: float = 0.0  # the hosts start within so many seconds
     frozen: int = 0  # so many hosts stand still for a while
     stop: str = ""  # "", "all", "one": who gets a SIGTERM
+    restarts: int = 0
     scripts: str = "saves"  # on SIGTERM: "saves" (exit code 0), "dies", "ignores"
 
 
@@ -78,13 +79,19 @@ class World:
         self.story, self.random = story, random.Random(story.seed)
         self.now, self.order = 0.0, itertools.count()
         self.agenda: list = []
-        environment = {**SETTINGS, "ENTRYPOINT_MODE": story.mode, "ENTRYPOINT_PROCESSES_PER_HOST": str(story.per_host)}
+        environment = {
+            **SETTINGS,
+            "ENTRYPOINT_MODE": story.mode,
+            "ENTRYPOINT_PROCESSES_PER_HOST": str(story.per_host),
+            "ENTRYPOINT_RESTARTS": str(story.restarts),
+        }
         self.job = read(base, story.hosts, {}, environment)
         self.plan = plan_for(self.job)
         self.hosts = {name: SimulatedHost(name) for name in names(story.hosts)}
         self.first = self.plan.hosts[0]
         self.went_wrong: list[tuple[float, str, str]] = []  # (when, host, what)
         self.mpirun_failed = False
+        self.tried_again: set[tuple[str, str]] = set()  # what failed in a way that allows another attempt
         for name in self.hosts:
             self.at(self.random.uniform(0, story.late), self.boot, name)
         chosen = list(self.plan.processes)
@@ -187,6 +194,12 @@ class World:
                     self.message(
                         host.name, name, lambda name=name, news=news: self.happen(name, events.Informed(news=news))
                     )
+            case events.Probe(hosts=hosts):
+                found = tuple(
+                    events.Reach(host=name, address="10.0.0.1", why="" if self.hosts[name].there else "no answer")
+                    for name in hosts
+                )
+                self.at(self.random.uniform(0.001, 0.2), self.happen, host.name, events.Probed(found=found))
             case events.Finish(outcome=outcome):
                 host.outcome, host.ended_at = outcome, self.now
 
@@ -194,7 +207,9 @@ class World:
 
     def start(self, host: SimulatedHost, spec: ProcessSpec) -> None:
         host.processes[spec.name] = Running(spec)
-        code = self.will_fail.get((host.name, spec.name))
+        code = self.will_fail.pop((host.name, spec.name), None)  # the next attempt may go well
+        if spec.duty is Duty.LAUNCHER:
+            self.mpirun_failed = False
         after = self.random.uniform(0.1, 3) if spec.duty is Duty.STEP else self.random.uniform(1, 20)
         if code:
             self.at(after, self.fail, host.name, spec.name, code)
@@ -204,16 +219,18 @@ class World:
             self.at(self.random.uniform(0.05, 2), self.listen, host.name, spec.name)
         if spec.duty is Duty.LAUNCHER:
             for rank in (each for each in self.plan.processes if each.duty is Duty.RANK):
-                self.at(self.random.uniform(0.2, 1), self.start_rank, rank)
+                self.at(self.random.uniform(0.2, 1), self.start_rank, rank, host.policy.facts.attempt)
 
     def listen(self, host: str, name: str) -> None:
         if name in self.hosts[host].processes:
             self.happen(host, events.Listening(name=name))
 
-    def start_rank(self, spec: ProcessSpec) -> None:
+    def start_rank(self, spec: ProcessSpec, attempt: int) -> None:
         host = self.hosts[spec.host]
         if not host.there:
             self.fail_mpirun()
+        elif attempt != host.policy.facts.attempt or host.policy.facts.clearing:
+            pass  # as the supervisor refuses it
         elif not self.mpirun_failed:
             self.happen(spec.host, events.RankStarted(name=spec.name, pid=1))
             self.start(host, spec)
@@ -235,6 +252,9 @@ class World:
         if name in self.hosts[host].processes:
             if self.hosts[host].there and not self.settled():
                 self.went_wrong.append((self.now, host, name))
+                spec = self.hosts[host].processes[name].spec
+                if self.story.restarts and code > 128 and spec.restart is not Restart.KEEP:
+                    self.tried_again.add((host, name))
             self.end(host, name, code)
 
     def settled(self) -> bool:
@@ -254,7 +274,7 @@ class World:
         if code == 0 and running.spec.card:
             self.happen(host, events.Card(name=running.spec.card, line=f"{host} key"))
         if code == 0 and name == "prepare":
-            self.happen(host, events.Flags(flags=frozenset()))
+            self.happen(host, events.Prepared(flags=frozenset()))
         self.happen(host, events.Ended(name=name, exit=exit, output=output))
         if running.spec.duty is Duty.RANK:
             if code:
@@ -346,7 +366,7 @@ def check(world: World) -> None:
         for host in living:
             assert host.outcome
             # What fell to a host after the job was decided changes nothing any more.
-            if host.outcome.kind is Kind.SUCCEEDED and what != "dies":
+            if host.outcome.kind is Kind.SUCCEEDED and what != "dies" and (where, what) not in world.tried_again:
                 raise AssertionError(f"{where} {what} failed at {when:.1f} and {host.name} ended with 0; {story}")
     if story.absent:
         assert 0 not in codes, (codes, story)
@@ -371,6 +391,20 @@ def test_all_is_well(base, mode, hosts):
         check(world)
         last_script = max(host.ended_at for host in world.hosts.values())
         assert all(last_script - host.ended_at < 3 for host in world.hosts.values())  # they end together
+
+
+@pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
+def test_jobs_that_are_tried_again_end_well(base, mode):
+    """Where the failure allows it, and nobody else's does."""
+    tried = 0
+    for seed in range(40):
+        world = run(Story(seed=seed, mode=mode, fails=1, restarts=1), base)
+        check(world)
+        if world.tried_again:
+            tried += 1
+            assert {host.outcome.exit_code for host in world.hosts.values()} == {0}, seed
+            assert {host.policy.facts.attempt for host in world.hosts.values()} == {1}
+    assert tried
 
 
 @pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
@@ -402,6 +436,7 @@ stories = st.builds(
     late=st.sampled_from([0, 0, 5, 20]),
     frozen=st.sampled_from([0, 0, 0, 1]),
     stop=st.sampled_from(["", "", "all", "one"]),
+    restarts=st.sampled_from([0, 0, 1, 3]),
     scripts=st.sampled_from(["saves", "dies", "ignores"]),
 )
 

@@ -1,0 +1,33 @@
+"""What must be the same on every host of a job, as short texts that can be compared: versions, digests.
+
+What only the host's files and packages can tell (code, requirements, versions) is added by the prepare step.
+"""
+
+import hashlib
+from dataclasses import fields
+
+from entrypoint import __version__
+from entrypoint.job import Job
+from entrypoint.plan import Plan
+from entrypoint.settings import Settings
+
+
+def fingerprint(job: Job, plan: Plan) -> dict[str, str]:
+    """{thing: version or digest}. Where each host keeps its files does not count."""
+    rows = repr([(s.host, s.name, s.duty, s.argv, s.env, s.ports, s.needs, s.restart) for s in plan.processes])
+    rows = rows.replace(str(job.paths.run), "RUN").replace(str(job.paths.base), "BASE")
+    return {
+        "the launcher": __version__,
+        "the plan": f"{plan.title!r} ({_digest(rows)})",
+        "the set of settings": _digest(repr(_shared(job.settings))),
+    }
+
+
+def _shared(settings: Settings) -> list[tuple[str, object]]:
+    """Settings that are not of one host's machine. Secrets are compared by those who show them, not here."""
+    kept = [f.name for f in fields(Settings) if not f.metadata["machine"] and not f.metadata["secret"]]
+    return [(name, getattr(settings, name)) for name in kept]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]

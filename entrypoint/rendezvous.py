@@ -1,0 +1,191 @@
+"""Before any program of the user's starts: is everybody there, does everybody reach everybody, is all the same?
+
+Pure, like the policy that asks it: the probing itself is an action, and what came of it an event.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from entrypoint import events
+from entrypoint.errors import ExitCode
+from entrypoint.events import Action, Reach, Report
+from entrypoint.facts import Facts
+from entrypoint.plan import PREFLIGHT, Duty
+from entrypoint.settings import Settings
+
+NAG = 10.0  # seconds between two tables of who is missing
+PROBE_AGAIN = 0.5  # seconds between two tries to reach hosts that are all up
+REACH = 120.0  # seconds that these tries may take: all are up, so only a name can still be on its way
+SHOWN = 20  # hosts that a table lists
+
+
+class Rendezvous:
+    """One host's part in it. Times are seconds of one monotonic clock, ours."""
+
+    def __init__(self, facts: Facts, settings: Settings) -> None:
+        self.facts, self.settings = facts, settings
+        self._nag_at = facts.began + min(NAG, settings.start_timeout / 2)
+        self._nagging = False  # a table is to be said when the probes are back
+        self._probing = False
+        self._probe_at = facts.began
+        self._assembled_since: float | None = None
+        self._last = facts.began
+        self._things: dict[str, dict[str, str]] = {}  # thing -> host -> version or digest
+
+    def note_probed(self, found: tuple[Reach, ...]) -> Iterator[Action]:
+        facts = self.facts
+        facts.reach |= {reach.host: reach for reach in found}
+        self._probing = False
+        if self._nagging:
+            self._nagging = False
+            missing = [host for host in self._missing() if host in facts.reach]
+            for line in table(facts, missing, self._last) if missing else []:
+                yield events.Say(message=line)
+
+    def note_things(self, report: Report) -> Iterator[Action]:
+        """Compare, on the coordinator, what must be the same everywhere; blame the host that differs."""
+        facts = self.facts
+        for thing, value in report.things:
+            values = self._things.setdefault(thing, {})
+            if values.get(report.host) == value:
+                continue
+            values[report.host] = value
+            if len(values) < len(facts.plan.hosts):
+                continue
+            for host, text in different(facts.coordinator, thing, values):
+                if self.settings.differences == "warn":
+                    yield events.Say(message=f"warning: {host} differs: {text}")
+                else:
+                    facts.blame_host(self._last, host, "differs from the other hosts", ExitCode.CONFIG, error=text)
+
+    def advance(self, now: float) -> Iterator[Action]:
+        """Look for the hosts that are to be reached; say who is missing."""
+        facts = self.facts
+        self._last = now
+        if facts.outcome is not None or not facts.others:
+            return
+        if facts.is_coordinator and all(host in facts.heard for host in facts.others):
+            facts.assembled = True
+        if facts.assembled and self._assembled_since is None:
+            self._assembled_since = self._probe_at = now
+        if not self.is_over():
+            yield from self._preflight(now)
+        missing = self._missing()
+        if missing and now >= self._nag_at:
+            self._nag_at = now + NAG
+            yield events.Say(message=f"waiting for {_list(missing)} ({now - facts.began:.0f} s)")
+            if not self._probing:
+                self._probing = self._nagging = True
+                yield events.Probe(hosts=tuple(missing))
+
+    def is_over(self) -> bool:
+        return (self.facts.host, PREFLIGHT) in self.facts.ready
+
+    def _missing(self) -> list[str]:
+        """Hosts that never were heard: on the coordinator all of them, on a follower the coordinator."""
+        facts = self.facts
+        return [h for h in facts.others if h not in facts.heard and (facts.is_coordinator or h == facts.coordinator)]
+
+    def _preflight(self, now: float) -> Iterator[Action]:
+        facts = self.facts
+        if not facts.assembled:
+            return
+        unreached = [host for host in facts.others if not (host in facts.reach and facts.reach[host].reached)]
+        if not unreached or not facts.plan.hosts_meet:
+            facts.ready.add((facts.host, PREFLIGHT))
+        elif now >= self._probe_at and not self._probing:
+            self._probing, self._probe_at = True, now + PROBE_AGAIN
+            yield events.Probe(hosts=tuple(unreached))
+
+    def watch(self, now: float) -> None:
+        """Blame who keeps the job from starting, when the time for it is over."""
+        facts = self.facts
+        self._watch_missing(now)
+        self._watch_rejected(now)
+        if now < facts.began + self.settings.start_timeout:
+            limit = min(REACH, self.settings.start_timeout)
+            if self._assembled_since is not None and now >= self._assembled_since + limit and not self.is_over():
+                self._blame_unreached(now)
+        elif facts.is_coordinator:
+            for spec in facts.plan.processes:
+                if spec.duty is Duty.STEP and (spec.host, spec.name) not in facts.ready:
+                    what = f"{spec.name} did not end within {self.settings.start_timeout:g} s"
+                    facts.blame_host(now, spec.host, what, ExitCode.START_TIMEOUT)
+
+    def _watch_missing(self, now: float) -> None:
+        facts, limit = self.facts, self.settings.start_timeout
+        missing = self._missing()
+        if missing and now >= facts.began + limit:
+            lines = "\n".join(table(facts, missing, now))
+            for host in missing:
+                error = _state(facts.reach.get(host))
+                what = f"did not appear within {limit:g} s"
+                facts.blame_host(now, host, what, ExitCode.START_TIMEOUT, error=error, details=lines)
+
+    def _watch_rejected(self, now: float) -> None:
+        facts = self.facts
+        for host, (since, why) in facts.rejected.items():
+            if host in facts.heard or now < since + self.settings.peer_timeout or facts.own_cause():
+                continue
+            if facts.is_coordinator:
+                facts.blame_host(now, host, "was refused", ExitCode.CONFIG, error=why)
+            else:
+                what = f"is refused by the coordinator {host}"
+                facts.blame_host(now, facts.host, what, ExitCode.CONFIG, error=why)
+
+    def _blame_unreached(self, now: float) -> None:
+        facts = self.facts
+        unreached = [reach for reach in facts.reach.values() if not reach.reached]
+        if unreached:
+            first = unreached[0]
+            lines = "\n".join(table(facts, [reach.host for reach in unreached], now))
+            what = f"cannot reach {_list([reach.host for reach in unreached])}"
+            facts.blame_host(now, facts.host, what, ExitCode.START_TIMEOUT, error=_state(first), details=lines)
+
+    def deadlines(self) -> Iterator[float]:
+        if self._missing():
+            yield self._nag_at
+        if self._assembled_since is not None and not self.is_over():
+            yield self._probe_at
+            yield self._assembled_since + REACH
+        for since, _ in self.facts.rejected.values():
+            yield since + self.settings.peer_timeout
+
+
+def different(coordinator: str, thing: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
+    """(host, text) of each host whose value is not what most have; in doubt, the coordinator's value is right."""
+    counts = {value: list(values.values()).count(value) for value in set(values.values())}
+    if len(counts) == 1:
+        return []
+    usual = max(counts, key=lambda value: (counts[value], value == values[coordinator]))
+    other = next(host for host in sorted(values) if values[host] == usual)
+    return [
+        (host, f"{thing} is {value or 'absent'}; on {other} it is {usual or 'absent'}")
+        for host, value in sorted(values.items())
+        if value != usual
+    ]
+
+
+def table(facts: Facts, hosts: list[str], now: float) -> list[str]:
+    """Who is missing: host, whether its name resolves, whether its port answers, when it was last heard."""
+    rows = [("host", "name resolves", "port answers", "last heard")]
+    for host in hosts[:SHOWN]:
+        reach = facts.reach.get(host)
+        resolves = "not tried" if reach is None else reach.address or "no"
+        answers = "not tried" if reach is None else "yes" if reach.reached else reach.why or "no"
+        heard = f"{now - facts.heard[host]:.0f} s ago" if host in facts.heard else "never"
+        rows.append((host, resolves, answers, heard))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return lines + ([f"and {len(hosts) - SHOWN} more"] if len(hosts) > SHOWN else [])
+
+
+def _state(reach: Reach | None) -> str:
+    if reach is None:
+        return ""
+    if not reach.address:
+        return f"its name does not resolve: {reach.why}"
+    return f"it is at {reach.address}, " + (reach.why or "and its port answers")
+
+
+def _list(hosts: list[str]) -> str:
+    return ", ".join(hosts[:SHOWN]) + (f" and {len(hosts) - SHOWN} more" if len(hosts) > SHOWN else "")

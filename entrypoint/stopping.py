@@ -1,0 +1,89 @@
+"""Which processes of this host must end now, and how hard to press. Pure, like the policy that asks it.
+
+After a failure: SIGTERM, `failure_grace` seconds, SIGKILL. After a stop: scripts have `stop_grace` seconds to save, and
+servers and mpirun stay for that long, since saving may take them.
+"""
+
+from collections.abc import Iterator
+
+from entrypoint import events
+from entrypoint.events import Action
+from entrypoint.facts import Facts
+from entrypoint.outcome import Strength
+from entrypoint.plan import Duty, Restart
+from entrypoint.settings import Settings
+
+ABORT = 0.5  # seconds that mpirun has, when ranks that were told to stop have all ended, some of them badly
+UNWIND = 10.0  # the same, when all of them ended well
+_USERS = (Duty.SCRIPT, Duty.RANK, Duty.SIDECAR, Duty.STEP)
+
+
+class Stopping:
+    """Remembers only since when it waits for mpirun."""
+
+    def __init__(self, facts: Facts, settings: Settings) -> None:
+        self.facts, self.settings = facts, settings
+        self._ranks_over_since: float | None = None
+
+    def advance(self, now: float) -> Iterator[Action]:
+        facts = self.facts
+        # What looks like an echo stops nothing before the verdict: the one behind it may still have to speak.
+        cause = facts.own_cause()
+        if facts.outcome is not None or facts.clearing:
+            yield from self._end_all(now)
+        elif facts.stopping_since is not None:
+            yield from self._let_save(facts.stopping_since, now)
+        elif cause is not None and cause.strength is Strength.STRONG:
+            yield from self._ask(self._running(*_USERS), now)
+            yield from self._force_the_deaf(now)
+
+    def _running(self, *duties: Duty) -> list[str]:
+        facts = self.facts
+        stays = {name for name, spec in facts.specs.items() if facts.clearing and spec.restart is Restart.KEEP}
+        return [name for name in facts.running() if facts.specs[name].duty in duties and name not in stays]
+
+    def _let_save(self, since: float, now: float) -> Iterator[Action]:
+        """Servers stay: a script may still want to save through them.
+
+        mpirun ends by itself when the ranks of all hosts have: asked, it would kill those that still save.
+        """
+        facts = self.facts
+        scripts, launchers = self._running(*_USERS), self._running(Duty.LAUNCHER)
+        has_ranks = any(spec.duty is Duty.RANK and name in facts.started for name, spec in facts.specs.items())
+        yield from self._ask(scripts if has_ranks else [*scripts, *launchers], now)
+        if now >= since + self.settings.stop_grace:
+            yield from self._force([*scripts, *launchers])
+        if launchers and facts.ranks_are_over():
+            # A rank that SIGTERM ended makes mpirun abort; its daemons then sleep all the time that we told them
+            # to leave ranks for saving, though none is left.
+            self._ranks_over_since = now if self._ranks_over_since is None else self._ranks_over_since
+            if now >= self._ranks_over_since + (UNWIND if facts.ranks_ended_well() else ABORT):
+                yield from self._force(launchers)
+
+    def _end_all(self, now: float) -> Iterator[Action]:
+        facts = self.facts
+        yield from self._ask(self._running(*_USERS, Duty.SERVER), now)
+        yield from self._force_the_deaf(now)
+        launchers = self._running(Duty.LAUNCHER)
+        if launchers and not self._running(Duty.RANK):
+            # mpirun has no work of its own left: it goes when the ranks have had their time.
+            others_left = facts.outcome is not None and all(facts.is_gone(host) for host in facts.others)
+            out_of_time = facts.outcome is not None and now >= facts.outcome_at + self.settings.failure_grace
+            if facts.clearing or others_left or out_of_time:
+                yield from self._force(launchers)
+
+    def _force_the_deaf(self, now: float) -> Iterator[Action]:
+        asked, grace = self.facts.asked, self.settings.failure_grace
+        yield from self._force([n for n in self.facts.running() if n in asked and now >= asked[n] + grace])
+
+    def _ask(self, names: list[str], now: float) -> Iterator[Action]:
+        for name in names:
+            if name not in self.facts.asked:
+                self.facts.asked[name] = now
+                yield events.Ask(name=name)
+
+    def _force(self, names: list[str]) -> Iterator[Action]:
+        for name in names:
+            if name not in self.facts.forced:
+                self.facts.forced.add(name)
+                yield events.Force(name=name)
