@@ -85,6 +85,13 @@ class RankStarted:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RankOrphaned:
+    """The process that started a rank on this host has ended, and the rank has not."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Listening:
     """The port that makes a process ready answers."""
 
@@ -164,8 +171,8 @@ class ChildrenChanged:
 
 
 Event = (
-    Ended | NotStarted | RankStarted | Listening | Prepared | Card | Signalled | Reported | Informed | Rejected | Probed
-    | Due | Broken | ChildrenChanged
+    Ended | NotStarted | RankStarted | RankOrphaned | Listening | Prepared | Card | Signalled | Reported | Informed
+    | Rejected | Probed | Due | Broken | ChildrenChanged
 )  # fmt: skip
 
 

@@ -70,6 +70,8 @@ class Policy:
                 facts.specs.setdefault(name, facts.rank_from_elsewhere(name))
                 facts.started[name] = now
                 facts.ready.add((facts.host, name))
+            case events.RankOrphaned():
+                self._note_orphan(now)
             case events.Listening(name=name):
                 facts.ready.add((facts.host, name))
             case events.Prepared(flags=flags, things=things):
@@ -121,13 +123,30 @@ class Policy:
             yield from again
             return
         error, details, strength = outcome.explain(exit, event.output, first_line=spec.duty is Duty.LAUNCHER)
-        if spec.duty is Duty.LAUNCHER or (spec.duty is Duty.RANK and exit.signal == 9 and not error):
-            strength = Strength.WEAK  # mpirun fails because a rank did, and kills the others
+        if spec.duty is Duty.LAUNCHER:  # it fails because a rank did; it is not killed because a rank was
+            strength = Strength.WEAK if exit.signal is None else Strength.STRONG
+        elif spec.duty is Duty.RANK and exit.signal == 9 and not error:
+            strength = Strength.WEAK  # mpirun kills the other ranks when one fails
         what = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit)
         facts.blame(
             now, name, what=what, error=error, details=details, code=exit.code or 1, strength=strength,
             restartable=chance,
         )  # fmt: skip
+
+    def _note_orphan(self, now: float) -> None:
+        """What mpirun starts ranks with on other hosts is gone. On mpirun's own host, its own end says so."""
+        facts = self.facts
+        over = facts.clearing or facts.stopping_since is not None or facts.outcome is not None or facts.own_cause()
+        if not over and not any(spec.duty is Duty.LAUNCHER for spec in facts.specs.values()):
+            facts.blame(
+                now,
+                "orted",
+                what="ended too early",
+                error="Open MPI's daemon is gone from this host, and its ranks cannot go on without it",
+                code=1,
+                strength=Strength.WEAK,
+                restartable=True,
+            )
 
     def _note_report(self, report: Report, now: float) -> Iterator[Action]:
         facts = self.facts
@@ -255,8 +274,19 @@ class Policy:
         for host in watched if facts.others else []:
             heard = facts.heard.get(host)
             if heard is not None and now >= heard + limit and not facts.is_gone(host) and host not in facts.lost():
-                cause = Cause(host=host, process="", what=f"lost: not heard for {limit:g} s", code=ExitCode.HOST_LOST)
-                facts.note_cause(cause, now, at=heard)
+                nobody = len(facts.others) > 1 and self._all_silent(now)
+                error = f"nor is any other host; {facts.host} itself may be cut off the network" if nobody else ""
+                facts.note_cause(
+                    Cause(host=host, process="", what=f"lost: not heard for {limit:g} s", error=error,
+                          code=ExitCode.HOST_LOST),
+                    now, at=heard,
+                )  # fmt: skip
+
+    def _all_silent(self, now: float) -> bool:
+        """Whether the coordinator hears nobody any more, of hosts that should be there."""
+        facts, missed = self.facts, 2 * self.settings.heartbeat
+        there = [host for host in facts.others if not facts.is_gone(host)]
+        return facts.is_coordinator and all(now >= facts.heard.get(host, now) + missed for host in there)
 
     def _watch_mpirun(self, now: float) -> None:
         """mpirun can wait for ever for daemons that cannot reach it, a closed port between the hosts being enough."""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from entrypoint.events import Ended, Event, RankStarted
+from entrypoint.events import Ended, Event, RankOrphaned, RankStarted
 from entrypoint.logs import Log
 from entrypoint.outcome import Exit
 
@@ -69,8 +69,9 @@ class Ranks:
             return
         self._put(RankStarted(name=name, pid=int(hello["pid"])))
         try:
-            said = json.loads(lines.readline() or b"{}")
-        except (OSError, ValueError):
+            while (said := json.loads(lines.readline() or b"{}")).get("orphaned"):
+                self._put(RankOrphaned(name=name))
+        except (OSError, ValueError, AttributeError):
             said = {}
         # Nothing said: the rank program itself was killed, and its child with it or soon.
         status = said.get("wait_status")

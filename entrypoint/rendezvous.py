@@ -9,7 +9,7 @@ from entrypoint import events
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Reach, Report
 from entrypoint.facts import Facts
-from entrypoint.plan import PREFLIGHT, Duty
+from entrypoint.plan import PREFLIGHT, Duty, ProcessSpec
 from entrypoint.settings import Settings
 
 NAG = 10.0  # seconds between two tables of who is missing
@@ -69,13 +69,33 @@ class Rendezvous:
             self._assembled_since = self._probe_at = now
         if not self.is_over():
             yield from self._preflight(now)
-        missing = self._missing()
-        if missing and now >= self._nag_at:
+        if now >= self._nag_at:
             self._nag_at = now + NAG
-            yield events.Say(message=f"waiting for {_list(missing)} ({now - facts.began:.0f} s)")
+            yield from self._nag(now)
+
+    def _nag(self, now: float) -> Iterator[Action]:
+        """Who is missing; then, on the coordinator, who reaches whom not, and who is not prepared."""
+        facts = self.facts
+        seconds = f"{now - facts.began:.0f} s"
+        missing = self._missing()
+        if missing:
+            yield events.Say(message=f"waiting for {_list(missing)} ({seconds})")
             if not self._probing:
                 self._probing = self._nagging = True
                 yield events.Probe(hosts=tuple(missing))
+        if not facts.is_coordinator or facts.stopping_since is not None:
+            return
+        for report in (facts.own_report(), *map(facts.report_of, facts.others)):
+            for reach in report.unreached[:SHOWN]:
+                yield events.Say(message=f"{report.host} cannot reach {reach.host} ({seconds}): {_state(reach)}")
+        late = [spec for spec in facts.plan.processes if self._is_late(spec)]
+        for name in dict.fromkeys(spec.name for spec in late):
+            hosts = [spec.host for spec in late if spec.name == name]
+            yield events.Say(message=f"waiting for {name} of {_list(hosts)} ({seconds})")
+
+    def _is_late(self, spec: ProcessSpec) -> bool:
+        there = spec.host in self.facts.heard or spec.host == self.facts.host
+        return spec.duty is Duty.STEP and there and (spec.host, spec.name) not in self.facts.ready
 
     def is_over(self) -> bool:
         return (self.facts.host, PREFLIGHT) in self.facts.ready
@@ -142,8 +162,7 @@ class Rendezvous:
             facts.blame_host(now, facts.host, what, ExitCode.START_TIMEOUT, error=_state(first), details=lines)
 
     def deadlines(self) -> Iterator[float]:
-        if self._missing():
-            yield self._nag_at
+        yield self._nag_at
         if self._assembled_since is not None and not self.is_over():
             yield self._probe_at
             yield self._assembled_since + REACH

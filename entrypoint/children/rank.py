@@ -6,8 +6,10 @@ environment of its own host, and its lines never pass through mpirun.
 """
 
 import array
+import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import struct
@@ -49,7 +51,25 @@ def added_by_mpirun() -> dict[str, str]:
     return added
 
 
+def wait(pid: int, parent: int, connection: socket.socket) -> int:
+    """The program's wait status. If what started us ends before, the supervisor hears of it: the others may not."""
+    try:
+        child, starter = os.pidfd_open(pid), os.pidfd_open(parent)
+    except OSError:  # an old kernel, or it is gone already
+        return os.waitpid(pid, 0)[1]
+    poll = select.poll()
+    poll.register(child, select.POLLIN)
+    poll.register(starter, select.POLLIN)
+    while child not in (ready := [fd for fd, _ in poll.poll()]):
+        if starter in ready:
+            poll.unregister(starter)
+            with contextlib.suppress(OSError):
+                connection.sendall(b'{"orphaned": true}\n')
+    return os.waitpid(pid, 0)[1]
+
+
 def main() -> int:
+    parent = os.getppid()
     me = {
         "rank": int(os.environ["OMPI_COMM_WORLD_RANK"]),
         "local_rank": int(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"]),
@@ -87,7 +107,7 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
     os.close(out)
     os.close(err)
-    _, status = os.waitpid(pid, 0)
+    status = wait(pid, parent, connection)
     try:
         connection.sendall(json.dumps({"wait_status": status}).encode() + b"\n")
         connection.recv(1)  # the supervisor has noted it: it knows before mpirun does

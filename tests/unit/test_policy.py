@@ -536,7 +536,7 @@ def test_a_second_lost_follower_is_not_waited_for(play):
     p.at(2.5, reported(3))
     p.at(7.1, ended("worker/0", signal=15))
     p.at(30)
-    assert p.blamed == "algo-2 (lost: not heard for 5 s)"
+    assert p.blamed.startswith("algo-2 (lost: not heard for 5 s)")
     assert p.what[-1] == "finish failed 69"
     assert p.did[-1][0] == pytest.approx(7.5, abs=0.1)
 
@@ -1019,6 +1019,18 @@ def test_who_is_missing_is_said_every_ten_seconds(play):
     assert "algo-3  10.0.0.1       port 7979: Connection refused  never" in p.said
 
 
+def test_who_is_not_prepared_and_who_reaches_whom_not_is_said_too(play):
+    p = play(3)
+    p.at(1, ended("prepare"))
+    unreached = (events.Reach(host="algo-3", why="Name or service not known"),)
+    while p.now < 11:
+        p.at(p.now + 1, reported(2, ready=frozenset({"prepare"}), unreached=unreached), reported(3, ready=frozenset()))
+    assert [line for line in p.said if "(10 s)" in line] == [
+        "algo-2 cannot reach algo-3 (10 s): its name does not resolve: Name or service not known",
+        "waiting for prepare of algo-3 (10 s)",
+    ]
+
+
 def prepared(**things: str) -> events.Prepared:
     return events.Prepared(flags=frozenset(), things=tuple(things.items()))
 
@@ -1246,3 +1258,53 @@ def test_the_job_is_stopped_before_its_maximum_runtime_is_over(play):
     heartbeats(p, 481, 2, 3)
     assert p.since(3) == ["480.0 ask worker/0"]
     assert p.last_told.stopping
+
+
+# --- mpirun's daemons, and a coordinator that hears nobody ---
+
+
+def test_a_daemon_that_dies_is_named_and_not_mpirun_that_fails_of_it(play):
+    p = play(2, 1, mode="mpi")
+    p.at(1, ended("prepare"), ended("host-key"), ended("client-key"), events.Listening(name="sshd"))
+    up = frozenset({"prepare", "preflight", "sshd"})
+    p.at(2, reported(2, ready=up), events.RankStarted(name="rank 0", pid=1))
+    p.at(5, ended("mpirun", 1, "ORTE has lost communication with a remote daemon.\n"))
+    p.at(5.1, reported(2, ready=up, cause=cause(2, Strength.WEAK, process="orted", what="ended too early", code=1)))
+    p.at(6)
+    assert p.blamed.startswith("algo-2 orted (ended too early)")
+
+
+def test_a_follower_reports_that_its_daemon_is_gone(play):
+    p = play(2, 2, mode="mpi")
+    p.at(1, ended("prepare"), ended("host-key"), events.Listening(name="sshd"), informed())
+    p.at(2, events.RankStarted(name="rank 1", pid=1))
+    p.at(5, events.RankOrphaned(name="rank 1"))
+    assert p.last_told.cause.headline.startswith("algo-2 orted (ended too early): Open MPI's daemon")
+
+
+def test_a_follower_whose_daemon_goes_after_the_stop_reports_nothing(play):
+    p = play(2, 2, mode="mpi")
+    p.at(1, ended("prepare"), ended("host-key"), events.Listening(name="sshd"), informed())
+    p.at(2, events.RankStarted(name="rank 1", pid=1), STOP)
+    p.at(5, events.RankOrphaned(name="rank 1"))
+    assert p.last_told.cause is None
+
+
+def test_mpirun_that_is_killed_is_the_cause(play):
+    p = play(2, 1, mode="mpi")
+    p.at(1, ended("prepare"), ended("host-key"), ended("client-key"), events.Listening(name="sshd"))
+    up = frozenset({"prepare", "preflight", "sshd"})
+    p.at(2, reported(2, ready=up), events.RankStarted(name="rank 0", pid=1))
+    p.at(5, ended("rank 0", signal=9), ended("mpirun", signal=9))
+    assert p.blamed == "algo-1 mpirun (killed by SIGKILL)"
+
+
+def test_a_coordinator_that_hears_nobody_says_so(play):
+    p = running(play)
+    p.at(3, reported(3))
+    p.at(3.9, reported(2))
+    p.at(20)
+    assert p.blamed == (
+        "algo-3 (lost: not heard for 5 s): nor is any other host; algo-1 itself may be cut off the network"
+    )
+    assert p.policy.facts.outcome.exit_code == ExitCode.HOST_LOST
