@@ -28,6 +28,7 @@ from entrypoint.settings import Settings
 from entrypoint.stopping import Stopping
 from entrypoint.verdict import LINGER, all_decided, verdict
 
+STRAGGLER = 1.5  # seconds that the coordinator of a stopped job waits for hosts that never appeared
 LEAVE = 3.0  # seconds beyond the grace in which the coordinator waits for followers' last words
 PAUSE = 2.0  # seconds: a longer gap between two events means that we ourselves stood still
 
@@ -342,8 +343,9 @@ class Policy:
     def _wait_until(self, host: str, settled: Outcome) -> float:
         """How long the coordinator waits for a follower's last words."""
         facts = self.facts
-        if host not in facts.heard and settled.kind is Kind.FAILED:
-            return facts.outcome_at + LINGER  # else it would wait for us until the start timeout
+        if host not in facts.heard:
+            # It would wait for us until the start timeout. But who stops a job stops all of its hosts, most likely.
+            return facts.outcome_at + (LINGER if settled.kind is Kind.FAILED else STRAGGLER)
         # One that appears after the verdict has yet to hear it: our answer to its first report may be lost.
         return max(facts.outcome_at, facts.first_heard.get(host, 0)) + self.settings.failure_grace + LEAVE
 

@@ -273,7 +273,7 @@ class Supervisor:
 
     def _clean_up(self) -> None:
         """Last words to the others, then nothing of ours is left: no process, no key, no unread output."""
-        if self.peers and not self.job.cluster.is_coordinator:
+        if self.peers and not self.job.cluster.is_coordinator and self.facts.coordinator not in self.facts.lost():
             self.peers.flush(within=1.0)
         process.kill_descendants()
         self.log.drain(DRAIN)

@@ -1308,3 +1308,11 @@ def test_a_coordinator_that_hears_nobody_says_so(play):
         "algo-3 (lost: not heard for 5 s): nor is any other host; algo-1 itself may be cut off the network"
     )
     assert p.policy.facts.outcome.exit_code == ExitCode.HOST_LOST
+
+
+def test_a_stop_before_the_hosts_have_met_is_not_held_up_by_those_that_never_came(play):
+    p = play(3)
+    p.at(0.5, STOP)
+    p.at(0.6, ended("prepare", signal=15))
+    p.at(10)
+    assert p.did[-1] == (pytest.approx(2.1, abs=0.1), "finish stopped 143")
