@@ -61,11 +61,12 @@ class News:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """A process of this host has ended. `output` is its last output."""
+    """A process of this host has ended. `output` is its last output; `memory` what the kernel says of a lack of it."""
 
     name: str
     exit: Exit
     output: str = ""
+    memory: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

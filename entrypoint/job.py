@@ -44,6 +44,10 @@ class Tree:
     def failure(self) -> Path:
         return self.output / "failure"
 
+    def evidence(self, host: str) -> Path:
+        """Named by host: SageMaker puts the data folders of all hosts into one archive."""
+        return self.output / "data" / f"entrypoint-{host}.txt"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Paths(Tree):

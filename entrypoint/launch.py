@@ -59,6 +59,7 @@ def _train(early_signals: list[int]) -> int:
     if complaint:
         log.say(complaint)
     if supervisor is not None and supervisor.outcome is not None:
+        _leave_evidence(supervisor, log)
         _say_how_long(supervisor, log)
     return outcome.exit_code
 
@@ -88,6 +89,21 @@ def _supervisor(job: "Job", log: Log) -> "Supervisor":
         for note in plan.notes:
             log.say(f"warning: {note}")
     return Supervisor(job, plan, os.environ, log)
+
+
+def _leave_evidence(supervisor: "Supervisor", log: Log) -> None:
+    """What is known of an end that was no success, beyond its cause."""
+    from entrypoint import report
+    from entrypoint.outcome import Kind
+
+    if supervisor.outcome is None or supervisor.outcome.kind is Kind.SUCCEEDED:
+        return
+    short, full = supervisor.evidence()
+    for line in short:
+        log.say(line)
+    complaint = report.write_evidence(supervisor.job.paths.evidence(supervisor.host), full, log.secret)
+    if complaint:
+        log.say(complaint)
 
 
 def _say_how_long(supervisor: "Supervisor", log: Log) -> None:

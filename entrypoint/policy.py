@@ -14,12 +14,14 @@ before the user's programs start: rendezvous.py. How processes are ended: stoppi
 """
 
 from collections.abc import Iterator
+from signal import SIGKILL
 from typing import assert_never
 
-from entrypoint import events, outcome
+from entrypoint import events
 from entrypoint.attempts import Attempts
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Event, News, Report
+from entrypoint.explain import explain, explain_mpirun
 from entrypoint.facts import Facts
 from entrypoint.outcome import Cause, Exit, Kind, Outcome, Strength
 from entrypoint.plan import Duty, Plan, ProcessSpec, Ready, Restart
@@ -119,16 +121,20 @@ class Policy:
         expected = ours or facts.clearing or facts.stopping_since is not None or facts.outcome is not None
         if not wrong or expected:
             return
-        chance = spec.restart is not Restart.KEEP and self.attempts.may_be_chance(exit)
+        chance = spec.restart is not Restart.KEEP and self.attempts.may_be_chance(exit) and not event.memory
         if chance and (again := list(self.attempts.start_alone(spec, now))):
             yield from again
             return
-        error, details, strength = outcome.explain(exit, event.output, first_line=spec.duty is Duty.LAUNCHER)
-        if spec.duty is Duty.LAUNCHER:  # it fails because a rank did; it is not killed because a rank was
-            strength = Strength.WEAK if exit.signal is None else Strength.STRONG
-        elif spec.duty is Duty.RANK and exit.signal == 9 and not error:
+        if spec.duty is Duty.LAUNCHER:  # it fails because a rank did, or falls over its own feet then
+            error, details, strength = explain_mpirun(event.output)
+            strength = Strength.STRONG if exit.signal == SIGKILL else strength
+        else:
+            error, details, strength = explain(exit, event.output)
+        if spec.duty is Duty.RANK and exit.signal == SIGKILL and not error:
             strength = Strength.WEAK  # mpirun kills the other ranks when one fails
         what = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit)
+        if event.memory:
+            what, error, strength = f"{what}, out of memory", error or event.memory, Strength.STRONG
         facts.blame(
             now, name, what=what, error=error, details=details, code=exit.code or 1, strength=strength,
             restartable=chance,

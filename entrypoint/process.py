@@ -14,6 +14,8 @@ from typing import IO
 from entrypoint.logs import Log
 from entrypoint.plan import ProcessSpec
 
+OOM_SCORE = 300  # of 1000; the same for all that we start, so that among them the largest is still taken first
+
 
 @dataclass
 class Process:
@@ -48,9 +50,18 @@ def spawn(spec: ProcessSpec, argv: tuple[str, ...], env: Mapping[str, str], log:
     finally:
         os.close(out)
         os.close(err)
+    _prefer_to_kill(child.pid)
     # The supervisor reaps every child itself, as PID 1 must; keep Popen from waiting or complaining.
     child.returncode = 0
     return Process(name=spec.name, pid=child.pid, group=child.pid)
+
+
+def _prefer_to_kill(pid: int) -> None:
+    """Where memory is short, the kernel is to take this process and what it starts, and not us: we would tell of it."""
+    path = Path(f"/proc/{pid}/oom_score_adj")
+    with contextlib.suppress(OSError, ValueError):
+        if int(path.read_text()) < OOM_SCORE:
+            path.write_text(str(OOM_SCORE))
 
 
 @contextlib.contextmanager

@@ -1,36 +1,58 @@
 """Outcome -> failure file and exit code. The one writer of the failure file."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from entrypoint import secrets
 from entrypoint.outcome import Kind, Outcome
 
 
-def write_failure(path: Path, outcome: Outcome) -> str:
+def write_failure(path: Path, outcome: Outcome, secret: secrets.Secrets = secrets.NONE) -> str:
     """Write /opt/ml/output/failure unless the job succeeded or the user's script wrote one; what to log about it.
 
     Never raises: a full or read-only disk must not hide the failure behind another one.
     """
     if outcome.kind is not Kind.FAILED:
         return ""
+    text = _without(secret, outcome).failure_text()
     try:
         if path.exists() and path.stat().st_size > 0:
             return f"{path} was written by the script and is left as it is"
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_name(f".{path.name}.new")
-        scratch.write_text(outcome.failure_text(), "utf-8", errors="replace")
+        scratch.write_text(text, "utf-8", errors="replace")
         scratch.replace(path)
     except OSError as error:
-        return f"{path} cannot be written ({error}); it would have said: {outcome.failure_text()}"
+        return f"{path} cannot be written ({error}); it would have said: {text}"
     return ""
 
 
-def write_summary(path: Path, summary: dict[str, Any]) -> str:
+def _without(secret: secrets.Secrets, outcome: Outcome) -> Outcome:
+    """Masked while it is whole: a text that was cut may hold half of a secret, which nobody would know again."""
+    cause = outcome.cause
+    if cause is None:
+        return outcome
+    what, error, details = map(secret.mask, (cause.what, cause.error, cause.details))
+    return replace(outcome, cause=replace(cause, what=what, error=error, details=details))
+
+
+def write_evidence(path: Path, text: str, secret: secrets.Secrets = secrets.NONE) -> str:
+    """Write what is known of an end beyond its cause; what to log if that fails. Never raises, like write_failure."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(secret.mask(text), "utf-8", errors="replace")
+    except OSError as error:
+        return f"{path} cannot be written: {error}"
+    return ""
+
+
+def write_summary(path: Path, summary: dict[str, Any], secret: secrets.Secrets = secrets.NONE) -> str:
     """Write a JSON summary, for `entrypoint local`; what to log if that fails."""
     try:
         scratch = path.with_name(f".{path.name}.new")
-        scratch.write_text(json.dumps(summary, indent=1), "utf-8")
+        scratch.write_text(json.dumps(secret.mask_all(summary), indent=1), "utf-8")
         scratch.replace(path)
     except OSError as error:
         return f"{path} cannot be written: {error}"

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, assert_never
 
-from entrypoint import events, process, reach, ssh
+from entrypoint import events, evidence, memory, process, reach, ssh
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Event
 from entrypoint.fingerprint import fingerprint
@@ -50,6 +50,7 @@ class Supervisor:
         self.peers: Peers | None = None
         self.ranks: Ranks | None = None
         self.outcome: Outcome | None = None
+        self.meter = memory.meter()
 
     def run(self, early: Sequence[Event] = ()) -> Outcome:
         """Start, watch and stop this host's processes until the job is over, everywhere or for us.
@@ -136,7 +137,18 @@ class Supervisor:
                 before.append(events.Prepared(flags=flags, things=things))
         except (OSError, ValueError, KeyError) as error:
             before.append(_broken(error))
-        return [*before, events.Ended(name=spec.name, exit=exit, output=self.log.tail(spec.name))]
+        return [
+            *before,
+            events.Ended(
+                name=spec.name, exit=exit, output=self.log.tail(spec.name), memory=self._memory(spec.name, exit)
+            ),
+        ]
+
+    def _memory(self, name: str, exit: Exit) -> str:
+        """What the kernel says, if it may have killed this process; a shell passes the end of its program on as 137."""
+        if name in self.facts.forced or exit.code != 128 + signal.SIGKILL:
+            return ""
+        return str(self.meter.killed_since() or "")
 
     def _decide(self, event: Event) -> None:
         self._carry_out(self.policy.on(event, time.monotonic()))
@@ -269,7 +281,8 @@ class Supervisor:
     def _ask_status(self) -> dict[str, Any]:
         asked = _StatusAsked()
         self.queue.put(asked)
-        return asked.answer.get(timeout=1)
+        status: dict[str, Any] = self.log.secret.mask_all(asked.answer.get(timeout=1))
+        return status
 
     def _clean_up(self) -> None:
         """Last words to the others, then nothing of ours is left: no process, no key, no unread output."""
@@ -280,6 +293,15 @@ class Supervisor:
         self.log.flush_unfinished()
         for path in (*self.job.paths.ssh.glob("*_key"), self.job.paths.prepared, self.job.paths.ranks):
             path.unlink(missing_ok=True)
+
+    def evidence(self) -> tuple[list[str], str]:
+        """What is known of an end that was no success: (in short, in full)."""
+        assert self.outcome is not None
+        tails = {name: self.log.tail(name) for name in self.processes}
+        return (
+            evidence.in_short(self.facts, self.outcome),
+            evidence.in_full(self.facts, self.outcome, tails, time.monotonic()),
+        )
 
     def summary(self) -> dict[str, Any]:
         """Seconds from our start to the user's first process, of training, and from its last end to ours."""

@@ -45,6 +45,9 @@ MAY_IMPORT = {
     "secrets": set(),
     "logs": {"secrets"},
     "outcome": {"errors"},
+    "tracebacks": set(),
+    "echoes": set(),
+    "explain": {"echoes", "outcome", "tracebacks"},
     "settings": {"errors"},
     "job": {"cluster", "settings"},
     "plan": {"secrets"},
@@ -57,9 +60,12 @@ MAY_IMPORT = {
     "stopping": {"events", "facts", "outcome", "plan", "settings"},
     "attempts": {"events", "facts", "outcome", "plan", "settings"},
     "policy": {
-        "attempts", "errors", "events", "facts", "outcome", "plan", "rendezvous", "settings", "stopping", "verdict"
+        "attempts", "errors", "events", "explain", "facts", "outcome", "plan", "rendezvous", "settings", "stopping",
+        "verdict",
     },
     "reach": {"cluster", "events"},
+    "memory": set(),
+    "evidence": {"facts", "outcome"},
     "process": {"logs", "plan"},
     "ranks": {"events", "logs", "outcome"},
     "wire": {"cluster", "events", "outcome"},
@@ -83,7 +89,9 @@ def test_distributions_only_plan(path):
     assert not foreign(path) & {"os", "subprocess", "time", "threading", "socket"}
 
 
-@pytest.mark.parametrize("name", ["policy", "facts", "verdict", "plan", "events", "outcome", "secrets"])
+@pytest.mark.parametrize("name", [
+    "policy", "facts", "verdict", "plan", "events", "outcome", "secrets", "explain", "tracebacks", "echoes",
+])  # fmt: skip
 def test_the_policy_is_pure(name):
     """No clock, no process, no thread, no socket, no environment: time and facts are given."""
     impure = {"subprocess", "time", "threading", "socket", "random", "asyncio", "pathlib", "sys"}

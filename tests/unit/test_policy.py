@@ -1316,3 +1316,13 @@ def test_a_stop_before_the_hosts_have_met_is_not_held_up_by_those_that_never_cam
     p.at(0.6, ended("prepare", signal=15))
     p.at(10)
     assert p.did[-1] == (pytest.approx(2.1, abs=0.1), "finish stopped 143")
+
+
+def test_a_lack_of_memory_is_said_where_the_kernel_says_so_and_is_no_chance(play):
+    p = play(2, 2, mode="mpi", restarts=3)
+    p.at(1, ended("prepare"), ended("host-key"), events.Listening(name="sshd"), informed())
+    p.at(2, events.RankStarted(name="rank 1", pid=1))
+    p.at(5, events.Ended(name="rank 1", exit=Exit(code=137, signal=9), memory="the kernel killed 1 process"))
+    told = p.last_told.cause
+    assert told.headline == "algo-2 rank 1 (killed by SIGKILL, out of memory): the kernel killed 1 process"
+    assert (told.strength, told.restartable) == (Strength.STRONG, False)
