@@ -28,6 +28,7 @@ from entrypoint.policy import Policy
 from entrypoint.ranks import Ranks
 
 POLL_PORTS = 0.02  # seconds between two looks whether a process listens, while one is awaited
+BROKEN = 5.0  # seconds beyond the grace in which a launcher with a fault of its own may end in good order
 DRAIN = 0.3  # seconds in which the last output of an ended process may arrive
 
 
@@ -68,18 +69,21 @@ class Supervisor:
         if self.outcome is None:
             self.peers = Peers(self.job.cluster, self.job.settings, self.queue.put, self._ask_status, self.log.say)
             self._carry_out(self.policy.repeat())
-        failed_before = False
+        broken: Exception | None = None
+        give_up = float("inf")
         while self.outcome is None:
             try:
                 for event in self._next_events():
                     self._decide(event)
             except Exception as error:
                 # The other hosts are to hear of it from us, not to find out by our silence.
-                if failed_before:
+                if broken:
                     raise
-                failed_before = True
+                broken, give_up = error, time.monotonic() + self.job.settings.failure_grace + BROKEN
                 self.log.say(traceback.format_exc())
                 self.queue.put(_broken(error))
+            if broken and time.monotonic() > give_up:  # what we know may be wrong now; do not wait for it to come true
+                raise broken
         self._clean_up()
         return self.outcome
 
@@ -125,9 +129,11 @@ class Supervisor:
 
     def _events_of_end(self, spec: ProcessSpec, exit: Exit) -> list[Event]:
         """An end, and before it what it brings: its last output, a card, what the prepare step found."""
-        self.log.drain(DRAIN, spec.name)
         before: list[Event] = []
+        output = lack = ""
         try:
+            self.log.drain(DRAIN, spec.name)
+            output, lack = self.log.tail(spec.name), self._memory(spec.name, exit)
             if exit.clean and spec.card and spec.card_source:
                 line = ssh.card_line(spec.card, self.host, spec.card_source.read_text())
                 before.append(events.Card(name=spec.card, line=line))
@@ -135,14 +141,9 @@ class Supervisor:
                 self.prepared = json.loads(self.job.paths.prepared.read_text())
                 flags, things = frozenset(self.prepared["flags"]), tuple(self.prepared["things"].items())
                 before.append(events.Prepared(flags=flags, things=things))
-        except (OSError, ValueError, KeyError) as error:
+        except Exception as error:  # whatever it was: an end that is not told would be waited for for ever
             before.append(_broken(error))
-        return [
-            *before,
-            events.Ended(
-                name=spec.name, exit=exit, output=self.log.tail(spec.name), memory=self._memory(spec.name, exit)
-            ),
-        ]
+        return [*before, events.Ended(name=spec.name, exit=exit, output=output, memory=lack)]
 
     def _memory(self, name: str, exit: Exit) -> str:
         """What the kernel says, if it may have killed this process; a shell passes the end of its program on as 137."""

@@ -1,0 +1,43 @@
+"""A fault of the launcher itself: the other hosts hear of it, and nobody waits for what will not come."""
+
+import os
+
+import pytest
+from hosts import ROOT
+
+MWMS = {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
+# Breaks the launcher of one host at a given place, as a mistake of ours would.
+SABOTAGE = """
+import os, sys
+if os.environ.get("HOSTNAME") == "{hostname}" and "from entrypoint.launch" in " ".join(sys.orig_argv):
+    from entrypoint import {module}
+    before = {module}.{place}
+    calls = []
+    def broken(self, *words, **named):
+        calls.append(words)
+        if {when}:
+            raise RuntimeError("a mistake of ours")
+        return before(self, *words, **named)
+    {module}.{place} = broken
+"""
+MISTAKES = {
+    # module, place, when it goes wrong
+    "reading the last output, once": ("logs", "Log.tail", "words[0].startswith('worker') and len(calls) < 3"),
+    "deciding, once": ("policy", "Policy.on", "type(words[0]).__name__ == 'Ended' and len(calls) > 3 and 1 not in calls"
+                       " and not calls.append(1)"),
+    "deciding, always": ("policy", "Policy.on", "type(words[0]).__name__ == 'Ended' and words[0].name != 'prepare'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("host", ["algo-1", "algo-2"])
+@pytest.mark.parametrize("module, place, when", MISTAKES.values(), ids=MISTAKES)
+def test_every_host_ends_and_none_with_0(hosts, tmp_path, host, module, place, when):
+    hostname = f"ip-10-0-0-{int(host[-1]) - 1}.ec2.internal"
+    (tmp_path / "sitecustomize.py").write_text(
+        SABOTAGE.format(hostname=hostname, module=module, place=place, when=when)
+    )
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    job = hosts(2, "exits.py", hyperparameters={**MWMS, "code": "0"}, environment={"PYTHONPATH": path})
+    codes = job.end(within=90)
+    assert set(codes) <= {70, 69} and 70 in codes, codes
+    assert any("a mistake of ours" in (text or "") for text in job.failures)
