@@ -39,14 +39,20 @@ def _plan(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint.config import read_job
     from entrypoint.distributions import plan_for
     from entrypoint.plan import as_json, render
+    from entrypoint.secrets import Secrets
 
     with tempfile.TemporaryDirectory() as scratch:
         base, config = _description(args, environment, Path(scratch))
         run_folder = Path(environment.get("ENTRYPOINT_RUN_DIR") or launch.DEFAULT_RUN)
-        plan = plan_for(read_job(base, environment, run_folder, launch.count_gpus(), config=config))
+        job = read_job(base, environment, run_folder, launch.count_gpus(), config=config)
+    plan = plan_for(job)
     if args.host not in (None, *plan.hosts):
         raise ConfigError(f"--host is {args.host!r}; wanted one of {', '.join(plan.hosts)}")
-    print(json.dumps(as_json(plan, args.host), indent=1) if args.json else render(plan, args.host))
+    secret = Secrets(environment, job.hyperparameters)
+    if args.json:
+        print(json.dumps(secret.mask_all(as_json(plan, args.host)), indent=1))
+    else:
+        print(secret.mask(render(plan, args.host)))
     return 0
 
 
@@ -80,7 +86,8 @@ def _description(args: argparse.Namespace, environment: Mapping[str, str], scrat
 def _local(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint import launch
     from entrypoint.local.docker_engine import DockerEngine
-    from entrypoint.local.engine import Engine
+    from entrypoint.local.engine import Engine, refuse_faults
+    from entrypoint.local.netns_engine import NetnsEngine
     from entrypoint.local.process_engine import ProcessEngine
     from entrypoint.local.run import run_local, show_plan
 
@@ -89,8 +96,11 @@ def _local(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     engine: Engine
     if args.engine == "docker":
         engine = DockerEngine(job, environment, args.image, args.shm_size)
+    elif args.engine == "netns":
+        engine = NetnsEngine(job, environment, launch.count_gpus())
     else:
         engine = ProcessEngine(job, environment, launch.count_gpus())
+    refuse_faults(job.faults, type(engine), (ProcessEngine, NetnsEngine, DockerEngine))
     return show_plan(job, engine) if args.plan else run_local(job, engine)
 
 
@@ -112,7 +122,8 @@ def _train(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _local_job(args: argparse.Namespace, program: str, source: Path, output: Path):  # type: ignore[no-untyped-def]
-    from entrypoint.local.spec import AUTO, LocalJob, pairs
+    from entrypoint.local.fault import parse_fault
+    from entrypoint.local.spec import AUTO, LocalJob, host_names, pairs
 
     channels = pairs(getattr(args, "channel", ()), "--channel")
     return LocalJob(
@@ -126,6 +137,7 @@ def _local_job(args: argparse.Namespace, program: str, source: Path, output: Pat
         environment=pairs(getattr(args, "env", ()), "--env"),
         output=output.absolute(),
         timeout=getattr(args, "timeout", None),
+        faults=tuple(parse_fault(text, host_names(args.hosts)) for text in getattr(args, "fault", ())),
     )
 
 
@@ -137,6 +149,23 @@ def _program(given: Path, source: Path | None) -> tuple[str, Path]:
         if path.is_file() and path.absolute().is_relative_to(source.absolute()):
             return str(path.absolute().relative_to(source.absolute())), source
     raise CodeError(f"there is no program {given} in --source {source}; wanted a file in that folder")
+
+
+_FAULTS = """\
+faults: ACTION WHOM [at SECONDS | when TEXT] [for SECONDS]
+  kill WHOM              SIGKILL      WHOM is HOST, HOST:PROCESS or all
+  stop WHOM              SIGTERM
+  pause WHOM             frozen       HOST or HOST:PROCESS
+  cut HOST               off the network, in silence
+  late HOST for S        starts S seconds after the others
+  hide HOST for S        its name does not resolve on other hosts
+  fill HOST:FOLDER       no space left in its output or model
+  readonly HOST:FOLDER   neither can be written to
+PROCESS is a name that `entrypoint plan` shows, or a program that runs there. Without `for`, pause and cut are for
+good. `at` counts from the start of the first host (default: at 0), `when` waits for a line with that text.
+  --fault "kill 'algo-2:rank 3' when 'epoch 2'"   --fault 'cut algo-3 at 10 for 3'   --fault 'kill algo-1:orted'
+Engine process can kill, stop, pause and late; netns (as root) and docker can do all.
+"""
 
 
 def _new_output(args: argparse.Namespace) -> Path:
@@ -153,7 +182,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"sagemaker-tf-entrypoint {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_plan(commands.add_parser("plan", help="print which processes a job starts, where and how; runs nothing"))
-    _add_local(commands.add_parser("local", help="run a script on simulated hosts of this machine"))
+    _add_local(
+        commands.add_parser(
+            "local", help="run a script on simulated hosts of this machine", epilog=_FAULTS,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )  # fmt: skip
     settings = commands.add_parser("settings", help="print all settings with their defaults")
     settings.set_defaults(command=_settings)
     train = commands.add_parser("train", help="what SageMaker runs on every host")
@@ -182,11 +216,12 @@ def _add_local(local: argparse.ArgumentParser) -> None:
     add("--channel", action="append", default=[], metavar="NAME=DIR", help="input data; may be repeated")
     add("--env", action="append", default=[], metavar="K=V", help="for every host; may be repeated")
     add("--output", type=Path, metavar="DIR", help="default: out/PROGRAM-MODE-TIME")
-    add("--engine", choices=["process", "docker"], default="process", help="what a host is; default: process")
+    add("--engine", choices=["process", "netns", "docker"], default="process", help="what a host is; default: process")
     add("--image", default="sagemaker-tf-entrypoint:latest", metavar="TAG", help="docker; default: %(default)s")
     add("--shm-size", metavar="SIZE", help="docker: size of /dev/shm, such as 1g; default: Docker's")
     add("--plan", action="store_true", help="print the plan of this run, and run nothing")
     add("--timeout", type=float, metavar="S", help="stop after so many seconds, as SageMaker would")
+    add("--fault", action="append", default=[], metavar="FAULT", help="what is to go wrong; may be repeated; see below")
 
 
 def _add_description(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ SDKs encode hyperparameters was measured with SageMaker Python SDK 2.257 and 3.2
 import json
 import shlex
 import socket
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from entrypoint.cluster import Cluster, Host
 from entrypoint.errors import ConfigError
 from entrypoint.job import Job, Mode, Paths, Program, Tree
 from entrypoint.settings import (
+    HOST_NAME,
     MAX_PROCESSES_PER_HOST,
     NOT_GIVEN,
     Settings,
@@ -26,6 +28,11 @@ from entrypoint.settings import (
     truth,
     whole_number,
 )  # fmt: skip
+
+MAX_HOSTS = 1000
+MAX_RANKS = 20_000
+MAX_TASKS = 2000  # of TensorFlow: TF_CONFIG holds the addresses of all, and an environment entry 128 KiB
+MAX_DEPTH = 100
 
 _SWITCHES = {
     Mode.PS: params.PARAMETER_SERVER_ENABLED,
@@ -70,7 +77,7 @@ def read_job(
             "the system's default is used"
         )
     paths = Paths(base=base, run=run)
-    return Job(
+    job = Job(
         mode=mode,
         cluster=cluster,
         program=_program(hyperparameters, environment, paths),
@@ -81,9 +88,11 @@ def read_job(
         evaluator=evaluator,
         warnings=tuple(warnings),
         resource_config=resources,
-        input_data_config=_read_object(config / "inputdataconfig.json"),
+        input_data_config=_channels(config / "inputdataconfig.json"),
         hyperparameters=hyperparameters,
     )
+    _check_size(job)
+    return job
 
 
 def _evaluator(settings: Settings, mode: Mode, cluster: Cluster) -> str:
@@ -132,7 +141,7 @@ def this_host(base: Path) -> str | None:
         name = _read_object(Tree(base=base).config / "resourceconfig.json").get("current_host")
     except ConfigError:
         return None
-    return name if isinstance(name, str) and name else None
+    return name if isinstance(name, str) and HOST_NAME.fullmatch(name) else None
 
 
 def _read_object(path: Path, required: bool = False) -> dict[str, Any]:
@@ -157,7 +166,20 @@ def _read_object(path: Path, required: bool = False) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         raise ConfigError(f"{path} holds a JSON {type(value).__name__}; wanted an object")
+    if _is_deep(value):
+        raise ConfigError(f"{path} holds values inside of values, more than {MAX_DEPTH} deep; wanted fewer")
     return value
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether a JSON value is nested so deep that it could not be written again."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        groups = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        level = [each for group in groups for each in group]
+        if not level:
+            break
+    return bool(level)
 
 
 def _decode(value: object) -> Any:
@@ -165,9 +187,19 @@ def _decode(value: object) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
+        decoded = json.loads(value)
     except (ValueError, RecursionError):
         return value
+    return value if _is_deep(decoded) else decoded
+
+
+def _channels(path: Path) -> dict[str, Any]:
+    channels = _read_object(path)
+    _check_texts(channels, path)
+    for name in channels:
+        if "=" in name:
+            raise ConfigError(f"{path} has channel {_show(name)}; wanted no = in it: it becomes SM_CHANNEL_<NAME>")
+    return channels
 
 
 def _cluster(resources: dict[str, Any], path: Path, settings: Settings, here: bool) -> Cluster:
@@ -175,11 +207,20 @@ def _cluster(resources: dict[str, Any], path: Path, settings: Settings, here: bo
     me = resources.get("current_host")
     if not isinstance(names, list) or not names or not all(isinstance(n, str) and n for n in names):
         raise ConfigError(f"{path} has hosts = {_show(names)}; wanted a list of at least one host name")
-    doubles = sorted({name for name in names if names.count(name) > 1})
+    odd = [name for name in names if not HOST_NAME.fullmatch(name)]
+    if odd:
+        raise ConfigError(f"{path} has {_show(odd[0])} in hosts; wanted names of letters, digits, - . and _")
+    doubles = sorted(name for name, count in Counter(names).items() if count > 1)
     if doubles:
-        raise ConfigError(f"{path} names {', '.join(doubles)} more than once in hosts {_show(names)}; wanted each once")
+        found = _show(names)
+        raise ConfigError(
+            f"{path} names {_shorten(', '.join(doubles))} more than once in hosts {found}; wanted each once"
+        )
+    if len(names) > MAX_HOSTS:
+        raise ConfigError(f"{path} names {len(names)} hosts; wanted at most {MAX_HOSTS}")
     if me not in names:
         raise ConfigError(f"{path} has current_host = {_show(me)}; wanted one of its hosts {_show(sorted(names))}")
+    _check_texts(resources, path)
     addresses = dict(settings.host_addresses)
     hosts = tuple(
         Host(
@@ -198,7 +239,7 @@ def _cluster(resources: dict[str, Any], path: Path, settings: Settings, here: bo
 
 
 def _interface(resources: dict[str, Any]) -> str:
-    return str(resources.get("network_interface_name") or "eth0")
+    return _shorten(str(resources.get("network_interface_name") or "eth0"))
 
 
 def _mode(settings: Settings, hyperparameters: dict[str, Any]) -> tuple[Mode, bool]:
@@ -247,12 +288,15 @@ def _processes_per_host(mode: Mode, settings: Settings, hyperparameters: dict[st
 def _mpi_options(hyperparameters: dict[str, Any]) -> tuple[str, ...]:
     options = hyperparameters.get(params.MPI_CUSTOM_OPTIONS)
     try:
-        return tuple(shlex.split(as_text(options))) if options not in NOT_GIVEN else ()
-    except ValueError as error:
+        words = tuple(shlex.split(as_text(options))) if options not in NOT_GIVEN else ()
+    except ValueError as error:  # the options are not shown: there can be secrets in them
         raise ConfigError(
-            f"hyperparameter {params.MPI_CUSTOM_OPTIONS} is {options!r}: {error}; wanted mpirun options as a shell "
-            "would take them"
+            f"hyperparameter {params.MPI_CUSTOM_OPTIONS} does not fall into words: {error}; wanted mpirun options as a "
+            "shell would take them"
         ) from None
+    for word in words:
+        _check_word(word, f"hyperparameter {params.MPI_CUSTOM_OPTIONS}")
+    return words
 
 
 def _program(hyperparameters: dict[str, Any], environment: Mapping[str, str], paths: Paths) -> Program:
@@ -267,24 +311,57 @@ def _program(hyperparameters: dict[str, Any], environment: Mapping[str, str], pa
     users = mapping.split_by_criteria(
         hyperparameters, keys=params.SAGEMAKER_HYPERPARAMETERS, prefix=params.SAGEMAKER_PREFIX
     ).excluded
-    arguments = tuple(mapping.to_cmd_args(users))
-    for word in (str(name), str(source), *arguments):
-        _check_word(word)
-    for key in users:
+    for key, value in users.items():
         if "=" in key:
             raise ConfigError(f"hyperparameter {_show(key)} has a = in its name; wanted none: it becomes SM_HP_<NAME>")
-    return Program(name=str(name), source=str(source or paths.code), arguments=arguments)
+        for word in mapping.to_cmd_args({key: value}):
+            _check_word(word, f"hyperparameter {_show(key)}")
+    for key, value in hyperparameters.items():
+        if isinstance(value, str):
+            _check_word(key + value, f"hyperparameter {_show(key)}")
+    _check_word(str(name), "the program's name")
+    if str(name).startswith("-"):
+        raise ConfigError(f"the program is {_show(name)}; wanted a name that Python or a shell takes for no option")
+    return Program(name=str(name), source=str(source or paths.code), arguments=tuple(mapping.to_cmd_args(users)))
 
 
-def _check_word(word: str) -> None:
+def _check_word(word: str, where: str) -> None:
     """ConfigError if `word` can be no argument and no environment entry of a program."""
-    if "\0" in word or any("\ud800" <= character <= "\udfff" for character in word):
+    bad = next((character for character in word if character == "\0" or "\ud800" <= character <= "\udfff"), None)
+    if bad is not None:
         raise ConfigError(
-            f"hyperparameters hold {_show(word)}; wanted text without NUL characters and halves of surrogate pairs, "
-            "which no program argument can hold"
+            f"{where} holds {bad!r}; wanted text without NUL characters and halves of surrogate pairs, which no "
+            "program argument can hold"
         )
 
 
-def _show(value: object) -> str:
-    text = json.dumps(value, default=str)
+def _check_texts(value: Any, path: Path) -> None:
+    """ConfigError if a text anywhere in `value` cannot be part of the environment that is made of it."""
+    todo = [value]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, str):
+            _check_word(each, str(path))
+        elif isinstance(each, dict):
+            todo += [*each, *each.values()]
+        elif isinstance(each, list):
+            todo += each
+
+
+def _check_size(job: Job) -> None:
+    """ConfigError if the job is so large that nothing could start it: each task's environment names all tasks."""
+    hosts, each = len(job.cluster.hosts), job.processes_per_host
+    count = hosts * each
+    if job.mode is Mode.PS:
+        count += job.settings.ps_count or hosts
+    most = {Mode.MPI: MAX_RANKS, Mode.PS: MAX_TASKS, Mode.MWMS: MAX_TASKS}.get(job.mode, count)
+    if count > most:
+        raise ConfigError(f"{count} processes in all ({each} on each of {hosts} hosts); wanted at most {most}")
+
+
+def _shorten(text: str) -> str:
     return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _show(value: object) -> str:
+    return _shorten(json.dumps(value, default=str))

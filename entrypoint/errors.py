@@ -19,9 +19,16 @@ class ExitCode(IntEnum):
     STOPPED = 143  # SIGTERM: StopTrainingJob, or the maximum runtime
 
 
-class ConfigError(Exception):
-    """The job was described wrongly. One line: what was found, what was wanted, where, what to do."""
+class _OneLine(Exception):
+    """What was found, what was wanted, where, what to do: in one line, whatever was found."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message))
 
 
-class CodeError(Exception):
-    """The user's code is not where it was said to be. One line, like ConfigError."""
+class ConfigError(_OneLine):
+    """The job was described wrongly."""
+
+
+class CodeError(_OneLine):
+    """The user's code is not where it was said to be."""

@@ -1,7 +1,8 @@
 """Every line that reaches stdout: ours, and those of the children, whole and labelled.
 
 One thread reads the pipes of all children. What is written is always whole lines, so lines of different
-processes never mix; each pipe is read in order, so the lines of one process keep theirs.
+processes never mix; each pipe is read in order, so the lines of one process keep theirs. Secrets are masked in
+all of them, before anything is written or kept.
 """
 
 import os
@@ -10,6 +11,8 @@ import selectors
 import threading
 import time
 from dataclasses import dataclass, field
+
+from entrypoint import secrets
 
 _BLOCK = 1 << 16
 _LONGEST_LINE = 8 << 20  # bytes of one unfinished line that are kept before it is written as it is
@@ -33,8 +36,17 @@ def _is_unread(fd: int) -> bool:
 class Log:
     """Writes to `fd` (stdout). Labels are `[host process]`, or nothing with prefix=False."""
 
-    def __init__(self, host: str, *, prefix: bool = True, streams: bool = False, fd: int = 1) -> None:
+    def __init__(
+        self,
+        host: str,
+        *,
+        prefix: bool = True,
+        streams: bool = False,
+        secret: secrets.Secrets = secrets.NONE,
+        fd: int = 1,
+    ) -> None:
         self._host, self._prefix, self._streams, self._fd = host, prefix, streams, fd
+        self.secret = secret  # for others that write down what happens
         self._write_lock = threading.Lock()
         self._pipes: dict[int, _Pipe] = {}
         self._tails: dict[str, bytes] = {}
@@ -49,7 +61,8 @@ class Log:
     def say(self, message: str) -> None:
         """One event of ours, as a line (or several, each labelled)."""
         label = f"[{self._host}] " if self._prefix else ""
-        self._write("".join(f"{label}{line}\n" for line in message.splitlines() or [""]).encode("utf-8", "replace"))
+        lines = self.secret.mask(message).splitlines() or [""]
+        self._write("".join(f"{label}{line}\n" for line in lines).encode("utf-8", "replace"))
 
     def open_pipes(self, process: str) -> tuple[int, int]:
         """Ends to write for stdout and stderr of a process; the caller closes them after handing them on."""
@@ -64,7 +77,7 @@ class Log:
         """The last output of a process, at most some thousand characters."""
         with self._changed:
             unfinished = b"".join(pipe.unfinished for pipe in self._pipes.values() if pipe.owner == process)
-            return (self._tails.get(process, b"") + unfinished).decode("utf-8", "replace")
+            return (self._tails.get(process, b"") + self.secret.mask_bytes(unfinished)).decode("utf-8", "replace")
 
     def drain(self, within: float, process: str | None = None) -> bool:
         """Wait until all that was printed (by one process) is read; False if that took too long.
@@ -124,16 +137,26 @@ class Log:
                 pipe.unfinished[:] = rest
             else:
                 pipe.unfinished += rest
-            if pipe.unfinished and (not block or len(pipe.unfinished) > _LONGEST_LINE):
+            if not block and pipe.unfinished:
                 self._emit(pipe, bytes(pipe.unfinished) + b"\n")
                 pipe.unfinished.clear()
+            elif len(pipe.unfinished) > _LONGEST_LINE:
+                self._emit_most(pipe)
             if not block:
                 self._selector.unregister(fd)
                 os.close(fd)
                 del self._pipes[fd]
             self._changed.notify_all()
 
+    def _emit_most(self, pipe: _Pipe) -> None:
+        """Write a line that does not end, but for what may be the first part of a secret."""
+        masked = self.secret.mask_bytes(bytes(pipe.unfinished))
+        cut = max(0, len(masked) - max(0, self.secret.longest - 1))
+        pipe.unfinished[:] = masked[cut:]
+        self._emit(pipe, masked[:cut] + b"\n")
+
     def _emit(self, pipe: _Pipe, lines: bytes) -> None:
+        lines = self.secret.mask_bytes(lines)
         self._tails[pipe.owner] = (self._tails.get(pipe.owner, b"") + lines[-_TAIL:])[-_TAIL:]
         text = lines.decode("utf-8", "replace")
         if pipe.prefix:

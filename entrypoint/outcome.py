@@ -1,7 +1,6 @@
-"""How processes and jobs end: Exit, Cause and Outcome, and the text that explains them."""
+"""How processes and jobs end: Exit, Cause and Outcome, and the failure text."""
 
 import os
-import re
 import signal
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -58,6 +57,7 @@ class Cause:
     details: str = ""  # last lines of the traceback
     code: int = ExitCode.INTERNAL
     strength: Strength = Strength.STRONG
+    restartable: bool = False  # may be chance: the same may end well the next time
 
     @property
     def headline(self) -> str:
@@ -111,7 +111,8 @@ class Outcome:
 
 def cause_from_json(data: dict[str, Any]) -> Cause:
     texts = {key: str(data[key]) for key in ("host", "process", "what", "error", "details")}
-    return Cause(**texts, code=int(data["code"]), strength=Strength(data["strength"]))
+    restartable = bool(data["restartable"])
+    return Cause(**texts, code=int(data["code"]), strength=Strength(data["strength"]), restartable=restartable)
 
 
 def succeeded() -> Outcome:
@@ -125,55 +126,6 @@ def stopped() -> Outcome:
 def failed(cause: Cause) -> Outcome:
     """A failure is never exit code 0, whatever the process that caused it returned."""
     return Outcome(kind=Kind.FAILED, exit_code=cause.code if 0 < cause.code < 256 else 1, cause=cause)
-
-
-# What other processes print *because* something else failed first. A cause that reads like one of these
-# waits a moment for a better one.
-_ECHOES = re.compile(
-    r"Horovod has been shut down|HorovodInternalError|UnavailableError|Socket closed|Connection reset by peer"
-    r"|failed to connect to all addresses|Collective ops is aborted|AbortedError|DeadlineExceededError"
-    r"|worker_?preempt|PeerLost|ORTE has lost communication"
-)
-
-
-def explain(exit: Exit, output: str, first_line: bool = False) -> tuple[str, str, Strength]:
-    """Read a failed process's last output: (error line, details, strength).
-
-    The error line is the exception's own line of the last Python traceback, else the last line printed
-    (or the first, for programs that say what is wrong and then explain it at length).
-    """
-    lines = [line.rstrip() for line in output.splitlines()]
-    starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
-    error = details = ""
-    if starts and exit.signal != signal.SIGKILL:  # nobody raises a SIGKILL: what was printed was something else
-        block = _without_runners(lines[starts[-1] :])
-        end = next((i for i, line in enumerate(block[1:], 1) if line and not line[0].isspace()), len(block) - 1)
-        error = block[end]
-        details = "\n".join(block[: end + 6])
-    else:
-        printed = [line for line in lines if any(c.isalnum() for c in line)]
-        error = printed[0 if first_line else -1].strip() if printed and exit.signal is None else ""
-        details = "\n".join(printed[-10:])
-        if details.strip() == error:
-            details = ""
-    echo = bool(_ECHOES.search(error)) or exit.signal == signal.SIGTERM
-    return clip(error, 400), clip_head(details, 2000), Strength.WEAK if echo else Strength.STRONG
-
-
-_RUNNERS = re.compile(r'^  File "(<frozen runpy>|.*/mpi4py/(__main__|run)\.py)"')
-
-
-def _without_runners(block: list[str]) -> list[str]:
-    """A traceback without the frames of `python -m mpi4py`, which tell the reader nothing."""
-    kept, skipping = [], False
-    for line in block:
-        if line.startswith("  File "):
-            skipping = bool(_RUNNERS.match(line))
-        elif not line.startswith("    "):
-            skipping = False
-        if not skipping:
-            kept.append(line)
-    return kept
 
 
 def clip(text: str, limit: int) -> str:

@@ -6,6 +6,7 @@ environment wins. docs/settings.md is this table, printed by `entrypoint setting
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -15,6 +16,9 @@ from entrypoint.errors import ConfigError
 ENVIRONMENT_PREFIX = "ENTRYPOINT_"
 HYPERPARAMETER_PREFIX = "sagemaker_entrypoint_"
 MAX_PROCESSES_PER_HOST = 512
+
+# What a host can be called, in DNS, in /etc/hosts and by Docker; it becomes part of commands and of ssh's files.
+HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?", re.ASCII)
 
 _TRUE = {"true", "1", "yes", "on"}
 NOT_GIVEN = (None, "", "None")  # JSON null, an empty variable, and Python's None as the SDK's Estimator sends it
@@ -89,10 +93,12 @@ def _token(text: str) -> str:
 
 def _addresses(text: str) -> tuple[tuple[str, str], ...]:
     try:
-        pairs = json.loads(text)
-        return tuple(sorted((str(name), str(address)) for name, address in pairs.items()))
-    except (ValueError, AttributeError):
-        raise ValueError("a JSON object of host name to address") from None
+        pairs = sorted(json.loads(text).items())
+    except (ValueError, AttributeError, RecursionError):
+        pairs = [("", None)]
+    if not all(isinstance(address, str) and HOST_NAME.fullmatch(address.replace(":", "")) for _, address in pairs):
+        raise ValueError("a JSON object of host name to address")
+    return tuple(pairs)
 
 
 def _setting(default: Any, parse: Callable[[str], Any], doc: str, secret: bool = False, machine: bool = False) -> Any:
@@ -257,7 +263,7 @@ def _parse(setting: Any, text: str, where: str) -> Any:
     try:
         return setting.metadata["parse"](text)
     except ValueError as wanted:
-        shown = "a secret not shown here" if setting.metadata["secret"] else repr(text)
+        shown = "a secret not shown here" if setting.metadata["secret"] else repr(text[:200])
         raise ConfigError(f"{where} is {shown}; wanted {wanted}") from None
 
 

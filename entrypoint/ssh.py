@@ -5,8 +5,10 @@ over the control channel as cards. Nothing here starts anything: it gives comman
 that they read.
 """
 
+import json
 import os
 import pwd
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 from entrypoint.job import Job, Paths
 
 RANKS_SOCKET = "ENTRYPOINT_RANKS"  # environment variable: where a rank program finds its supervisor
+OPTIONS = "ENTRYPOINT_MPI_OPTIONS"  # environment variable: where the forced command finds what the job asks of mpirun
 FORCED_COMMAND = Path(__file__).resolve().parent / "children" / "orted_only.py"
 
 
@@ -41,22 +44,27 @@ def card_line(card: str, host: str, text: str) -> str:
     key = " ".join(text.split()[:2])
     if card == "known_hosts":
         return f"{host} {key}"
-    command = f"{sys.executable} -P {FORCED_COMMAND}"
+    command = shlex.join([sys.executable, "-P", str(FORCED_COMMAND)]).replace('"', '\\"')
     return f'restrict,command="{command}" {key}'
 
 
 def write_files(job: Job) -> None:
     """Write sshd_config and ssh_config of this host below paths.ssh (0700)."""
     paths, me = job.paths, job.cluster.me
+    user = pwd.getpwuid(os.geteuid()).pw_name
     for folder in (paths.ssh, paths.cards):
         shutil.rmtree(folder, ignore_errors=True)  # of an earlier run, if this container was started again
         folder.mkdir(mode=0o700, parents=True)
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd's own empty folder; /run may be fresh
     search = ":".join(dict.fromkeys([str(Path(sys.executable).parent), *os.get_exec_path()]))
-    set_env = [f"PATH={search}", f"{RANKS_SOCKET}={paths.ranks}", f"TMPDIR={paths.run}"]
+    options = paths.ssh / "mpi_options"
+    set_env = [f"PATH={search}", f"{RANKS_SOCKET}={paths.ranks}", f"TMPDIR={paths.run}", f"{OPTIONS}={options}"]
     if "LD_LIBRARY_PATH" in os.environ:
         set_env.append(f"LD_LIBRARY_PATH={os.environ['LD_LIBRARY_PATH']}")
+    # Open MPI takes settings from its environment, too.
+    settings = [value for name, value in os.environ.items() if name.startswith("OMPI_MCA_")]
+    _write(options, json.dumps([*job.mpi_options, *settings]))
     # StrictModes would look at every parent folder, and refuse one under /tmp; ours is 0700 and new.
     listen = me.address if me.address[0].isdigit() else "0.0.0.0"
     _write(
@@ -69,8 +77,12 @@ def write_files(job: Job) -> None:
         AuthorizedKeysFile {paths.cards / "authorized_keys"}
         AuthenticationMethods publickey
         PermitRootLogin forced-commands-only
+        AllowUsers {user}
+        PubkeyAuthentication yes
         PasswordAuthentication no
         KbdInteractiveAuthentication no
+        HostbasedAuthentication no
+        PermitUserEnvironment no
         UsePAM no
         PrintMotd no
         UseDNS no
@@ -79,6 +91,9 @@ def write_files(job: Job) -> None:
         PermitUserRC no
         StrictModes no
         MaxStartups 100
+        MaxAuthTries 2
+        MaxSessions 1
+        LoginGraceTime 20
         LogLevel ERROR
         SetEnv {" ".join(f'"{entry}"' for entry in set_env)}
         """,
@@ -97,11 +112,14 @@ def write_files(job: Job) -> None:
         hosts
         + f"""
         Host *
-          User {pwd.getpwuid(os.geteuid()).pw_name}
+          User {user}
           IdentityFile {paths.ssh / "client_key"}
           IdentitiesOnly yes
           IdentityAgent none
           BatchMode yes
+          PreferredAuthentications publickey
+          ClearAllForwardings yes
+          RequestTTY no
           StrictHostKeyChecking yes
           UserKnownHostsFile {paths.cards / "known_hosts"}
           GlobalKnownHostsFile /dev/null

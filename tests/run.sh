@@ -212,6 +212,8 @@ main() {
     if asked_for local; then
         need mpirun openmpi-bin && need ssh-keygen openssh-client && need sshd openssh-server ||
             left_out 'local, mpi' 'Open MPI and an ssh daemon are not here (as root on Debian they would be installed)'
+        ((EUID == 0)) && need ip iproute2 && need nsenter util-linux ||
+            left_out 'local, namespaces' 'these take root, and the commands ip and nsenter'
         step local ring local || true
     fi
     if asked_for cluster; then

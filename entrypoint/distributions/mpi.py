@@ -5,6 +5,8 @@ and the environment, so no value of the coordinator's and no secret travels by c
 host logs and watches its own ranks. Files for ssh are written by `entrypoint.ssh`.
 """
 
+import re
+
 from entrypoint import ssh
 from entrypoint.cluster import Host
 from entrypoint.distributions import common
@@ -130,7 +132,7 @@ def _mpirun(job: Job) -> tuple[list[str], int]:
     users = _user_options(job.mpi_options)
     total = len(hosts) * slots
     for option in users:
-        if _key(option) == "np" and len(option) == 2 and option[1].isdigit():
+        if _key(option) == "np" and len(option) == 2 and re.fullmatch("[0-9]{1,9}", option[1]):
             total = int(option[1])
     grace = str(int(settings.stop_grace) + 1)
     ours = [

@@ -1,28 +1,46 @@
 """Hosts as containers of the image, on a network made for this run. Nothing of them outlives it."""
 
 import contextlib
+import ipaddress
 import os
 import secrets
 import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from types import ModuleType
 
 from entrypoint.config import read_job
 from entrypoint.errors import ConfigError
-from entrypoint.local.engine import Command, last_line
+from entrypoint.local import processes, silence
+from entrypoint.local.disks import FILL, FILLER, MAKE_READONLY
+from entrypoint.local.engine import Command, FaultFailed, last_line
+from entrypoint.local.fault import Action, Fault
+from entrypoint.local.hosts_file import HostsFiles
 from entrypoint.local.spec import LocalJob, settings_in
-from entrypoint.local.tree import HostFolder, write_config
+from entrypoint.local.tree import HostFolder, folders_of, write_config
 
 LABEL = "sagemaker-tf-entrypoint=local"
 ML = PurePosixPath("/opt/ml")
 PATIENCE = 60.0  # seconds for a daemon's answer
+_FIRST_ADDRESS = 10  # of a host, counted from that of the network; the lower ones are Docker's to use
+_KEEPER = "keeper"  # the container that keeps the disks, beside the hosts
+# A container beside a host, which does to the host what takes more rights than hosts are to have.
+_HELPER = ("run", "--rm", "--interactive", "--label", LABEL)
+_MAY_MOUNT = ("--cap-add", "SYS_ADMIN", "--security-opt", "apparmor=unconfined")
+_LOOKS = 10  # whether a container that refuses is ending
+_NOT_YET = 75  # what processes.py ends with where there is no such process
 
 
 class DockerEngine:
     """Runs the hosts of a job by the docker command."""
+
+    name = "docker"
+    faults = frozenset(Action)
+    look_again = 0.5
 
     def __init__(self, job: LocalJob, environment: Mapping[str, str], image: str, shm_size: str | None) -> None:
         self.job, self.image, self.shm_size = job, image, shm_size
@@ -30,6 +48,10 @@ class DockerEngine:
         self._theirs = {**settings_in(environment), **dict(job.environment)}
         self._run = f"entrypoint-{os.getpid()}-{secrets.token_hex(3)}"
         self._docker = shutil.which("docker") or "docker"
+        self._hides = any(fault.action is Action.HIDE for fault in job.faults)
+        self._small = sorted({(f.host, f.folder) for f in job.faults if f.action is Action.FILL})
+        self._addresses: dict[str, str] = {}
+        self._hosts_files = HostsFiles(job, self._addresses)
 
     def check(self) -> None:
         if not shutil.which("docker"):
@@ -56,22 +78,35 @@ class DockerEngine:
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
-        made = self._call("network", "create", "--label", LABEL, self._run)
         try:
-            if made.returncode:
-                raise ConfigError(f"docker makes no network: {last_line(made.stderr, 'no reason given')}")
+            self._make_network()
+            if self._small:
+                self._make_disks()
             yield
+            if self._small:
+                self._bring_back_disks()
         finally:
-            self._call("rm", "--force", "--volumes", *(self._container(host) for host in self.job.names))
+            containers = [self._container(host) for host in (*self.job.names, *([_KEEPER] if self._small else []))]
+            self._call("rm", "--force", "--volumes", *containers)
+            if self._small:
+                self._call("volume", "rm", *(self._volume(*disk) for disk in self._small))
             self._call("network", "rm", self._run)
 
     def command(self, folder: HostFolder) -> Command:
-        run = [self._docker, "run", "--name", self._container(folder.host), "--label", LABEL]
-        run += ["--network", self._run, "--network-alias", folder.host]
+        run = [self._docker, "run", "--name", self._container(folder.host), "--label", LABEL, "--network", self._run]
+        if self._hides:  # Docker's name server cannot hide a host: there, the names are in files
+            hosts = folder.root / "hosts"
+            self._hosts_files.write(folder.host, hosts)
+            run += ["--ip", self._addresses[folder.host], *_mount(hosts, PurePosixPath("/etc/hosts"))]
+        else:
+            run += ["--network-alias", folder.host]
         if self.shm_size:
             run += ["--shm-size", self.shm_size]
         for part in ("input/config", "model", "output", "code"):
-            run += _mount(folder.base / part, ML / part)
+            if (folder.host, part) in self._small:
+                run += ["--mount", f"type=volume,source={self._volume(folder.host, part)},target={ML / part}"]
+            else:
+                run += _mount(folder.base / part, ML / part)
         for name, channel in self.job.channels:
             run += _mount(channel, ML / "input" / "data" / name, readonly=True)
         return Command(argv=(*run, *self._variables(), self.image, "train"), environment=self._client_environment())
@@ -79,6 +114,118 @@ class DockerEngine:
     def signal(self, running: Mapping[str, int], number: int) -> None:
         names = [self._container(host) for host in running]
         self._call("kill", "--signal", signal.Signals(number).name, *names)
+
+    def inject(self, fault: Fault, host: str, pid: int, told: int | None) -> bool:
+        match fault.action:
+            case Action.KILL if not fault.process:
+                return self._do(host, "kill", self._container(host))
+            case Action.PAUSE if not fault.process:
+                return self._do(host, "pause", self._container(host))
+            case Action.KILL:
+                return self._send(host, fault.process, told, signal.SIGKILL)
+            case Action.STOP:
+                return self._send(host, fault.process, told, signal.SIGTERM)
+            case Action.PAUSE:
+                return self._send(host, fault.process, told, signal.SIGSTOP)
+            case Action.CUT:
+                return self._silence(host, "on")
+            case Action.FILL:
+                command = FILL.format(_kept(host, fault.folder))
+                return self._do(host, "exec", self._container(_KEEPER), "sh", "-c", command)
+            case Action.READONLY:
+                return self._make_readonly(host, ML / fault.folder)
+        raise FaultFailed(f"{fault.action} is there from the start")
+
+    def heal(self, fault: Fault, host: str, pid: int | None, told: int | None) -> None:
+        if fault.action is Action.HIDE:
+            self._hosts_files.show(host)
+        elif fault.action is Action.CUT:
+            self._silence(host, "off")
+        elif fault.process:
+            self._send(host, fault.process, told, signal.SIGCONT)
+        else:
+            self._do(host, "unpause", self._container(host))
+
+    def _send(self, host: str, process: str, told: int | None, number: int) -> bool:
+        """Signal a process of a container, "" for its launcher; False if it is not there yet."""
+        command = ["exec", "--interactive", self._container(host), "python", "-P", "-"]
+        return self._do(host, *command, process, str(told or ""), str(int(number)), program=_source(processes))
+
+    def _silence(self, host: str, how: str) -> bool:
+        beside = ["--network", f"container:{self._container(host)}", "--cap-add", "NET_ADMIN"]
+        return self._do(host, *_HELPER, *beside, self.image, "python", "-P", "-", how, program=_source(silence))
+
+    def _make_readonly(self, host: str, folder: PurePosixPath) -> bool:
+        beside = ["--pid", f"container:{self._container(host)}", *_MAY_MOUNT, "--cap-add", "SYS_PTRACE"]
+        enter = ["nsenter", "--target", "1", "--mount"]
+        return self._do(host, *_HELPER, *beside, self.image, *enter, "sh", "-c", MAKE_READONLY.format(folder))
+
+    def _do(self, host: str, *words: str, program: bytes = b"") -> bool:
+        """docker, for a fault on a host. False if its container does not run, or what it is about is not in it."""
+        answer = self._call(*words, program=program)
+        if answer.returncode in (0, _NOT_YET):
+            return not answer.returncode
+        for _ in range(_LOOKS):  # one that is ending refuses before it has ended
+            state = self._call("inspect", "--format", "{{.State.Running}}", self._container(host))
+            if state.stdout.strip() != b"true":
+                return False
+            time.sleep(0.1)
+        raise FaultFailed(
+            last_line(answer.stderr or answer.stdout, f"docker {words[0]} ended with {answer.returncode}")
+        )
+
+    def _make_network(self) -> None:
+        """The network of the run. Where we must know addresses before, with the subnet that Docker would choose."""
+        make = ["network", "create", "--label", LABEL]
+        made = self._call(*make, self._run)
+        if self._hides and not made.returncode:
+            subnet = self._call("network", "inspect", "--format", "{{(index .IPAM.Config 0).Subnet}}", self._run)
+            self._call("network", "rm", self._run)
+            chosen = subnet.stdout.decode().strip()
+            made = self._call(*make, "--subnet", chosen, self._run)
+            first = ipaddress.ip_network(chosen).network_address + _FIRST_ADDRESS
+            self._addresses.update({host: str(first + rank) for rank, host in enumerate(self.job.names)})
+        if made.returncode:
+            raise ConfigError(f"docker makes no network: {last_line(made.stderr, 'no reason given')}")
+
+    def _make_disks(self) -> None:
+        """File systems in memory that can be filled up, and a container that keeps them while hosts come and go."""
+        run = [
+            "run",
+            "--detach",
+            "--name",
+            self._container(_KEEPER),
+            "--label",
+            LABEL,
+            "--network",
+            "none",
+            *_MAY_MOUNT,
+        ]
+        for disk in self._small:
+            options = ["--opt", "type=tmpfs", "--opt", "device=tmpfs"]
+            self._must("volume", "create", "--label", LABEL, *options, self._volume(*disk))
+            run += ["--mount", f"type=volume,source={self._volume(*disk)},target={_kept(*disk)}"]
+        self._must(*run, self.image, "sleep", "infinity")
+        for host, folder, path in self._small_folders():
+            self._must("cp", f"{path}/.", f"{self._container(_KEEPER)}:{_kept(host, folder)}")
+
+    def _bring_back_disks(self) -> None:
+        """What was written there, to the hosts' folders."""
+        for host, folder, path in self._small_folders():
+            self._must("cp", f"{self._container(_KEEPER)}:{_kept(host, folder)}/.", str(path))
+            (path / FILLER).unlink(missing_ok=True)
+
+    def _small_folders(self) -> list[tuple[str, str, Path]]:
+        base = {folder.host: folder.base for folder in folders_of(self.job)}
+        return [(host, folder, base[host] / folder) for host, folder in self._small]
+
+    def _must(self, *words: str) -> None:
+        if (answer := self._call(*words)).returncode:
+            said = last_line(answer.stderr, "no reason given")
+            raise ConfigError(f"no disk that can be filled: docker {words[0]} says: {said}")
+
+    def _volume(self, host: str, folder: str) -> str:
+        return f"{self._container(host)}-{folder}"
 
     def _container(self, host: str) -> str:
         return f"{self._run}-{host}"
@@ -95,16 +242,27 @@ class DockerEngine:
         """The docker command's own environment, from which it takes the values of the names above."""
         return {**self._ours, **{name: value for name, value in self._theirs.items() if not _is_clients(name)}}
 
-    def _call(self, *words: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
+    def _call(
+        self, *words: str, environment: Mapping[str, str] | None = None, program: bytes = b""
+    ) -> subprocess.CompletedProcess[bytes]:
         """docker, with its own session: a Ctrl-C is for us to hear, and not for a clean-up to die of."""
         command = [self._docker, *words]
         try:
             return subprocess.run(
-                command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE,
-                start_new_session=True,
-            )  # fmt: skip
+                command, env=environment, input=program, capture_output=True, timeout=PATIENCE, start_new_session=True
+            )
         except subprocess.TimeoutExpired:
             return subprocess.CompletedProcess(command, 124, b"", f"no answer in {PATIENCE:g} s".encode())
+
+
+def _source(module: ModuleType) -> bytes:
+    """A module of ours that needs nothing of ours, for the Python inside a container, whatever image that is of."""
+    return Path(str(module.__file__)).read_bytes()
+
+
+def _kept(host: str, folder: str) -> PurePosixPath:
+    """Where the keeper has a disk."""
+    return PurePosixPath("/kept") / host / folder
 
 
 def _is_clients(name: str) -> bool:

@@ -1,10 +1,12 @@
-"""What an engine is: the difference between hosts that are processes and hosts that are containers."""
+"""What an engine is: the difference between hosts that are processes, network namespaces, or containers."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from entrypoint.errors import ConfigError
+from entrypoint.local.fault import Action, Fault
 from entrypoint.local.tree import HostFolder
 
 
@@ -17,6 +19,12 @@ class Command:
 
 
 class Engine(Protocol):
+    name: str
+    faults: frozenset[Action]
+    """The faults that it can do."""
+    look_again: float
+    """Seconds between two looks for a process that a fault is about: what a look costs tells."""
+
     def check(self) -> None:
         """Raises ConfigError if this machine cannot run the job: what is missing, and what to do."""
 
@@ -31,6 +39,28 @@ class Engine(Protocol):
 
     def signal(self, running: Mapping[str, int], number: int) -> None:
         """Signals hosts, given with the pids of their commands. Nothing happens to one that is gone."""
+
+    def inject(self, fault: Fault, host: str, pid: int, told: int | None) -> bool:
+        """Does a fault to a running host, given with its command's pid. False: what it is about is not there yet.
+
+        `told` is the pid of the fault's process as the host's launcher said it, if it did. FaultFailed if it
+        cannot be done. Not called for faults that there are from the start.
+        """
+
+    def heal(self, fault: Fault, host: str, pid: int | None, told: int | None) -> None:
+        """Ends a fault that lasted some time; `pid` is None if the host is gone. FaultFailed if that cannot be done."""
+
+
+class FaultFailed(Exception):
+    """A fault could not be injected, or not ended. One line."""
+
+
+def refuse_faults(faults: Sequence[Fault], engine: type[Engine], engines: Sequence[type[Engine]]) -> None:
+    """ConfigError for a fault that the engine cannot do, naming those that can."""
+    for fault in faults:
+        if fault.action not in engine.faults:
+            able = " or ".join(f"--engine {other.name}" for other in engines if fault.action in other.faults)
+            raise ConfigError(f"--fault '{fault}': engine {engine.name} cannot {fault.action}; wanted {able}")
 
 
 def last_line(text: str | bytes, otherwise: str) -> str:

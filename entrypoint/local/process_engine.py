@@ -1,10 +1,8 @@
 """Hosts as processes: each is the launcher itself, with a folder, a loopback address and ports of its own."""
 
 import contextlib
-import importlib.util
 import json
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -14,39 +12,42 @@ from pathlib import Path
 from entrypoint.config import read_job
 from entrypoint.distributions import plan_for
 from entrypoint.errors import ConfigError
-from entrypoint.job import Job, Mode
+from entrypoint.job import Job
 from entrypoint.local import ports
 from entrypoint.local.engine import Command
+from entrypoint.local.fault import Action, Fault
+from entrypoint.local.here import PACKAGE, inherited, inject, missing, resume
 from entrypoint.local.spec import LocalJob, settings_in
 from entrypoint.local.tree import HostFolder, folders_of, write_config
-from entrypoint.plan import Plan, Role, render
+from entrypoint.plan import render
 
-_PACKAGE = Path(__file__).resolve().parents[2]
 # A host ends with us, even if we are killed (prctl PR_SET_PDEATHSIG: SIGTERM). The path is no PYTHONPATH,
 # since the user's script would inherit that.
 _HOST = (
     "import ctypes, sys; ctypes.CDLL(None).prctl(1, 15, 0, 0, 0); sys.path.insert(0, sys.argv.pop(1)); "
     "from entrypoint.launch import train; train()"
 )
-_NOT_INHERITED = ("SM_", "SAGEMAKER_", "TRAINING_JOB_", "ENTRYPOINT_", "TF_CONFIG")
-_INSTALL = "pip install 'sagemaker-tf-entrypoint[{extra}]'"
 
 
 class ProcessEngine:
     """Runs the hosts of a job with this Python, in the environment given."""
 
+    name = "process"
+    faults = frozenset({Action.KILL, Action.STOP, Action.PAUSE, Action.LATE})  # the rest takes namespaces
+    look_again = 0.05
+
     def __init__(self, job: LocalJob, environment: Mapping[str, str], gpus: int) -> None:
         self.job, self.gpus = job, gpus
         self._folders = folders_of(job)
         self._settings = {**settings_in(environment), **dict(job.environment)}
-        self._inherited = {k: v for k, v in environment.items() if not k.startswith(_NOT_INHERITED)}
+        self._inherited = inherited(environment)
         self._run = Path("/tmp/entrypoint-XXXXXXXX")  # until it is made
         self._base, self._stride = 0, 0
 
     def check(self) -> None:
         job = self._read(self._folders[0])
-        if missing := _missing(job, plan_for(job)):
-            raise ConfigError(f"mode {job.mode} as processes lacks {', '.join(missing)}; or use --engine docker")
+        if lacks := missing(job, plan_for(job)):
+            raise ConfigError(f"mode {job.mode} as processes lacks {', '.join(lacks)}; or use --engine docker")
 
     def plan(self) -> str:
         """Each host's rows from its own plan: on one machine, the hosts' folders differ."""
@@ -65,7 +66,7 @@ class ProcessEngine:
 
     def command(self, folder: HostFolder) -> Command:
         return Command(
-            argv=(sys.executable, "-P", "-c", _HOST, str(_PACKAGE)),
+            argv=(sys.executable, "-P", "-c", _HOST, str(PACKAGE)),
             environment={
                 **self._inherited,
                 "PYTHONUNBUFFERED": "1",  # as in the image
@@ -78,6 +79,13 @@ class ProcessEngine:
         for pid in running.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
+
+    def inject(self, fault: Fault, host: str, pid: int, told: int | None) -> bool:
+        return inject(fault, pid, told)
+
+    def heal(self, fault: Fault, host: str, pid: int | None, told: int | None) -> None:
+        if pid is not None:
+            resume(fault, pid, told)
 
     def _own(self, folder: HostFolder) -> dict[str, str]:
         """What the launcher on this host reads."""
@@ -109,19 +117,3 @@ class ProcessEngine:
         wanted = [port + rank * self._stride for rank, own in enumerate(unmoved) for port in own]
         with ports.reserved(wanted) as self._base:
             yield
-
-
-def _missing(job: Job, plan: Plan) -> list[str]:
-    """What the plan needs and this machine has not, each with what to do about it."""
-    roles = {spec.role for spec in plan.processes}
-    found = []
-    if Role.PS in roles and not importlib.util.find_spec("tensorflow"):
-        found.append(f"TensorFlow for its parameter servers ({_INSTALL.format(extra='tensorflow')})")
-    if job.mode is Mode.MPI and not importlib.util.find_spec("mpi4py"):
-        found.append(f"mpi4py ({_INSTALL.format(extra='mpi')})")
-    programs = {Role.LAUNCHER: ("mpirun", "openmpi-bin"), Role.KEY: ("ssh-keygen", "openssh-client")}
-    programs |= {Role.SSHD: ("/usr/sbin/sshd", "openssh-server")}
-    for role, (program, package) in programs.items():
-        if role in roles and not shutil.which(program):
-            found.append(f"{Path(program).name} (apt-get install {package})")
-    return found

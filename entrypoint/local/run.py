@@ -1,17 +1,19 @@
 """A local run from check to summary."""
 
 from entrypoint.local.engine import Engine
+from entrypoint.local.injector import Injector
 from entrypoint.local.spec import LocalJob
 from entrypoint.local.summary import exit_code, summary
 from entrypoint.local.tree import check_size, folders_of, output_folder, write_tree
 from entrypoint.local.watch import Terminal, Watch, signals
+from entrypoint.secrets import Secrets
 
 
 def show_plan(job: LocalJob, engine: Engine) -> int:
     """Print the plan that `run_local` would run. ConfigError or CodeError if it would not."""
     job.check_files()
     engine.check()
-    print(engine.plan())
+    print(Secrets(dict(job.environment), dict(job.hyperparameters)).mask(engine.plan()))
     return 0
 
 
@@ -25,7 +27,8 @@ def run_local(job: LocalJob, engine: Engine) -> int:
     with output_folder(job), signals() as happened:
         for folder in folders:
             write_tree(job, folder)
+        injector = Injector(job.faults, engine, terminal.say)
         with engine.ready():
-            exits = Watch(engine, terminal, happened).run(folders, job.timeout)
-        terminal.say(summary(folders, exits))
+            exits = Watch(engine, injector, terminal, happened).run(folders, job.timeout)
+        terminal.say(summary(folders, exits, injector.report()))
     return exit_code(folders, exits)

@@ -11,6 +11,7 @@ from sagemaker_training import params
 
 from entrypoint.errors import CodeError, ConfigError
 from entrypoint.job import Mode
+from entrypoint.local.fault import Fault
 
 MAX_HOSTS = 250  # each simulated host has an address of its own in 127.x.y.0
 AUTO = "auto"
@@ -34,6 +35,7 @@ class LocalJob:
     environment: tuple[tuple[str, str], ...] = ()  # for every host
     output: Path
     timeout: float | None = None
+    faults: tuple[Fault, ...] = ()
 
     def __post_init__(self) -> None:
         """ConfigError if the values cannot describe a job, whatever lies on this machine."""
@@ -58,8 +60,7 @@ class LocalJob:
 
     @property
     def names(self) -> list[str]:
-        """The hosts in rank order, which is SageMaker's: algo-10 comes before algo-2."""
-        return sorted(f"algo-{number + 1}" for number in range(self.hosts))
+        return host_names(self.hosts)
 
     @property
     def name(self) -> str:
@@ -119,6 +120,11 @@ class LocalJob:
             Mode.MPI: ({params.MPI_ENABLED: "true"}, params.MPI_PROCESSES_PER_HOST),
         }[Mode(self.mode)]
         return switch if self.processes_per_host is None else {**switch, count: str(self.processes_per_host)}
+
+
+def host_names(count: int) -> list[str]:
+    """The hosts in rank order, which is SageMaker's: algo-10 comes before algo-2."""
+    return sorted(f"algo-{number + 1}" for number in range(count))
 
 
 def encode(text: str) -> str:

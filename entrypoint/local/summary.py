@@ -20,14 +20,14 @@ def exit_code(folders: Sequence[HostFolder], exits: Mapping[str, Exit]) -> int:
     return next((code for code in codes if code), 0)
 
 
-def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit]) -> str:
-    """Who ended how, how long it took, why it failed, and where everything lies."""
+def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Sequence[str] = ()) -> str:
+    """Who ended how, how long it took, why it failed, what was done to it, and where everything lies."""
     reports = {folder.host: _report(folder) for folder in folders}
     rows = [_COLUMNS, *(_row(folder.host, exits.get(folder.host), reports[folder.host]) for folder in folders)]
     width = max(len(row[0]) for row in rows)
     lines = ["", *(f"{row[0]:<{width}}" + "".join(f"{cell:>10}" for cell in row[1:]) for row in rows), ""]
     lines += [f"failed: {cause}" for cause in _causes(folders, exits, reports)]
-    return "\n".join([*lines, *_places(folders)])
+    return "\n".join([*lines, *faults, *_places(folders)])
 
 
 def _report(folder: HostFolder) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Starts the hosts, copies their lines, and waits until all have ended. On SIGTERM or Ctrl-C: stops them."""
+"""Starts the hosts, copies their lines, has faults injected, and waits until all have ended.
+
+On SIGTERM or Ctrl-C: stops them.
+"""
 
 import contextlib
 import os
@@ -12,6 +15,7 @@ from typing import IO
 
 from entrypoint import process
 from entrypoint.local.engine import Engine
+from entrypoint.local.injector import Injector
 from entrypoint.local.tree import HostFolder
 from entrypoint.outcome import Exit
 
@@ -19,6 +23,7 @@ STOP_GRACE = 120.0  # seconds from SIGTERM to SIGKILL, as SageMaker gives
 ASK_AGAIN = 1.0  # seconds; a host that was still starting may not have heard
 FOLLOW = 15.0  # seconds in which the others follow a host that failed; they take 5 if it was lost
 LAST_LINES = 2.0  # seconds in which the output of hosts that have ended may arrive
+NEWS = 0  # no signal: a host said something that a fault waits for
 
 
 @contextlib.contextmanager
@@ -53,8 +58,12 @@ class Terminal:
 class Watch:
     """The hosts of one run. Facts only: which run, which have ended how, since when they are to stop."""
 
-    def __init__(self, engine: Engine, terminal: Terminal, happened: "queue.SimpleQueue[int]") -> None:
-        self.engine, self.terminal, self.happened = engine, terminal, happened
+    def __init__(
+        self, engine: Engine, injector: Injector, terminal: Terminal, happened: "queue.SimpleQueue[int]"
+    ) -> None:
+        self.engine, self.injector, self.terminal, self.happened = engine, injector, terminal, happened
+        self.began = time.monotonic()
+        self.waiting: list[HostFolder] = []
         self.running: dict[str, int] = {}
         self.exits: dict[str, Exit] = {}
         self.copiers: list[threading.Thread] = []
@@ -66,21 +75,22 @@ class Watch:
     def run(self, folders: Sequence[HostFolder], timeout: float | None) -> dict[str, Exit]:
         """How each host ended. Hosts that a signal kept from starting are not in it."""
         process.become_subreaper()
-        deadline = time.monotonic() + timeout if timeout else None
+        self.began = time.monotonic()
+        self.waiting = list(folders)
+        deadline = self.began + timeout if timeout else None
         try:
-            for folder in folders:
-                while not self.happened.empty():
-                    self._hear(wait=0)
-                if self.stopping_since is None:
-                    self._start(folder)
-            while self.running:
+            self._start_due()
+            while self.running or self.waiting:
                 now = time.monotonic()
                 if self.stopping_since is None and deadline and now >= deadline:
                     self._stop(f"stopping after {timeout:g} s, as --timeout says")
                 elif self.stopping_since is None and self.failed_since and now >= self.failed_since + FOLLOW:
                     self._stop(f"a host failed {FOLLOW:g} s ago and others run on: stopping them")
                 self._press()
-                self._hear(wait=min(ASK_AGAIN, deadline - now) if deadline and deadline > now else ASK_AGAIN)
+                self.injector.act(now - self.began, self.running)
+                self._bury_the_frozen()
+                self._hear(wait=self._until_something(deadline))
+                self._start_due()
         finally:
             if self.running:
                 self.engine.signal(self.running, signal.SIGKILL)
@@ -88,6 +98,29 @@ class Watch:
             for copier in self.copiers:
                 copier.join(LAST_LINES)
         return self.exits
+
+    def _start_due(self) -> None:
+        """Start those whose time has come, which is all of them at once but for faults."""
+        for folder in list(self.waiting):
+            while not self.happened.empty():
+                self._hear(wait=0)
+            if self.stopping_since is None and self._now() >= self.injector.starts_at(folder.host):
+                self.waiting.remove(folder)
+                self._start(folder)
+        if self.stopping_since is not None:
+            self.waiting.clear()
+
+    def _until_something(self, deadline: float | None) -> float:
+        """Seconds in which nothing is to be done, unless something is heard."""
+        starts = [self.injector.starts_at(folder.host) for folder in self.waiting]
+        looks = [look for look in [self.injector.next_look(self._now())] if look is not None]
+        times = [self.began + seconds - time.monotonic() for seconds in [*starts, *looks]]
+        if deadline and deadline > time.monotonic():
+            times.append(deadline - time.monotonic())
+        return max(0.0, min([ASK_AGAIN, *times]))
+
+    def _now(self) -> float:
+        return time.monotonic() - self.began
 
     def _start(self, folder: HostFolder) -> None:
         command = self.engine.command(folder)
@@ -107,6 +140,8 @@ class Watch:
         try:
             number = self.happened.get(timeout=wait) if wait else self.happened.get_nowait()
         except queue.Empty:
+            return
+        if number == NEWS:
             return
         if number == signal.SIGCHLD:
             self._note_ends(process.reap())
@@ -146,6 +181,16 @@ class Watch:
         if now >= self.stopping_since + STOP_GRACE and not self.forced:
             self._kill(f"still there {STOP_GRACE:g} s later: killing {', '.join(self.running)}")
 
+    def _bury_the_frozen(self) -> None:
+        """A host that a fault froze for good cannot end: with the others gone, it is taken off, as SageMaker does."""
+        if (
+            self.running
+            and not self.waiting
+            and not self.forced
+            and self.injector.frozen_for_good() >= set(self.running)
+        ):
+            self._kill(f"nobody is left but hosts paused for good: killing {', '.join(self.running)}")
+
     def _copy(self, pipe: IO[bytes], folder: HostFolder) -> None:
         """A host's output: to its log as it comes, to the terminal in whole lines."""
         rest = b""
@@ -155,6 +200,8 @@ class Watch:
                     log.write(block)
                 whole, newline, after = (rest + block).rpartition(b"\n")
                 self.terminal.write(whole + newline)
+                if newline and self.injector.heard(folder.host, whole):
+                    self.happened.put(NEWS)
                 rest = after
         if rest:
             self.terminal.write(rest + b"\n")

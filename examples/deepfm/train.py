@@ -59,6 +59,7 @@ def parse_args():
     # Not an argument: SageMaker's SDK sends a `--model_dir` of its own, which is an address in S3.
     parser.set_defaults(model_dir=os.environ.get("SM_MODEL_DIR", "/opt/ml/model"))
     args, _ = parser.parse_known_args()
+    args.checkpoints = Path(args.model_dir).parent / "checkpoints"  # /opt/ml/checkpoints
     return args
 
 
@@ -77,17 +78,40 @@ def compiled(args, learning_rate=None, wrap=lambda optimizer: optimizer):
 def train_alone(files, rows, args):
     steps = math.ceil(rows / args.batch_size)
     model = compiled(args)
+    keep = keep_checkpoints(model, args)
+    done = int(model.optimizer.iterations)
     model.fit(
-        data.endless_batches(files, args.batch_size), steps_per_epoch=steps, epochs=args.epochs, verbose=2
+        data.endless_batches(files, args.batch_size),
+        steps_per_epoch=steps,
+        initial_epoch=done // steps,
+        epochs=args.epochs,
+        callbacks=[keep],
+        verbose=2,
     )
-    return model, steps * args.epochs
+    return model, steps * args.epochs - done
+
+
+def keep_checkpoints(model, args):
+    """Puts the model where the last checkpoint left it, if there is one; returns the callback that makes the next.
+
+    A checkpoint is the weights, Adagrad's memory and the number of steps, after every epoch. It gets its name when
+    it is complete, so whoever is killed while writing one leaves the one before.
+    """
+    model.optimizer.build(model.trainable_variables)
+    state = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
+    manager = tf.train.CheckpointManager(state, str(args.checkpoints), max_to_keep=2)
+    if manager.restore_or_initialize():
+        say(f"resumed at step {int(model.optimizer.iterations)} from {manager.latest_checkpoint}")
+    return tf.keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: manager.save())
 
 
 def train_with_parameter_servers(files, rows, args):
     """This process is the chief: it builds the model on the parameter servers and hands steps to the workers.
 
     The launcher runs a TensorFlow server on every other host (setting `ps_workers=server`), so there is no
-    code here for any other role.
+    code here for any other role. Nor for workers that die: Keras's `fit` schedules each step on a ClusterCoordinator,
+    which gives the steps of a lost worker to the others, and to itself again once the launcher has
+    started it anew (setting `restarts`). With no worker left it waits for the first to come back.
     """
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if resolver.task_type != "chief":
@@ -138,6 +162,7 @@ def on_this_host(trained):
 def train_with_horovod(files, rows, args):
     """Every rank has the whole model and a part of the rows; gradients are averaged at every step."""
     import horovod.tensorflow.keras as hvd  # only here: the other modes do without it
+    from horovod.tensorflow import broadcast_variables
 
     hvd.init()
     # All ranks of a host share its processors, and each would otherwise start a thread for every one of them.
@@ -148,14 +173,22 @@ def train_with_horovod(files, rows, args):
     # longer steps pay it back: by the square root, which is how the noise falls.
     model = compiled(args, args.learning_rate * math.sqrt(hvd.size()), hvd.DistributedOptimizer)
     steps = math.ceil(rows / (args.batch_size * hvd.size()))  # the same number on every rank
+    # Checkpoints are of rank 0, on its host or in a folder that all hosts share. The others are told: all begin
+    # where rank 0 begins, weights, Adagrad's memory and number of steps alike.
+    first = hvd.rank() == 0
+    model.optimizer.build(model.trainable_variables)
+    keep = [keep_checkpoints(model, args)] if first else []
+    broadcast_variables([*model.variables, *model.optimizer.variables], root_rank=0)
+    done = int(model.optimizer.iterations)
     model.fit(
         data.endless_batches(files, args.batch_size, shards=hvd.size(), index=hvd.rank()),
         steps_per_epoch=steps,
+        initial_epoch=done // steps,
         epochs=args.epochs,
-        callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)],  # all begin where rank 0 begins
-        verbose=2 if hvd.rank() == 0 else 0,
+        callbacks=keep,
+        verbose=2 if first else 0,
     )
-    return (model if hvd.rank() == 0 else None), steps * args.epochs * hvd.size()
+    return (model if first else None), (steps * args.epochs - done) * hvd.size()
 
 
 def evaluate(model, files):

@@ -9,6 +9,7 @@ import pytest
 from containers import Cluster, leftovers, sh
 
 ROOT = Path(__file__).resolve().parents[2]
+CRITEO = ROOT.parent / "shared/data"
 
 StartCluster = Callable[..., Cluster]
 
@@ -40,6 +41,19 @@ def cluster(image: str, tmp_path: Path) -> StartCluster:
         return Cluster(image, tmp_path, **options)
 
     return start
+
+
+@pytest.fixture(scope="session")
+def criteo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A channel with the four files of Criteo rows that lie beside the repository."""
+    files = sorted(CRITEO.glob("criteo-sample-*.tfrecords"))
+    if not files and os.environ.get("CI") != "true":
+        pytest.skip(f"no rows of Criteo in {CRITEO}")
+    assert len(files) == 4
+    channel = tmp_path_factory.mktemp("criteo")
+    for file in files:
+        (channel / file.name).write_bytes(file.read_bytes())
+    return channel
 
 
 @pytest.fixture

@@ -112,7 +112,8 @@ class Ending:
 class Cluster:
     """The hosts of one job, up when the `with` block begins and gone when it ends.
 
-    `program` is a file of tests/cluster/programs, or the file in `code` that is to be run.
+    `program` is a file of tests/cluster/programs, or the file in `code` that is to be run. `shared` is a folder that
+    every host has as /opt/ml/checkpoints, as from a file system in the network.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Cluster:
         host_environment: Mapping[str, Mapping[str, str]] | None = None,
         code: Path | None = None,
         channels: Mapping[str, Path] | None = None,
+        shared: Path | None = None,
         files: Mapping[str, str] | None = None,
     ) -> None:
         self.image, self.folder = image, folder
@@ -155,6 +157,7 @@ class Cluster:
                 (ml / "code" / name).write_text(text)
             mounts = [f"{ml / part}:/opt/ml/{part}" for part in ("input", "model", "output", "code")]
             mounts += [f"{path.resolve()}:/opt/ml/input/data/{name}:ro" for name, path in (channels or {}).items()]
+            mounts += [f"{shared.resolve()}:/opt/ml/checkpoints"] if shared else []
             services[host] = {
                 "image": image,
                 "command": "train",

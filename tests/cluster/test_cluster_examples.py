@@ -1,7 +1,6 @@
 """The examples that a reader copies, in containers, on several hosts: they learn, and the model is usable after."""
 
 import json
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,21 +13,7 @@ StartCluster = Callable[..., Cluster]
 Figure = Callable[[str, float], None]
 
 ROOT = Path(__file__).resolve().parents[2]
-CRITEO = ROOT.parent / "shared/data"
 PATIENCE = 420.0
-
-
-@pytest.fixture(scope="session")
-def criteo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A channel with the four files of Criteo rows that lie beside the repository."""
-    files = sorted(CRITEO.glob("criteo-sample-*.tfrecords"))
-    if not files and os.environ.get("CI") != "true":
-        pytest.skip(f"no rows of Criteo in {CRITEO}")
-    assert len(files) == 4
-    channel = tmp_path_factory.mktemp("criteo")
-    for file in files:
-        (channel / file.name).write_bytes(file.read_bytes())
-    return channel
 
 
 def predict(image: str, ml: Path, inputs: Any) -> tuple[list, list[str]]:

@@ -56,6 +56,16 @@ def test_sshd_listens_on_its_own_port_only(job: Cluster) -> None:
         ["orted-not", "x"],
         ["sh", "-c", "exec -a orted id"],
         ["$(id)"],
+        ["orted\nid"],
+        ["PATH=/tmp", "orted"],
+        ["/usr/bin/orted", "-mca", "ess", "env"],
+        ["orted", "--hnp"],
+        ["orted", "--tree-spawn"],
+        ["orted", "--report-uri", "/tmp/x"],
+        ["orted", "-mca", "mca_base_component_path", "/tmp"],
+        ["orted", "-mca", "plm_rsh_agent", "'sh -c id'"],
+        ["orted", "-mca", "orte_launch_agent", "/usr/bin/id"],
+        ["orted", "-mca", "orte_fork_agent", "/usr/bin/id"],
     ],
     ids=str,
 )
@@ -69,8 +79,10 @@ def test_key_starts_nothing_but_orted(job: Cluster, command: list[str]) -> None:
 
 def test_key_runs_no_file_that_is_only_called_orted(job: Cluster) -> None:
     job.exec("algo-2", "sh", "-c", "cp /usr/bin/id /tmp/orted")
-    result = job.exec("algo-1", *SSH, "algo-2", "/tmp/orted", check=False)
-    assert "uid=" not in result.stdout
+    for command in (["/tmp/orted"], ["PATH=/tmp", "orted"], ["../tmp/orted"]):
+        result = job.exec("algo-1", *SSH, "algo-2", *command, check=False)
+        assert result.returncode == 126
+        assert "uid=" not in result.stdout
 
 
 def test_key_opens_no_tunnel_and_no_files(job: Cluster) -> None:
@@ -78,6 +90,15 @@ def test_key_opens_no_tunnel_and_no_files(job: Cluster) -> None:
     assert tunnel.returncode != 0
     files = job.exec("algo-1", "sftp", "-b", "/dev/null", "-F", SSH[2], "algo-2", check=False)
     assert files.returncode != 0
+
+
+def test_key_gets_no_terminal_and_no_environment(job: Cluster) -> None:
+    terminal = job.exec("algo-1", *SSH, "-tt", "algo-2", "id", check=False)
+    assert terminal.returncode != 0 and "uid=" not in terminal.stdout
+    job.exec("algo-2", "sh", "-c", "printf '#!/bin/sh\\nid\\n' > /tmp/orted; chmod 755 /tmp/orted")
+    options = ("-o", "SetEnv=PATH=/tmp LD_PRELOAD=/tmp/x ENTRYPOINT_MPI_OPTIONS=/tmp/x")
+    result = job.exec("algo-1", *SSH, *options, "algo-2", "orted", "--hnp", check=False)
+    assert result.returncode == 126 and "uid=" not in result.stdout
 
 
 def test_only_the_coordinator_can_log_in(job: Cluster) -> None:

@@ -8,6 +8,7 @@ from builders import PROGRAM, names, read, resources, write_config
 from sagemaker_training import mapping
 
 from entrypoint.config import read_job
+from entrypoint.distributions import plan_for
 from entrypoint.errors import ConfigError
 from entrypoint.job import Mode
 
@@ -47,6 +48,11 @@ BAD_RESOURCES = {
     "not one of them": ({**ONE, "current_host": "algo-7"}, ['"algo-7"', 'one of its hosts ["algo-1"]']),
     "no current host": ({"hosts": ["algo-1"]}, ["current_host = null", 'one of its hosts ["algo-1"]']),
     "current host a list": ({**ONE, "current_host": ["algo-1"]}, ['["algo-1"]', "one of its hosts"]),
+    "a name that is an option": ({**ONE, "hosts": ["-oProxyCommand=id"]}, ["-oProxyCommand", "letters, digits"]),
+    "a name of two lines": ({**ONE, "hosts": ["algo-1\nPort 22"]}, ["algo-1\\nPort 22", "letters, digits"]),
+    "a pattern for a name": ({**ONE, "hosts": ["*"]}, ['"*"', "letters, digits"]),
+    "too many": ({**ONE, "hosts": [f"algo-{n}" for n in range(1, 2000)]}, ["1999 hosts", "at most 1000"]),
+    "NUL in a text": ({**ONE, "current_instance_type": "ml\0"}, ["NUL"]),
     "duplicates": ({**ONE, "hosts": ["algo-1", "algo-2", "algo-1"]}, ["algo-1 more than once", "each once"]),
 }
 
@@ -116,6 +122,13 @@ BAD_REQUESTS = {
     "NUL in the program": ({"sagemaker_program": '"a\\u0000.py"'}, {}, ["NUL"]),
     "half a surrogate pair": ({"x": '"\\ud800"'}, {}, ["ud800", "surrogate"]),
     "= in a name": ({"a=b": "1"}, {}, ["a=b", "="]),
+    "half a pair in mpirun's options": ({OPTIONS: '"-x A=\\ud800"'}, {}, [OPTIONS, "ud800"]),
+    "a program that is an option": ({"sagemaker_program": '"-c.py"'}, {}, ['"-c.py"', "no option"]),
+    "addresses of lists": ({}, {"ENTRYPOINT_HOST_ADDRESSES": '{"algo-1": ["x"]}'}, ["ENTRYPOINT_HOST_ADDRESSES"]),
+    "an address that is an option": (
+        {}, {"ENTRYPOINT_HOST_ADDRESSES": '{"algo-1": "-oProxyCommand=id"}'}, ["ENTRYPOINT_HOST_ADDRESSES"]
+    ),
+    "very deep addresses": ({}, {"ENTRYPOINT_HOST_ADDRESSES": "[" * 100_000}, ["ENTRYPOINT_HOST_ADDRESSES"]),
     "a token that no HTTP header can hold": ({}, {"ENTRYPOINT_TOKEN": "geheim\n"}, ["ENTRYPOINT_TOKEN", "wanted"]),
 }
 
@@ -316,3 +329,38 @@ def test_pythons_none_as_the_sdk_sends_it_means_not_given(tmp_path):
 
 def test_more_parameter_servers_than_ports_are_refused(tmp_path):
     assert "2000" in complaint(lambda: read(tmp_path, 2, {}, {"ENTRYPOINT_PS_COUNT": "100000"}))
+
+
+def test_more_tasks_than_an_environment_can_name(tmp_path):
+    text = complaint(lambda: read(tmp_path, 4, {MWMS: "true"}, {"ENTRYPOINT_PROCESSES_PER_HOST": "512"}))
+    assert "2048 processes in all (512 on each of 4 hosts); wanted at most 2000" in text
+
+
+@pytest.mark.parametrize("name", ["hyperparameters", "inputdataconfig"])
+def test_values_that_are_nested_too_deep(tmp_path, name):
+    write_config(tmp_path, ONE, PROGRAM)
+    (tmp_path / f"input/config/{name}.json").write_text('{"a": ' + "[" * 200 + "]" * 200 + "}")
+    assert f"{name}.json holds values inside of values" in complaint(lambda: read_job(tmp_path, {}, tmp_path / "run"))
+
+
+def test_a_hyperparameter_that_is_nested_too_deep_is_text(tmp_path):
+    deep = "[" * 200 + "]" * 200
+    assert read(tmp_path, 1, {"x": deep}).program.arguments == ("-x", deep)
+
+
+def test_a_channel_that_can_be_no_variable(tmp_path):
+    write_config(tmp_path, ONE, PROGRAM, {"a=b": {}})
+    assert 'channel "a=b"' in complaint(lambda: read_job(tmp_path, {}, tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    "mode, environment, said",
+    [
+        (PS, {"ENTRYPOINT_CONTROL_PORT": "2223"}, "ps/0 of algo-1 has port 2223, and so has the control channel"),
+        (MPI, {"ENTRYPOINT_SSH_PORT": "7979"}, "sshd of algo-1 has port 7979, and so has the control channel"),
+        (MWMS, {"ENTRYPOINT_PORT_BASE": "60000"}, "of algo-1 has port 67979, beyond 65535"),
+    ],
+)
+def test_ports_that_cannot_be(tmp_path, mode, environment, said):
+    text = complaint(lambda: plan_for(read(tmp_path, 2, {mode: "true"}, environment)))
+    assert said in text and "ENTRYPOINT_CONTROL_PORT" in text

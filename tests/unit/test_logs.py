@@ -10,6 +10,7 @@ import pytest
 from waiting import eventually
 
 from entrypoint.logs import Log
+from entrypoint.secrets import Secrets
 
 
 class Sink:
@@ -239,3 +240,82 @@ def test_many_processes_come_and_go_without_leaking_pipes():
     assert log.drain(within=60)
     eventually(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before, within=10)
     assert sink.close().count(b"\n") == 500
+
+
+# --- secrets ---
+
+KEY = b"wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+SECRET = Secrets({"AWS_SECRET_ACCESS_KEY": KEY.decode(), "API_TOKEN": "disabled"})
+
+
+def test_secrets_of_processes_and_of_ours_are_masked():
+    sink = Sink()
+    log = Log("h", fd=sink.fd, secret=SECRET)
+    out, err = log.open_pipes("p")
+    write_and_close(out, b"AWS_SECRET_ACCESS_KEY=" + KEY + b"\nAPI_TOKEN=disabled\ndropout disabled\n")
+    write_and_close(err, b"")
+    log.say(f"running with {KEY.decode()}")
+    assert log.drain(within=30)
+    assert KEY.decode() not in log.tail("p")
+    assert sorted(sink.close().splitlines()) == [
+        b"[h p] API_TOKEN=***",
+        b"[h p] AWS_SECRET_ACCESS_KEY=***",
+        b"[h p] dropout disabled",
+        b"[h] running with ***",
+    ]
+
+
+@pytest.mark.parametrize("cut", range(0, len(KEY) + 1, 5))
+def test_a_secret_that_arrives_in_two_parts_is_masked(cut):
+    sink = Sink()
+    log = Log("h", fd=sink.fd, secret=SECRET)
+    out, err = log.open_pipes("p")
+    os.close(err)
+    os.write(out, b"key " + KEY[:cut])
+    assert log.drain(within=30)
+    assert cut < len(KEY) or KEY.decode() not in log.tail("p")  # what is read so far is masked, too
+    os.write(out, KEY[cut:] + b" end\n")
+    os.close(out)
+    assert log.drain(within=30)
+    assert sink.close() == b"[h p] key *** end\n"
+
+
+def test_a_secret_without_end_of_line_is_masked_at_the_end():
+    sink = Sink()
+    log = Log("h", fd=sink.fd, secret=SECRET)
+    out, err = log.open_pipes("p")
+    os.write(out, KEY)
+    assert log.drain(within=30)
+    log.flush_unfinished()
+    for fd in (out, err):
+        os.close(fd)
+    assert log.drain(within=30)
+    assert sink.close() == b"[h p] ***\n"
+
+
+@pytest.mark.parametrize("before", [0, 1, 5, 39, 40, 41, 100])
+def test_a_secret_where_a_line_without_end_is_cut_is_masked(before, monkeypatch):
+    """Such a line is written in parts, wherever reading happens to stand: the secret may lie across."""
+    monkeypatch.setattr("entrypoint.logs._LONGEST_LINE", 100_000)
+    data = b"x" * (100_001 - before) + KEY + b"y" * 250_000 + KEY + b"z" * 150_000
+    sink = Sink()
+    log = Log("h", fd=sink.fd, secret=SECRET)
+    out, err = log.open_pipes("p")
+    os.close(err)
+    for at in range(0, len(data), 1 << 12):  # as small as a read may be
+        os.write(out, data[at : at + (1 << 12)])
+        assert log.drain(within=30)
+    os.close(out)
+    assert log.drain(within=30)
+    text = sink.close()
+    joined = text.replace(b"[h p] ", b"").replace(b"\n", b"")
+    assert joined == data.replace(KEY, b"***")
+    assert text.count(b"\n") > 2
+
+
+def test_many_lines_of_many_processes_with_secrets():
+    line = b"%d AWS_SECRET_ACCESS_KEY=" + KEY + b" and on\n"
+    outputs = {f"rank {n}": b"".join(line % i for i in range(20_000)) for n in range(3)}
+    text = logged(outputs, secret=SECRET)
+    assert KEY not in text
+    assert text.count(b" AWS_SECRET_ACCESS_KEY=*** and on\n") == 60_000

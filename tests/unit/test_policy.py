@@ -459,7 +459,7 @@ def test_mpirun_fails_because_a_rank_did(play):
 def test_mpirun_fails_by_itself(play):
     p = mpi(play)
     p.at(4, ended("rank 0"), ended("rank 1"))
-    p.at(5, ended("mpirun", 213, "There are not enough slots\nlong story\n"))
+    p.at(5, ended("mpirun", 213, "There are not enough slots\n\nlong story\n"))
     p.at(5.2, reported(2))
     p.at(6)
     assert p.blamed == "algo-1 mpirun (exit code 213): There are not enough slots"

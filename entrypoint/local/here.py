@@ -1,0 +1,63 @@
+"""Hosts that run the Python of this machine: what they inherit, what it lacks, and signals to their processes."""
+
+import importlib.util
+import shutil
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from entrypoint.job import Job, Mode
+from entrypoint.local import processes
+from entrypoint.local.fault import Action, Fault
+from entrypoint.plan import Plan, Role
+
+PACKAGE = Path(__file__).resolve().parents[2]
+_NOT_INHERITED = ("SM_", "SAGEMAKER_", "TRAINING_JOB_", "ENTRYPOINT_", "TF_CONFIG")
+_SIGNALS = {Action.KILL: signal.SIGKILL, Action.STOP: signal.SIGTERM, Action.PAUSE: signal.SIGSTOP}
+_INSTALL = "pip install 'sagemaker-tf-entrypoint[{extra}]'"
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a host has of our environment: all but what belongs to a job."""
+    return {k: v for k, v in environment.items() if not k.startswith(_NOT_INHERITED)}
+
+
+def missing(job: Job, plan: Plan) -> list[str]:
+    """What the plan needs and this machine has not, each with what to do about it."""
+    roles = {spec.role for spec in plan.processes}
+    found = []
+    if Role.PS in roles and not importlib.util.find_spec("tensorflow"):
+        found.append(f"TensorFlow for its parameter servers ({_INSTALL.format(extra='tensorflow')})")
+    if job.mode is Mode.MPI and not importlib.util.find_spec("mpi4py"):
+        found.append(f"mpi4py ({_INSTALL.format(extra='mpi')})")
+    programs = {Role.LAUNCHER: ("mpirun", "openmpi-bin"), Role.KEY: ("ssh-keygen", "openssh-client")}
+    programs |= {Role.SSHD: ("/usr/sbin/sshd", "openssh-server")}
+    for role, (program, package) in programs.items():
+        if role in roles and not shutil.which(program):
+            found.append(f"{Path(program).name} (apt-get install {package})")
+    return found
+
+
+def inject(fault: Fault, launcher: int, told: int | None) -> bool:
+    """Kill, stop or pause a host or one of its processes, given with its launcher; False if it is not there yet."""
+    if fault.process:
+        pid = processes.find(launcher, fault.process, told)
+        return pid is not None and processes.send(pid, _SIGNALS[fault.action])
+    if fault.action is Action.KILL:
+        for pid in processes.family(launcher):
+            processes.send(pid, signal.SIGKILL)
+        return True
+    if not processes.is_up(launcher):  # it would not hear SIGTERM, or not yet be itself
+        return False
+    if fault.action is Action.PAUSE:
+        processes.freeze(launcher)
+        return True
+    return processes.send(launcher, signal.SIGTERM)
+
+
+def resume(fault: Fault, launcher: int, told: int | None) -> None:
+    """After a pause."""
+    if not fault.process:
+        processes.thaw(launcher)
+    elif pid := processes.find(launcher, fault.process, told):
+        processes.send(pid, signal.SIGCONT)

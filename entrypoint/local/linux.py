@@ -1,0 +1,70 @@
+"""System calls that Python 3.11 has no words for, about namespaces and mounts."""
+
+import ctypes
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+NEW_MOUNTS, NEW_NETWORK = 0x0002_0000, 0x4000_0000  # CLONE_NEWNS, CLONE_NEWNET
+NEW_NAMES, NEW_IPC, NEW_PROCESSES = 0x0400_0000, 0x0800_0000, 0x2000_0000  # CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWPID
+READ_ONLY, REMOUNT, BIND, RECURSIVE, PRIVATE = 0x1, 0x20, 0x1000, 0x4000, 0x4_0000  # MS_*
+DETACH = 0x2  # MNT_DETACH
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def with_sbin(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which root's tools are found, whatever shell we come from."""
+    return {**environment, "PATH": f"{environment.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"}
+
+
+def unshare(kinds: int) -> None:
+    """Give the calling thread, and what it starts from now on, namespaces of their own."""
+    _check(_libc.unshare(kinds), "unshare")
+
+
+def die_with_parent(parent: int) -> None:
+    """SIGKILL for us when our parent ends; now, if it has ended already. Its pid is as /proc has it."""
+    _check(_libc.prctl(1, signal.SIGKILL, 0, 0, 0), "prctl")  # PR_SET_PDEATHSIG
+    if int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[1]) != parent:
+        os._exit(137)
+
+
+def mount(source: str | Path, target: str | Path, kind: str = "none", flags: int = 0, data: str = "") -> None:
+    """mount(2). A source /proc/self/fd/N is what that file was opened as, whatever is mounted over it since."""
+    code = _libc.mount(
+        os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), data.encode() or None
+    )
+    _check(code, f"mount {source} on {target}")
+
+
+def unmount(target: str | Path) -> None:
+    _check(_libc.umount2(os.fsencode(target), DETACH), f"unmount {target}")
+
+
+def new_network() -> int:
+    """A network namespace that lives as long as the file returned, with no process in it and no name."""
+    made: list[int] = []
+    problem: list[OSError] = []
+
+    def make() -> None:
+        try:
+            unshare(NEW_NETWORK)  # of this thread alone
+            made.append(os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as error:
+            problem.append(error)
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    thread.join()
+    if problem:
+        raise problem[0]
+    return made[0]
+
+
+def _check(code: int, what: str) -> None:
+    if code:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")

@@ -1,0 +1,151 @@
+"""Which values are secret, and texts without them. Pure.
+
+A value is secret by the name of the environment variable or hyperparameter that holds it (`DB_PASSWORD`, `api_key`),
+or as the password in a URL. Where it says enough to be nothing else, it is masked wherever it appears. A value that is
+also an ordinary word or number (`disabled`, `10000000`) is masked after its name only: a mask must not eat
+what a log is read for.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, unquote
+
+MASK = "***"
+SHORTEST = 8  # characters; a shorter value appears in texts that mean something else
+_LONGEST_JSON = 1 << 20
+
+_NAME = re.compile(
+    r"(password|passwd|passphrase|(^|[-_.])(secrets?|token|credentials?|authorization|connection[-_]?string"
+    r"|(api|access|account|auth|client|encryption|private|secret|signing)[-_]?key([-_]id)?"
+    r"|credentials[-_](relative|full)[-_]uri))[-_]?\d*$|[-_]pwd$",
+    re.IGNORECASE,
+)
+_OF_LANGUAGE_MODELS = re.compile(
+    r"(^|[-_.])(pad|eos|bos|unk|mask|sep|cls|start|end|stop|special|image)[-_]token$", re.IGNORECASE
+)
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_IN_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^\s/:@]*:([^\s/@]+)|([^\s/:@]{16,}))@")
+
+_WORD = r"(?:(?:[A-Z]?[a-z]{2,})+|[A-Z]+|[a-z])"
+_WORDS = re.compile(rf"{_WORD}(?:[ _./:-]+{_WORD})*")
+_FIGURES = re.compile(r"[-+0-9.,:/_eE\s]+")
+_PLACE = re.compile(r"(~|\.{1,2})?(/[a-z0-9._-]+)+/?|(s3://|arn:)\S+")
+
+
+def is_secret(name: str) -> bool:
+    """Whether something of this name is to be kept secret."""
+    name = _HUMP.sub("_", name)
+    return bool(_NAME.search(name)) and not _OF_LANGUAGE_MODELS.search(name)
+
+
+def tells(value: str) -> bool:
+    """Whether a secret is unlike enough to ordinary text to be masked wherever it appears."""
+    if len(value) < SHORTEST or len(set(value)) < 4 or _PLACE.fullmatch(value):
+        return False
+    if _WORDS.fullmatch(value):
+        return len(value) >= 20
+    return not (_FIGURES.fullmatch(value) and sum(map(str.isdigit, value)) < 12)
+
+
+class Secrets:
+    """The secret values of a job. Masking is quick where there is nothing to mask: it is done to every line."""
+
+    def __init__(self, *sources: Mapping[str, Any]) -> None:
+        """From mappings of names to values, such as an environment and hyperparameters."""
+        pairs = {pair for source in sources for key, value in source.items() for pair in _pairs(str(key), value)}
+        everywhere = {form for name, value in pairs for line in _lines(value) if tells(line) for form in _forms(line)}
+        # Longest first, since one may hold another.
+        self._values = sorted(map(_bytes, everywhere), key=len, reverse=True)
+        self._after_name = [
+            (_bytes(name), _after(name, value))
+            for key, value in sorted(pairs)
+            if key and value and not tells(value)
+            for name in sorted({key, key.upper().replace("-", "_")})
+        ]
+        self.longest = max(map(len, self._values), default=0)
+
+    def mask(self, text: str) -> str:
+        masked = self.mask_bytes(data := text.encode("utf-8", "surrogatepass"))
+        return text if masked == data else masked.decode("utf-8", "surrogatepass")
+
+    def mask_all(self, value: Any) -> Any:
+        """A JSON value with all of its texts masked."""
+        if isinstance(value, str):
+            return self.mask(value)
+        if isinstance(value, dict):
+            return {key: self.mask_all(inner) for key, inner in value.items()}
+        return [self.mask_all(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+    def mask_bytes(self, data: bytes) -> bytes:
+        for value in self._values:
+            if value in data:
+                data = data.replace(value, MASK.encode())
+        for name, pattern in self._after_name:
+            if name in data:
+                data = pattern.sub(rb"\1" + MASK.encode(), data)
+        return data
+
+
+def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """(name, text) of what is secret in a value: all of it, what is secret inside of it, passwords in URLs."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    if is_secret(name):
+        yield name, text
+    for found in _IN_URL.finditer(text):
+        password = found[1] or found[2]
+        yield from (("", password), ("", unquote(password)))
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") and len(value) <= _LONGEST_JSON:
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return
+    for key, inner in _members(value):
+        if is_secret(key) and inner not in (None, True, False):
+            yield key, inner if isinstance(inner, str) else json.dumps(inner)
+
+
+def _members(value: Any) -> Iterator[tuple[str, Any]]:
+    """Every (key, value) inside a JSON value."""
+    todo = [value]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            yield from value.items()
+            todo += value.values()
+        elif isinstance(value, list):
+            todo += value
+
+
+def _lines(value: str) -> set[str]:
+    """A value, and its lines: a program may print it as they stand."""
+    return {value.strip(), *(line.strip() for line in value.splitlines())}
+
+
+def _forms(value: str) -> set[str]:
+    """The ways in which programs print a text: as it is, as JSON, as Python, for a shell, in a URL."""
+    as_json = json.dumps(value)[1:-1]
+    texts = {value, as_json, json.dumps(value, ensure_ascii=False)[1:-1], value.replace("\n", "\\n")}
+    texts |= {json.dumps(as_json)[1:-1], *(repr(text)[1:-1] for text in (value, as_json))}
+    texts |= {repr(text + "'\"")[1:-4] for text in (value, as_json)}  # beside quotes of both kinds
+    texts |= {shlex.quote(value).strip("'"), value.replace("'", "'\\''")}
+    return texts | {quote(value, safe="", errors="replace"), quote(value, errors="replace")}
+
+
+def _after(name: str, value: str) -> re.Pattern[bytes]:
+    """`name=value`, `"name": "value"`, `--name value`, `'--name', 'value'`."""
+    before, after = re.escape(_bytes(name)), re.escape(_bytes(value.strip()))
+    return re.compile(rb"(" + before + rb"[\"']?[\s=:,]{1,3}[\"']?)" + after + rb"(?!\w)")
+
+
+def _bytes(text: str) -> bytes:
+    """As a process prints it; an environment may hold bytes that are not UTF-8."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+NONE = Secrets()

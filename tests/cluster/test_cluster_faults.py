@@ -1,0 +1,180 @@
+"""`entrypoint local --engine docker --fault`: what each fault does to containers, and that nothing of it stays."""
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from containers import sh
+
+LOCAL_PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
+BEFORE = "step 3;"  # a line that says that all is well under way
+LABEL = "label=sagemaker-tf-entrypoint=local"
+LONG = 180.0  # seconds; says when to give up
+
+
+@dataclass
+class Run:
+    """What a finished `entrypoint local` left."""
+
+    code: int
+    terminal: str
+    folder: Path
+
+    def ml(self, number: int) -> Path:
+        return self.folder / f"algo-{number}" / "ml"
+
+    @property
+    def exits(self) -> list[str]:
+        return re.findall(r"^algo-\d+ +(\S+)", self.terminal.partition("tail s")[2], re.MULTILINE)
+
+    @property
+    def cause(self) -> str:
+        return self.terminal.partition("\nfailed: ")[2].partition("\n")[0]
+
+    @property
+    def faults(self) -> list[str]:
+        return re.findall(r"^fault.*$", self.terminal.partition("tail s")[2], re.MULTILINE)
+
+
+def ours() -> set[str]:
+    """Containers, networks and volumes of local runs."""
+    found: list[str] = []
+    for words in (("ps", "--all", "--format", "{{.Names}}"), ("network", "ls", "--format", "{{.Name}}"),
+                  ("volume", "ls", "--format", "{{.Name}}")):  # fmt: skip
+        found += sh("docker", *words, "--filter", LABEL).stdout.split()
+    return set(found)
+
+
+@pytest.fixture
+def local(image: str, tmp_path: Path) -> Callable[..., Run]:
+    """Runs a job on three containers to its end."""
+
+    def start(*faults: str, steps: int = 60, program: Path = LOCAL_PROGRAMS / "beats.py", env: str = "") -> Run:
+        before = ours()
+        command = [str(Path(sys.executable).with_name("entrypoint")), "local", str(program), "--hosts", "3"]
+        command += ["--mode", "mwms", "--engine", "docker", "--image", image, "--output", str(tmp_path / "out")]
+        command += ["--hyperparameters", f"steps={steps}"] if program.name == "beats.py" else []
+        command += [word for fault in faults for word in ("--fault", fault)] + (["--env", env] if env else [])
+        result = sh(*command, within=LONG, cwd=tmp_path, check=False)
+        print(result.stdout + result.stderr)
+        mine = set(re.findall(r"entrypoint-\d+-[0-9a-f]{6}\S*", "\n".join(ours() - before)))
+        assert not mine, f"left behind: {mine}"
+        return Run(result.returncode, result.stdout, tmp_path / "out")
+
+    return start
+
+
+@pytest.mark.parametrize(("victim", "exits"), [(2, ["69", "137", "69"]), (1, ["137", "69", "69"])])
+def test_kill_a_host(local, victim, exits):
+    run = local(f"kill algo-{victim} when '{BEFORE}'")
+    assert run.exits == exits and run.code == int(exits[0])
+    assert f"algo-{victim} (lost" in run.cause
+    assert run.faults[0].startswith(f"fault: kill algo-{victim} when '{BEFORE}', after ")
+
+
+@pytest.mark.parametrize("process", ["worker/1", "beats.py"])  # as the plan calls it, and by its program
+def test_kill_a_process(local, process):
+    run = local(f"kill algo-2:{process} when '{BEFORE}'")
+    assert run.exits == ["137"] * 3
+    assert run.cause == "algo-2 worker/1 (killed by SIGKILL)"
+
+
+@pytest.mark.parametrize("whom", ["algo-3", "all"])
+def test_stop(local, whom):
+    run = local(f"stop {whom} when 'step 10;'", steps=600)  # by then, all hosts have been at work for a while
+    assert run.code == 143 and run.exits == ["143"] * 3
+    assert run.faults[0].startswith(f"fault: stop {whom} when 'step 10;', after ")
+
+
+def test_pause_for_less_than_the_peer_timeout(local):
+    run = local(f"pause algo-2 when '{BEFORE}' for 2")
+    assert run.code == 0 and run.exits == ["0"] * 3
+    assert "fault over after" in run.terminal
+
+
+def test_pause_for_good(local):
+    run = local(f"pause algo-2 when '{BEFORE}'", env="ENTRYPOINT_PEER_TIMEOUT=2")
+    assert run.exits == ["69", "137", "69"]
+    assert "nobody is left but hosts paused for good: killing algo-2" in run.terminal
+
+
+def test_pause_a_process(local):
+    run = local(f"pause algo-2:worker/1 when '{BEFORE}' for 2", steps=30)
+    assert run.code == 0
+    assert "fault over after" in run.terminal
+
+
+def test_cut_for_less_than_the_peer_timeout(local):
+    run = local(f"cut algo-2 when '{BEFORE}' for 3")
+    assert run.code == 0 and run.exits == ["0"] * 3
+    assert "fault over after" in run.terminal
+
+
+@pytest.mark.parametrize("victim", [1, 3])
+def test_cut_for_good(local, victim):
+    run = local(f"cut algo-{victim} when '{BEFORE}'", env="ENTRYPOINT_PEER_TIMEOUT=2")
+    assert run.code == 69 and run.exits == ["69"] * 3
+
+
+def test_late(local):
+    run = local("late algo-2 for 5", steps=3)
+    assert run.code == 0
+    before = run.terminal.partition("\nfault over after ")[0]
+    assert "[algo-2]" not in before and "started, pid" not in before
+
+
+def test_hide(local):
+    run = local("hide algo-2 for 8", steps=3)
+    assert run.code == 0
+    assert "started, pid" not in run.terminal.partition("\nfault over after ")[0]
+    names = (run.folder / "algo-1" / "hosts").read_text()
+    assert re.search(r"^[\d.]+ algo-2$", names, re.MULTILINE)
+
+
+FULL = """
+import os, sys, time
+folder = os.environ["SM_MODEL_DIR"]
+open(folder + "/before", "w").write("before")
+print("written", flush=True)
+for number in range(600):
+    with open(f"{folder}/{number}", "w") as file:
+        file.write("x" * 5000)
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("action", "error"), [("fill", "No space left on device"), ("readonly", "Read-only file system")]
+)
+def test_a_model_folder_that_takes_no_more(local, tmp_path, action, error):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text(FULL)
+    run = local(f"{action} algo-2:model when 'worker/1] written'", program=tmp_path / "code" / "train.py")
+    assert run.code == 1 and run.exits == ["1"] * 3
+    assert run.cause.startswith("algo-2 worker/1 (exit code 1): OSError: ") and error in run.cause
+    assert (run.ml(2) / "model" / "before").read_text() == "before"
+    assert not list(run.ml(2).rglob(".full"))
+
+
+@pytest.mark.parametrize("action", ["fill", "readonly"])
+def test_a_failed_job_with_an_output_folder_that_takes_no_more(local, tmp_path, action):
+    """The failure file cannot be written: it fails all the same, with the same cause."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text(
+        "import time\nprint('here', flush=True)\ntime.sleep(4)\nraise ValueError('row 17')\n"
+    )
+    run = local(f"{action} algo-2:output when 'worker/1] here'", program=tmp_path / "code" / "train.py")
+    assert run.code == 1 and run.exits == ["1"] * 3
+    assert "ValueError: row 17" in run.cause
+
+
+def test_what_never_happens_is_said(local):
+    run = local("kill algo-2:nobody", "kill algo-1 when 'a text that nobody writes'", steps=3)
+    assert run.code == 0
+    assert run.faults == [
+        "fault never happened: kill algo-2:nobody",
+        "fault never happened: kill algo-1 when 'a text that nobody writes'",
+    ]

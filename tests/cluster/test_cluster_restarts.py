@@ -1,0 +1,70 @@
+"""What dies by chance is started again, and the training comes out as if nothing had happened."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from containers import Cluster
+from test_cluster_examples import ROOT, number
+
+StartCluster = Callable[..., Cluster]
+Figure = Callable[[str, float], None]
+
+PATIENCE = 420.0
+WITHOUT_LOSS = 0.70  # what test_cluster_examples.py asks of the same program when nobody dies
+
+
+def kill(job: Cluster, host: str, process: str) -> None:
+    """SIGKILL to the newest process of this name, as the host's log tells its pid."""
+    pids = re.findall(rf"\] {process} started, pid (\d+)", job.log(host))
+    job.exec(host, "kill", "-KILL", pids[-1])
+
+
+def test_worker_servers_that_are_all_lost_twice(cluster: StartCluster, figure: Figure, criteo: Path) -> None:
+    """All of them, so that only what was started again can train, and training cannot be over before."""
+    workers = {"algo-2": "worker/0", "algo-3": "worker/1"}
+    with cluster(
+        program="train.py",
+        code=ROOT / "examples/deepfm",
+        mode="ps",
+        hyperparameters={"sagemaker_entrypoint_ps_workers": "server"},
+        environment={"ENTRYPOINT_RESTARTS": "2", "ENTRYPOINT_RESTART_BACKOFF": "0.5"},
+        channels={"training": criteo},
+    ) as job:
+        for epoch in (2, 3):
+            job.sees(f"Epoch {epoch}/4", "algo-1", within=PATIENCE)
+            for host, worker in workers.items():
+                kill(job, host, worker)
+        endings = job.wait(within=PATIENCE)
+        assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, 0)
+        for host, worker in workers.items():
+            assert endings[host].log.count(f"{worker} ended: killed by SIGKILL") == 2
+            assert endings[host].log.count(f"{worker} started, pid") == 3
+        auc = number(endings["algo-1"], r"evaluation auc=(\d\.\d+)")
+        figure(
+            f"DeepFM, ps, all workers lost twice: AUC {auc} after",
+            endings["algo-1"].finished - endings["algo-1"].started,
+        )
+        assert auc >= WITHOUT_LOSS
+
+
+def test_horovod_resumes_from_its_checkpoint(cluster: StartCluster, figure: Figure, criteo: Path) -> None:
+    """A rank dies on a host that has no checkpoints: they lie with rank 0, and it alone reads them."""
+    with cluster(
+        program="train.py",
+        code=ROOT / "examples/deepfm",
+        mode="mpi",
+        environment={"ENTRYPOINT_RESTARTS": "1", "ENTRYPOINT_RESTART_BACKOFF": "0.5"},
+        channels={"training": criteo},
+    ) as job:
+        job.sees("Epoch 2/4", "algo-1", within=PATIENCE)
+        job.exec("algo-2", "pkill", "-KILL", "-f", "train.py")
+        endings = job.wait(within=PATIENCE)
+        assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, 0)
+        log = endings["algo-1"].log
+        assert "attempt 0 failed: algo-2 rank 1 (killed by SIGKILL)" in log
+        assert number(endings["algo-1"], r"resumed at step (\d+)") > 0
+        assert log.count("Epoch 1/4") == 1
+        auc = number(endings["algo-1"], r"evaluation auc=(\d\.\d+)")
+        figure(f"DeepFM, mpi, tried again: AUC {auc} after", endings["algo-1"].finished - endings["algo-1"].started)
+        assert auc >= WITHOUT_LOSS

@@ -1,0 +1,100 @@
+"""The outcome table: every row of tests/outcomes/table.py, run with `entrypoint local`, several at a time.
+
+docs/outcomes.md is the same table for people. How soon each case ended is printed at the end, worst and median.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from outcomes.case import Case, Way
+from outcomes.judge import complaints, figures
+from outcomes.run import ALONE, Result, run
+from outcomes.table import CASES
+
+AT_ONCE = int(os.environ.get("OUTCOMES_AT_ONCE") or 2 * (os.cpu_count() or 1))
+
+
+def why_not(case: Case) -> str:
+    """What this machine lacks for a case; "" if nothing."""
+    if case.way is Way.MPI and not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):
+        return "needs Open MPI and an ssh daemon"
+    if case.engine == "netns" and os.geteuid() != 0:
+        return "needs root, for network namespaces"
+    return ""
+
+
+@pytest.fixture(scope="session")
+def outcomes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[Case], Result]]:
+    """From a case to its result. All that were selected run from the first question on, in a few threads."""
+    items = [item for item in request.session.items if getattr(item, "function", None) is test_outcome]
+    asked = [item.callspec.params["case"] for item in items]
+    folder = tmp_path_factory.mktemp("outcomes")
+    started: dict[str, Future[Result]] = {}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for number, case in enumerate(asked):
+            if not why_not(case):
+                started[case.name] = pool.submit(run, case, folder / str(number))
+        yield lambda case: started[case.name].result()
+        pool.shutdown(cancel_futures=True)
+    ended = [future.result() for future in started.values() if not (future.cancelled() or future.exception())]
+    if ended:
+        show(request.config, ended)
+
+
+def show(config: pytest.Config, ended: list[Result]) -> None:
+    """The figures, though all tests passed; with OUTCOMES_FIGURES=FILE those of each case, too."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        print(f"\n\n{len(ended)} cases, {AT_ONCE} at a time\n{figures(ended)}")
+    if path := os.environ.get("OUTCOMES_FIGURES"):
+        rows = [{"case": r.case.name, "bound": r.case.bound.name, "told": r.told, "gone": r.gone,
+                 "heard": r.heard, "seconds": r.seconds} for r in ended]  # fmt: skip
+        with open(path, "w") as file:
+            json.dump(rows, file, indent=1)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_outcome(case: Case, outcomes: Callable[[Case], Result]) -> None:
+    if why := why_not(case):
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
+    result = outcomes(case)
+    print(result.terminal.text)
+    assert complaints(result) == []
+    shutil.rmtree(result.folder)
+
+
+# --- a table whose tests could not fail would be worth nothing ---
+
+
+def test_a_row_that_is_wrong_fails(tmp_path: Path) -> None:
+    row = next(case for case in CASES if case.does.get("do") == "raises" and case.way is Way.SINGLE)
+    result = run(row, tmp_path)
+    assert complaints(result) == []
+    for wrong, said in (
+        ({"code": 2}, "ended with 1; wanted 2"),
+        ({"text": "{who} (exit code 1): KeyError"}, "wanted one that begins with"),
+        ({"text": ""}, "wanted none"),
+        ({"says": "no such line"}, "does not say"),
+    ):
+        (complaint,) = complaints(replace(result, case=replace(row, **wrong)))
+        assert said in complaint
+    (complaint,) = complaints(replace(result, left=("sleep 600",)))
+    assert "left behind: sleep 600" in complaint
+
+
+def test_a_process_that_hides_is_found_and_ended(tmp_path: Path, no_leftovers: str) -> None:
+    hides = f"setsid sh -c 'sleep 600 & : {tmp_path}' & exit 3"
+    subprocess.run([sys.executable, "-I", ALONE, tmp_path / "left.json", "sh", "-c", hides], check=True, timeout=60)
+    report = json.loads((tmp_path / "left.json").read_text())
+    assert report["code"] == 3
+    assert "sleep 600" in report["left"].values()

@@ -1,0 +1,143 @@
+"""Secrets of a running job: the script has them; log, failure file, status, command lines and our files do not."""
+
+import json
+import shutil
+import stat
+import urllib.request
+from pathlib import Path
+
+import pytest
+from processes import processes_with
+
+from entrypoint import cli
+
+KEY = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLE"
+HYPER = "hp-\"quoted\"-'secret'-42"
+TOKEN = "token-0f-this-j0b"
+SECRETS = (KEY, TOKEN, HYPER, json.dumps(HYPER)[1:-1], "hp-%22quoted%22")
+ENVIRONMENT = {"AWS_SECRET_ACCESS_KEY": KEY, "ENTRYPOINT_TOKEN": TOKEN, "PLAIN": "to be seen"}
+HYPERPARAMETERS = {"api_key": json.dumps(HYPER), "learning_rate": "0.25"}
+TELLS_ALL = """
+import json, os, subprocess, sys, time, urllib.parse
+key, value = os.environ["AWS_SECRET_ACCESS_KEY"], sys.argv[sys.argv.index("--api_key") + 1]
+with open(os.path.join(os.environ["SM_OUTPUT_DATA_DIR"], "mine.json"), "w") as file:
+    json.dump([key, value], file)
+print(os.environ)
+print(json.dumps(dict(os.environ)), file=sys.stderr)
+print(sys.argv, urllib.parse.quote(value), flush=True)
+subprocess.run(["env"])
+print("no end of line:", key, end="", flush=True)
+print(flush=True)
+here = os.environ["SM_CURRENT_HOST"], os.environ["TEST_FOLDER"]
+open(here[1] + "/told-" + here[0], "w").close()
+while here[0] == "algo-1" or not os.path.exists(here[1] + "/told-algo-1"):
+    time.sleep(0.05)
+raise ValueError(f"cannot log in with {key} and {value}")
+"""
+WAITS = """
+import os, pathlib, time
+from mpi4py import MPI
+print("at work", flush=True)
+while not pathlib.Path(os.environ["TEST_FOLDER"], "enough").exists():
+    time.sleep(0.05)
+"""
+
+
+def found_in(text: str) -> list[str]:
+    return [secret for secret in SECRETS if secret in text]
+
+
+def test_a_script_that_tells_all_it_knows(hosts):
+    job = hosts(2, "train.py", code={"train.py": TELLS_ALL}, hyperparameters=HYPERPARAMETERS, environment=ENVIRONMENT)
+    assert job.end() == [1, 1]
+    for host in job.hosts.values():
+        assert found_in(host.log) == []
+        assert found_in(host.failure) == []
+        assert "to be seen" in host.log and "0.25" in host.log
+        assert "AWS_SECRET_ACCESS_KEY=***" in host.log and "no end of line: ***" in host.log
+    assert "algo-2 script (exit code 1): ValueError: cannot log in with *** and ***" in job.failures[0]
+    assert job.json_of("mine.json") == [[KEY, HYPER]] * 2  # the script itself has them as they are
+    ours = [path for path in job.folder.rglob("*") if path.is_file() and "code" not in path.parts]
+    kept = {"hyperparameters.json", "mine.json"}  # SageMaker's and the script's own
+    assert [str(path) for path in ours if path.name not in kept and found_in(path.read_text(errors="replace"))] == []
+
+
+def test_the_summary_of_a_local_run(hosts, tmp_path):
+    summary = tmp_path / "summary.json"
+    code = {"train.py": TELLS_ALL.replace('here[0] == "algo-1"', "False")}
+    environment = {**ENVIRONMENT, "ENTRYPOINT_SUMMARY": str(summary)}
+    job = hosts(1, "train.py", code=code, hyperparameters=HYPERPARAMETERS, environment=environment)
+    assert job.end() == [1]
+    assert "cannot log in with ***" in summary.read_text()
+    assert found_in(summary.read_text()) == []
+
+
+def test_a_code_folder_that_cannot_be_fetched(hosts):
+    """Its address is in the failure text, the password in it is not."""
+    url = "s3://user:Zq7-Lw0Xk9@no/such/code.tar.gz"
+    job = hosts(1, "train.py", code={}, hyperparameters={"sagemaker_submit_directory": json.dumps(url)})
+    assert job.end() == [65]
+    assert "no/such/code.tar.gz" in job.failures[0]
+    assert "Zq7-Lw0Xk9" not in job.failures[0] + job[1].log
+
+
+def test_the_plan(capsys):
+    words = [
+        "plan",
+        "--hosts",
+        "2",
+        "--mode",
+        "mpi",
+        "--hyperparameters",
+        f"api_key={HYPER}",
+        "db_password=short",
+        "x=1",
+    ]
+    for more in ([], ["--json"]):
+        assert cli.run([*words, *more], {**ENVIRONMENT, "HOME": "/root"}) == 0
+        text = capsys.readouterr().out
+        assert found_in(text) == []
+        assert "short" not in text
+        assert "***" in text and "learning_rate" not in text
+
+
+@pytest.fixture
+def running(hosts):
+    """A job of two hosts under mpirun, at work."""
+    pytest.importorskip("mpi4py")
+    if not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):
+        pytest.skip("needs Open MPI and an ssh daemon")
+    hyperparameters = {**HYPERPARAMETERS, "sagemaker_mpi_enabled": "true"}
+    job = hosts(2, "train.py", code={"train.py": WAITS}, hyperparameters=hyperparameters, environment=ENVIRONMENT)
+    job.all_say("at work")
+    yield job
+    (job.folder / "enough").touch()
+    assert job.end() == [0, 0]
+
+
+def test_command_lines_and_files_of_a_job_under_mpirun(running):
+    job = running
+    lines = {}
+    for pid in processes_with(str(job.folder)):
+        line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        lines[pid] = line
+    for program in ("mpirun ", "sshd", "ssh ", "orted ", "rank.py", "train.py"):
+        assert any(program in line for line in lines.values()), program
+    # The script's own arguments are what SageMaker promises it; no other command line has a secret in it.
+    assert [line for line in lines.values() if found_in(line) and "train.py" not in line] == []
+
+    run = job[1].base / "run"
+    assert stat.S_IMODE(run.stat().st_mode) == 0o700
+    for path in run.rglob("*"):
+        if path.is_file() or path.is_socket():
+            open_to_others = stat.S_IMODE(path.stat().st_mode) & 0o077
+            assert not open_to_others or path.suffix == ".pub", path
+        elif path.name in ("ssh", "cards"):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    held = {path.name for path in run.rglob("*") if path.is_file() and found_in(path.read_text(errors="replace"))}
+    assert held == {"prepared.json"}
+
+    address = f"http://{job.addresses['algo-1']}:{job.control_port}/status"
+    asked = urllib.request.Request(address, headers={"X-Entrypoint-Token": TOKEN})
+    with urllib.request.urlopen(asked, timeout=30) as answer:
+        assert found_in(answer.read().decode()) == []

@@ -1,0 +1,138 @@
+"""The job's own ssh: what its key can start, what the user's mpirun options may ask for, and how the daemon is set."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()), reason="needs Open MPI and an ssh daemon"
+)
+MPI = {"sagemaker_mpi_enabled": "true"}
+SUM = "from mpi4py import MPI\nprint('sum', MPI.COMM_WORLD.allreduce(1), flush=True)\n"
+WAITS = """
+import os, pathlib, time
+from mpi4py import MPI
+print("at work", flush=True)
+while not pathlib.Path(os.environ["TEST_FOLDER"], "enough").exists():
+    time.sleep(0.05)
+"""
+ORTED = "orted -mca ess env -mca orte_hnp_uri '1.0;tcp://127.0.0.1:1' "
+
+
+@pytest.fixture(autouse=True)
+def mpi4py():
+    pytest.importorskip("mpi4py")
+
+
+OPTIONS = {
+    "settings": "--mca btl_tcp_links 1 -mca orte_base_help_aggregate 0 --mca coll_tuned_use_dynamic_rules 0",
+    "output": "--tag-output --report-bindings --display-map",
+    "placing": "--map-by node --rank-by slot --oversubscribe",
+    "a folder for output": "--output-filename {folder}/mpi-output",
+    "a file of settings": "--tune {folder}/settings.conf",
+    "a path in a setting": "--mca btl_vader_backing_directory {folder}",
+    "daemons that tell": "--debug-daemons",
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_the_users_mpirun_options_reach_the_daemons_of_other_hosts(hosts, options, tmp_path):
+    (tmp_path / "settings.conf").write_text("-mca btl_tcp_links 1\n")
+    options = options.format(folder=tmp_path)
+    job = hosts(2, "train.py", code={"train.py": SUM}, hyperparameters={
+        **MPI, "sagemaker_mpi_custom_mpi_options": options}, environment={"OMPI_MCA_oob_tcp_sndbuf": "0"})  # fmt: skip
+    assert job.end() == [0, 0]
+    assert "sum 2" in job[1].log and "sum 2" in job[2].log
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    """One job of two hosts under mpirun, at work, for all tests below."""
+    pytest.importorskip("mpi4py")
+    from hosts import Hosts
+
+    folder = tmp_path_factory.mktemp("ssh")
+    with Hosts(folder / "job", 2, "train.py", code={"train.py": WAITS}, hyperparameters=MPI) as job:
+        job.all_say("at work")
+        yield job
+        (folder / "job/enough").touch()
+        assert job.end() == [0, 0]
+
+
+def ssh(job, *words: str) -> subprocess.CompletedProcess[str]:
+    """With the job's key, as mpirun would."""
+    command = ["ssh", "-F", str(job[1].base / "run/ssh/ssh_config"), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+
+
+REFUSED = {
+    "another program": ["id"],
+    "nothing": [],
+    "a shell that calls it": ["sh", "-c", "'orted; id'"],
+    "one more command": [ORTED + "; id"],
+    "one more line": [ORTED + "\nid"],
+    "a command in a command": [ORTED + "$(id)"],
+    "a file called orted": ["/tmp/orted", "-mca", "ess", "env"],
+    "a path to the real one": [shutil.which("orted") or "/usr/bin/orted", "-mca", "ess", "env"],
+    "a variable": ["PATH=/tmp", "orted"],
+    "a master of its own": [ORTED + "--hnp"],
+    "tree spawn": [ORTED + "--tree-spawn"],
+    "libraries of the caller's": [ORTED + "-mca mca_base_component_path /tmp"],
+    "an agent of the caller's": [ORTED + "-mca plm_rsh_agent 'sh -c id'"],
+    "a launcher of the caller's": [ORTED + "-mca orte_launch_agent 'sh -c id'"],
+    "a wrapper of the caller's": [ORTED + "-mca orte_fork_agent /usr/bin/id"],
+    "a file to write": [ORTED + "-mca orte_output_filename /tmp/x"],
+    "a file to write, by option": [ORTED + "--report-uri /tmp/x"],
+}
+
+
+@pytest.mark.parametrize("command", REFUSED.values(), ids=REFUSED)
+def test_the_key_starts_nothing_else(running, command):
+    result = ssh(running, "algo-2", *command)
+    assert result.returncode == 126, result
+    assert "refused: " in result.stderr and "Traceback" not in result.stderr
+    assert "uid=" not in result.stdout + result.stderr
+
+
+def test_no_terminal_no_tunnel_no_files_no_environment(running, tmp_path):
+    terminal = ssh(running, "-tt", "algo-2", "id")
+    assert terminal.returncode != 0 and "uid=" not in terminal.stdout
+    tunnel = ssh(running, "-W", "127.0.0.1:1", "algo-2")
+    assert tunnel.returncode != 0
+    back = ssh(
+        running, "-o", "ClearAllForwardings=no", "-o", "ExitOnForwardFailure=yes", "-R", "0:127.0.0.1:1", "algo-2"
+    )
+    assert back.returncode == 255 or "refused" in back.stderr
+    assert "Allocated port" not in back.stderr
+    assert ssh(running, "-s", "algo-2", "sftp").returncode != 0
+    variables = ssh(running, "-o", "SetEnv=LD_PRELOAD=/tmp/x ENTRYPOINT_MPI_OPTIONS=/tmp/x", "algo-2", "orted", "--hnp")
+    assert variables.returncode == 126
+
+
+def test_the_daemons_settings(running):
+    """As the daemon itself reads them."""
+    config = running[2].base / "run/ssh/sshd_config"
+    answer = subprocess.run(["/usr/sbin/sshd", "-T", "-f", str(config)], capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 0, answer.stderr
+    found = dict(line.split(" ", 1) for line in answer.stdout.splitlines() if " " in line)
+    assert {name: found[name] for name in ("passwordauthentication", "kbdinteractiveauthentication", "permittty",
+            "hostbasedauthentication", "gssapiauthentication", "permituserenvironment", "permituserrc", "x11forwarding",
+            "disableforwarding")} == {
+        "passwordauthentication": "no", "kbdinteractiveauthentication": "no", "permittty": "no",
+        "hostbasedauthentication": "no", "gssapiauthentication": "no", "permituserenvironment": "no",
+        "permituserrc": "no", "x11forwarding": "no", "disableforwarding": "yes",
+    }  # fmt: skip
+    assert found["authenticationmethods"] == "publickey"
+    assert "acceptenv" not in found and "subsystem" not in found
+    assert found["port"] != "22"
+
+
+def test_a_daemon_with_another_host_key_is_not_talked_to(running, tmp_path):
+    known = tmp_path / "known_hosts"
+    key = (running[1].base / "run/ssh/host_key.pub").read_text().split()[1]
+    known.write_text(f"algo-2 ssh-ed25519 {key}\n")  # algo-1's
+    result = ssh(running, "-o", f"UserKnownHostsFile={known}", "algo-2", "orted")
+    assert result.returncode == 255
+    assert "Host key verification failed" in result.stderr

@@ -1,0 +1,108 @@
+"""SIGTERM, and the time that is left after it: who learns of it, who stays, who is killed; and its coming early."""
+
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+MWMS = {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
+PS = {"sagemaker_parameter_server_enabled": "true"}
+MPI = {"sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2"}
+
+TELLS_WHEN = """
+import os, signal, sys, time
+if "OMPI_COMM_WORLD_RANK" in os.environ:
+    from mpi4py import MPI
+    MPI.COMM_WORLD.Barrier()
+def heard(*_):
+    print(f"heard at {time.time():.3f}", flush=True)
+    time.sleep(1)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, heard)
+print("asleep", flush=True)
+while True:
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def figure(record_property, capsys) -> Callable[[str, float], None]:
+    """Prints a measured number of seconds, though the test passes."""
+
+    def show(what: str, seconds: float) -> None:
+        record_property(what, round(seconds, 2))
+        with capsys.disabled():
+            print(f"\n    {what}: {seconds:.2f} s", end="")
+
+    return show
+
+
+@pytest.mark.parametrize("mode", [MWMS, MPI], ids=["mwms", "mpi"])
+def test_one_host_is_told_and_every_script_hears_of_it(hosts, figure, mode):
+    """Under MPI: every rank, though mpirun is not asked to end."""
+    if mode is MPI:
+        pytest.importorskip("mpi4py")
+        if not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):
+            pytest.skip("needs Open MPI and an ssh daemon")
+    job = hosts(3, "train.py", code={"train.py": TELLS_WHEN}, hyperparameters=mode)
+    scripts = 2 if mode is MPI else 1
+    job.all_say("asleep" if scripts == 1 else r"asleep(.|\n)*asleep")
+    sent = time.time()
+    job[3].process.send_signal(signal.SIGTERM)
+    assert job.end() == [0, 0, 0]
+    times = [re.findall(r"heard at (\S+)", host.log) for host in job.hosts.values()]
+    assert [len(each) for each in times] == [scripts] * 3
+    latest = max(float(each) for host in times for each in host) - sent
+    figure("from SIGTERM on algo-3 to the last script that hears of it", latest)
+    assert latest < 5  # 1 s on a machine that is not busy
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("workers, scripts", [("script", 2), ("server", 1)])
+def test_parameter_servers_stay_until_all_have_saved(hosts, workers, scripts):
+    pytest.importorskip("tensorflow")
+    job = hosts(2, "saves_through_ps.py", hyperparameters=PS, environment={"ENTRYPOINT_PS_WORKERS": workers})
+    for number in range(1, scripts + 1):
+        job.says("asleep", host=number)
+    job[2].process.send_signal(signal.SIGTERM)
+    assert job.end() == [0, 0]
+    assert sum(host.log.count("] saved") for host in job.hosts.values()) == scripts
+    for number, host in enumerate(job.hosts.values()):
+        assert f"ps/{number} stopped: killed by SIGTERM" in host.log
+
+
+@pytest.mark.tensorflow
+def test_what_ignores_it_is_killed_and_parameter_servers_do_not_outlive_it(hosts, figure):
+    pytest.importorskip("tensorflow")
+    environment = {"ENTRYPOINT_STOP_GRACE": "2", "ENTRYPOINT_PS_COUNT": "1"}
+    job = hosts(2, "ignores_sigterm.py", hyperparameters=PS, environment=environment)
+    job.all_say("asleep")
+    sent = time.monotonic()
+    job.signal(signal.SIGTERM)
+    assert job.end() == [143, 143]
+    figure("grace 2 s: from SIGTERM to the last host's end", time.monotonic() - sent)
+    assert time.monotonic() - sent < 10
+    assert "chief/0 stopped: killed by SIGKILL" in job[1].log
+    assert "worker/0 stopped: killed by SIGKILL" in job[2].log
+
+
+def test_before_the_maximum_runtime_scripts_are_asked_to_save(hosts):
+    """Followers hear of it from the coordinator."""
+    environment = {"ENTRYPOINT_MAX_RUNTIME": "40", "ENTRYPOINT_STOP_EARLY": "28"}
+    job = hosts(2, "saves.py", hyperparameters=MWMS, environment=environment)
+    job.all_say("asleep")
+    assert job.end() == [0, 0]
+    assert "stopping 28 s before the maximum runtime of 40 s" in job[1].log
+    assert all((host.base / f"model/saved-{name}").exists() for name, host in job.hosts.items())
+    assert job.failures == [None, None]
+
+
+def test_before_the_maximum_runtime_a_script_that_does_nothing_about_it_is_ended(hosts):
+    environment = {"ENTRYPOINT_MAX_RUNTIME": "100", "ENTRYPOINT_STOP_EARLY": "96"}
+    job = hosts(1, "sleeps.py", environment=environment)
+    assert job.end() == [143]
+    assert "stopping 96 s before the maximum runtime of 100 s" in job[1].log

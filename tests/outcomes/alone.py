@@ -1,0 +1,109 @@
+"""Runs a command and says what it left behind: `python -I alone.py REPORT COMMAND...`.
+
+Also when each child of the command went, if its environment has the folder of a host, .../out/HOST/ml.
+
+Whatever the command starts and does not end is adopted here (PR_SET_CHILD_SUBREAPER), however it hid. It is named in
+the JSON file REPORT and killed. On SIGTERM everything is killed, the command included.
+"""
+
+import ctypes
+import json
+import os
+import re
+import signal
+import sys
+import time
+
+
+def descendants():
+    """Living processes below us: pid to command line."""
+    parents, alive = {}, set()
+    for entry in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 (-I: pathlib is half our start)
+        try:
+            with open(f"/proc/{entry}/stat") as file:
+                state, parent = file.read().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue
+        parents[int(entry)] = int(parent)
+        if state != "Z":
+            alive.add(int(entry))
+    found = {os.getpid()}
+    while new := {pid for pid, parent in parents.items() if parent in found and pid not in found}:
+        found |= new
+    return {pid: command(pid) for pid in (found - {os.getpid()}) & alive}
+
+
+def command(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().replace(b"\0", b" ").decode(errors="replace").strip()[:200]
+    except OSError:
+        return ""
+
+
+def kill(pids):
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+class Hosts:
+    """The children of a process that stand for hosts: when they were there last."""
+
+    def __init__(self, pid):
+        self.list = f"/proc/{pid}/task/{pid}/children"
+        self.names, self.gone = {}, {}
+
+    def look(self):
+        try:
+            with open(self.list) as file:
+                there = file.read().split()
+        except OSError:
+            there = []
+        now = time.time()
+        for pid in there:
+            if self.names.get(pid) is None:  # its environment is its parent's, for a moment
+                self.names[pid] = self.name(pid)
+        for pid, name in self.names.items():
+            if name and pid not in there:
+                self.gone.setdefault(name, now)
+
+    @staticmethod
+    def name(pid):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                found = re.search(rb"/out/(algo-\d+)/ml", file.read())
+        except OSError:
+            return None
+        return found and found[1].decode()
+
+
+def main(report, *argv):
+    signal.signal(signal.SIGTERM, lambda *_: kill(descendants()))
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG: also if who runs us is killed
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.execvp(argv[0], argv)
+    hosts = Hosts(child)
+    while True:
+        hosts.look()
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == child:
+            break
+        time.sleep(0.02)
+    deadline = time.monotonic() + 0.5  # what was killed a moment ago may still be on its way out
+    while (left := descendants()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    with open(report, "w") as file:
+        json.dump({"code": os.waitstatus_to_exitcode(status), "gone": hosts.gone, "left": left}, file)
+    deadline = time.monotonic() + 10
+    while descendants() and time.monotonic() < deadline:
+        kill(descendants())
+        time.sleep(0.01)
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,167 @@
+"""What a case is: what kind of job, what happens to it, how it ends and how soon. Types only."""
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+PEER_TIMEOUT, START_TIMEOUT, STOP_GRACE, FAILURE_GRACE = 5.0, 6.0, 2.0, 2.0  # seconds
+
+
+class Way(StrEnum):
+    """The kinds of job that are told apart."""
+
+    SINGLE = "single"
+    SCRIPTS = "several hosts"
+    PS = "ps script"
+    PS_SERVER = "ps server"
+    MWMS = "mwms"
+    MPI = "mpi"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """For `entrypoint local`."""
+        mode, _, workers = ("single" if self is Way.SCRIPTS else self).partition(" ")
+        return ("--mode", mode, *(("--env", f"ENTRYPOINT_PS_WORKERS={workers}") if workers else ()))
+
+
+ALL = tuple(Way)
+SEVERAL = tuple(way for way in Way if way is not Way.SINGLE)
+SCRIPT_EVERYWHERE = tuple(way for way in SEVERAL if way is not Way.PS_SERVER)  # a script of the user's on each host
+
+COORDINATOR, FOLLOWER, EVERYWHERE = "coordinator", "follower", "every host"
+
+
+class Since(StrEnum):
+    """From when a bound counts."""
+
+    START = "start"  # of the job
+    FAULT = "fault"  # the first
+    LAST = "last"  # deed of a script, or fault
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """How soon all hosts say how the job ended, and how soon the last of them is gone. Seconds."""
+
+    name: str
+    since: Since
+    told: float
+    gone: float
+    meaning: str
+
+
+PROCESS = Bound(
+    name="process", since=Since.LAST, told=0.5, gone=3,
+    meaning="from the end of the process; the others obey SIGTERM",
+)  # fmt: skip
+STUBBORN = Bound(
+    name="stubborn", since=Since.LAST, told=0.5, gone=3 + FAILURE_GRACE,
+    meaning="from the end of the process; the others ignore SIGTERM and are killed after ENTRYPOINT_FAILURE_GRACE",
+)  # fmt: skip
+HOST = Bound(
+    name="host", since=Since.FAULT, told=8, gone=8,
+    meaning="from the moment when the host was last there; ENTRYPOINT_PEER_TIMEOUT is in it",
+)  # fmt: skip
+START = Bound(
+    name="start", since=Since.START, told=START_TIMEOUT + 2, gone=START_TIMEOUT + 5,
+    meaning=f"from the start of the job, with ENTRYPOINT_START_TIMEOUT={START_TIMEOUT:g}",
+)  # fmt: skip
+END = Bound(name="end", since=Since.LAST, told=0.5, gone=3, meaning="from the end of the last script")
+STOP = Bound(
+    name="stop", since=Since.LAST, told=3, gone=3,
+    meaning="from the end of the last script (from SIGTERM, if none does anything about it)",
+)  # fmt: skip
+STUBBORN_STOP = Bound(
+    name="stubborn stop", since=Since.FAULT, told=STOP_GRACE + 3, gone=STOP_GRACE + 3,
+    meaning=f"from SIGTERM, which scripts ignore, with ENTRYPOINT_STOP_GRACE={STOP_GRACE:g}",
+)  # fmt: skip
+BOUNDS = (PROCESS, STUBBORN, HOST, START, END, STOP, STUBBORN_STOP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own:
+    """How a host that was itself hit ends, in place of the others' verdict."""
+
+    exits: tuple[str, ...]  # what may be: exit codes, or a signal's name
+    text: str | None = None  # first line of its failure text; None: whatever it is, if it is one
+    timed: bool = False  # whether the bound holds for it, too
+    words: str  # for the page
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One row, as a SageMaker user would want it.
+
+    In texts {who} is the host and process that the event happens to, {host} the host alone; ... stands for anything.
+    """
+
+    way: Way
+    event: str
+    where: str
+    when: str  # start, run or end
+    does: dict[str, str] = field(default_factory=dict)  # hyperparameters of programs/acts/acts.py
+    faults: tuple[str, ...] = ()  # as --fault takes them
+    settings: dict[str, str] = field(default_factory=dict)  # ENTRYPOINT_*
+    files: dict[str, str] = field(default_factory=dict)  # beside the program
+    hosts: int
+    code: int
+    text: str = ""  # first line of the failure text; "" if there is none
+    bound: Bound
+    hit: dict[str, Own] = field(default_factory=dict)  # hosts that end by a rule of their own
+    says: str = ""  # what the log has
+
+    @property
+    def engine(self) -> str:
+        """The least that can do the faults."""
+        words = {fault.split()[0] for fault in self.faults}
+        return "netns" if words & {"cut", "hide", "fill", "readonly"} else "process"
+
+    @property
+    def timed(self) -> list[str]:
+        """The hosts for which the bound holds."""
+        return [host for host in self.names if host not in self.hit or self.hit[host].timed]
+
+    @property
+    def name(self) -> str:
+        words = f"{self.way}-{self.event}-{self.where}-{self.when}"
+        return re.sub(r"[^a-z0-9-]+", "_", words.lower()).strip("_")
+
+    @property
+    def host(self) -> str:
+        """The host that the event happens to; the first, if to all."""
+        return host_of(self.where)
+
+    @property
+    def names(self) -> list[str]:
+        return [f"algo-{number + 1}" for number in range(self.hosts)]
+
+    @property
+    def scripts(self) -> int:
+        """How many of the user's programs run."""
+        return 1 if self.way is Way.PS_SERVER else self.hosts
+
+    def fill_in(self, text: str) -> str:
+        return text.format(who=f"{self.host} {script_of(self.way, self.host)}", host=self.host)
+
+
+def host_of(where: str) -> str:
+    return "algo-2" if where == FOLLOWER else "algo-1"
+
+
+def script_of(way: Way, host: str) -> str:
+    """What the plan calls the user's program on a host."""
+    rank = int(host.removeprefix("algo-")) - 1
+    match way:
+        case Way.PS | Way.PS_SERVER:
+            return f"worker/{rank - 1}" if rank else "chief/0"
+        case Way.MWMS:
+            return f"worker/{rank}"
+        case Way.MPI:
+            return f"rank {rank}"
+        case _:
+            return "script"
+
+
+def places(way: Way) -> tuple[str, ...]:
+    """Where a script of the user's can fail."""
+    return (COORDINATOR, FOLLOWER) if way in SCRIPT_EVERYWHERE else (COORDINATOR,)

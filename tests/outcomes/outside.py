@@ -1,0 +1,214 @@
+"""Cases in which something happens from outside: hosts go, come back, never come; processes die; SIGTERM."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from outcomes.case import (
+    ALL,
+    COORDINATOR,
+    END,
+    EVERYWHERE,
+    FOLLOWER,
+    HOST,
+    PROCESS,
+    SEVERAL,
+    START,
+    START_TIMEOUT,
+    STOP,
+    STOP_GRACE,
+    STUBBORN_STOP,
+    Bound,
+    Case,
+    Own,
+    Way,
+    host_of,
+)
+
+HERE = "when 'all are here'"  # the line that scripts write when all of them run
+LOST = "{host} (lost: not heard for 5 s)"
+ABSENT = f"{{host}} (did not appear within {START_TIMEOUT:g} s): "
+NO_ANSWER = ABSENT + "it is at ..., port ...: Connection refused..."
+NO_NAME = ABSENT + "its name does not resolve: ..."
+SHORT_START = {"START_TIMEOUT": f"{START_TIMEOUT:g}"}
+SHORT_STOP = {"STOP_GRACE": f"{STOP_GRACE:g}"}
+RESTART = {"RESTARTS": "1", "RESTART_BACKOFF": "0.5"}
+NO_SAY = Own(exits=("SIGKILL",), words="it has no say")
+FROZEN = Own(exits=("SIGKILL",), words="it stays frozen, until somebody takes it away")
+LATE = Own(exits=("69",), words="69 when it goes on")
+CUT = {
+    COORDINATOR: Own(
+        exits=("69",), timed=True, words="69, and it says that it may be the one that is cut off",
+        text="algo-... (lost: not heard for 5 s): nor is any other host; {host} itself may be cut off the network",
+    ),
+    FOLLOWER: Own(
+        exits=("69",), text="algo-1 (lost: not heard for 5 s)", timed=True, words="69, and it names the coordinator"
+    ),
+}  # fmt: skip
+
+
+def lost(way: Way, event: str, where: str, when: str, *faults: str, own: Own, **more: Any) -> Case:
+    """The whole host is gone, for good or too long: the others name it."""
+    host = host_of(where)
+    return Case(
+        way=way, event=event, where=where, when=when, faults=tuple(fault.format(host=host) for fault in faults),
+        does={"do": "waits", "on": host, "when": when}, hosts=3, code=69, text=LOST, bound=HOST, hit={host: own},
+        **more,
+    )  # fmt: skip
+
+
+def hosts_that_go() -> Iterator[Case]:
+    everywhere = [(way, where) for way in SEVERAL for where in (COORDINATOR, FOLLOWER)]
+    most = [*everywhere[4:], (Way.SCRIPTS, COORDINATOR), (Way.PS, FOLLOWER)]
+    for way, where in everywhere:
+        yield lost(way, "host is killed", where, "run", f"kill {{host}} {HERE}", own=NO_SAY)
+    for way, where in most:
+        yield lost(way, "host is paused for ever", where, "run", f"pause {{host}} {HERE}", own=FROZEN)
+        yield lost(way, "host is cut off for ever", where, "run", f"cut {{host}} {HERE}", own=CUT[where])
+    # Back after 9 s, to a job that is over.
+    for way, where in ((Way.MWMS, COORDINATOR), (Way.MWMS, FOLLOWER), (Way.MPI, FOLLOWER)):
+        yield lost(way, "host is paused for 9 s", where, "run", f"pause {{host}} {HERE} for 9", own=LATE)
+    # The other scripts have ended well, this host's has not.
+    for way, where in ((Way.MWMS, COORDINATOR), (Way.MPI, FOLLOWER), (Way.PS, FOLLOWER)):
+        yield lost(way, "host is killed", where, "end", "kill {host} when 'acts at'", own=NO_SAY)
+    yield lost(Way.MWMS, "host is cut off for ever", FOLLOWER, "end", "cut {host} when 'acts at'", own=CUT[FOLLOWER])
+
+
+def hosts_that_come_back() -> Iterator[Case]:
+    """A host away for less than the peer timeout changes nothing."""
+    mirrored = [(Way.MWMS, COORDINATOR), (Way.MWMS, FOLLOWER)]
+    for way, where in (*mirrored, (Way.MPI, FOLLOWER), (Way.PS, FOLLOWER)):
+        fault = f"pause {host_of(where)} {HERE} for 2"
+        yield goes_on(way, "host is paused for 2 s", where, "run", fault, seconds="3")
+    for way, where in (
+        *mirrored, (Way.MPI, COORDINATOR), (Way.MPI, FOLLOWER), (Way.PS, FOLLOWER), (Way.SCRIPTS, FOLLOWER)
+    ):  # fmt: skip
+        fault = f"cut {host_of(where)} {HERE} for 3"
+        yield goes_on(way, "host is cut off for 3 s", where, "run", fault, seconds="4")
+    for way, where in (*mirrored, (Way.MPI, FOLLOWER)):
+        yield goes_on(way, "host comes 3 s late", where, "start", f"late {host_of(where)} for 3")
+        fault = f"hide {host_of(where)} for 4"
+        yield goes_on(way, "host's name does not resolve for 4 s", where, "start", fault)
+
+
+def goes_on(way: Way, event: str, where: str, when: str, *faults: str, seconds: str = "0") -> Case:
+    does = {"do": "lasts", "seconds": seconds}
+    return Case(way=way, event=event, where=where, when=when, does=does, faults=faults, hosts=3, code=0, bound=END)
+
+
+def hosts_that_never_come() -> Iterator[Case]:
+    for way, where in ((Way.MWMS, COORDINATOR), (Way.MWMS, FOLLOWER), (Way.MPI, FOLLOWER)):
+        host = host_of(where)
+        common = {"way": way, "where": where, "when": "start", "hosts": 3, "code": 75, "bound": START,
+                  "settings": SHORT_START, "does": {"do": "lasts"}}  # fmt: skip
+        kill = (f"kill {host}",)
+        yield Case(event="host dies as it starts", faults=kill, text=NO_ANSWER, hit={host: NO_SAY}, **common)
+        if way is not Way.MWMS:
+            continue
+        own = Own(exits=("75",), text="algo-... (did not appear within 6 s): ...", words="75")
+        yield Case(
+            event="host comes after the start timeout", faults=(f"late {host} for 9",), text=NO_ANSWER,
+            hit={host: own}, **common,
+        )  # fmt: skip
+        yield Case(
+            event="host's name never resolves", faults=(f"hide {host} for 60",), text=NO_NAME,
+            hit={host: Own(exits=("75",), words="75")}, **common,
+        )  # fmt: skip
+
+
+# --- processes that are not the user's ---
+
+
+def lose(
+    way: Way, event: str, where: str, when: str, fault: str, text: str, code: int = 137, *, bound: Bound = PROCESS
+) -> Case:
+    """A process of the launcher's dies under scripts that run."""
+    return Case(
+        way=way, event=event, where=where, when=when, faults=(fault.format(host=host_of(where)),),
+        does={"do": "waits"}, hosts=3, code=code, text=text, bound=bound,
+    )  # fmt: skip
+
+
+def processes_that_die() -> Iterator[Case]:
+    for way in (Way.PS, Way.PS_SERVER):
+        for where, index in ((COORDINATOR, 0), (FOLLOWER, 1)):
+            text = f"{{host}} ps/{index} (ended too early, killed by SIGKILL)"
+            kill = f"kill {{host}}:ps/{index}"
+            if way is Way.PS or where == FOLLOWER:
+                yield lose(way, "parameter server is killed", where, "run", f"{kill} {HERE}", text)
+            if way is Way.PS_SERVER or where == FOLLOWER:
+                yield lose(way, "parameter server is killed", where, "start", f"{kill} when 'ps/{index} started'", text)
+    yield lose(
+        Way.PS, "parameter server is sent SIGTERM", FOLLOWER, "run", f"stop {{host}}:ps/1 {HERE}",
+        "{host} ps/1 (ended too early, killed by SIGTERM)", 143,
+    )  # fmt: skip
+    kill = f"kill algo-2:worker/0 {HERE}"
+    event = "worker server is killed, with ENTRYPOINT_RESTARTS=1"
+    case = goes_on(Way.PS_SERVER, event, FOLLOWER, "run", kill, seconds="2")
+    yield replace(case, settings=RESTART)
+    text = "{host} worker/0 (ended too early, killed by SIGKILL)"
+    yield lose(Way.PS_SERVER, "worker server is killed", FOLLOWER, "run", f"kill {{host}}:worker/0 {HERE}", text)
+    kill = "kill {host}:worker/0 when 'worker/0 started'"
+    yield lose(Way.PS_SERVER, "worker server is killed", FOLLOWER, "start", kill, text)
+    for where in (COORDINATOR, FOLLOWER):
+        text = "{host} sshd (ended too early, killed by SIGKILL)"
+        yield lose(Way.MPI, "ssh daemon is killed", where, "run", f"kill {{host}}:sshd {HERE}", text)
+        yield lose(Way.MPI, "ssh daemon is killed", where, "start", "kill {host}:sshd when 'sshd started'", text)
+    text = "algo-1 mpirun (killed by SIGKILL)"
+    yield lose(Way.MPI, "mpirun is killed", COORDINATOR, "run", f"kill algo-1:mpirun {HERE}", text)
+    yield lose(Way.MPI, "mpirun is killed", COORDINATOR, "start", "kill algo-1:mpirun when 'mpirun started'", text)
+    kill, text = f"kill {{host}}:orted {HERE}", "{host} orted (ended too early): Open MPI's daemon is gone ..."
+    yield lose(Way.MPI, "Open MPI's daemon is killed", FOLLOWER, "run", kill, text, 1)
+    for way in (Way.SINGLE, Way.SCRIPTS, Way.MWMS, Way.MPI):
+        where = FOLLOWER if way in SEVERAL else COORDINATOR
+        text = "{host} prepare (killed by SIGKILL)"
+        case = lose(way, "prepare step is killed", where, "start", "kill {host}:prepare", text)
+        yield replace(case, hosts=2 if way in SEVERAL else 1)
+    missing = {"requirements.txt": "./no-such-folder\n"}
+    for way in (Way.SINGLE, Way.PS, Way.MPI):
+        yield Case(
+            way=way, event="requirements cannot be installed", where=EVERYWHERE, when="start", files=missing,
+            hosts=1 if way is Way.SINGLE else 2, code=65, bound=START, settings={"START_TIMEOUT": "60"},
+            text="algo-... prepare (exit code 65): requirements.txt in ... cannot be installed: ERROR: ...",
+        )  # fmt: skip
+
+
+# --- SIGTERM ---
+
+
+def stops() -> Iterator[Case]:
+    for way in ALL:
+        one = way is Way.SINGLE
+        for event, sigterm, code, bound, hosts in (
+            ("SIGTERM; scripts save and end well", "saves", 0, STOP, 3),
+            ("SIGTERM; scripts do nothing about it", "", 143, STOP, 3),
+            ("SIGTERM; scripts raise", "fails", 143, STOP, 2),
+            ("SIGTERM; scripts ignore it", "ignores", 143, STUBBORN_STOP, 2),
+        ):
+            if sigterm != "fails" or way in (Way.SINGLE, Way.MWMS, Way.MPI):
+                yield stop(way, event, EVERYWHERE, f"stop all {HERE}", sigterm, code, bound, hosts=1 if one else hosts)
+    for way, where in ((Way.MWMS, COORDINATOR), (Way.PS, FOLLOWER), (Way.MPI, FOLLOWER)):
+        event = "SIGTERM to this host only; scripts save and end well"
+        yield stop(way, event, where, f"stop {host_of(where)} {HERE}", "saves", 0, STOP)
+    for way, where in ((Way.SCRIPTS, FOLLOWER), (Way.PS_SERVER, FOLLOWER)):
+        event = "SIGTERM to this host only; scripts do nothing about it"
+        yield stop(way, event, where, f"stop {host_of(where)} {HERE}", "", 143, STOP)
+    for way in (Way.SINGLE, Way.MWMS, Way.MPI):
+        hosts = 1 if way is Way.SINGLE else 3
+        case = stop(way, "SIGTERM before scripts run", EVERYWHERE, "stop all at 0.5", "saves", 143, STOP, hosts=hosts)
+        yield replace(case, when="start")
+    # One script is left; the others have ended well.
+    for way in (Way.MWMS, Way.MPI):
+        case = stop(way, "SIGTERM; scripts save and end well", FOLLOWER, "stop all when 'acts at'", "saves", 0, STOP)
+        yield replace(case, when="end", does={**case.does, "on": "algo-2", "when": "end"})
+
+
+def stop(
+    way: Way, event: str, where: str, fault: str, sigterm: str, code: int, bound: Bound, *, hosts: int = 3
+) -> Case:
+    does = {"do": "waits", **({"sigterm": sigterm} if sigterm else {})}
+    settings = SHORT_STOP if bound is STUBBORN_STOP else {}
+    return Case(
+        way=way, event=event, where=where, when="run", faults=(fault,), does=does, settings=settings, hosts=hosts,
+        code=code, bound=bound,
+    )  # fmt: skip

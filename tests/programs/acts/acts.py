@@ -1,0 +1,255 @@
+"""Does one thing (--do) on one host (--on), at the start, while all run, or after all others have ended (--when).
+
+The program of the outcome table, docs/outcomes.md. --of: how many programs take part. They meet in the folder
+TEST_MEETING, which hosts on one machine share; where there is none, they sleep for a second instead.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HOST = os.environ["SM_CURRENT_HOST"]
+ME = HOST + os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "")
+LONG = 600.0
+
+
+def say(*words):
+    print(*words, flush=True)
+
+
+def now():
+    return f"{time.time():.4f}"  # hosts on one machine share its clock
+
+
+# --- what can be done ---
+
+
+def raises():
+    raise ValueError("the loss is not a number")
+
+
+def raises_in_a_call():
+    subprocess.run(["false"], check=True)
+
+
+def imports_what_is_not_there():
+    import no_such_package  # noqa: F401
+
+
+def exits():
+    say("no data in the channel")
+    sys.exit(3)
+
+
+def exits_with_255():
+    say("no data in the channel")
+    sys.exit(-1)
+
+
+def exits_with_words():
+    sys.exit("no data in the channel")
+
+
+def leaves_at_once():
+    say("no data in the channel")
+    os._exit(3)
+
+
+def kills_itself():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kills_itself_once():
+    if os.environ["ENTRYPOINT_RESTART_COUNT"] == "0":
+        kills_itself()
+
+
+def terminates_itself():
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(LONG)
+
+
+def segfaults():
+    ctypes.string_at(0)
+
+
+def aborts():
+    os.abort()
+
+
+def runs_out_of_memory():
+    bytearray(1 << 62)
+
+
+def orphans():
+    """One in our process group, one in a session of its own; both hold our stdout."""
+    for session in (False, True):
+        subprocess.Popen(["sleep", str(LONG)], start_new_session=session)
+
+
+def orphans_and_raises():
+    orphans()
+    raises()
+
+
+def floods_without_end_of_line():
+    block = b"." * (1 << 20)
+    for _ in range(args.megabytes):
+        os.write(1, block)
+    say("\nacts at", now())  # the event is the end
+
+
+def floods_without_end_of_line_and_raises():
+    floods_without_end_of_line()
+    raises()
+
+
+def floods_with_lines():
+    block = b"step 1234 loss 0.5678 accuracy 0.9012 learning rate 0.003 examples per second 4567\n" * 12_000
+    for _ in range(args.megabytes):
+        view = memoryview(block)
+        while view:
+            view = view[os.write(1, view) :]
+    say("acts at", now())
+
+
+def floods_with_lines_and_raises():
+    floods_with_lines()
+    raises()
+
+
+def closes_its_output():
+    say("closing stdout and stderr")
+    os.close(1)
+    os.close(2)
+    time.sleep(0.1)
+    sys.exit()
+
+
+def closes_its_output_and_raises():
+    with contextlib.suppress(SystemExit):
+        closes_its_output()
+    raises()
+
+
+def prints_no_text():
+    os.write(1, b"\xff\xfe\x00 caf\xe9\r\n\x1b[31m\n")
+
+
+def prints_no_text_and_exits():
+    prints_no_text()
+    os.write(2, b"no data in caf\xe9\n")
+    sys.exit(3)
+
+
+def writes_its_own_failure():
+    Path(os.environ["SM_OUTPUT_DIR"], "failure").write_text("the labels of part 7 are missing")
+
+
+def writes_its_own_failure_and_exits():
+    writes_its_own_failure()
+    exits()
+
+
+def writes_model():
+    Path(os.environ["SM_MODEL_DIR"], "weights").write_bytes(bytes(1 << 20))
+
+
+def writes_output():
+    Path(os.environ["SM_OUTPUT_DATA_DIR"], "metrics").write_bytes(bytes(1 << 20))
+
+
+def lasts():
+    time.sleep(args.seconds)
+
+
+def waits():
+    time.sleep(LONG)
+
+
+def ends():
+    pass
+
+
+# --- what SIGTERM does ---
+
+
+def saves(*_):
+    say("hears SIGTERM at", now())
+    time.sleep(0.5)
+    Path(os.environ["SM_MODEL_DIR"], f"saved-{ME}").write_text("weights")
+    say("saved")
+    leave()
+    sys.exit(0)
+
+
+def fails(*_):
+    say("hears SIGTERM at", now())
+    raise ValueError("the loss is not a number")
+
+
+def ignores(*_):
+    say("hears SIGTERM at", now())
+
+
+# --- the story ---
+
+
+def meet(what, count):
+    """Wait until so many programs have come here."""
+    if "TEST_MEETING" not in os.environ:
+        time.sleep(1)
+        return
+    folder = Path(os.environ["TEST_MEETING"])
+    (folder / f"{what}-{ME}").touch()
+    while len(list(folder.glob(f"{what}-*"))) < count:
+        time.sleep(0.02)
+
+
+def leave():
+    say("leaves at", now())
+
+
+def act():
+    say("acts at", now())
+    globals()[args.do]()
+    leave()
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--do", default="ends")
+parser.add_argument("--on", default=HOST, help="a host; default: every host")
+parser.add_argument("--when", choices=["start", "run", "end"], default="run")
+parser.add_argument("--of", type=int, default=1)
+parser.add_argument("--others", default="waits", help="what the others do meanwhile")
+parser.add_argument("--sigterm", choices=["saves", "fails", "ignores"], help="default: nothing special")
+parser.add_argument("--megabytes", type=int, default=1)
+parser.add_argument("--seconds", type=float, default=1)
+args = parser.parse_args()
+acts = args.on == HOST
+
+if args.sigterm:
+    signal.signal(signal.SIGTERM, globals()[args.sigterm])
+if acts and args.when == "start":
+    meet("there", 1)  # the others need not wait
+    act()
+    sys.exit()
+meet("there", args.of)
+say("all are here")
+if acts and args.when == "end":
+    meet("left", args.of)  # the others write this as their last deed ...
+    time.sleep(0.3)  # ... and are gone a moment later
+if acts:
+    act()
+elif args.when == "end":
+    leave()
+    meet("left", 1)
+else:
+    globals()[args.others]()
+    leave()

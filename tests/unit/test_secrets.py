@@ -1,0 +1,177 @@
+"""secrets.py: which names and values are secret, and what masking leaves of a text."""
+
+import json
+import shlex
+import urllib.parse
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from entrypoint.secrets import MASK, NONE, Secrets, is_secret, tells
+
+AWS_KEY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+     "AWS_CONTAINER_AUTHORIZATION_TOKEN", "HF_TOKEN", "token", "--token", "WANDB_API_KEY", "api-key", "apiKey",
+     "DB_PASSWORD", "dbPassword", "db.password", "PGPASSWORD", "PGPASSWD", "DB_PWD", "MLFLOW_TRACKING_PASSWORD",
+     "client_secret", "SECRETS", "TOKEN_2",
+     "SM_HP_API_KEY", "sagemaker_entrypoint_token", "ENTRYPOINT_TOKEN", "GOOGLE_CREDENTIALS", "ssh-passphrase",
+     "AZURE_STORAGE_CONNECTION_STRING", "privateKey", "account_key"],
+)  # fmt: skip
+def test_secret_names(name):
+    assert is_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["PWD", "OLDPWD", "tokenizer", "max_tokens", "num_tokens", "tokens", "pad_token", "eos_token", "mask-token", "key",
+     "monkey", "sort_key", "keys", "secret_name", "password_file", "GPG_KEY", "SSH_AUTH_SOCK", "learning_rate", "",
+     "author", "secretary", "credential_provider", "token_embedding_size", "attention_key_size"],
+)  # fmt: skip
+def test_other_names(name):
+    assert not is_secret(name)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [AWS_KEY, "AKIAIOSFODNN7EXAMPLE", "hf_aBcDeFgHiJ", "hunter22", "p@ssw0rd!", "correct-horse-battery-staple",
+     "48151623421087", "c0ffee00-1234-5678-9abc-def012345678", "пароль-42", "Tr0ub4dor&3", "xKjH4gTr"],
+)  # fmt: skip
+def test_values_that_tell(value):
+    assert tells(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "x", "true", "disabled", "Disabled", "DISABLED", "changeme", "not set", "10000000", "12345678", "0.00012345",
+     "-1e-05", "2023-11-21", "12:30:45.123", "********", "xxxxxxxxxxxx", "/opt/ml/input/data/creds.json",
+     "./my_key.pem", "~/.netrc", "s3://bucket/Key", "arn:aws:secretsmanager:eu-west-1:123456789012:secret:x",
+     "MirroredStrategy", "prod/db/main", "my-secret-name", "        "],
+)  # fmt: skip
+def test_values_that_are_ordinary(value):
+    assert not tells(value)
+
+
+def test_a_value_is_masked_wherever_it_is():
+    secret = Secrets({"AWS_SECRET_ACCESS_KEY": AWS_KEY, "HOME": "/root/somewhere"})
+    text = f"{{'AWS_SECRET_ACCESS_KEY': '{AWS_KEY}'}} in /root/somewhere, https://x/?k={AWS_KEY}&y {AWS_KEY}{AWS_KEY}"
+    masked = secret.mask(text)
+    assert AWS_KEY not in masked
+    assert masked.count(MASK) == 4
+    assert "/root/somewhere" in masked and "'AWS_SECRET_ACCESS_KEY': '***'" in masked
+
+
+def test_ordinary_values_are_masked_after_their_name_only():
+    secret = Secrets({"API_TOKEN": "disabled", "db-password": 10_000_000, "token": True})
+    assert secret.mask("step 10000000 disabled true") == "step 10000000 disabled true"
+    for text in (
+        "API_TOKEN=disabled",
+        '"API_TOKEN": "disabled"',
+        "--API_TOKEN disabled",
+        "['--API_TOKEN', 'disabled']",
+    ):
+        assert secret.mask(text) == text.replace("disabled", MASK)
+    assert secret.mask("SM_HP_DB_PASSWORD=10000000") == f"SM_HP_DB_PASSWORD={MASK}"
+    assert secret.mask("db-password 100000000") == "db-password 100000000"  # another number
+    assert secret.mask("token: true") == f"token: {MASK}"
+
+
+TRICKY = ['quo"te-%s', "back\\slash-9", "sp ace & <9>", "a'b'c'd'9", "line one 1\nline two 2", "tab\there 42",
+          "ümläut-😀-9", "100%-sure/yes+no=9", "$(id) `id` ;9"]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", TRICKY)
+def test_values_are_known_in_the_ways_programs_print_them(value):
+    secret = Secrets({"MY_SECRET": value})
+    for printed in (
+        value,
+        json.dumps({"x": value}),
+        json.dumps({"x": value}, ensure_ascii=False),
+        json.dumps({"x": json.dumps({"y": value})}),
+        repr({"x": value}),
+        repr({"SM_HPS": json.dumps({"y": value})}),
+        shlex.quote(value),
+        urllib.parse.quote(value, safe=""),
+        urllib.parse.quote(value),
+    ):
+        assert MASK in secret.mask(printed), printed
+        for part in value.splitlines():
+            assert part not in secret.mask(printed)
+
+
+def test_each_line_of_a_key_is_masked():
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEF\nAASCBKcwggSjAgEAAo7\n-----END PRIVATE KEY-----\n"
+    secret = Secrets({"SIGNING_KEY": key})
+    for line in key.splitlines():
+        assert secret.mask(f"  {line}\r\n") == f"  {MASK}\r\n"
+
+
+def test_what_is_secret_inside_of_a_value():
+    config = {"db": [{"password": "Zq7Lw0Xk", "host": "db.example.com", "port": 5432}], "learning_rate": 0.1}
+    for value in (config, json.dumps(config)):
+        secret = Secrets({"config": value})
+        assert secret.mask("Zq7Lw0Xk db.example.com 5432 0.1") == f"{MASK} db.example.com 5432 0.1"
+
+
+@pytest.mark.parametrize(
+    "url, password",
+    [
+        ("https://user:Zq7-Lw0Xk@pypi.example.com/simple", "Zq7-Lw0Xk"),
+        ("postgresql://u:p%40ssw0rd9@db/x", "p@ssw0rd9"),
+        ("https://ghp_aBcDeFgHiJkLmNoPqRs1@github.com/x/y.git", "ghp_aBcDeFgHiJkLmNoPqRs1"),
+    ],
+)
+def test_passwords_in_urls(url, password):
+    secret = Secrets({"PIP_INDEX_URL": url})
+    assert password not in secret.mask(f"password {password}, url {url}")
+    assert url.rpartition("@")[2] in secret.mask(url)
+
+
+def test_the_longer_of_two_goes_first():
+    secret = Secrets({"A_TOKEN": "abc123xyz", "B_TOKEN": "abc123xyz-and-more-456"})
+    assert secret.mask("abc123xyz-and-more-456") == MASK
+
+
+def test_nothing_to_mask():
+    assert NONE.mask("AWS_SECRET_ACCESS_KEY=x") == "AWS_SECRET_ACCESS_KEY=x"
+    assert NONE.longest == 0
+    assert Secrets({"API_KEY": ""}, {"token": None}).mask("=: ") == "=: "
+
+
+def test_all_texts_of_a_value():
+    secret = Secrets({"API_KEY": "Zq7Lw0Xk"})
+    value = {"a": ["x Zq7Lw0Xk", 5, None, {"b": ("Zq7Lw0Xk",)}], "c": True}
+    assert secret.mask_all(value) == {"a": [f"x {MASK}", 5, None, {"b": [MASK]}], "c": True}
+
+
+def test_bytes_that_are_not_utf8():
+    secret = Secrets({"API_KEY": "Zq7L\udcffw0Xk"})  # as an environment holds the byte 0xFF
+    assert secret.mask_bytes(b"\xfe Zq7L\xffw0Xk \xfe") == b"\xfe *** \xfe"
+    assert Secrets({"API_KEY": "Zq7Lw0Xk"}).mask("\ud800 Zq7Lw0Xk") == f"\ud800 {MASK}"
+
+
+names = st.sampled_from(["API_KEY", "password", "x", "my_token", "config"])
+values = st.text(max_size=30) | st.integers() | st.booleans() | st.none() | st.dictionaries(names, st.text(max_size=20))
+
+
+@settings(deadline=None)
+@given(st.dictionaries(names, values), st.text(), st.binary())
+def test_whatever_they_are_masking_goes_on(secrets, text, data):
+    secret = Secrets(secrets)
+    masked = secret.mask(text)
+    assert secret.mask_bytes(masked.encode("utf-8", "surrogatepass")).count(b"***") >= masked.count(MASK)
+    assert secret.mask_bytes(data).count(b"\n") <= data.count(b"\n")
+    for name, value in secrets.items():
+        if name != "x" and name != "config" and isinstance(value, str) and tells(value.strip()):
+            assert value.strip() not in secret.mask(f"{text} {value.strip()} {text}").replace(MASK, "")
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="abcdefghijklmnopqrstuvwxyz ,.=:-\n0123456789", max_size=200))
+def test_texts_without_secrets_stay_as_they_are(text):
+    secret = Secrets({"AWS_SECRET_ACCESS_KEY": AWS_KEY, "API_TOKEN": "Disabled", "DB_PASSWORD": "Zq7Lw0Xk!"})
+    assert secret.mask(text) == text
