@@ -47,6 +47,12 @@ _TEXTS = re.compile(
     re.VERBOSE,
 )
 
+# A connection that was there and broke off: the other end went. One that never was may be the first thing to fail.
+_BROKE_OFF = re.compile(
+    r"EOFError|ConnectionReset|BrokenPipe|ConnectionAborted|RemoteDisconnected|IncompleteRead|[Rr]eset by peer"
+    r"|[Bb]roken pipe|[Ss]ocket closed|[Cc]losed by peer|Collective ops is aborted|Horovod has been shut down"
+)
+
 # Signals by which others end a process: what sends them knows why. Closed pipes: who read from them is gone.
 _SENT = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE}
 
@@ -57,6 +63,11 @@ def reads_like_echo(name: str, message: str) -> bool:
         return False
     by_name = _NAMES.fullmatch(name.rpartition(".")[2]) if name else _NAMES_IN_TEXT.search(message)
     return bool(by_name or _TEXTS.search(message))
+
+
+def broke_off(error: str) -> bool:
+    """Whether this can only be the echo of another end: a connection that was there is gone."""
+    return bool(_BROKE_OFF.search(error))
 
 
 def is_sent(number: int) -> bool:

@@ -134,7 +134,7 @@ class Policy:
             strength = Strength.WEAK  # mpirun kills the other ranks when one fails
         what = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit)
         if event.memory:
-            what, error, strength = f"{what}, out of memory", error or event.memory, Strength.STRONG
+            what, error, strength = f"{what}, out of memory", event.memory, Strength.STRONG
         facts.blame(
             now, name, what=what, error=error, details=details, code=exit.code or 1, strength=strength,
             restartable=chance,

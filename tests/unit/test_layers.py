@@ -55,7 +55,7 @@ MAY_IMPORT = {
     "config": {"cluster", "errors", "job", "settings"},
     "facts": {"errors", "events", "outcome", "plan"},
     "fingerprint": {"job", "plan", "settings"},
-    "verdict": {"facts", "outcome", "plan", "settings"},
+    "verdict": {"echoes", "facts", "outcome", "plan", "settings"},
     "rendezvous": {"errors", "events", "facts", "plan", "settings"},
     "stopping": {"events", "facts", "outcome", "plan", "settings"},
     "attempts": {"events", "facts", "outcome", "plan", "settings"},
