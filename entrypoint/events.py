@@ -39,6 +39,7 @@ class Report:
     cause_at: float | None = None  # when, by the coordinator's clock, as far as that is known
     exits: tuple[tuple[str, str, float], ...] = ()  # (process, how it ended, seconds since the host's start)
     answers: int = 0  # the last question heard
+    dying: bool = False  # a process here has printed why it ends, and has not ended yet
     gone: bool = False  # last words
 
 
@@ -146,6 +147,15 @@ class Rejected:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Dying:
+    """A process that still runs has printed why it is about to end."""
+
+    name: str
+    error: str
+    details: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Probed:
     """What came of a Probe."""
 
@@ -173,7 +183,7 @@ class ChildrenChanged:
 
 Event = (
     Ended | NotStarted | RankStarted | RankOrphaned | Listening | Prepared | Card | Signalled | Reported | Informed
-    | Rejected | Probed | Due | Broken | ChildrenChanged
+    | Rejected | Dying | Probed | Due | Broken | ChildrenChanged
 )  # fmt: skip
 
 
@@ -206,6 +216,13 @@ class Sweep:
     """SIGKILL whatever an attempt has left behind, before the next one."""
 
     keep: frozenset[str]  # processes that stay
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """See whether these processes have printed that they are about to end; answered by Dying, or not at all."""
+
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,4 +264,4 @@ class Finish:
     outcome: Outcome
 
 
-Action = Start | Ask | Force | Sweep | Probe | WriteCards | TellCoordinator | TellFollowers | Say | Finish
+Action = Start | Ask | Force | Sweep | Look | Probe | WriteCards | TellCoordinator | TellFollowers | Say | Finish

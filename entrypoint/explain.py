@@ -69,6 +69,19 @@ def explain(exit: Exit, output: str) -> Explanation:
     return Explanation(clip(error, 400), clip_head(details, 2000), Strength.WEAK if echo else Strength.STRONG)
 
 
+def dying(output: str) -> Explanation | None:
+    """Why a program that still runs is about to end, if an exception that left it is the last thing that it printed.
+
+    Others feel its end before we do: Horovod and TensorFlow say good-bye to their peers while Python is unwinding.
+    """
+    lines = _readable(output)
+    chains = [chain for chain in tracebacks(lines) if not chain[-1].ignored]
+    if not chains or not chains[-1][-1].outermost or not _ended(Exit(code=2), chains[-1], lines):
+        return None
+    error, details, echo = _told_by_chain(chains[-1])
+    return None if echo else Explanation(clip(error, 400), clip_head(details, 2000), Strength.STRONG)
+
+
 def explain_mpirun(output: str) -> Explanation:
     """mpirun says first what is wrong, and then at length what can be done. Mostly it is the echo of a rank."""
     lines = _readable(output)

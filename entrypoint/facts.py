@@ -63,6 +63,8 @@ class Facts:
         self.rejected: dict[str, tuple[float, str]] = {}  # hosts that were refused: since when, why
         self.assembled = not self.others
         self.question = 0  # the last one asked, or heard
+        self.question_at: float | None = None  # when
+        self.dying: dict[str, tuple[float, str, str]] = {}  # process -> since when it is about to end, why
         self.decided_since: float | None = None  # all deciding processes of all hosts have ended well
         self.stopping_since: float | None = None
         self.outcome: Outcome | None = None
@@ -181,6 +183,7 @@ class Facts:
             cause_at=round(noted.at + self.offset, 3) if noted and self.offset is not None else None,
             exits=self.exits(),
             answers=self.question,
+            dying=self.is_dying(),
             gone=self.outcome is not None and not self.running(),
         )
 
@@ -215,7 +218,15 @@ class Facts:
         happened = heard if at is None else min(at, heard)
         self.causes.append(Noted(cause=cause, heard=heard, at=happened, attempt=self.attempt))
         if self.is_coordinator and self.outcome is None:
-            self.question += 1
+            self.note_question(self.question + 1, heard)
+
+    def note_question(self, number: int, now: float) -> None:
+        if number > self.question:
+            self.question, self.question_at = number, now
+
+    def is_dying(self) -> bool:
+        """Whether a process of this host has said why it ends, and has not ended."""
+        return any(name in self.dying for name in self.running())
 
     def blame(self, now: float, process: str, **what: Any) -> None:
         self.note_cause(Cause(host=self.host, process=process, **what), now)
@@ -235,6 +246,7 @@ class Facts:
         self.history += self.causes
         self.causes = []
         self.attempt, self.clearing, self.go, self.decided_since = number, True, False, None
+        self.question_at, self.dying = None, {}
         stays = {(spec.host, spec.name) for spec in self.plan.processes if spec.restart is Restart.KEEP}
         self.ready &= stays | {(ALL_HOSTS, name) for _, name in stays} | self._met_before_any_attempt()
 

@@ -28,8 +28,10 @@ from entrypoint.plan import Duty, Plan, ProcessSpec, Ready, Restart
 from entrypoint.rendezvous import Rendezvous
 from entrypoint.settings import Settings
 from entrypoint.stopping import Stopping
-from entrypoint.verdict import LINGER, all_decided, verdict
+from entrypoint.verdict import DYING, LINGER, all_decided, verdict
 
+LOOK_AGAIN = 0.1  # seconds between two looks at what processes print while something goes wrong
+UNENDING = 2.0  # seconds that a process has from its last words to its end
 STRAGGLER = 1.5  # seconds that the coordinator of a stopped job waits for hosts that never appeared
 LEAVE = 3.0  # seconds beyond the grace in which the coordinator waits for followers' last words
 PAUSE = 2.0  # seconds: a longer gap between two events means that we ourselves stood still
@@ -49,6 +51,7 @@ class Policy:
         self._told_report: Report | None = None
         self._told_news: News | None = None
         self._last = now
+        self._look_at = now
         self._finished = False
 
     # --- events in, actions out ---
@@ -95,6 +98,8 @@ class Policy:
                 yield from self._note_news(news, now)
             case events.Rejected(host=host, why=why):
                 facts.rejected.setdefault(host, (now, why))
+            case events.Dying(name=name, error=error, details=details):
+                facts.dying.setdefault(name, (now, error, details))
             case events.Probed(found=found):
                 yield from self.rendezvous.note_probed(found)
             case events.Broken(why=why, code=code, what=what):
@@ -179,7 +184,7 @@ class Policy:
     def _note_news(self, news: News, now: float) -> Iterator[Action]:
         facts = self.facts
         facts.heard[facts.coordinator] = now
-        facts.question = max(facts.question, news.question)
+        facts.note_question(news.question, now)
         facts.assembled = facts.assembled or news.assembled
         if news.attempt > facts.attempt:
             facts.begin_attempt(news.attempt)
@@ -227,6 +232,7 @@ class Policy:
             self.rendezvous.watch(now)
             self._watch_others(now)
             self._watch_mpirun(now)
+            yield from self._watch_the_dying(now)
             if facts.is_coordinator and facts.decided_since is None and all_decided(facts):
                 facts.decided_since = now
             settled = verdict(self.facts, self.settings, now)
@@ -295,6 +301,21 @@ class Policy:
         there = [host for host in facts.others if not facts.is_gone(host)]
         return facts.is_coordinator and all(now >= facts.heard.get(host, now) + missed for host in there)
 
+    def _watch_the_dying(self, now: float) -> Iterator[Action]:
+        """Where something went wrong: see who is about to end of it; blame who does not get to its end."""
+        facts = self.facts
+        asked = facts.question_at is not None and now < facts.question_at + DYING
+        if not asked or facts.clearing or facts.stopping_since is not None:
+            return
+        users = [name for name in facts.running() if facts.specs[name].duty.is_users and name not in facts.asked]
+        unseen = tuple(name for name in users if name not in facts.dying)
+        if unseen and now >= self._look_at:
+            self._look_at = now + LOOK_AGAIN
+            yield events.Look(names=unseen)
+        for name, (since, error, details) in facts.dying.items():
+            if name in users and now >= since + UNENDING and facts.own_cause() is None:
+                facts.blame(now, name, what="raised, and did not end", error=error, details=details, code=1)
+
     def _watch_mpirun(self, now: float) -> None:
         """mpirun can wait for ever for daemons that cannot reach it, a closed port between the hosts being enough."""
         limit = self.settings.start_timeout
@@ -359,7 +380,8 @@ class Policy:
         """When to be called again with Due, if nothing happens before."""
         facts = self.facts
         times = [now + self.settings.heartbeat]
-        if facts.outcome is not None or facts.stopping_since is not None or facts.causes or facts.clearing:
+        asked = facts.question_at is not None and now < facts.question_at + DYING
+        if facts.outcome is not None or facts.stopping_since is not None or facts.causes or facts.clearing or asked:
             times.append(now + 0.05)  # the end is near: several short limits are running
         times += [
             since + need.at_most

@@ -18,6 +18,7 @@ from typing import Any, assert_never
 from entrypoint import events, evidence, memory, process, reach, ssh
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Event
+from entrypoint.explain import dying
 from entrypoint.fingerprint import fingerprint
 from entrypoint.job import Job
 from entrypoint.logs import Log
@@ -167,6 +168,10 @@ class Supervisor:
                     self._signal(name, signal.SIGKILL)
                 case events.Sweep(keep=keep):
                     self._sweep(keep)
+                case events.Look(names=names):
+                    for name in names:
+                        if why := dying(self.log.tail(name)):
+                            self.queue.put(events.Dying(name=name, error=why.error, details=why.details))
                 case events.Probe(hosts=hosts):
                     threading.Thread(target=self._probe, args=(hosts,), name="probe", daemon=True).start()
                 case events.WriteCards(card=card, lines=lines):

@@ -12,6 +12,7 @@ from entrypoint.plan import Duty
 from entrypoint.settings import Settings
 
 SETTLE = 0.3  # seconds that a cause which looks like an echo waits for the one behind it
+DYING = 3.0  # the same, where a process has printed why it ends and has not ended yet
 LINGER = 30.0  # seconds that a host with bad news waits for hosts that have not appeared yet
 
 
@@ -68,7 +69,9 @@ def settled_cause(facts: Facts, settings: Settings, now: float) -> Cause | None:
     strong = [noted for noted in facts.causes if noted.cause.strength is Strength.STRONG]
     if strong:
         return min(strong, key=lambda noted: noted.at).cause
-    if now < since + SETTLE:
+    # What others feel of an end can come before the end itself.
+    dying = facts.is_dying() or any(facts.report_of(host).dying for host in facts.others)
+    if now < since + (DYING if dying else SETTLE):
         return None
     return min(facts.causes, key=lambda noted: (_how_surely_an_echo(facts, noted.cause), noted.at)).cause
 

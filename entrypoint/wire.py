@@ -35,6 +35,7 @@ def report_to_json(report: Report) -> dict[str, Any]:
         "cause_at": report.cause_at,
         "exits": list(report.exits),
         "answers": report.answers,
+        "dying": report.dying,
         "gone": report.gone,
     }
 
@@ -63,6 +64,7 @@ def report_from_json(data: Any, cluster: Cluster) -> Report:
             cause_at=None if data["cause_at"] is None else _time(data["cause_at"]),
             exits=tuple((str(process), str(exit), _time(at)) for process, exit, at in data["exits"]),
             answers=int(data["answers"]),
+            dying=_truth(data["dying"]),
             gone=_truth(data["gone"]),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:

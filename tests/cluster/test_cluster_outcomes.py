@@ -29,7 +29,7 @@ os.kill(found[0], 9)
 """
 SERVER = {"ENTRYPOINT_PS_WORKERS": "server"}
 HOST_LOST = 69
-SOON = 60  # seconds; says that nothing hung, on a machine that may have much else to do. The figures say how soon it was
+SOON = 60  # seconds; says that nothing hung, however busy the machine. The figures say how soon it was
 
 
 def train(cluster: StartCluster, way: str, **hyperparameters: str) -> Cluster:

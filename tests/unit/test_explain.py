@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoint.echoes import reads_like_echo
-from entrypoint.explain import explain, explain_mpirun
+from entrypoint.explain import dying, explain, explain_mpirun
 from entrypoint.outcome import Exit, Strength
 from entrypoint.tracebacks import tracebacks
 
@@ -442,3 +442,23 @@ def test_cut_anywhere(name):
     if exit == BAD and strength is STRONG and text.count("Traceback") == 1 and not text.startswith("  "):
         head = text.index("Traceback")
         assert explain(exit, text[head + 12 :]).error == error
+
+
+LAST_WORDS = (
+    'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    step()\nValueError: bad row\n'
+)
+RUNNING = {
+    # what a program that still runs has printed: why it is about to end
+    "an exception that left it": (f"step 1\n{LAST_WORDS}", "ValueError: bad row"),
+    "nothing special": ("step 1\nstep 2\n", None),
+    "an exception that it got over": (f"{LAST_WORDS}step 2\n", None),
+    "an exception inside of a function": (LAST_WORDS.replace("<module>", "step"), None),
+    "the echo of another": (LAST_WORDS.replace("ValueError: bad row", "ConnectionResetError: peer"), None),
+    "nothing": ("", None),
+}
+
+
+@pytest.mark.parametrize("output, error", RUNNING.values(), ids=RUNNING)
+def test_what_a_running_program_says_of_its_end(output, error):
+    found = dying(output)
+    assert (found and found.error) == error

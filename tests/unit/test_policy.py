@@ -37,6 +37,7 @@ class Play:
         self.told: list[Report | News] = []
         self.said: list[str] = []
         self.probed: list[tuple[str, ...]] = []
+        self.looked: list[tuple[str, ...]] = []
         self.reachable: dict[str, str] | None = {}  # host -> why not; None: probes bring nothing back
         self._on(events.Due())
 
@@ -69,6 +70,8 @@ class Play:
                     self.told.append(news)
                 case events.Sweep(keep=keep):
                     self.did.append((self.now, f"sweep, keep {', '.join(sorted(keep)) or 'nothing'}"))
+                case events.Look(names=names):
+                    self.looked.append(names)
                 case events.Probe(hosts=hosts):
                     self.probed.append(hosts)
                     if self.reachable is not None:  # all are found at once, but for those that are not
@@ -1326,3 +1329,53 @@ def test_a_lack_of_memory_is_said_where_the_kernel_says_so_and_is_no_chance(play
     told = p.last_told.cause
     assert told.headline == "algo-2 rank 1 (killed by SIGKILL, out of memory): the kernel killed 1 process"
     assert (told.strength, told.restartable) == (Strength.STRONG, False)
+
+
+# --- what others feel before the process itself has ended ---
+
+
+def test_an_echo_waits_for_a_process_that_has_said_why_it_ends(play):
+    """Horovod says good-bye while Python unwinds: the others' processes are gone before the one that raised."""
+    p = running(play)
+    p.at(5, ended("worker/0", 1, ECHO))
+    p.at(5.1, reported(2, dying=True), reported(3))
+    p.at(6, reported(2, dying=True), reported(3))
+    assert p.policy.facts.outcome is None
+    p.at(6.5, reported(2, cause=cause(2)))
+    assert p.blamed.startswith("algo-2 worker/1 (exit code 3)")
+
+
+def test_an_echo_does_not_wait_for_ever(play):
+    p = running(play)
+    p.at(5, ended("worker/0", 1, ECHO))
+    p.at(5.1, reported(2, dying=True), reported(3))
+    heartbeats(p, 7.5, 2, 3, dying=True)
+    assert p.policy.facts.outcome is None
+    p.at(8.1)
+    assert "Socket closed" in p.blamed
+
+
+def test_a_host_that_is_asked_looks_at_what_its_processes_print(play):
+    p = running(play, me=2)
+    assert not p.looked
+    p.at(5, informed(question=1))
+    p.at(5.5)
+    assert p.looked[0] == ("worker/1",) and len(p.looked) in (5, 6)
+    p.at(5.6, events.Dying(name="worker/1", error="ValueError: x", details="Traceback"))
+    assert p.last_told.dying
+    p.at(6, ended("worker/1", 1, RAISED))
+    assert not p.last_told.dying and p.last_told.cause.headline == "algo-2 worker/1 (exit code 1): ValueError: x"
+
+
+def test_a_process_that_raised_and_hangs_is_named(play):
+    """MPI_Abort can wait for ever."""
+    p = running(play, me=2)
+    p.at(5, informed(question=1), events.Dying(name="worker/1", error="ValueError: x", details="Traceback"))
+    heartbeats(p, 8, 1)
+    assert p.last_told.cause.headline == "algo-2 worker/1 (raised, and did not end): ValueError: x"
+
+
+def test_nobody_looks_when_nothing_is_wrong(play):
+    p = running(play)
+    heartbeats(p, 20, 2, 3)
+    assert not p.looked
