@@ -44,7 +44,8 @@ class Attempts:
     def may_try_again(self, settled: Outcome) -> bool:
         """Whether the coordinator takes this end of an attempt for none of the job."""
         facts, cause = self.facts, settled.cause
-        possible = facts.is_coordinator and facts.assembled and facts.stopping_since is None and not facts.lost()
+        all_there = facts.assembled and not facts.lost() and not any(facts.is_gone(host) for host in facts.others)
+        possible = facts.is_coordinator and all_there and facts.stopping_since is None
         return possible and cause is not None and cause.restartable and facts.attempt < self.settings.restarts
 
     def try_again(self, settled: Outcome, now: float) -> Iterator[Action]:

@@ -233,7 +233,7 @@ def _cluster(resources: dict[str, Any], path: Path, settings: Settings, here: bo
     )
     mine = next(host for host in hosts if host.name == me)
     # Simulated hosts talk over loopback, whatever interface the file names.
-    interface = "lo" if mine.address.startswith("127.") else _interface(resources)
+    interface = "lo" if hosts[0].address.startswith("127.") else _interface(resources)
     present = {name for _, name in socket.if_nameindex()} if here else {interface}
     return Cluster(hosts=hosts, me=mine, interface=interface if interface in present else None)
 

@@ -68,6 +68,7 @@ class Ended:
     exit: Exit
     output: str = ""
     memory: str = ""
+    attempt: int | None = None  # of a rank; other processes are known to be of this one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,10 +81,11 @@ class NotStarted:
 
 @dataclass(frozen=True, kw_only=True)
 class RankStarted:
-    """mpirun has started a rank on this host."""
+    """mpirun has started a rank on this host, in an attempt."""
 
     name: str
     pid: int
+    attempt: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,12 +149,10 @@ class Rejected:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dying:
-    """A process that still runs has printed why it is about to end."""
+class Looked:
+    """What came of a Look: (process, error, details) of those that have printed that they are about to end."""
 
-    name: str
-    error: str
-    details: str
+    found: tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +183,7 @@ class ChildrenChanged:
 
 Event = (
     Ended | NotStarted | RankStarted | RankOrphaned | Listening | Prepared | Card | Signalled | Reported | Informed
-    | Rejected | Dying | Probed | Due | Broken | ChildrenChanged
+    | Rejected | Looked | Probed | Due | Broken | ChildrenChanged
 )  # fmt: skip
 
 
@@ -220,7 +220,7 @@ class Sweep:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """See whether these processes have printed that they are about to end; answered by Dying, or not at all."""
+    """See whether these processes have printed that they are about to end; answered by Looked."""
 
     names: tuple[str, ...]
 

@@ -11,6 +11,8 @@ from entrypoint.events import News, Reach, Report
 from entrypoint.outcome import Cause, Exit, Outcome, Strength
 from entrypoint.plan import ALL_HOSTS, PREFLIGHT, Duty, Need, Plan, ProcessSpec, Ready, Restart
 
+ASK_AGAIN = 0.05  # seconds; a thousand ranks that fail together are no thousand questions
+
 
 @dataclass(frozen=True, kw_only=True)
 class Noted:
@@ -60,7 +62,7 @@ class Facts:
         self.reports: dict[str, Report] = {}  # the coordinator's: the last of each follower
         self.causes: list[Noted] = []  # of this attempt, in the order in which they were heard
         self.history: list[Noted] = []  # of earlier attempts
-        self.rejected: dict[str, tuple[float, str]] = {}  # hosts that were refused: since when, why
+        self.rejected: dict[str, tuple[float, float, str]] = {}  # hosts that were refused: since when, when last, why
         self.assembled = not self.others
         self.question = 0  # the last one asked, or heard
         self.question_at: float | None = None  # when
@@ -217,7 +219,8 @@ class Facts:
         """Note a cause, and ask everybody who is there whether they know a better one."""
         happened = heard if at is None else min(at, heard)
         self.causes.append(Noted(cause=cause, heard=heard, at=happened, attempt=self.attempt))
-        if self.is_coordinator and self.outcome is None:
+        asked_just_now = self.question_at is not None and heard < self.question_at + ASK_AGAIN
+        if self.is_coordinator and self.outcome is None and not asked_just_now:
             self.note_question(self.question + 1, heard)
 
     def note_question(self, number: int, now: float) -> None:

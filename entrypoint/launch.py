@@ -32,7 +32,7 @@ def train() -> None:
 
 def _train(early_signals: list[int]) -> int:
     """The exit code of this host. Whatever goes wrong on the way becomes an Outcome, too."""
-    from entrypoint import events, process, report
+    from entrypoint import process, report
     from entrypoint.config import read_job, this_host
     from entrypoint.job import Tree
 
@@ -46,10 +46,10 @@ def _train(early_signals: list[int]) -> int:
             secret = Secrets(os.environ, job.hyperparameters)
             log = Log(host, prefix=job.settings.log_prefix, streams=job.settings.log_streams, secret=secret)
             supervisor = _supervisor(job, log)
-            outcome = supervisor.run([events.Signalled(number=number) for number in early_signals])
+            outcome = supervisor.run(early_signals)
         except ConfigError as error:
             log.say(f"error: {error}")
-            outcome = _tell_of(error, host, log)
+            outcome = _tell_of(error, host, log, early_signals)
     except Exception as error:
         log.say(traceback.format_exc())
         why = f"{type(error).__name__}: {error}"
@@ -64,19 +64,19 @@ def _train(early_signals: list[int]) -> int:
     return outcome.exit_code
 
 
-def _tell_of(error: ConfigError, host: str, log: Log) -> Outcome:
+def _tell_of(error: ConfigError, host: str, log: Log, early_signals: list[int]) -> Outcome:
     """The outcome of a job that is described wrongly. Other hosts may not see what is wrong: they are told."""
     from entrypoint import events
     from entrypoint.config import salvage_job
     from entrypoint.plan import Plan
     from entrypoint.supervisor import Supervisor
 
-    job = salvage_job(base_folder(), os.environ, run_folder())
+    job = salvage_job(base_folder(), os.environ, Path(tempfile.mkdtemp(prefix="entrypoint-")))
     if job is None or len(job.cluster.hosts) == 1:
         return _own_failure(host, "configuration", str(error), ExitCode.CONFIG)
     nothing = Plan(title="", hosts=tuple(host.name for host in job.cluster.hosts), processes=())
     wrong = events.Broken(what="configuration", why=str(error), code=ExitCode.CONFIG)
-    return Supervisor(job, nothing, os.environ, log).run([wrong])
+    return Supervisor(job, nothing, os.environ, log).run(early_signals, [wrong])
 
 
 def _supervisor(job: "Job", log: Log) -> "Supervisor":

@@ -121,8 +121,10 @@ class Peers:
                     report_to_json(report),
                     timeout=self._settings.peer_timeout,
                 )
-                clock.compare(sent, answer.get("clock"), time.monotonic())
-                self._put(Informed(news=news_from_json(answer), offset=clock.offset))
+                received = time.monotonic()
+                news = news_from_json(answer)
+                clock.compare(sent, answer.get("clock"), received)
+                self._put(Informed(news=news, offset=clock.offset))
                 last, reached, refused_since = report, True, 0.0
                 with self._lock:
                     if report is self._report:

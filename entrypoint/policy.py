@@ -72,6 +72,8 @@ class Policy:
                 facts.ended[name] = Exit(code=127)
                 facts.ended_at[name] = now
                 facts.blame(now, name, what="cannot be started", error=why, code=127)
+            case events.RankStarted(attempt=attempt) if attempt != facts.attempt:
+                pass  # too late; what started it is gone, and so is what it waits for
             case events.RankStarted(name=name):
                 facts.specs.setdefault(name, facts.rank_from_elsewhere(name))
                 facts.started[name] = now
@@ -97,9 +99,10 @@ class Policy:
                 facts.offset = facts.offset if offset is None else offset
                 yield from self._note_news(news, now)
             case events.Rejected(host=host, why=why):
-                facts.rejected.setdefault(host, (now, why))
-            case events.Dying(name=name, error=error, details=details):
-                facts.dying.setdefault(name, (now, error, details))
+                self.rendezvous.note_rejected(host, why, now)
+            case events.Looked(found=found):
+                since = {name: at for name, (at, _, _) in facts.dying.items()}
+                facts.dying = {name: (since.get(name, now), error, details) for name, error, details in found}
             case events.Probed(found=found):
                 yield from self.rendezvous.note_probed(found)
             case events.Broken(why=why, code=code, what=what):
@@ -113,7 +116,7 @@ class Policy:
         facts = self.facts
         name, exit = event.name, event.exit
         spec = facts.specs.get(name)
-        if spec is None or name in facts.ended:
+        if spec is None or name in facts.ended or event.attempt not in (None, facts.attempt):
             return
         facts.ended[name] = exit
         facts.ended_at[name] = now
@@ -177,7 +180,7 @@ class Policy:
             facts.ready |= {(host, process) for process in report.ready}
             if report.cause and report.cause != (before and before.cause):  # an echo first, then what is behind it
                 facts.note_cause(report.cause, now, report.cause_at)
-        if report.gone and facts.outcome is None and not report.cause:
+        if report.gone and facts.outcome is None and (not report.cause or report.attempt != facts.attempt):
             # It took us for lost, while we stood still perhaps. What it was to do will not be done.
             facts.blame_host(now, host, "left before the end of the job", ExitCode.HOST_LOST)
 
@@ -308,13 +311,13 @@ class Policy:
         if not asked or facts.clearing or facts.stopping_since is not None:
             return
         users = [name for name in facts.running() if facts.specs[name].duty.is_users and name not in facts.asked]
-        unseen = tuple(name for name in users if name not in facts.dying)
-        if unseen and now >= self._look_at:
+        if users and now >= self._look_at:
             self._look_at = now + LOOK_AGAIN
-            yield events.Look(names=unseen)
+            yield events.Look(names=tuple(users))
         for name, (since, error, details) in facts.dying.items():
             if name in users and now >= since + UNENDING and facts.own_cause() is None:
-                facts.blame(now, name, what="raised, and did not end", error=error, details=details, code=1)
+                what = "raised, and did not end"  # unless it got over what it printed; so somebody else may be right
+                facts.blame(now, name, what=what, error=error, details=details, code=1, strength=Strength.WEAK)
 
     def _watch_mpirun(self, now: float) -> None:
         """mpirun can wait for ever for daemons that cannot reach it, a closed port between the hosts being enough."""

@@ -55,8 +55,9 @@ class Ranks:
         if not isinstance(hello.get("rank"), int):
             return
         rank, name = hello["rank"], f"rank {hello['rank']}"
-        order = self._order(rank, int(hello.get("attempt", 0)))
-        out, err = self._log.open_pipes(name)
+        attempt = int(hello.get("attempt", 0))
+        order = self._order(rank, attempt)
+        out, err = self._log.open_pipes(name if "refused" not in order else f"{name}, refused")
         try:
             text = json.dumps(order).encode()
             fds = array.array("i", [out, err])
@@ -67,7 +68,7 @@ class Ranks:
             os.close(err)
         if "refused" in order:
             return
-        self._put(RankStarted(name=name, pid=int(hello["pid"])))
+        self._put(RankStarted(name=name, pid=int(hello["pid"]), attempt=attempt))
         try:
             while (said := json.loads(lines.readline() or b"{}")).get("orphaned"):
                 self._put(RankOrphaned(name=name))
@@ -76,5 +77,5 @@ class Ranks:
         # Nothing said: the rank program itself was killed, and its child with it or soon.
         status = said.get("wait_status")
         exit = Exit.from_wait_status(status) if status is not None else Exit(code=137, signal=9)
-        self._put(Ended(name=name, exit=exit))
+        self._put(Ended(name=name, exit=exit, attempt=attempt))
         connection.sendall(b".")

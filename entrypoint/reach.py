@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import socket
 from collections.abc import Sequence
+from typing import Any
 
 from entrypoint.cluster import Cluster, Host
 from entrypoint.events import Reach
@@ -20,8 +21,14 @@ def look_for(cluster: Cluster, names: Sequence[str], control_port: int) -> tuple
     tries = {host.name: pool.submit(_look_for, cluster, host, host.port(control_port)) for host in wanted}
     concurrent.futures.wait(tries.values(), timeout=RESOLVING + PATIENCE)
     pool.shutdown(wait=False, cancel_futures=True)
-    nothing = "the resolver does not answer"
-    return tuple(found.result() if found.done() else Reach(host=name, why=nothing) for name, found in tries.items())
+    return tuple(_came_of(host.name, tries[host.name]) for host in wanted)
+
+
+def _came_of(name: str, attempt: "concurrent.futures.Future[Reach]") -> Reach:
+    if not attempt.done() or attempt.cancelled():
+        return Reach(host=name, why="there was no time to look, or the resolver does not answer")
+    error = attempt.exception()
+    return Reach(host=name, why=f"{type(error).__name__}: {error}") if error else attempt.result()
 
 
 def _look_for(cluster: Cluster, host: Host, port: int) -> Reach:
@@ -29,23 +36,30 @@ def _look_for(cluster: Cluster, host: Host, port: int) -> Reach:
         found = socket.getaddrinfo(host.address, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         return Reach(host=host.name, why=getattr(error, "strerror", None) or str(error))
-    family, kind, protocol, _, address = found[0]
-    why = ""
-    with socket.socket(family, kind, protocol) as probe:
-        probe.settimeout(PATIENCE)
-        own = cluster.me.address
-        try:
+    why = first = ""
+    for family, kind, protocol, _, address in found:
+        why = _try_to_connect(cluster, (family, kind, protocol), address, port)
+        first = first or str(address[0])
+        if not why:
+            return Reach(host=host.name, address=str(address[0]))
+    return Reach(host=host.name, address=first, why=why + (f" (over {cluster.interface})" if cluster.interface else ""))
+
+
+def _try_to_connect(cluster: Cluster, way: tuple[int, int, int], address: Any, port: int) -> str:
+    """Why there is no connection; empty if there is one."""
+    own = cluster.me.address
+    try:
+        with socket.socket(*way) as probe:
+            probe.settimeout(PATIENCE)
             if own.startswith("127."):  # hosts that are simulated on this machine
                 probe.bind((own, 0))
             elif cluster.interface:
-                # Takes a right that a container may lack; then the system's routes decide.
-                with contextlib.suppress(PermissionError):
+                # Takes a right that a container may lack, and a kernel that knows it; else the system's routes decide.
+                with contextlib.suppress(OSError):
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, cluster.interface.encode())
             probe.connect(address)
-        except TimeoutError:
-            why = f"port {port} does not answer within {PATIENCE:g} s"
-        except OSError as error:
-            why = f"port {port}: {error.strerror or error}"
-    if why and cluster.interface:
-        why += f" (over {cluster.interface})"
-    return Reach(host=host.name, address=str(address[0]), why=why)
+    except TimeoutError:
+        return f"port {port} does not answer within {PATIENCE:g} s"
+    except OSError as error:
+        return f"port {port}: {error.strerror or error}"
+    return ""

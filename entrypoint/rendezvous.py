@@ -15,6 +15,7 @@ from entrypoint.settings import Settings
 NAG = 10.0  # seconds between two tables of who is missing
 PROBE_AGAIN = 0.5  # seconds between two tries to reach hosts that are all up
 REACH = 120.0  # seconds that these tries may take: all are up, so only a name can still be on its way
+STILL = 2.5  # seconds after which a refusal is not of now any more
 SHOWN = 20  # hosts that a table lists
 
 
@@ -40,6 +41,10 @@ class Rendezvous:
             missing = [host for host in self._missing() if host in facts.reach]
             for line in table(facts, missing, self._last) if missing else []:
                 yield events.Say(message=line)
+
+    def note_rejected(self, host: str, why: str, now: float) -> None:
+        since, last, _ = self.facts.rejected.get(host, (now, now, ""))
+        self.facts.rejected[host] = (since if now < last + STILL else now, now, why)
 
     def note_things(self, report: Report) -> Iterator[Action]:
         """Compare, on the coordinator, what must be the same everywhere; blame the host that differs."""
@@ -121,15 +126,16 @@ class Rendezvous:
         facts = self.facts
         self._watch_missing(now)
         self._watch_rejected(now)
-        if now < facts.began + self.settings.start_timeout:
-            limit = min(REACH, self.settings.start_timeout)
-            if self._assembled_since is not None and now >= self._assembled_since + limit and not self.is_over():
-                self._blame_unreached(now)
-        elif facts.is_coordinator:
+        if self._assembled_since is not None and now >= self._assembled_since + self._patience() and not self.is_over():
+            self._blame_unreached(now)
+        if facts.is_coordinator and now >= facts.began + self.settings.start_timeout:
             for spec in facts.plan.processes:
                 if spec.duty is Duty.STEP and (spec.host, spec.name) not in facts.ready:
                     what = f"{spec.name} did not end within {self.settings.start_timeout:g} s"
                     facts.blame_host(now, spec.host, what, ExitCode.START_TIMEOUT)
+
+    def _patience(self) -> float:
+        return min(REACH, self.settings.start_timeout)
 
     def _watch_missing(self, now: float) -> None:
         facts, limit = self.facts, self.settings.start_timeout
@@ -143,8 +149,9 @@ class Rendezvous:
 
     def _watch_rejected(self, now: float) -> None:
         facts = self.facts
-        for host, (since, why) in facts.rejected.items():
-            if host in facts.heard or now < since + self.settings.peer_timeout or facts.own_cause():
+        for host, (since, last, why) in facts.rejected.items():
+            lasting = now >= since + self.settings.peer_timeout and now < last + STILL
+            if host in facts.heard or not lasting or facts.own_cause():
                 continue
             if facts.is_coordinator:
                 facts.blame_host(now, host, "was refused", ExitCode.CONFIG, error=why)
@@ -154,19 +161,19 @@ class Rendezvous:
 
     def _blame_unreached(self, now: float) -> None:
         facts = self.facts
-        unreached = [reach for reach in facts.reach.values() if not reach.reached]
+        unreached = [host for host in facts.others if not (host in facts.reach and facts.reach[host].reached)]
         if unreached:
-            first = unreached[0]
-            lines = "\n".join(table(facts, [reach.host for reach in unreached], now))
-            what = f"cannot reach {_list([reach.host for reach in unreached])}"
-            facts.blame_host(now, facts.host, what, ExitCode.START_TIMEOUT, error=_state(first), details=lines)
+            lines = "\n".join(table(facts, unreached, now))
+            error = _state(facts.reach.get(unreached[0]))
+            what = f"cannot reach {_list(unreached)}"
+            facts.blame_host(now, facts.host, what, ExitCode.START_TIMEOUT, error=error, details=lines)
 
     def deadlines(self) -> Iterator[float]:
         yield self._nag_at
         if self._assembled_since is not None and not self.is_over():
             yield self._probe_at
-            yield self._assembled_since + REACH
-        for since, _ in self.facts.rejected.values():
+            yield self._assembled_since + self._patience()
+        for since, _, _ in self.facts.rejected.values():
             yield since + self.settings.peer_timeout
 
 

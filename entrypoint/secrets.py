@@ -29,7 +29,7 @@ _OF_LANGUAGE_MODELS = re.compile(
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _IN_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^\s/:@]*:([^\s/@]+)|([^\s/:@]{16,}))@")
 
-_WORD = r"(?:(?:[A-Z]?[a-z]{2,})+|[A-Z]+|[a-z])"
+_WORD = r"(?:(?:[A-Z]?[a-z]{2,}+)++|[A-Z]+|[a-z])"  # possessive: there is one way only to read a word
 _WORDS = re.compile(rf"{_WORD}(?:[ _./:-]+{_WORD})*")
 _FIGURES = re.compile(r"[-+0-9.,:/_eE\s]+")
 _PLACE = re.compile(r"(~|\.{1,2})?(/[a-z0-9._-]+)+/?|(s3://|arn:)\S+")
@@ -62,7 +62,7 @@ class Secrets:
         self._after_name = [
             (_bytes(name), _after(name, value))
             for key, value in sorted(pairs)
-            if key and value and not tells(value)
+            if key and value.strip() and not tells(value)
             for name in sorted({key, key.upper().replace("-", "_")})
         ]
         self.longest = max(map(len, self._values), default=0)

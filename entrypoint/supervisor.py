@@ -54,17 +54,17 @@ class Supervisor:
         self.outcome: Outcome | None = None
         self.meter = memory.meter()
 
-    def run(self, early: Sequence[Event] = ()) -> Outcome:
+    def run(self, signals: Sequence[int] = (), early: Sequence[Event] = ()) -> Outcome:
         """Start, watch and stop this host's processes until the job is over, everywhere or for us.
 
-        `early` is what happened before we could listen.
+        `signals` are those that came until now (read when our own handlers are there), `early` is what else happened.
         """
-        process.become_subreaper()
-        self._prepare_folders()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _: self.queue.put(events.Signalled(number=number)))
         signal.signal(signal.SIGCHLD, lambda *_: self.queue.put(events.ChildrenChanged()))
-        for event in (*early, *self._ports_taken()):
+        process.become_subreaper()
+        self._prepare_folders()
+        for event in (*(events.Signalled(number=number) for number in signals), *early, *self._ports_taken()):
             self._decide(event)
         self._decide(events.Due())  # the first processes start before the control channel is imported
         if self.outcome is None:
@@ -169,9 +169,9 @@ class Supervisor:
                 case events.Sweep(keep=keep):
                     self._sweep(keep)
                 case events.Look(names=names):
-                    for name in names:
-                        if why := dying(self.log.tail(name)):
-                            self.queue.put(events.Dying(name=name, error=why.error, details=why.details))
+                    seen = [(name, dying(self.log.tail(name))) for name in names]
+                    found = tuple((name, why.error, why.details) for name, why in seen if why)
+                    self.queue.put(events.Looked(found=found))
                 case events.Probe(hosts=hosts):
                     threading.Thread(target=self._probe, args=(hosts,), name="probe", daemon=True).start()
                 case events.WriteCards(card=card, lines=lines):
@@ -237,8 +237,11 @@ class Supervisor:
 
     def _sweep(self, keep: Collection[str]) -> None:
         """Nothing of an attempt may reach into the next: no process, and no explanation of an end that was none."""
-        stays = [self.processes[name].pid for name in keep]
-        for pid, status in process.kill_descendants(keep=stays):
+        self.meter.killed_since()  # what was killed until now is no cause of what comes
+        # A step has its work before it, with all that it has started; a daemon only serves what is over.
+        pids = {name: self.processes[name].pid for name in keep if name in self.processes}
+        steps = [pid for name, pid in pids.items() if self.facts.specs[name].duty is Duty.STEP]
+        for pid, status in process.kill_descendants(spare=steps, keep=pids.values()):
             if (name := self.by_pid.pop(pid, None)) is not None:
                 self.reaped[name] = Exit.from_wait_status(status)
         with contextlib.suppress(OSError):
@@ -247,7 +250,11 @@ class Supervisor:
             self.log.say(f"the script wrote {self.job.paths.failure}, removed before the next attempt: {said[:1000]}")
 
     def _probe(self, hosts: Sequence[str]) -> None:
-        self.queue.put(events.Probed(found=reach.look_for(self.job.cluster, hosts, self.job.settings.control_port)))
+        try:
+            found = reach.look_for(self.job.cluster, hosts, self.job.settings.control_port)
+        except Exception as error:  # an answer is waited for
+            found = tuple(events.Reach(host=host, why=f"{type(error).__name__}: {error}") for host in hosts)
+        self.queue.put(events.Probed(found=found))
 
     def _write_cards(self, card: str, lines: list[str]) -> None:
         path = self.job.paths.cards / card

@@ -1067,17 +1067,18 @@ def test_a_difference_may_be_only_warned_of(play):
 def test_a_host_that_is_refused_ends_the_job(play):
     """A wrong token, or another version: waiting would not change it."""
     p = play(2)
-    p.at(1, ended("prepare"), events.Rejected(host="algo-2", why="wrong or missing token"))
-    p.at(3, events.Rejected(host="algo-2", why="wrong or missing token"))
-    p.at(7)
+    p.at(1, ended("prepare"))
+    while p.now < 7:
+        p.at(p.now + 1, events.Rejected(host="algo-2", why="wrong or missing token"))
     assert p.blamed == "algo-2 (was refused): wrong or missing token"
     assert p.policy.facts.outcome.exit_code == ExitCode.CONFIG
 
 
 def test_a_refused_follower_does_not_wait_for_the_coordinator(play):
     p = play(2, 2)
-    p.at(1, ended("prepare"), events.Rejected(host="algo-1", why="wrong or missing token"))
-    p.at(7)
+    p.at(1, ended("prepare"))
+    while p.now < 7:
+        p.at(p.now + 1, events.Rejected(host="algo-1", why="wrong or missing token"))
     assert p.what[-1] == "finish failed 78"
     assert p.blamed == "algo-2 (is refused by the coordinator algo-1): wrong or missing token"
 
@@ -1333,6 +1334,8 @@ def test_a_lack_of_memory_is_said_where_the_kernel_says_so_and_is_no_chance(play
 
 # --- what others feel before the process itself has ended ---
 
+DYING = events.Looked(found=(("worker/1", "ValueError: x", "Traceback"),))
+
 
 def test_an_echo_waits_for_a_process_that_has_said_why_it_ends(play):
     """Horovod says good-bye while Python unwinds: the others' processes are gone before the one that raised."""
@@ -1361,7 +1364,7 @@ def test_a_host_that_is_asked_looks_at_what_its_processes_print(play):
     p.at(5, informed(question=1))
     p.at(5.5)
     assert p.looked[0] == ("worker/1",) and len(p.looked) in (5, 6)
-    p.at(5.6, events.Dying(name="worker/1", error="ValueError: x", details="Traceback"))
+    p.at(5.6, DYING)
     assert p.last_told.dying
     p.at(6, ended("worker/1", 1, RAISED))
     assert not p.last_told.dying and p.last_told.cause.headline == "algo-2 worker/1 (exit code 1): ValueError: x"
@@ -1370,12 +1373,77 @@ def test_a_host_that_is_asked_looks_at_what_its_processes_print(play):
 def test_a_process_that_raised_and_hangs_is_named(play):
     """MPI_Abort can wait for ever."""
     p = running(play, me=2)
-    p.at(5, informed(question=1), events.Dying(name="worker/1", error="ValueError: x", details="Traceback"))
-    heartbeats(p, 8, 1)
+    p.at(5, informed(question=1), DYING)
+    p.at(6, DYING)
+    p.at(7.1, DYING)
     assert p.last_told.cause.headline == "algo-2 worker/1 (raised, and did not end): ValueError: x"
+
+
+def test_a_process_that_got_over_what_it_printed_is_left_alone(play):
+    p = running(play, me=2)
+    p.at(5, informed(question=1), DYING)
+    p.at(6, events.Looked(found=()))
+    assert not p.last_told.dying
+    p.at(8, events.Looked(found=()))
+    assert p.last_told.cause is None
 
 
 def test_nobody_looks_when_nothing_is_wrong(play):
     p = running(play)
     heartbeats(p, 20, 2, 3)
     assert not p.looked
+
+
+# --- found by a review ---
+
+
+@pytest.mark.parametrize("start_timeout, appears", [(60, 1), (1200, 1100)])
+def test_a_preflight_that_never_ends_is_somebodys_fault(play, start_timeout, appears):
+    p = play(2, start_timeout=start_timeout)
+    p.reachable = {"algo-2": "port 7979: No route to host"}
+    p.at(1, ended("prepare"))
+    heartbeats(p, appears - 1)
+    while p.now < appears + 130:
+        p.at(p.now + 1, reported(2, ready=frozenset({"prepare"})))
+    assert p.blamed.startswith("algo-1 (cannot reach algo-2)")
+
+
+def test_there_is_no_next_attempt_without_a_host_that_has_left(play):
+    p = running(play, restarts=3)
+    killed = cause(2, code=137, what="killed by SIGKILL", restartable=True)
+    p.at(5, reported(2, cause=killed, done=True, gone=True), reported(3))
+    assert p.policy.facts.attempt == 0 and p.policy.facts.outcome is not None
+
+
+def test_last_words_about_an_old_attempt_end_the_job(play):
+    p = tried_again(play)
+    p.at(6, reported(2, attempt=0, cause=cause(2), gone=True), reported(3, attempt=1))
+    p.at(7)
+    assert p.blamed == "algo-2 (left before the end of the job)"
+
+
+def test_a_rank_of_an_old_attempt_is_none_of_the_new_one(play):
+    p = play(2, 2, mode="mpi", restarts=2)
+    p.at(1, ended("prepare"), ended("host-key"), events.Listening(name="sshd"), informed())
+    p.at(5, informed(attempt=1, go=False, ready=frozenset()))
+    p.at(6, events.RankStarted(name="rank 1", pid=1, attempt=0))
+    p.at(6.1, events.Ended(name="rank 1", exit=Exit(code=137, signal=9), attempt=0))
+    assert p.last_told.cause is None
+    p.at(7, informed(attempt=1), events.RankStarted(name="rank 1", pid=1, attempt=1))
+    assert "rank 1" in p.policy.facts.started
+
+
+def test_one_refusal_that_passed_is_no_reason(play):
+    p = play(2)
+    p.at(1, ended("prepare"), events.Rejected(host="algo-2", why="404"))
+    p.at(20)
+    assert p.policy.facts.outcome is None
+
+
+def test_a_thousand_causes_are_not_a_thousand_questions(play):
+    p = running(play)
+    p.at(2.1, reported(2, answers=0), reported(3, answers=0))
+    for number in range(20):
+        error = f"Socket closed {number}"
+        p.at(5 + number / 1000, reported(2, answers=0, cause=cause(2, Strength.WEAK, error=error)))
+    assert p.last_told.question == 1

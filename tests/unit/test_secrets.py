@@ -175,3 +175,13 @@ def test_whatever_they_are_masking_goes_on(secrets, text, data):
 def test_texts_without_secrets_stay_as_they_are(text):
     secret = Secrets({"AWS_SECRET_ACCESS_KEY": AWS_KEY, "API_TOKEN": "Disabled", "DB_PASSWORD": "Zq7Lw0Xk!"})
     assert secret.mask(text) == text
+
+
+def test_long_secrets_are_looked_at_in_no_time():
+    """A pattern that tries every way to read a word would take years for these."""
+    for value in ("correcthorsebatterystaple" * 8 + "1", "aB" * 100 + "1", "word " * 100 + "!"):
+        Secrets({"DB_PASSWORD": value}, {})
+
+
+def test_a_secret_of_blanks_is_none():
+    assert Secrets({"DB_PASSWORD": "   "}, {}).mask("DB_PASSWORD= and more") == "DB_PASSWORD= and more"

@@ -232,7 +232,7 @@ class World:
         elif attempt != host.policy.facts.attempt or host.policy.facts.clearing:
             pass  # as the supervisor refuses it
         elif not self.mpirun_failed:
-            self.happen(spec.host, events.RankStarted(name=spec.name, pid=1))
+            self.happen(spec.host, events.RankStarted(name=spec.name, pid=1, attempt=attempt))
             self.start(host, spec)
 
     def ask(self, host: SimulatedHost, name: str) -> None:
