@@ -68,7 +68,6 @@ class Ended:
     exit: Exit
     output: str = ""
     memory: str = ""
-    attempt: int | None = None  # of a rank; other processes are known to be of this one
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -219,13 +219,15 @@ class Facts:
         """Note a cause, and ask everybody who is there whether they know a better one."""
         happened = heard if at is None else min(at, heard)
         self.causes.append(Noted(cause=cause, heard=heard, at=happened, attempt=self.attempt))
-        asked_just_now = self.question_at is not None and heard < self.question_at + ASK_AGAIN
-        if self.is_coordinator and self.outcome is None and not asked_just_now:
+        if self.is_coordinator and self.outcome is None and not self.asked_within(ASK_AGAIN, heard):
             self.note_question(self.question + 1, heard)
 
     def note_question(self, number: int, now: float) -> None:
         if number > self.question:
             self.question, self.question_at = number, now
+
+    def asked_within(self, seconds: float, now: float) -> bool:
+        return self.question_at is not None and now < self.question_at + seconds
 
     def is_dying(self) -> bool:
         """Whether a process of this host has said why it ends, and has not ended."""

@@ -116,8 +116,10 @@ class Policy:
         facts = self.facts
         name, exit = event.name, event.exit
         spec = facts.specs.get(name)
-        if spec is None or name in facts.ended or event.attempt not in (None, facts.attempt):
+        if spec is None or name in facts.ended:
             return
+        if spec.duty is Duty.RANK and name not in facts.started:
+            return  # it came too late for its attempt, see RankStarted
         facts.ended[name] = exit
         facts.ended_at[name] = now
         if exit.clean and (spec.ready is Ready.ENDED or spec.decides):
@@ -307,8 +309,7 @@ class Policy:
     def _watch_the_dying(self, now: float) -> Iterator[Action]:
         """Where something went wrong: see who is about to end of it; blame who does not get to its end."""
         facts = self.facts
-        asked = facts.question_at is not None and now < facts.question_at + DYING
-        if not asked or facts.clearing or facts.stopping_since is not None:
+        if not facts.asked_within(DYING, now) or facts.clearing or facts.stopping_since is not None:
             return
         users = [name for name in facts.running() if facts.specs[name].duty.is_users and name not in facts.asked]
         if users and now >= self._look_at:
@@ -383,8 +384,8 @@ class Policy:
         """When to be called again with Due, if nothing happens before."""
         facts = self.facts
         times = [now + self.settings.heartbeat]
-        asked = facts.question_at is not None and now < facts.question_at + DYING
-        if facts.outcome is not None or facts.stopping_since is not None or facts.causes or facts.clearing or asked:
+        ending = facts.outcome is not None or facts.stopping_since is not None or facts.causes or facts.clearing
+        if ending or facts.asked_within(DYING, now):
             times.append(now + 0.05)  # the end is near: several short limits are running
         times += [
             since + need.at_most

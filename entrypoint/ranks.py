@@ -77,5 +77,5 @@ class Ranks:
         # Nothing said: the rank program itself was killed, and its child with it or soon.
         status = said.get("wait_status")
         exit = Exit.from_wait_status(status) if status is not None else Exit(code=137, signal=9)
-        self._put(Ended(name=name, exit=exit, attempt=attempt))
+        self._put(Ended(name=name, exit=exit))
         connection.sendall(b".")

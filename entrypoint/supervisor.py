@@ -105,7 +105,7 @@ class Supervisor:
             for pid, status in process.reap():
                 if (name := self.by_pid.pop(pid, None)) is not None:
                     self.reaped[name] = Exit.from_wait_status(status)
-        elif isinstance(event, events.Ended):
+        elif isinstance(event, events.Ended) and event.name in self.facts.specs:
             found += self._events_of_end(self.facts.specs[event.name], event.exit)
         else:
             found.append(event)

@@ -1427,7 +1427,7 @@ def test_a_rank_of_an_old_attempt_is_none_of_the_new_one(play):
     p.at(1, ended("prepare"), ended("host-key"), events.Listening(name="sshd"), informed())
     p.at(5, informed(attempt=1, go=False, ready=frozenset()))
     p.at(6, events.RankStarted(name="rank 1", pid=1, attempt=0))
-    p.at(6.1, events.Ended(name="rank 1", exit=Exit(code=137, signal=9), attempt=0))
+    p.at(6.1, events.Ended(name="rank 1", exit=Exit(code=137, signal=9)))
     assert p.last_told.cause is None
     p.at(7, informed(attempt=1), events.RankStarted(name="rank 1", pid=1, attempt=1))
     assert "rank 1" in p.policy.facts.started
