@@ -197,7 +197,7 @@ def test_pause_for_less_than_the_peer_timeout(local, engine):
     assert run.end() == 0
     assert run.exits == ["0"] * 3
     begin, end = map(float, re.search(r", from (\S+) s to (\S+) s$", run.faults[0]).groups())
-    assert end - begin >= 2
+    assert end - begin > 1.98  # both figures are printed in hundredths
     # It stood still: what it said first afterwards, others had said long before.
     during = run.terminal.partition("fault after")[2].partition("fault over")[0]
     assert during.count("[algo-1 worker/0] step") > during.count("[algo-2 worker/1] step") + 5
