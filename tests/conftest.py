@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addoption(
             "--refresh", action="store_true", help="write tests/configs/*/plan.txt anew (then read the diff)"
         )
+
+
+# Figures that a test measured are printed at the end, though it passed: `tell(text)`. With pytest-xdist they come from
+# another process.
+FIGURES = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[FIGURES] = []
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["figures"] = config.stash[FIGURES]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node) -> None:
+    node.config.stash[FIGURES] += getattr(node, "workeroutput", {}).get("figures", [])
+
+
+def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
+    for text in config.stash[FIGURES]:
+        terminalreporter.section("figures")
+        terminalreporter.write_line(text)
+
+
+@pytest.fixture(scope="session")
+def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    return request.config.stash[FIGURES].append
 
 
 @pytest.fixture

@@ -193,7 +193,11 @@ left_out() {
 
 check() { "$VENV/bin/ruff" check entrypoint && "$VENV/bin/mypy"; }
 
-ring() { "$VENV/bin/python" -m pytest "tests/$1" ${pytest_arguments[@]+"${pytest_arguments[@]}"}; }
+ring() {
+    local name=$1
+    shift
+    "$VENV/bin/python" -m pytest "tests/$name" "$@" ${pytest_arguments[@]+"${pytest_arguments[@]}"}
+}
 
 build_image() {
     need debootstrap debootstrap || true # only where the base image cannot be pulled; build.sh says if it is missed
@@ -208,13 +212,14 @@ main() {
     make_venv
 
     ((${#rings[@]} > 0)) || step check check || true
-    if asked_for unit; then step unit ring unit || true; fi
+    if asked_for unit; then step unit ring unit -n 2 || true; fi
     if asked_for local; then
         need mpirun openmpi-bin && need ssh-keygen openssh-client && need sshd openssh-server ||
             left_out 'local, mpi' 'Open MPI and an ssh daemon are not here (as root on Debian they would be installed)'
         ((EUID == 0)) && need ip iproute2 && need nsenter util-linux ||
             left_out 'local, namespaces' 'these take root, and the commands ip and nsenter'
-        step local ring local || true
+        # Its tests wait for most of their time.
+        step local ring local -n 3 --dist loadfile || true
     fi
     if asked_for cluster; then
         if ! get_docker; then

@@ -16,6 +16,7 @@ def hosts(tmp_path, no_leftovers, request):
 
     yield start
     for job in made:
+        job.ports.close()
         alive = [host.name for host in job.hosts.values() if host.process.poll() is None]
         print(job)
         for name in alive:

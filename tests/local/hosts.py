@@ -18,8 +18,12 @@ from typing import Any
 from processes import processes_with
 from waiting import eventually
 
+from entrypoint.local.ports import reserved
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
+CONTROL_PORT, SSH_PORT = 9000, 9050
+PORTS = (*range(2222, 2232), *range(8890, 8898), CONTROL_PORT, SSH_PORT)  # that a host may use, before they are moved
 LONG = 120.0  # seconds; says when to give up, not how fast anything is
 
 
@@ -66,13 +70,14 @@ class Hosts:
     ) -> None:
         self.folder, self.absent = folder, absent
         self.names = [f"algo-{number + 1}" for number in range(count)]
-        # Addresses that no other test run on this machine uses, and ports that differ from host to host:
-        # TensorFlow's servers listen on all addresses.
         net = f"127.{random.randint(16, 250)}.{random.randint(1, 250)}"
         self.addresses = {name: f"{net}.{number + 1}" for number, name in enumerate(self.names)}
         self.stride = 100
-        first = random.randrange(20_000, 30_000)
-        self.control_port = first
+        # TensorFlow's servers listen on all addresses: ports that no other host has, and no other run on this machine.
+        self.ports = contextlib.ExitStack()
+        wanted = [port + rank * self.stride for rank in range(count) for port in PORTS]
+        self.port_base = self.ports.enter_context(reserved(wanted))
+        self.control_port = CONTROL_PORT + self.port_base
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("ENTRYPOINT_", "SM_"))},
             "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
@@ -80,8 +85,9 @@ class Hosts:
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "ENTRYPOINT_HOST_ADDRESSES": json.dumps(self.addresses),
             "ENTRYPOINT_PORT_STRIDE": str(self.stride),
-            "ENTRYPOINT_CONTROL_PORT": str(first),
-            "ENTRYPOINT_SSH_PORT": str(first + 50),
+            "ENTRYPOINT_PORT_BASE": str(self.port_base),
+            "ENTRYPOINT_CONTROL_PORT": str(CONTROL_PORT),
+            "ENTRYPOINT_SSH_PORT": str(SSH_PORT),
             "TEST_FOLDER": str(folder),  # the mark by which a process that is left behind is found
             **(environment or {}),
         }
@@ -99,6 +105,7 @@ class Hosts:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.ports.close()
         for host in self.hosts.values():
             if host.process.poll() is None:
                 host.process.kill()

@@ -33,7 +33,7 @@ def why_not(case: Case) -> str:
 
 @pytest.fixture(scope="session")
 def outcomes(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tell: Callable[[str], None]
 ) -> Iterator[Callable[[Case], Result]]:
     """From a case to its result. All that were selected run from the first question on, in a few threads."""
     items = [item for item in request.session.items if getattr(item, "function", None) is test_outcome]
@@ -48,14 +48,12 @@ def outcomes(
         pool.shutdown(cancel_futures=True)
     ended = [future.result() for future in started.values() if not (future.cancelled() or future.exception())]
     if ended:
-        show(request.config, ended)
+        tell(f"{len(ended)} cases, {AT_ONCE} at a time\n{figures(ended)}")
+        keep(ended)
 
 
-def show(config: pytest.Config, ended: list[Result]) -> None:
-    """The figures, though all tests passed; with OUTCOMES_FIGURES=FILE those of each case, too."""
-    capture = config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
-        print(f"\n\n{len(ended)} cases, {AT_ONCE} at a time\n{figures(ended)}")
+def keep(ended: list[Result]) -> None:
+    """With OUTCOMES_FIGURES=FILE, the figures of each case."""
     if path := os.environ.get("OUTCOMES_FIGURES"):
         rows = [{"case": r.case.name, "bound": r.case.bound.name, "told": r.told, "gone": r.gone,
                  "heard": r.heard, "seconds": r.seconds} for r in ended]  # fmt: skip

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -221,14 +222,13 @@ def able() -> None:
 
 
 def test_the_first_thing_that_went_wrong_is_named(
-    able: None, tmp_path: Path, no_leftovers: str, capsys: pytest.CaptureFixture[str]
+    able: None, tmp_path: Path, no_leftovers: str, tell: Callable[[str], None]
 ) -> None:
     faults = [fault for fault in Choice(SEED).all() if os.environ.get("ROOT_CAUSE_ONLY", "") in fault.name + fault.way]
     began = time.monotonic()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         results = list(pool.map(run, faults, [tmp_path / str(number) for number in range(len(faults))]))
-    with capsys.disabled():
-        print(f"\n\n{table(results)}\n{len(results)} faults in {time.monotonic() - began:.0f} s, {AT_ONCE} at a time")
+    tell(f"{table(results)}\n{len(results)} faults in {time.monotonic() - began:.0f} s, {AT_ONCE} at a time")
     wrong = [result for result in results if not result.right]
     for result in wrong:
         print(f"---- {result.fault}\n{result.log}")

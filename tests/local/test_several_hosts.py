@@ -266,7 +266,7 @@ def test_a_host_with_another_plan_is_named(hosts):
 
 def test_a_port_that_is_taken_is_named(hosts):
     job = hosts(2, "tells.py", hyperparameters=MWMS, absent=("algo-2",))
-    port = 8890 + job.stride
+    port = 8890 + job.port_base + job.stride
     with socket.create_server(("", port)):
         job.start("algo-2")
         assert job.end() == [78, 78]
