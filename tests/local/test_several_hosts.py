@@ -61,7 +61,7 @@ def test_nobody_leaves_before_the_last_script_has_ended(hosts):
 def test_one_host_comes_late(hosts):
     job = hosts(3, "tells.py", hyperparameters=MWMS, absent=("algo-1",))
     job.says(r"waiting for algo-1 \(10 s\)", within=60)
-    job.says(r"algo-1  127\.\S+  port \d+: Connection refused", within=60)
+    job.says(r"algo-1  127\.\S+ +port \d+: Connection refused", within=60)
     assert "script" not in "".join(line for line in job[2].log.splitlines() if "started" in line)
     job.start("algo-1")
     assert job.end() == [0, 0, 0]
