@@ -133,6 +133,7 @@ COPY entrypoint /src/entrypoint/
 # Nothing is fetched: what the package needs is pinned above. The scripts begin with this Python's path, which is the image's.
 RUN python -m pip install --no-deps --no-build-isolation --no-index --prefix /package /src && \
     head -n 1 /package/bin/train /package/bin/entrypoint && test -x /package/bin/train && test -x /package/bin/entrypoint && \
+    test -x /package/bin/serve && \
     PYTHONPATH=/package/lib/python3.11/site-packages python -c 'import entrypoint.launch'
 
 
@@ -158,6 +159,9 @@ WORKDIR /
 # In exec form, so that PID 1 is a process that hears the signal, and not a shell.
 ENTRYPOINT ["/usr/local/bin/docker-entrypoint"]
 CMD ["train"]
+
+# `serve` listens where SAGEMAKER_BIND_TO_PORT says, so it can be one of several containers of an endpoint.
+LABEL com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true
 
 # Last, since they differ from commit to commit.
 ARG VERSION=unknown

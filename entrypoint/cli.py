@@ -62,9 +62,10 @@ def _description(args: argparse.Namespace, environment: Mapping[str, str], scrat
     from entrypoint.local.tree import write_config
 
     described = (args.mode, args.processes_per_host, args.program, args.hyperparameters or None)
-    if args.hosts is None and any(value is not None for value in described):
+    made_up = args.hosts is not None or bool(args.group)
+    if not made_up and any(value is not None for value in described):
         raise ConfigError("--mode, --program and the like describe a job that is made up: wanted --hosts N, too")
-    if args.hosts is not None:
+    if made_up:
         if args.config:
             raise ConfigError("--config and --hosts are two jobs; wanted one of them")
         program = Path(args.program or "train.py")
@@ -123,13 +124,18 @@ def _train(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 def _local_job(args: argparse.Namespace, program: str, source: Path, output: Path):  # type: ignore[no-untyped-def]
     from entrypoint.local.fault import parse_fault
-    from entrypoint.local.spec import AUTO, LocalJob, host_names, pairs
+    from entrypoint.local.spec import AUTO, LocalJob, host_names, instance_groups, pairs
 
     channels = pairs(getattr(args, "channel", ()), "--channel")
+    groups = instance_groups(args.group)
+    if groups and args.hosts is not None:
+        raise ConfigError("--hosts and --group both say how many hosts there are; wanted one of them")
+    hosts = sum(len(group.hosts) for group in groups) or (1 if args.hosts is None else args.hosts)
     return LocalJob(
         program=program,
         source=source.absolute(),
-        hosts=args.hosts,
+        hosts=hosts,
+        groups=groups,
         mode=args.mode or AUTO,
         processes_per_host=args.processes_per_host,
         channels=tuple((name, Path(path).absolute()) for name, path in channels),
@@ -137,7 +143,7 @@ def _local_job(args: argparse.Namespace, program: str, source: Path, output: Pat
         environment=pairs(getattr(args, "env", ()), "--env"),
         output=output.absolute(),
         timeout=getattr(args, "timeout", None),
-        faults=tuple(parse_fault(text, host_names(args.hosts)) for text in getattr(args, "fault", ())),
+        faults=tuple(parse_fault(text, host_names(hosts)) for text in getattr(args, "fault", ())),
     )
 
 
@@ -211,7 +217,7 @@ def _add_local(local: argparse.ArgumentParser) -> None:
     add = local.add_argument
     add("program", type=Path, metavar="PROGRAM", help="a .py or .sh file; its folder is the code")
     add("--source", type=Path, metavar="DIR", help="the code folder, if it is another")
-    add("--hosts", type=int, default=1, metavar="N", help="default: 1")
+    add("--hosts", type=int, metavar="N", help="default: 1")
     _add_description(local)
     add("--channel", action="append", default=[], metavar="NAME=DIR", help="input data; may be repeated")
     add("--env", action="append", default=[], metavar="K=V", help="for every host; may be repeated")
@@ -226,6 +232,10 @@ def _add_local(local: argparse.ArgumentParser) -> None:
 
 def _add_description(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
+    add(
+        "--group", action="append", default=[], metavar="NAME=N[:TYPE]",
+        help="N hosts of an instance group, in place of --hosts; may be repeated",
+    )  # fmt: skip
     add("--mode", metavar="M", help="single, ps, mwms or mpi; default: as the hyperparameters say")
     add("--processes-per-host", type=int, metavar="K", help="ranks (mpi) or workers (ps, mwms)")
     add(

@@ -1,6 +1,15 @@
 """Who takes part in the job, in which order, and which one this host is."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Part(StrEnum):
+    """What a host does in the job, in rank order; all TRAIN, unless instance groups say otherwise."""
+
+    TRAINS = "trains"  # the scripts, workers or ranks of the distribution; parameter servers, if no others SERVE
+    SERVES = "serves"  # parameter servers alone
+    OUTSIDE = "outside"  # outside the distribution: the script alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +25,7 @@ class Host:
     rank: int
     address: str
     ports_from: int = 0
+    part: Part = Part.TRAINS
 
     def port(self, port: int) -> int:
         return self.ports_from + port
@@ -23,7 +33,11 @@ class Host:
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """All hosts in rank order (lexicographic order of names, as SageMaker sorts them) and this one."""
+    """All hosts in rank order and this one.
+
+    Rank order is the lexicographic order of names, as SageMaker sorts them, with hosts that train before the others:
+    so the coordinator is the host of the chief, of rank 0 and of mpirun, in whichever instance group that is.
+    """
 
     hosts: tuple[Host, ...]
     me: Host
@@ -40,3 +54,19 @@ class Cluster:
     @property
     def is_coordinator(self) -> bool:
         return self.me.rank == 0
+
+    @property
+    def training(self) -> tuple[Host, ...]:
+        return self._with(Part.TRAINS)
+
+    @property
+    def serving(self) -> tuple[Host, ...]:
+        """The hosts of parameter servers."""
+        return self._with(Part.SERVES) or self.training
+
+    @property
+    def outside(self) -> tuple[Host, ...]:
+        return self._with(Part.OUTSIDE)
+
+    def _with(self, part: Part) -> tuple[Host, ...]:
+        return tuple(host for host in self.hosts if host.part is part)

@@ -4,18 +4,20 @@ What the files hold: SageMaker Developer Guide, "How Amazon SageMaker Provides T
 SDKs encode hyperparameters was measured with SageMaker Python SDK 2.257 and 3.20 and sagemaker-training 4.9.
 """
 
+import contextlib
 import json
 import shlex
 import socket
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sagemaker_training import mapping, params
 
-from entrypoint.cluster import Cluster, Host
-from entrypoint.errors import ConfigError
+from entrypoint.cluster import Cluster, Host, Part
+from entrypoint.errors import ConfigError, shorten, show
+from entrypoint.groups import DISTRIBUTION, SERVERS, accelerators, parts, read_groups
 from entrypoint.job import Job, Mode, Paths, Program, Tree
 from entrypoint.settings import (
     HOST_NAME,
@@ -23,6 +25,7 @@ from entrypoint.settings import (
     NOT_GIVEN,
     Settings,
     as_text,
+    group_names,
     read_settings,
     salvage_settings,
     truth,
@@ -39,6 +42,7 @@ _SWITCHES = {
     Mode.MWMS: params.MULTI_WORKER_MIRRORED_STRATEGY_ENABLED,
     Mode.MPI: params.MPI_ENABLED,
 }
+SMDDP_ENABLED = "sagemaker_distributed_dataparallel_enabled"  # MPI, too; sagemaker-training has no name for it
 
 
 def read_job(
@@ -56,13 +60,21 @@ def read_job(
     """
     here = config is None
     config = config or Tree(base=base).config
-    resources = _read_object(config / "resourceconfig.json", required=True)
+    resources = _resources(config / "resourceconfig.json")
+    names = _host_names(resources, config / "resourceconfig.json")
+    groups = read_groups(resources, config / "resourceconfig.json")
     hyperparameters = {key: _decode(value) for key, value in _read_object(config / "hyperparameters.json").items()}
+    hyperparameters = _of_one_trial(hyperparameters, environment)
     settings, warnings = read_settings(environment, hyperparameters)
-    cluster = _cluster(resources, config / "resourceconfig.json", settings, here)
-    mode, explicit = _mode(settings, hyperparameters)
+    smdistributed = _smdistributed(hyperparameters)
+    mode, explicit = _mode(settings, hyperparameters, smdistributed)
+    training = _training_groups(mode, hyperparameters)
+    found = parts(groups, names, config / "resourceconfig.json", training, _serving_groups(mode, settings))
+    cluster = _cluster(resources, names, found, settings, here)
+    if smdistributed:
+        warnings.append("Horovod stands in for SageMaker's data-parallel library, smdistributed.dataparallel")
     evaluator = _evaluator(settings, mode, cluster)
-    if mode is Mode.PS and len(cluster.hosts) == 1 and settings.ps_workers == "script":
+    if mode is Mode.PS and cluster.serving == cluster.training[:1] and settings.ps_workers == "script":
         warnings.append("parameter servers were asked for on one host: the script runs alone, without TF_CONFIG")
         mode, evaluator = Mode.SINGLE, ""
     elif mode is Mode.SINGLE and len(cluster.hosts) > 1 and not explicit:
@@ -83,8 +95,11 @@ def read_job(
         program=_program(hyperparameters, environment, paths),
         paths=paths,
         settings=settings,
-        processes_per_host=_processes_per_host(mode, settings, hyperparameters, gpus),
-        mpi_options=_mpi_options(hyperparameters),
+        processes_per_host=_processes_per_host(mode, settings, hyperparameters, accelerators(groups, cluster, gpus)),
+        mpi_options=_mpi_options(
+            hyperparameters, params.SMDATAPARALLEL_CUSTOM_MPI_OPTIONS if smdistributed else params.MPI_CUSTOM_OPTIONS
+        ),
+        smdistributed=smdistributed,
         evaluator=evaluator,
         warnings=tuple(warnings),
         resource_config=resources,
@@ -93,6 +108,18 @@ def read_job(
     )
     _check_size(job)
     return job
+
+
+def _of_one_trial(hyperparameters: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """The jobs of a hyperparameter tuning are sent the same model_dir; each has its name added to it.
+
+    As in SageMaker's TensorFlow toolkit, unless it is on the host: else they would overwrite one another's models.
+    """
+    where, job = hyperparameters.get("model_dir"), environment.get(params.TRAINING_JOB_ENV)
+    is_shared = isinstance(where, str) and where not in (*NOT_GIVEN, "False") and not where.startswith("/opt/ml")
+    if not (is_shared and job and params.TUNING_METRIC_PARAM in hyperparameters):
+        return hyperparameters
+    return {**hyperparameters, "model_dir": f"{where}/{job}/model"}
 
 
 def _evaluator(settings: Settings, mode: Mode, cluster: Cluster) -> str:
@@ -105,26 +132,33 @@ def _evaluator(settings: Settings, mode: Mode, cluster: Cluster) -> str:
     name = {"first": names[0], "last": names[-1]}.get(settings.evaluator, settings.evaluator)
     if name not in names:
         found = repr(settings.evaluator)
-        raise ConfigError(f"ENTRYPOINT_EVALUATOR is {found}; wanted first, last or one of {_show(names)}")
+        raise ConfigError(f"ENTRYPOINT_EVALUATOR is {found}; wanted first, last or one of {show(names)}")
     return name
 
 
 def salvage_job(base: Path, environment: Mapping[str, str], run: Path) -> Job | None:
     """Of a job that is described wrongly, enough to tell its other hosts so; None if there are none to be found."""
     config = Tree(base=base).config
+    path = config / "resourceconfig.json"
     try:
-        resources = _read_object(config / "resourceconfig.json", required=True)
-        _cluster(resources, config / "resourceconfig.json", salvage_settings(environment, {}), here=True)
+        resources = _resources(path)
+        names = _host_names(resources, path)
     except ConfigError:
         return None
     try:
         raw = _read_object(config / "hyperparameters.json")
     except ConfigError:
         raw = {}
-    settings = salvage_settings(environment, {key: _decode(value) for key, value in raw.items()})
+    hyperparameters = {key: _decode(value) for key, value in raw.items()}
+    settings = salvage_settings(environment, hyperparameters)
+    found: dict[str, Part] = {}  # hosts that can read it all agree on who coordinates, and so should we
+    with contextlib.suppress(ConfigError):
+        mode, _ = _mode(settings, hyperparameters, _smdistributed(hyperparameters))
+        training = _training_groups(mode, hyperparameters)
+        found = parts(read_groups(resources, path), names, path, training, _serving_groups(mode, settings))
     return Job(
         mode=Mode.SINGLE,
-        cluster=_cluster(resources, config / "resourceconfig.json", settings, here=True),
+        cluster=_cluster(resources, names, found, settings, here=True),
         program=Program(name="", source="", arguments=()),
         paths=Paths(base=base, run=run),
         settings=settings,
@@ -198,29 +232,63 @@ def _channels(path: Path) -> dict[str, Any]:
     _check_texts(channels, path)
     for name in channels:
         if "=" in name:
-            raise ConfigError(f"{path} has channel {_show(name)}; wanted no = in it: it becomes SM_CHANNEL_<NAME>")
+            raise ConfigError(f"{path} has channel {show(name)}; wanted no = in it: it becomes SM_CHANNEL_<NAME>")
     return channels
 
 
-def _cluster(resources: dict[str, Any], path: Path, settings: Settings, here: bool) -> Cluster:
+def _resources(path: Path) -> dict[str, Any]:
+    """resourceconfig.json. Of what sagemaker-training reads, null is as good as absent, and it takes no null."""
+    found = _read_object(path, required=True)
+    optional = ("current_instance_type", "current_group_name", "instance_groups", "network_interface_name")
+    return {key: value for key, value in found.items() if value is not None or key not in optional}
+
+
+def _host_names(resources: dict[str, Any], path: Path) -> list[str]:
+    """The hosts as they are listed, this one among them."""
     names = resources.get("hosts")
     me = resources.get("current_host")
     if not isinstance(names, list) or not names or not all(isinstance(n, str) and n for n in names):
-        raise ConfigError(f"{path} has hosts = {_show(names)}; wanted a list of at least one host name")
+        raise ConfigError(f"{path} has hosts = {show(names)}; wanted a list of at least one host name")
     odd = [name for name in names if not HOST_NAME.fullmatch(name)]
     if odd:
-        raise ConfigError(f"{path} has {_show(odd[0])} in hosts; wanted names of letters, digits, - . and _")
+        raise ConfigError(f"{path} has {show(odd[0])} in hosts; wanted names of letters, digits, - . and _")
     doubles = sorted(name for name, count in Counter(names).items() if count > 1)
     if doubles:
-        found = _show(names)
+        found = show(names)
         raise ConfigError(
-            f"{path} names {_shorten(', '.join(doubles))} more than once in hosts {found}; wanted each once"
+            f"{path} names {shorten(', '.join(doubles))} more than once in hosts {found}; wanted each once"
         )
     if len(names) > MAX_HOSTS:
         raise ConfigError(f"{path} names {len(names)} hosts; wanted at most {MAX_HOSTS}")
     if me not in names:
-        raise ConfigError(f"{path} has current_host = {_show(me)}; wanted one of its hosts {_show(sorted(names))}")
+        raise ConfigError(f"{path} has current_host = {show(me)}; wanted one of its hosts {show(sorted(names))}")
     _check_texts(resources, path)
+    return names
+
+
+def _training_groups(mode: Mode, hyperparameters: dict[str, Any]) -> tuple[str, ...]:
+    """Names of the groups that the distribution is for; none where there is none, or it is for all."""
+    given = hyperparameters.get(params.DISTRIBUTION_INSTANCE_GROUPS)
+    try:
+        names = () if given in (*NOT_GIVEN, []) else group_names(as_text(given))
+    except ValueError as wanted:
+        raise ConfigError(f"{DISTRIBUTION} is {show(given)}; wanted {wanted}") from None
+    return () if mode is Mode.SINGLE else names
+
+
+def _serving_groups(mode: Mode, settings: Settings) -> tuple[str, ...]:
+    """Names of the groups of parameter servers, if they have groups of their own."""
+    if settings.ps_groups and mode is not Mode.PS:
+        raise ConfigError(f"{SERVERS} is set, and the mode is {mode}; wanted ps, or no groups for parameter servers")
+    return settings.ps_groups
+
+
+def _cluster(
+    resources: dict[str, Any], names: Sequence[str], found: Mapping[str, Part], settings: Settings, here: bool
+) -> Cluster:
+    """Everybody in rank order; `found` says which part a host takes, where not all train."""
+    order = list(Part)
+    ordered = sorted(names, key=lambda name: (order.index(found.get(name, Part.TRAINS)), name))
     addresses = dict(settings.host_addresses)
     hosts = tuple(
         Host(
@@ -228,10 +296,11 @@ def _cluster(resources: dict[str, Any], path: Path, settings: Settings, here: bo
             rank=rank,
             address=addresses.get(name, name),
             ports_from=settings.port_base + rank * settings.port_stride,
+            part=found.get(name, Part.TRAINS),
         )
-        for rank, name in enumerate(sorted(names))
+        for rank, name in enumerate(ordered)
     )
-    mine = next(host for host in hosts if host.name == me)
+    mine = next(host for host in hosts if host.name == resources["current_host"])
     # Simulated hosts talk over loopback, whatever interface the file names.
     interface = "lo" if hosts[0].address.startswith("127.") else _interface(resources)
     present = {name for _, name in socket.if_nameindex()} if here else {interface}
@@ -239,63 +308,77 @@ def _cluster(resources: dict[str, Any], path: Path, settings: Settings, here: bo
 
 
 def _interface(resources: dict[str, Any]) -> str:
-    return _shorten(str(resources.get("network_interface_name") or "eth0"))
+    return shorten(str(resources.get("network_interface_name") or "eth0"))
 
 
-def _mode(settings: Settings, hyperparameters: dict[str, Any]) -> tuple[Mode, bool]:
+def _is_on(hyperparameters: dict[str, Any], key: str) -> bool:
+    try:
+        return truth(as_text(hyperparameters.get(key, False)))
+    except ValueError as wanted:
+        raise ConfigError(f"hyperparameter {key} is {show(hyperparameters[key])}; wanted {wanted}") from None
+
+
+def _smdistributed(hyperparameters: dict[str, Any]) -> bool:
+    """Whether the script is for SageMaker's data-parallel library; the model-parallel one is not to be had."""
+    if hyperparameters.get("mp_parameters") not in (*NOT_GIVEN, {}):
+        raise ConfigError(
+            "hyperparameter mp_parameters asks for SageMaker's model-parallel library, which does not exist for this "
+            "image's TensorFlow; wanted a job without smdistributed.modelparallel"
+        )
+    return _is_on(hyperparameters, SMDDP_ENABLED)
+
+
+def _mode(settings: Settings, hyperparameters: dict[str, Any], smdistributed: bool) -> tuple[Mode, bool]:
     """(mode, was it asked for by name): by our setting, else by the switches that SageMaker's SDK sends."""
-    asked = []
-    for mode, key in _SWITCHES.items():
-        try:
-            if truth(as_text(hyperparameters.get(key, False))):
-                asked.append(mode)
-        except ValueError as wanted:
-            raise ConfigError(f"hyperparameter {key} is {_show(hyperparameters[key])}; wanted {wanted}") from None
+    switches = {**_SWITCHES, Mode.MPI: SMDDP_ENABLED} if smdistributed else _SWITCHES
+    asked = [mode for mode, key in switches.items() if _is_on(hyperparameters, key)]
     if settings.mode != "auto":
         mode = Mode(settings.mode)
         if any(other is not mode for other in asked):
             raise ConfigError(
                 f"two modes at once: ENTRYPOINT_MODE={settings.mode} and hyperparameter "
-                f"{_SWITCHES[next(o for o in asked if o is not mode)]}; wanted one of them"
+                f"{switches[next(o for o in asked if o is not mode)]}; wanted one of them"
             )
         return mode, True
     if len(asked) > 1:
         raise ConfigError(
             "two modes at once: hyperparameters "
-            + " and ".join(_SWITCHES[m] for m in asked)
+            + " and ".join(switches[m] for m in asked)
             + " are true; wanted one of them"
         )
     return (asked[0], True) if asked else (Mode.SINGLE, False)
 
 
-def _processes_per_host(mode: Mode, settings: Settings, hyperparameters: dict[str, Any], gpus: int) -> int:
+def _processes_per_host(mode: Mode, settings: Settings, hyperparameters: dict[str, Any], gpus: int | None) -> int:
     """Our setting, else (mpi) the SDK's hyperparameter, else (mpi) the GPUs of the host, else 1."""
     if settings.processes_per_host:
         return settings.processes_per_host
     if mode is not Mode.MPI:
         return 1
     given = hyperparameters.get(params.MPI_PROCESSES_PER_HOST)
+    if given in NOT_GIVEN and gpus is None:
+        raise ConfigError(
+            "the instance groups are of different types, and no host can see how many GPUs another one has; wanted "
+            f"hyperparameter {params.MPI_PROCESSES_PER_HOST} (the SDK's processes_per_host)"
+        )
     if given in NOT_GIVEN:
-        return max(1, gpus)
+        return max(1, gpus or 0)
     try:
         return whole_number(1, MAX_PROCESSES_PER_HOST)(as_text(given))
     except ValueError as wanted:
-        raise ConfigError(
-            f"hyperparameter {params.MPI_PROCESSES_PER_HOST} is {_show(given)}; wanted {wanted}"
-        ) from None
+        raise ConfigError(f"hyperparameter {params.MPI_PROCESSES_PER_HOST} is {show(given)}; wanted {wanted}") from None
 
 
-def _mpi_options(hyperparameters: dict[str, Any]) -> tuple[str, ...]:
-    options = hyperparameters.get(params.MPI_CUSTOM_OPTIONS)
+def _mpi_options(hyperparameters: dict[str, Any], key: str) -> tuple[str, ...]:
+    options = hyperparameters.get(key)
     try:
         words = tuple(shlex.split(as_text(options))) if options not in NOT_GIVEN else ()
     except ValueError as error:  # the options are not shown: there can be secrets in them
         raise ConfigError(
-            f"hyperparameter {params.MPI_CUSTOM_OPTIONS} does not fall into words: {error}; wanted mpirun options as a "
-            "shell would take them"
+            f"hyperparameter {key} does not fall into words: {error}; wanted mpirun options as a shell would take them"
         ) from None
     for word in words:
-        _check_word(word, f"hyperparameter {params.MPI_CUSTOM_OPTIONS}")
+        _check_word(word, f"hyperparameter {key}")
     return words
 
 
@@ -313,15 +396,15 @@ def _program(hyperparameters: dict[str, Any], environment: Mapping[str, str], pa
     ).excluded
     for key, value in users.items():
         if "=" in key:
-            raise ConfigError(f"hyperparameter {_show(key)} has a = in its name; wanted none: it becomes SM_HP_<NAME>")
+            raise ConfigError(f"hyperparameter {show(key)} has a = in its name; wanted none: it becomes SM_HP_<NAME>")
         for word in mapping.to_cmd_args({key: value}):
-            _check_word(word, f"hyperparameter {_show(key)}")
+            _check_word(word, f"hyperparameter {show(key)}")
     for key, value in hyperparameters.items():
         if isinstance(value, str):
-            _check_word(key + value, f"hyperparameter {_show(key)}")
+            _check_word(key + value, f"hyperparameter {show(key)}")
     _check_word(str(name), "the program's name")
     if str(name).startswith("-"):
-        raise ConfigError(f"the program is {_show(name)}; wanted a name that Python or a shell takes for no option")
+        raise ConfigError(f"the program is {show(name)}; wanted a name that Python or a shell takes for no option")
     return Program(name=str(name), source=str(source or paths.code), arguments=tuple(mapping.to_cmd_args(users)))
 
 
@@ -350,18 +433,10 @@ def _check_texts(value: Any, path: Path) -> None:
 
 def _check_size(job: Job) -> None:
     """ConfigError if the job is so large that nothing could start it: each task's environment names all tasks."""
-    hosts, each = len(job.cluster.hosts), job.processes_per_host
+    hosts, each = len(job.cluster.training), job.processes_per_host
     count = hosts * each
     if job.mode is Mode.PS:
-        count += job.settings.ps_count or hosts
+        count += job.settings.ps_count or len(job.cluster.serving)
     most = {Mode.MPI: MAX_RANKS, Mode.PS: MAX_TASKS, Mode.MWMS: MAX_TASKS}.get(job.mode, count)
     if count > most:
         raise ConfigError(f"{count} processes in all ({each} on each of {hosts} hosts); wanted at most {most}")
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 200 else text[:197] + "..."
-
-
-def _show(value: object) -> str:
-    return _shorten(json.dumps(value, default=str))

@@ -88,6 +88,9 @@ def make_app(
 
     @app.post("/report")
     def take_report() -> Any:
+        if not cluster.is_coordinator:  # groups and settings say who it is: somebody reads them differently
+            me, other = cluster.me.name, cluster.coordinator.name
+            raise Refused(f"{me} takes {other} for the coordinator; groups and settings must be the same on all hosts")
         data, hosts = parse(flask.request.get_data()), callers.hosts_at(caller())
         try:
             report = report_from_json(data, cluster)

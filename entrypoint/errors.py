@@ -4,6 +4,7 @@ A user's process keeps its code (or 128 + signal); the codes below follow sysexi
 do not collide with what scripts commonly return. tests/unit/test_outcome.py holds them unique.
 """
 
+import json
 from enum import IntEnum
 
 
@@ -32,3 +33,12 @@ class ConfigError(_OneLine):
 
 class CodeError(_OneLine):
     """The user's code is not where it was said to be."""
+
+
+def show(value: object) -> str:
+    """A value that was found, for a message about it."""
+    return shorten(json.dumps(value, default=str))
+
+
+def shorten(text: str) -> str:
+    return text if len(text) <= 200 else text[:197] + "..."

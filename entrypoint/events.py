@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from entrypoint.artifacts import Artifacts
 from entrypoint.outcome import Cause, Exit, Outcome
 from entrypoint.plan import ProcessSpec
 
@@ -40,6 +41,7 @@ class Report:
     exits: tuple[tuple[str, str, float], ...] = ()  # (process, how it ended, seconds since the host's start)
     answers: int = 0  # the last question heard
     dying: bool = False  # a process here has printed why it ends, and has not ended yet
+    artifacts: Artifacts | None = None  # what the host leaves of a success; None before that, and if it cannot tell
     gone: bool = False  # last words
 
 
@@ -62,12 +64,14 @@ class News:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """A process of this host has ended. `output` is its last output; `memory` what the kernel says of a lack of it."""
+    """A process of this host has ended. `output` is its last output; `memory` what the kernel says of a lack of it;
+    `wrote` what it left in the failure file."""
 
     name: str
     exit: Exit
     output: str = ""
     memory: str = ""
+    wrote: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +166,13 @@ class Probed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Inventoried:
+    """What came of a TakeInventory; None if it could not be seen."""
+
+    artifacts: Artifacts | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Due:
     """Nothing happened, but a deadline of the policy has come."""
 
@@ -182,7 +193,7 @@ class ChildrenChanged:
 
 Event = (
     Ended | NotStarted | RankStarted | RankOrphaned | Listening | Prepared | Card | Signalled | Reported | Informed
-    | Rejected | Looked | Probed | Due | Broken | ChildrenChanged
+    | Rejected | Looked | Probed | Inventoried | Due | Broken | ChildrenChanged
 )  # fmt: skip
 
 
@@ -232,6 +243,11 @@ class Probe:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TakeInventory:
+    """See what this host leaves in the folders that SageMaker packs; answered by Inventoried."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class WriteCards:
     """Write the file of a card: the lines of the hosts heard so far, in rank order."""
 
@@ -263,4 +279,7 @@ class Finish:
     outcome: Outcome
 
 
-Action = Start | Ask | Force | Sweep | Look | Probe | WriteCards | TellCoordinator | TellFollowers | Say | Finish
+Action = (
+    Start | Ask | Force | Sweep | Look | Probe | TakeInventory | WriteCards | TellCoordinator | TellFollowers | Say
+    | Finish
+)  # fmt: skip

@@ -50,8 +50,8 @@ class Explanation(NamedTuple):
     strength: Strength
 
 
-def explain(exit: Exit, output: str) -> Explanation:
-    """Explain the end of a program by its last output."""
+def explain(exit: Exit, output: str, wrote: str = "") -> Explanation:
+    """Explain the end of a program by its last output, or by what it wrote to the failure file itself."""
     lines = _readable(output)
     number = _signal_of(exit)
     chains = [chain for chain in tracebacks(lines) if not chain[-1].ignored]
@@ -65,6 +65,9 @@ def explain(exit: Exit, output: str) -> Explanation:
     if exit.signal is None and number is not None and not chain:
         error = f"{error} ({_of_child(exit.code, number)})" if error else _of_child(exit.code, number)
     echo = echo or (number is not None and is_sent(number))
+    if wrote := "\n".join(_readable(wrote)).strip():
+        error, _, rest = wrote.partition("\n")
+        details, echo = rest.strip("\n") or details, echo or reads_like_echo("", error)
     details = "" if details.strip() == error else details
     return Explanation(clip(error, 400), clip_head(details, 2000), Strength.WEAK if echo else Strength.STRONG)
 

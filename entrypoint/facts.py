@@ -6,9 +6,10 @@ What was noted is not taken back, but for what a new attempt forgets. The policy
 from dataclasses import dataclass, replace
 from typing import Any
 
+from entrypoint.artifacts import Artifacts
 from entrypoint.errors import ExitCode
 from entrypoint.events import News, Reach, Report
-from entrypoint.outcome import Cause, Exit, Outcome, Strength
+from entrypoint.outcome import Cause, Exit, Kind, Outcome, Strength
 from entrypoint.plan import ALL_HOSTS, PREFLIGHT, Duty, Need, Plan, ProcessSpec, Ready, Restart
 
 ASK_AGAIN = 0.05  # seconds; a thousand ranks that fail together are no thousand questions
@@ -59,6 +60,7 @@ class Facts:
         self.cards: dict[str, dict[str, str]] = {}  # card -> host -> line
         self.heard: dict[str, float] = {}
         self.first_heard: dict[str, float] = {}
+        self.woke = float("-inf")  # when we last stood still ourselves, and went on
         self.reports: dict[str, Report] = {}  # the coordinator's: the last of each follower
         self.causes: list[Noted] = []  # of this attempt, in the order in which they were heard
         self.history: list[Noted] = []  # of earlier attempts
@@ -71,6 +73,8 @@ class Facts:
         self.stopping_since: float | None = None
         self.outcome: Outcome | None = None
         self.outcome_at = now
+        self.inventoried = False  # it is known what this host leaves, or nobody waits for that any more
+        self.artifacts: Artifacts | None = None
 
     def met(self, need: Need) -> bool:
         if need.only_if is not None and self.flags is not None and need.only_if not in self.flags:
@@ -154,6 +158,17 @@ class Facts:
         report = self.reports.get(host)
         return report is not None and (report.answers >= self.question or report.gone)
 
+    def leaving(self) -> bool:
+        """Whether this host has nothing more to do or to say."""
+        return self.is_over() and (self.inventoried or not self.succeeded())
+
+    def is_over(self) -> bool:
+        """Whether the job has its outcome, and no process of it runs here."""
+        return self.outcome is not None and not self.running()
+
+    def succeeded(self) -> bool:
+        return self.outcome is not None and self.outcome.kind is Kind.SUCCEEDED
+
     def is_gone(self, host: str) -> bool:
         report = self.reports.get(host)
         return report is not None and report.gone
@@ -186,7 +201,8 @@ class Facts:
             exits=self.exits(),
             answers=self.question,
             dying=self.is_dying(),
-            gone=self.outcome is not None and not self.running(),
+            artifacts=self.artifacts,
+            gone=self.leaving(),
         )
 
     def exits(self) -> tuple[tuple[str, str, float], ...]:

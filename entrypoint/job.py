@@ -44,6 +44,10 @@ class Tree:
     def failure(self) -> Path:
         return self.output / "failure"
 
+    @property
+    def success(self) -> Path:
+        return self.output / "success"
+
     def evidence(self, host: str) -> Path:
         """Named by host: SageMaker puts the data folders of all hosts into one archive."""
         return self.output / "data" / f"entrypoint-{host}.txt"
@@ -94,6 +98,7 @@ class Job:
     settings: Settings
     processes_per_host: int
     mpi_options: tuple[str, ...] = ()
+    smdistributed: bool = False  # the script is for SageMaker's data-parallel library
     evaluator: str = ""  # the host that runs one
     warnings: tuple[str, ...] = ()
     # As SageMaker gave them, for the environment of the user's script.

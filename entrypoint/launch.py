@@ -55,9 +55,13 @@ def _train(early_signals: list[int]) -> int:
         why = f"{type(error).__name__}: {error}"
         outcome = _own_failure(host, "fault of the launcher", why, ExitCode.INTERNAL)
         process.kill_descendants()
-    complaint = report.write_failure(Tree(base=base).failure, outcome, log.secret)
-    if complaint:
-        log.say(complaint)
+    tree = Tree(base=base)
+    for complaint in (
+        report.write_failure(tree.failure, outcome, log.secret),
+        report.write_success(tree.success, outcome),
+    ):
+        if complaint:
+            log.say(complaint)
     if supervisor is not None and supervisor.outcome is not None:
         _leave_evidence(supervisor, log)
         _say_how_long(supervisor, log)

@@ -5,6 +5,7 @@ of distributing (whose end decides, what must be ready first) is data here, so t
 neither TensorFlow nor mpirun.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -71,6 +72,7 @@ class Flag(StrEnum):
     """What only a look at the user's code can tell; found by the prepare step."""
 
     TF1_SESSIONS = "tf1-sessions"
+    TF1_MASTER = "tf1-master"  # written for AWS's images, where rank 0 of parameter servers is the task `master`
     TF2_SERVER = "tf2-server"  # a worker's script runs a server, and would wait in it for ever
 
 
@@ -105,6 +107,7 @@ class ProcessSpec:
     task: str = ""  # "worker 0 of 2", "rank 3, local rank 1"
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()  # what we set beyond the container's environment and SM_*
+    env_if: tuple[Flag, str, str] | None = None  # with this flag, `env` has the second text in place of the first
     serves_if: Flag | None = None  # with this flag a script does not decide: it serves until the others have ended
     runs_program: bool = False  # argv ends in the user's program, and its environment has SM_*
     cwd: Path | None = None
@@ -114,12 +117,18 @@ class ProcessSpec:
     ready: Ready = Ready.STARTED
     ready_port: int | None = None
     restart: Restart = Restart.GROUP
+    lingers: float = 0.0  # a sidecar's: seconds that it may still run after all deciding processes have ended well
     card: str = ""  # name under which `card_source` is made known to the hosts that need this process
     card_source: Path | None = None
 
     @property
     def decides(self) -> bool:
         return self.duty.decides
+
+    def environment(self, flags: Collection[str]) -> dict[str, str]:
+        """`env`, as these flags have it."""
+        flag, old, new = self.env_if or (None, "", "")
+        return {key: value.replace(old, new) if flag in flags else value for key, value in self.env}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +175,7 @@ def as_json(plan: Plan, only_host: str | None = None) -> dict[str, Any]:
                 "decides": spec.decides,
                 "command": _masked(spec.argv),
                 "env": dict(spec.env),
+                "env_if": list(spec.env_if or ()),
                 "ports": list(spec.ports),
                 "needs": [str(need) for need in spec.needs],
             }
@@ -194,6 +204,8 @@ def _block(spec: ProcessSpec) -> list[str]:
     lines = [f"  {spec.name:<12} {spec.role}" + (f", {spec.task}" if spec.task else "") + decides + started_by]
     lines.append("    command   " + command_line(spec.argv))
     lines += [f"    env       {key}={_quote(value)}" for key, value in spec.env]
+    if spec.env_if:
+        lines.append(f"    if {spec.env_if[0]}, {spec.env_if[2]} stands there for {spec.env_if[1]}")
     if spec.serves_if:
         lines.append("    its end does not decide where it runs a tf.distribute.Server")
     if spec.runs_program:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from signal import SIGKILL
 from typing import assert_never
 
-from entrypoint import events
+from entrypoint import artifacts, events
 from entrypoint.attempts import Attempts
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Event, News, Report
@@ -34,6 +34,7 @@ LOOK_AGAIN = 0.1  # seconds between two looks at what processes print while some
 UNENDING = 2.0  # seconds that a process has from its last words to its end
 STRAGGLER = 1.5  # seconds that the coordinator of a stopped job waits for hosts that never appeared
 LEAVE = 3.0  # seconds beyond the grace in which the coordinator waits for followers' last words
+INVENTORY = 2.0  # seconds in which a host may see what it leaves; a disk that does not answer holds nobody up
 PAUSE = 2.0  # seconds: a longer gap between two events means that we ourselves stood still
 
 
@@ -52,6 +53,7 @@ class Policy:
         self._told_news: News | None = None
         self._last = now
         self._look_at = now
+        self._inventory_since: float | None = None
         self._finished = False
 
     # --- events in, actions out ---
@@ -105,6 +107,8 @@ class Policy:
                 facts.dying = {name: (since.get(name, now), error, details) for name, error, details in found}
             case events.Probed(found=found):
                 yield from self.rendezvous.note_probed(found)
+            case events.Inventoried(artifacts=found):
+                facts.inventoried, facts.artifacts = True, found
             case events.Broken(why=why, code=code, what=what):
                 facts.blame(now, "", what=what, error=why, code=code)
             case events.Due() | events.ChildrenChanged():
@@ -139,7 +143,7 @@ class Policy:
             error, details, strength = explain_mpirun(event.output)
             strength = Strength.STRONG if exit.signal == SIGKILL else strength
         else:
-            error, details, strength = explain(exit, event.output)
+            error, details, strength = explain(exit, event.output, event.wrote)
         if spec.duty is Duty.RANK and exit.signal == SIGKILL and not error:
             strength = Strength.WEAK  # mpirun kills the other ranks when one fails
         what = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit)
@@ -205,9 +209,10 @@ class Policy:
             yield from self._settle_on(news.outcome, now)
 
     def _note_cards(self, host: str, cards: tuple[tuple[str, str], ...]) -> Iterator[Action]:
+        reads_them = any(spec.card for spec in self.facts.specs.values())  # who shows none has no use for any
         for card, line in cards:
             lines = self.facts.cards.setdefault(card, {})
-            if lines.get(host) != line:
+            if lines.get(host) != line and reads_them:
                 lines[host] = line
                 ordered = tuple((name, lines[name]) for name in self.facts.plan.hosts if name in lines)
                 yield events.WriteCards(card=card, lines=ordered)
@@ -218,6 +223,7 @@ class Policy:
         settings = self.settings
         if gap > max(1.5 * settings.heartbeat, min(PAUSE + settings.heartbeat, 0.8 * settings.peer_timeout)):
             self.facts.heard = {host: heard + gap for host, heard in self.facts.heard.items()}
+            self.facts.woke = now
         self._last = now
 
     def repeat(self) -> list[Action]:
@@ -249,6 +255,7 @@ class Policy:
         if facts.outcome is None and facts.stopping_since is None and facts.go and not facts.causes:
             yield from self._start_what_can(now)
         yield from self.stopping.advance(now)
+        yield from self._take_inventory(now)
         yield from self._tell()
         yield from self._finish(now)
 
@@ -342,6 +349,24 @@ class Policy:
             text += f": {settled.cause.headline}"
         yield events.Say(message=text)
 
+    def _take_inventory(self, now: float) -> Iterator[Action]:
+        """After a success: see what this host leaves, before its last words."""
+        if not self.facts.is_over() or not self.facts.succeeded():
+            return
+        if self._inventory_since is None:
+            self._inventory_since = now
+            yield events.TakeInventory()
+        elif now >= self._inventory_since + INVENTORY:
+            self.facts.inventoried = True
+
+    def _say_what_is_left(self) -> Iterator[Action]:
+        """The coordinator's: what hosts left for SageMaker to pack, where that is not what they may have meant."""
+        facts = self.facts
+        if facts.is_coordinator and facts.succeeded():
+            left = {host: facts.report_of(host).artifacts for host in facts.others}
+            for warning in artifacts.warnings({facts.host: facts.artifacts, **left}):
+                yield events.Say(message=f"warning: {warning}")
+
     def _tell(self) -> Iterator[Action]:
         facts = self.facts
         if not facts.others:
@@ -360,7 +385,7 @@ class Policy:
     def _finish(self, now: float) -> Iterator[Action]:
         """Leave when nothing runs here; the coordinator when the others have left, or had time to."""
         facts = self.facts
-        if facts.outcome is None or facts.running():
+        if facts.outcome is None or not facts.leaving():
             return
         if facts.is_coordinator:
             lost = facts.lost()
@@ -369,6 +394,7 @@ class Policy:
             if any(now < self._wait_until(host, facts.outcome) for host in left):
                 return
         self._finished = True
+        yield from self._say_what_is_left()
         yield events.Finish(outcome=facts.outcome)
 
     def _wait_until(self, host: str, settled: Outcome) -> float:
@@ -401,6 +427,6 @@ class Policy:
             if self.settings.max_runtime:
                 times.append(facts.began + self.settings.max_runtime - self.settings.stop_early)
             if facts.decided_since is not None:
-                times.append(facts.decided_since + self.settings.evaluator_grace)
+                times += {facts.decided_since + spec.lingers for spec in facts.plan.processes}
         # What was due at the last event has been seen to.
         return max(now + 0.001, min(time for time in times if time > self._last))

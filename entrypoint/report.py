@@ -1,4 +1,4 @@
-"""Outcome -> failure file and exit code. The one writer of the failure file."""
+"""Outcome -> failure file, or the marker of a success. The one writer of both."""
 
 import json
 from dataclasses import replace
@@ -26,6 +26,19 @@ def write_failure(path: Path, outcome: Outcome, secret: secrets.Secrets = secret
         scratch.replace(path)
     except OSError as error:
         return f"{path} cannot be written ({error}); it would have said: {text}"
+    return ""
+
+
+def write_success(path: Path, outcome: Outcome) -> str:
+    """Leave the marker /opt/ml/output/success after a success, as sagemaker-training does; what to log if that fails.
+
+    SageMaker takes no notice of it, so it is worth no other end of a job.
+    """
+    if outcome.kind is Kind.SUCCEEDED:
+        try:
+            path.touch()
+        except OSError as error:
+            return f"{path} cannot be written: {error}"
     return ""
 
 

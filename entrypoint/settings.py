@@ -4,6 +4,7 @@ Each is an environment variable ENTRYPOINT_<NAME> or a hyperparameter sagemaker_
 environment wins. docs/settings.md is this table, printed by `entrypoint settings`.
 """
 
+import ast
 import contextlib
 import json
 import re
@@ -81,6 +82,18 @@ def _codes(text: str) -> tuple[int, ...]:
     return codes
 
 
+def group_names(text: str) -> tuple[str, ...]:
+    """Instance groups as people and SDKs write them: `a,b`, `["a", "b"]` or Python's `['a', 'b']`; ValueError else."""
+    try:
+        names = ast.literal_eval(text) if text.lstrip().startswith("[") else text.split(",")
+        names = [name.strip() for name in names]
+    except (ValueError, SyntaxError, TypeError, AttributeError, RecursionError, MemoryError):
+        names = [""]
+    if not all(names) or len(set(names)) < len(names):
+        raise ValueError("names of instance groups with commas between them, each once")
+    return tuple(names)
+
+
 def _text(text: str) -> str:
     return text
 
@@ -130,8 +143,17 @@ class Settings:
     ps_count: int = _setting(
         0, whole_number(1, 2000), "ps: number of parameter server tasks in all. Default: one per host."
     )
+    ps_groups: tuple[str, ...] = _setting(
+        (),
+        group_names,
+        "ps: instance groups, with commas between them, whose hosts run the parameter servers and nothing else; chief "
+        "and workers are on the hosts of the others. Default: every host runs both.",
+    )
     ps_chief_name: str = _setting(
-        "chief", _choice("chief", "master"), "ps: what TF_CONFIG calls rank 0. `master` is for TF1 scripts."
+        "auto",
+        _choice("auto", "chief", "master"),
+        "ps: what TF_CONFIG calls rank 0. `auto`: `master`, as on AWS's images, if the code uses TF1's estimators or "
+        "sessions and nowhere says 'chief'; else `chief`.",
     )
     ps_chief_first: str = _setting(
         "auto",
@@ -180,6 +202,12 @@ class Settings:
     )
     evaluator_grace: float = _setting(
         300.0, _seconds(0, 86_400), "Seconds that the evaluator has for its last work after all others have succeeded."
+    )
+    outside_grace: float = _setting(
+        30.0,
+        _seconds(0, 86_400),
+        "Seconds that the scripts of hosts outside the distribution have to end by themselves after all others have "
+        "succeeded.",
     )
     differences: str = _setting(
         "fail",

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, assert_never
 
-from entrypoint import events, evidence, memory, process, reach, ssh
+from entrypoint import events, evidence, inventory, memory, process, reach, ssh
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Event
 from entrypoint.explain import dying
@@ -30,6 +30,7 @@ from entrypoint.ranks import Ranks
 
 POLL_PORTS = 0.02  # seconds between two looks whether a process listens, while one is awaited
 BROKEN = 5.0  # seconds beyond the grace in which a launcher with a fault of its own may end in good order
+FAILURE = 4000  # characters of what a script writes to the failure file that are read
 DRAIN = 0.3  # seconds in which the last output of an ended process may arrive
 
 
@@ -131,10 +132,11 @@ class Supervisor:
     def _events_of_end(self, spec: ProcessSpec, exit: Exit) -> list[Event]:
         """An end, and before it what it brings: its last output, a card, what the prepare step found."""
         before: list[Event] = []
-        output = lack = ""
+        output = lack = wrote = ""
         try:
             self.log.drain(DRAIN, spec.name)
             output, lack = self.log.tail(spec.name), self._memory(spec.name, exit)
+            wrote = self._failure_of(spec, exit)
             if exit.clean and spec.card and spec.card_source:
                 line = ssh.card_line(spec.card, self.host, spec.card_source.read_text())
                 before.append(events.Card(name=spec.card, line=line))
@@ -144,13 +146,22 @@ class Supervisor:
                 before.append(events.Prepared(flags=flags, things=things))
         except Exception as error:  # whatever it was: an end that is not told would be waited for for ever
             before.append(_broken(error))
-        return [*before, events.Ended(name=spec.name, exit=exit, output=output, memory=lack)]
+        return [*before, events.Ended(name=spec.name, exit=exit, output=output, memory=lack, wrote=wrote)]
 
     def _memory(self, name: str, exit: Exit) -> str:
         """What the kernel says, if it may have killed this process; a shell passes the end of its program on as 137."""
         if name in self.facts.forced or exit.code != 128 + signal.SIGKILL:
             return ""
         return str(self.meter.killed_since() or "")
+
+    def _failure_of(self, spec: ProcessSpec, exit: Exit) -> str:
+        """What the user's program says of its end in the failure file, if it writes that itself."""
+        path = self.job.paths.failure
+        if exit.clean or not spec.duty.is_users or not path.is_file():
+            return ""
+        with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(FAILURE)
+        return ""
 
     def _decide(self, event: Event) -> None:
         self._carry_out(self.policy.on(event, time.monotonic()))
@@ -174,6 +185,8 @@ class Supervisor:
                     self.queue.put(events.Looked(found=found))
                 case events.Probe(hosts=hosts):
                     threading.Thread(target=self._probe, args=(hosts,), name="probe", daemon=True).start()
+                case events.TakeInventory():
+                    threading.Thread(target=self._take_inventory, name="inventory", daemon=True).start()
                 case events.WriteCards(card=card, lines=lines):
                     try:
                         self._write_cards(card, [line for _, line in lines])
@@ -219,7 +232,7 @@ class Supervisor:
     def _environment_of(self, spec: ProcessSpec) -> dict[str, str]:
         users = self.prepared["env"] if spec.runs_program and self.prepared else {}
         count = {ATTEMPT: str(self.facts.times_restarted(spec.name))}
-        return {**self.environment, **users, **count, **dict(spec.env)}
+        return {**self.environment, **users, **count, **spec.environment(self.facts.flags or ())}
 
     def _order_for_rank(self, rank: int, attempt: int) -> dict[str, Any]:
         """What a rank of this host has to run (called from the threads of Ranks)."""
@@ -255,6 +268,14 @@ class Supervisor:
         except Exception as error:  # an answer is waited for
             found = tuple(events.Reach(host=host, why=f"{type(error).__name__}: {error}") for host in hosts)
         self.queue.put(events.Probed(found=found))
+
+    def _take_inventory(self) -> None:
+        found = None
+        try:
+            found = inventory.take(self.job.paths, len(self.job.cluster.hosts))
+        except Exception as error:  # no reason to fail: the job has succeeded
+            self.log.say(f"cannot see what is in {self.job.paths.model}: {type(error).__name__}: {error}")
+        self.queue.put(events.Inventoried(artifacts=found))
 
     def _write_cards(self, card: str, lines: list[str]) -> None:
         path = self.job.paths.cards / card

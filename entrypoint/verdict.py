@@ -29,14 +29,24 @@ def verdict(facts: Facts, settings: Settings, now: float) -> Outcome | None:
         return None
     if _no_rank_came(facts):
         return _of_mpirun_alone(facts, settings, now)
-    lingers = facts.lingering() or any(facts.report_of(host).lingering for host in facts.others)
-    out_of_time = facts.decided_since is not None and now >= facts.decided_since + settings.evaluator_grace
-    return outcome.succeeded() if out_of_time or not lingers else None
+    return None if _waits_for_sidecars(facts, settings, now) else outcome.succeeded()
 
 
 def all_decided(facts: Facts) -> bool:
     """Every deciding process of every host has ended, and nothing went wrong."""
     return not facts.causes and facts.done() and all(facts.report_of(host).done for host in facts.others)
+
+
+def _waits_for_sidecars(facts: Facts, settings: Settings, now: float) -> bool:
+    """Whether a process that does not decide may have work left, and time for it."""
+    lingering = {host for host in facts.others if facts.report_of(host).lingering}
+    lingering |= {facts.host} if facts.lingering() else set()
+    since = now if facts.decided_since is None else facts.decided_since
+    in_time = any(spec.host in lingering and now < since + spec.lingers for spec in facts.plan.processes)
+    # If we stood still meanwhile, what hosts have said of it is still on its way, or they are lost.
+    just_woke = bool(lingering) and now < facts.woke + settings.heartbeat
+    unheard = any(facts.heard.get(host, now) <= facts.woke for host in lingering)
+    return in_time or just_woke or unheard
 
 
 def _no_rank_came(facts: Facts) -> bool:

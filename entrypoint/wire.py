@@ -3,11 +3,12 @@
 import math
 from typing import Any
 
+from entrypoint.artifacts import Artifacts, File
 from entrypoint.cluster import Cluster
 from entrypoint.events import News, Reach, Report
 from entrypoint.outcome import Outcome, cause_from_json
 
-PROTOCOL = 2
+PROTOCOL = 3
 
 
 class Refused(Exception):
@@ -36,6 +37,7 @@ def report_to_json(report: Report) -> dict[str, Any]:
         "exits": list(report.exits),
         "answers": report.answers,
         "dying": report.dying,
+        "artifacts": None if report.artifacts is None else _artifacts_to_json(report.artifacts),
         "gone": report.gone,
     }
 
@@ -65,6 +67,7 @@ def report_from_json(data: Any, cluster: Cluster) -> Report:
             exits=tuple((str(process), str(exit), _time(at)) for process, exit, at in data["exits"]),
             answers=int(data["answers"]),
             dying=_truth(data["dying"]),
+            artifacts=None if data["artifacts"] is None else _artifacts_from_json(data["artifacts"]),
             gone=_truth(data["gone"]),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -101,6 +104,20 @@ def news_from_json(data: Any) -> News:
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Refused(f"malformed news: {error!r}") from None
+
+
+def _artifacts_to_json(artifacts: Artifacts) -> dict[str, Any]:
+    files = [[file.path, file.size, file.digest] for file in artifacts.files]
+    return {**vars(artifacts), "files": files}
+
+
+def _artifacts_from_json(data: Any) -> Artifacts:
+    return Artifacts(
+        files=tuple(File(path=str(path), size=int(size), digest=str(digest)) for path, size, digest in data["files"]),
+        model=_truth(data["model"]),
+        saved=str(data["saved"]),
+        whole=_truth(data["whole"]),
+    )
 
 
 def _pairs(data: Any) -> tuple[tuple[str, str], ...]:

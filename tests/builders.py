@@ -39,10 +39,12 @@ def read(
     *,
     me: str = "",
     gpus: int = 0,
+    groups: Mapping[str, list[str]] | None = None,
 ) -> Job:
     """The Job of a host of a cluster; hyperparameters as they lie in the file, program included."""
+    listing = [{"instance_group_name": name, "hosts": members} for name, members in (groups or {}).items()]
     listed = names(hosts) if isinstance(hosts, int) else hosts
     if not isinstance(hyperparameters, str):
         hyperparameters = {**PROGRAM, **(hyperparameters or {})}
-    write_config(base, resources(listed, me), hyperparameters, "{}")
+    write_config(base, resources(listed, me, instance_groups=listing), hyperparameters, "{}")
     return read_job(base, environment or {}, base / "run", gpus)

@@ -12,18 +12,20 @@ usage() {
     cat <<TEXT
 Usage: tests/run.sh [--ring RING]... [--no-docker] [-k EXPRESSION] [-- PYTEST-ARGUMENT...]
 
-  --ring RING     unit, local or cluster; may be repeated. Without it: all three, in this order, after ruff and mypy
-  --no-docker     leave out what needs Docker: the image and the cluster ring
+  --ring RING     unit, local, cluster or sdk; may be repeated. Without it: all four, in this order, after ruff and mypy
+  --no-docker     leave out what needs Docker: the image and the rings cluster and sdk
   -k EXPRESSION   only tests whose names match, as pytest takes it
   --              what follows goes to pytest as it is
 
 unit     values in, values out
 local    real processes on this machine
 cluster  jobs of several containers, on the image that ./build.sh builds
+sdk      jobs that SageMaker's own SDKs run on that image, in their local mode
 
-It makes .venv with Python 3.11 and what the tests import. As root on Debian it also installs with apt what is missing
-(Docker, Open MPI, ssh, ...) and starts dockerd where no daemon answers; it stops the one that it started. What cannot
-be had is left out, and the summary says so. With CI=true, leaving something out is a failure.
+It makes .venv with Python 3.11 and what the tests import, and for the last ring one more for each SDK. As root on
+Debian it also installs with apt what is missing (Docker, Open MPI, ssh, ...) and starts dockerd where no daemon
+answers; it stops the one that it started. What cannot be had is left out, and the summary says so. With CI=true,
+leaving something out is a failure.
 TEXT
 }
 
@@ -43,8 +45,8 @@ read_arguments() {
         case $1 in
             --ring)
                 case ${2-} in
-                    unit | local | cluster) rings+=("$2") ;;
-                    *) die "--ring is '${2-}'; wanted unit, local or cluster" ;;
+                    unit | local | cluster | sdk) rings+=("$2") ;;
+                    *) die "--ring is '${2-}'; wanted unit, local, cluster or sdk" ;;
                 esac
                 shift 2
                 ;;
@@ -221,13 +223,17 @@ main() {
         # Its tests wait for most of their time.
         step local ring local -n 3 --dist loadfile || true
     fi
-    if asked_for cluster; then
+    if asked_for cluster || asked_for sdk; then
         if ! get_docker; then
-            left_out cluster "$why_no_docker"
+            left_out 'cluster and sdk' "$why_no_docker"
         elif ! step image build_image; then
-            left_out cluster 'the image could not be built'
+            left_out 'cluster and sdk' 'the image could not be built'
         else
-            TEST_IMAGE=$IMAGE step cluster ring cluster || true
+            export TEST_IMAGE=$IMAGE
+            if asked_for cluster; then step cluster ring cluster || true; fi
+            if asked_for sdk; then
+                step 'sdk, environments' tests/sdk/make_environments.sh && step sdk ring sdk || true
+            fi
         fi
     fi
 

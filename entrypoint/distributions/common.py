@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from entrypoint.cluster import Cluster, Host
@@ -10,15 +10,16 @@ from entrypoint.job import Job
 from entrypoint.plan import ALL_HOSTS, PREFLIGHT, Duty, Need, ProcessSpec, Ready, Restart, Role
 
 CHILDREN = Path(__file__).resolve().parent.parent / "children"
+STAND_INS = Path(__file__).resolve().parent.parent / "stand_ins"
 PREPARE = "prepare"
 
 
-def child(name: str) -> tuple[str, ...]:
-    """The command of one of our helper programs.
+def child(name: str, suffix: str = ".py") -> tuple[str, ...]:
+    """The command of one of our helper programs: a file, or without suffix a folder with a `__main__.py`.
 
     By path and with -P, so that a module of the user's that is called like one of ours cannot get in the way.
     """
-    return (sys.executable, "-P", str(CHILDREN / f"{name}.py"))
+    return (sys.executable, "-P", str(CHILDREN / f"{name}{suffix}"))
 
 
 def prepare(job: Job, host: Host) -> ProcessSpec:
@@ -28,14 +29,16 @@ def prepare(job: Job, host: Host) -> ProcessSpec:
         name=PREPARE,
         role=Role.PREPARE,
         duty=Duty.STEP,
-        argv=child("prepare"),
+        argv=child("prepare", suffix=""),
         env=(("SAGEMAKER_BASE_DIR", str(job.paths.base)),),
         stdin=json.dumps(
             {
                 "program": job.program.name,
                 "source": job.program.source,
                 "code": str(job.paths.code),
+                "channel": str(job.paths.base / "input" / "data" / "code"),
                 "result": str(job.paths.prepared),
+                "stand_ins": [str(STAND_INS)] if job.smdistributed else [],
                 "resource_config": {**job.resource_config, "current_host": host.name},
                 "input_data_config": job.input_data_config,
                 "hyperparameters": job.hyperparameters,
@@ -84,8 +87,45 @@ def evaluator(job: Job, cluster: Mapping[str, list[str]]) -> list[ProcessSpec]:
             runs_program=True,
             cwd=job.paths.code,
             needs=rendezvous(job.cluster),
+            lingers=job.settings.evaluator_grace,
         )
     ]
+
+
+def outside(job: Job) -> list[ProcessSpec]:
+    """The script alone on the hosts outside the distribution, as AWS's toolkit runs it there.
+
+    The job is over when the distribution is: what serves it (tf.data workers, say) would go on for ever.
+    """
+    return [
+        ProcessSpec(
+            host=host.name,
+            name="script",
+            role=Role.SCRIPT,
+            duty=Duty.SIDECAR,
+            task="outside the distribution",
+            argv=program(job),
+            runs_program=True,
+            cwd=job.paths.code,
+            needs=rendezvous(job.cluster),
+            lingers=job.settings.outside_grace,
+        )
+        for host in job.cluster.outside
+        if host.name != job.evaluator
+    ]
+
+
+def of_all(hosts: Sequence[Host], cluster: Cluster, process: str) -> tuple[Need, ...]:
+    """A process that must be ready on all of `hosts`, where others may have none."""
+    everywhere = len(hosts) == len(cluster.hosts)
+    return tuple(Need(host=name, process=process) for name in ([ALL_HOSTS] if everywhere else [h.name for h in hosts]))
+
+
+def where(job: Job, detail: str = "") -> str:
+    """On how many hosts, for the title of a plan."""
+    others = len(job.cluster.outside)
+    inside = count(len(job.cluster.hosts) - others, "host")
+    return f"on {inside}{detail}" + (f"; {count(others, 'host')} outside" if others else "")
 
 
 def tf_config(cluster: Mapping[str, list[str]], task_type: str, index: int, **more: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ FIRST_PORT = 8890  # what AWS's toolkit uses, so security groups that were opene
 
 
 def plan(job: Job) -> Plan:
-    tasks = [(host, local) for host in job.cluster.hosts for local in range(job.processes_per_host)]
+    tasks = [(host, local) for host in job.cluster.training for local in range(job.processes_per_host)]
     cluster = {"worker": [f"{host.address}:{host.port(FIRST_PORT + local)}" for host, local in tasks]}
     rows = [common.prepare(job, host) for host in job.cluster.hosts]
     for index, (host, local) in enumerate(tasks):
@@ -27,10 +27,9 @@ def plan(job: Job) -> Plan:
                 needs=common.rendezvous(job.cluster),
             )
         )
-    rows += common.evaluator(job, cluster)
+    rows += [*common.evaluator(job, cluster), *common.outside(job)]
     return Plan(
-        title=f"MultiWorkerMirrored: {common.count(len(tasks), 'worker')} "
-        f"on {common.count(len(job.cluster.hosts), 'host')}",
+        title=f"MultiWorkerMirrored: {common.count(len(tasks), 'worker')} {common.where(job)}",
         hosts=tuple(host.name for host in job.cluster.hosts),
         processes=tuple(rows),
         notes=job.warnings,

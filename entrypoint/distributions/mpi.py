@@ -11,7 +11,7 @@ from entrypoint import ssh
 from entrypoint.cluster import Host
 from entrypoint.distributions import common
 from entrypoint.job import Job
-from entrypoint.plan import ALL_HOSTS, ATTEMPT, Duty, Need, Plan, ProcessSpec, Ready, Restart, Role
+from entrypoint.plan import ATTEMPT, Duty, Need, Plan, ProcessSpec, Ready, Restart, Role
 
 # Options of mpirun that mean the same, so that a user's choice replaces ours.
 _SYNONYMS = {
@@ -25,17 +25,15 @@ _MCA = {"-mca", "--mca", "-gmca", "--gmca"}
 
 
 def plan(job: Job) -> Plan:
-    hosts, slots = job.cluster.hosts, job.processes_per_host
+    hosts, slots = job.cluster.training, job.processes_per_host
     several = len(hosts) > 1
-    rows = []
-    for host in hosts:
-        rows.append(common.prepare(job, host))
-        if several:
-            rows += _ssh_rows(job, host)
+    rows = [common.prepare(job, host) for host in job.cluster.hosts]
+    if several:
+        rows += [row for host in hosts for row in _ssh_rows(job, host)]
     command, total = _mpirun(job)
     needs = [*common.rendezvous(job.cluster)]
     if several:
-        needs += [Need(host=ALL_HOSTS, process="sshd")]
+        needs += common.of_all(hosts, job.cluster, "sshd")
     rows.append(
         ProcessSpec(
             host=hosts[0].name,
@@ -50,9 +48,10 @@ def plan(job: Job) -> Plan:
         )
     )
     rows += [_rank(job, host, rank, local) for rank, host, local in _placement(hosts, slots, total)]
+    rows += common.outside(job)
     return Plan(
-        title=f"MPI: {common.count(total, 'rank')} on {common.count(len(hosts), 'host')}, {slots} on each",
-        hosts=tuple(host.name for host in hosts),
+        title=f"MPI: {common.count(total, 'rank')} {common.where(job, f', {slots} on each')}",
+        hosts=tuple(host.name for host in job.cluster.hosts),
         processes=tuple(rows),
         notes=job.warnings,
     )
@@ -128,7 +127,7 @@ def _rank(job: Job, host: Host, rank: int, local: int) -> ProcessSpec:
 
 def _mpirun(job: Job) -> tuple[list[str], int]:
     """mpirun with our options, then the user's; (command, number of ranks)."""
-    hosts, slots, settings = job.cluster.hosts, job.processes_per_host, job.settings
+    hosts, slots, settings = job.cluster.training, job.processes_per_host, job.settings
     users = _user_options(job.mpi_options)
     total = len(hosts) * slots
     for option in users:

@@ -19,13 +19,18 @@ CHIEF_FIRST_LIMIT = 60.0  # seconds; a chief that never listens must not hold th
 
 
 def plan(job: Job) -> Plan:
-    hosts = job.cluster.hosts
+    hosts = job.cluster.training
     servers = job.settings.ps_workers == "server"
-    chief_host, chief_name = hosts[0], job.settings.ps_chief_name
+    chief_host, chief_name = hosts[0], "master" if job.settings.ps_chief_name == "master" else "chief"
+    # A script for AWS's images gets their name. But a ClusterCoordinator, or an evaluator, belongs to a chief.
+    may_be_master = job.settings.ps_chief_name == "auto" and not servers and not job.evaluator
+    renamed = (Flag.TF1_MASTER, '"chief"', '"master"') if may_be_master else None
     worker_hosts = _worker_hosts(hosts, job.processes_per_host, servers)
-    ps_hosts = [hosts[index % len(hosts)] for index in range(job.settings.ps_count or len(hosts))]
+    serving = job.cluster.serving
+    ps_hosts = [serving[index % len(serving)] for index in range(job.settings.ps_count or len(serving))]
 
-    ports = {host.name: (iter(range(SCRIPT_PORT, 65536, 2)), iter(range(PS_PORT, 65536, 2))) for host in hosts}
+    all_hosts = job.cluster.hosts
+    ports = {host.name: (iter(range(SCRIPT_PORT, 65536, 2)), iter(range(PS_PORT, 65536, 2))) for host in all_hosts}
     chief_port = chief_host.port(next(ports[chief_host.name][0]))
     worker_ports = [host.port(next(ports[host.name][0])) for host in worker_hosts]
     ps_ports = [host.port(next(ports[host.name][1])) for host in ps_hosts]
@@ -47,6 +52,7 @@ def plan(job: Job) -> Plan:
             task=f"{role} {index} of {of}",
             argv=common.child("tf_server"),
             env=(common.tf_config(cluster, role, index, environment="cloud"), *hide_gpus),
+            env_if=renamed,
             ports=(port,),
             # TensorFlow's import would slow the prepare step down, and with it the scripts; no script can
             # need a server before it has imported TensorFlow itself.
@@ -64,6 +70,7 @@ def plan(job: Job) -> Plan:
             task="chief" if role is Role.CHIEF else f"{role} {index} of {of}",
             argv=common.program(job),
             env=(common.tf_config(cluster, chief_name if role is Role.CHIEF else role, index, environment="cloud"),),
+            env_if=renamed,
             runs_program=True,
             # TensorFlow 2's tutorial lets a worker's script join its server, which never returns.
             serves_if=Flag.TF2_SERVER if role is Role.WORKER else None,
@@ -74,7 +81,7 @@ def plan(job: Job) -> Plan:
             ready_port=port if role is Role.CHIEF else None,
         )
 
-    rows = [common.prepare(job, host) for host in hosts]
+    rows = [common.prepare(job, host) for host in all_hosts]
     rows += [server(h, Role.PS, i, len(ps_hosts), p) for i, (h, p) in enumerate(zip(ps_hosts, ps_ports, strict=True))]
     rows.append(script(chief_host, Role.CHIEF, 0, 1, chief_port, ()))
     for index, (host, port) in enumerate(zip(worker_hosts, worker_ports, strict=True)):
@@ -83,11 +90,11 @@ def plan(job: Job) -> Plan:
         else:
             needs = _chief_first(job, chief_host)
             rows.append(script(host, Role.WORKER, index, len(worker_hosts), port, needs))
-    rows += common.evaluator(job, cluster)
+    rows += [*common.evaluator(job, cluster), *common.outside(job)]
     return Plan(
         title=f"parameter servers: {len(ps_hosts)} ps, 1 {chief_name}, {common.count(len(worker_hosts), 'worker')} "
-        f"({'TensorFlow servers' if servers else 'scripts'}) on {common.count(len(hosts), 'host')}",
-        hosts=tuple(host.name for host in hosts),
+        f"({'TensorFlow servers' if servers else 'scripts'}) {common.where(job)}",
+        hosts=tuple(host.name for host in all_hosts),
         processes=tuple(rows),
         notes=job.warnings,
     )

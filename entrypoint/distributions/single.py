@@ -6,9 +6,8 @@ from entrypoint.plan import Duty, Plan, ProcessSpec, Role
 
 
 def plan(job: Job) -> Plan:
-    rows = []
-    for host in job.cluster.hosts:
-        rows.append(common.prepare(job, host))
+    rows = [common.prepare(job, host) for host in job.cluster.hosts]
+    for host in job.cluster.training:
         rows.append(
             ProcessSpec(
                 host=host.name,
@@ -21,6 +20,7 @@ def plan(job: Job) -> Plan:
                 needs=common.rendezvous(job.cluster),
             )
         )
+    rows += common.outside(job)
     hosts = tuple(host.name for host in job.cluster.hosts)
     title = "single: the script alone" + ("" if len(hosts) == 1 else f" on each of {len(hosts)} hosts")
     return Plan(title=title, hosts=hosts, processes=tuple(rows), notes=job.warnings, hosts_meet=False)

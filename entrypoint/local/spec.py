@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from sagemaker_training import params
 
 from entrypoint.errors import CodeError, ConfigError
+from entrypoint.groups import Group
 from entrypoint.job import Mode
 from entrypoint.local.fault import Fault
 
@@ -28,6 +29,7 @@ class LocalJob:
     program: str  # a file in `source`, as hyperparameter sagemaker_program names it
     source: Path  # the code folder
     hosts: int = 1
+    groups: tuple[Group, ...] = ()  # instance groups, in which each host is, or none
     mode: str = AUTO
     processes_per_host: int | None = None
     channels: tuple[tuple[str, Path], ...] = ()
@@ -79,14 +81,17 @@ class LocalJob:
 
     def config_files(self, host: str) -> dict[str, dict[str, Any]]:
         """SageMaker's files in input/config, as one host finds them: file name to content."""
+        groups = self.groups or (Group(name="homogeneousCluster", instance_type="local", hosts=tuple(self.names)),)
+        own = next(group for group in groups if host in group.hosts)
         return {
             "resourceconfig.json": {
                 "current_host": host,
-                "current_instance_type": "local",
-                "current_group_name": "homogeneousCluster",
+                "current_instance_type": own.instance_type,
+                "current_group_name": own.name,
                 "hosts": self.names,
                 "instance_groups": [
-                    {"instance_group_name": "homogeneousCluster", "instance_type": "local", "hosts": self.names}
+                    {"instance_group_name": each.name, "instance_type": each.instance_type, "hosts": list(each.hosts)}
+                    for each in groups
                 ],
                 "network_interface_name": "eth0",
             },
@@ -125,6 +130,24 @@ class LocalJob:
 def host_names(count: int) -> list[str]:
     """The hosts in rank order, which is SageMaker's: algo-10 comes before algo-2."""
     return sorted(f"algo-{number + 1}" for number in range(count))
+
+
+def instance_groups(words: Sequence[str]) -> tuple[Group, ...]:
+    """`NAME=COUNT[:TYPE]` words as groups of algo-1, algo-2 and so on; ConfigError if one is none."""
+    given = pairs(words, "--group")
+    if len(given) < len(words):
+        raise ConfigError("--group names a group twice; wanted each once")
+    groups: list[Group] = []
+    first = 1
+    for name, text in given:
+        number, _, type_ = text.partition(":")
+        count = int(number) if re.fullmatch("[0-9]{1,4}", number) else 0
+        if not 1 <= count <= MAX_HOSTS:
+            raise ConfigError(f"--group has {name}={text!r}; wanted NAME=COUNT or NAME=COUNT:TYPE, such as gpus=2")
+        hosts = tuple(f"algo-{number}" for number in range(first, first + count))
+        groups.append(Group(name=name, instance_type=type_ or "local", hosts=hosts))
+        first += count
+    return tuple(groups)
 
 
 def encode(text: str) -> str:

@@ -162,6 +162,7 @@ def test_configuration(image: str) -> None:
     assert not config.get("Healthcheck")
     labels = config["Labels"]
     assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
+    assert labels["com.amazonaws.sagemaker.capabilities.accept-bind-to-port"] == "true"  # serve
     assert labels["org.opencontainers.image.version"] in (ROOT / "pyproject.toml").read_text()
 
 

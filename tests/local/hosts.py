@@ -67,8 +67,10 @@ class Hosts:
         code: dict[str, str | bytes] | None = None,
         absent: tuple[str, ...] = (),
         base_files: dict[str, str] | None = None,
+        groups: dict[str, list[int]] | None = None,
     ) -> None:
         self.folder, self.absent = folder, absent
+        self.groups = {name: [f"algo-{number}" for number in members] for name, members in (groups or {}).items()}
         self.names = [f"algo-{number + 1}" for number in range(count)]
         net = f"127.{random.randint(16, 250)}.{random.randint(1, 250)}"
         self.addresses = {name: f"{net}.{number + 1}" for number, name in enumerate(self.names)}
@@ -124,7 +126,13 @@ class Hosts:
         base = self.base(name)
         for part in ("input/config", "input/data/train", "model", "output/data", "code"):
             (base / part).mkdir(parents=True)
-        resources = {"current_host": name, "hosts": self.names, "network_interface_name": "eth0", "topology": None}
+        resources = {
+            "current_host": name,
+            "hosts": self.names,
+            "network_interface_name": "eth0",
+            "topology": None,
+            **self._groups_of(name),
+        }
         config = base / "input" / "config"
         (config / "resourceconfig.json").write_text(json.dumps(resources))
         (config / "hyperparameters.json").write_text(json.dumps(self.hyperparameters))
@@ -138,6 +146,17 @@ class Hosts:
             if target.is_dir():
                 shutil.rmtree(target)
             target.write_text(text)
+
+    def _groups_of(self, host: str) -> dict[str, Any]:
+        if not self.groups:
+            return {}
+        return {
+            "current_group_name": next(group for group, members in self.groups.items() if host in members),
+            "instance_groups": [
+                {"instance_group_name": group, "instance_type": f"ml.{group}.large", "hosts": members}
+                for group, members in self.groups.items()
+            ],
+        }
 
     def start(self, name: str) -> Host:
         base = self.base(name)

@@ -1,9 +1,21 @@
 """How the user's code gets to the host and is run."""
 
+import functools
+import http.server
 import io
+import json
+import os
+import signal
 import tarfile
+import threading
+import urllib.parse
 
+import boto3
 import pytest
+from hosts import PROGRAMS
+from moto.server import ThreadedMotoServer
+from processes import processes_with
+from waiting import eventually
 
 TELL = "import sys; print('told', __name__, *sys.argv[1:])\n"
 # A package that is built by a few lines of its own: no network, no setuptools, and none of pip's settings.
@@ -42,7 +54,7 @@ def tarball(path, files):
     with tarfile.open(path, "w:gz") as archive:
         for name, text in files.items():
             info = tarfile.TarInfo(name)
-            info.size = len(text.encode())
+            info.size, info.mtime = len(text.encode()), 10**9
             archive.addfile(info, io.BytesIO(text.encode()))
     return path
 
@@ -80,8 +92,12 @@ BROKEN = {
         ["program train.py is not in", "which holds other.py", "sagemaker_program"],
     ),
     "no code at all": ({}, None, ["program train.py is not in", "which holds nothing"]),
-    "no such folder": ({}, "/no/such/folder", ["the code at /no/such/folder cannot be fetched", "No such file"]),
-    "not an archive": ({}, "/etc/hostname", ["train.py"]),
+    "no such folder": (
+        {},
+        "/no/such/folder",
+        ["the code at /no/such/folder cannot be fetched", "no such file"],
+    ),
+    "not an archive": ({}, "/etc/hostname", ["the code at /etc/hostname is no .tar.gz: it is not compressed"]),
 }
 
 
@@ -94,6 +110,126 @@ def test_code_that_cannot_be_had(hosts, code, source, said):
     for part in said:
         assert part in first
     assert "Traceback" not in job[1].log
+
+
+def test_the_programs_name_by_variable(hosts):
+    """SAGEMAKER_PROGRAM wins over the hyperparameter, as with sagemaker-training."""
+    job = hosts(1, "other.py", code={"train.py": TELL}, environment={"SAGEMAKER_PROGRAM": "train.py"})
+    assert job.end() == [0]
+    assert "told __main__" in job[1].log
+
+
+@pytest.mark.parametrize("sent", ["files", "archive", "archive, named"])
+def test_code_by_channel(hosts, tmp_path, sent):
+    """SDK v3 sends files; v2, under network isolation, an archive that it names."""
+    archive = tmp_path / "job0/algo-1/input/data/code/sourcedir.tar.gz"
+    named = {"sagemaker_submit_directory": json.dumps(str(archive))} if sent == "archive, named" else {}
+    job = hosts(1, "train.py", code={}, hyperparameters=named, absent=("algo-1",))
+    archive.parent.mkdir()
+    if sent == "files":
+        folder(archive.parent, {"train.py": TELL, "pkg/helper.py": ""})
+    else:
+        tarball(archive, {"train.py": TELL})
+    job.start("algo-1")
+    assert job.end() == [0]
+    assert "told __main__" in job[1].log
+
+
+# ---- S3 -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """Environment of a job whose S3 is moto's, with a bucket `bucket`; and a client."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    address, port = server.get_host_and_port()
+    keys = {"AWS_ACCESS_KEY_ID": "AKIAGEHEIM", "AWS_SECRET_ACCESS_KEY": "geheim", "AWS_SESSION_TOKEN": "geheim"}
+    environment = {
+        **keys,
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL_S3": f"http://{address}:{port}",
+        "NO_PROXY": "*",
+    }
+    client = boto3.client(
+        "s3",
+        endpoint_url=environment["AWS_ENDPOINT_URL_S3"],
+        region_name="us-east-1",
+        aws_access_key_id="x",
+        aws_secret_access_key="x",
+    )
+    client.create_bucket(Bucket="bucket")
+    yield environment, client
+    server.stop()
+
+
+def test_code_from_s3_on_every_host(hosts, s3, tmp_path):
+    environment, client = s3
+    client.upload_file(str(tarball(tmp_path / "a.tar.gz", {"train.py": TELL})), "bucket", "job/source/sourcedir.tar.gz")
+    sent = {
+        "sagemaker_submit_directory": '"s3://bucket/job/source/sourcedir.tar.gz"',
+        "sagemaker_program": '"train.py"',
+    }
+    job = hosts(2, "train.py", code={}, hyperparameters=sent, environment=environment)
+    assert job.end() == [0, 0]
+    assert all("told __main__" in job[number].log for number in (1, 2))
+
+
+BAD_OBJECTS = {
+    # what: the object, what every host's failure file says
+    "missing": (None, "cannot be fetched: there is no such object"),
+    "climbs": ({"train.py": TELL, "../../outside.py": ""}, "is refused: it holds '../../outside.py', which leads out"),
+    "cut off": (b"\x1f\x8b\x08 and no more", "is cut off or damaged"),
+}
+
+
+@pytest.mark.parametrize("bad, said", BAD_OBJECTS.values(), ids=BAD_OBJECTS)
+def test_every_host_tells_of_code_that_cannot_be_had(hosts, s3, tmp_path, bad, said):
+    environment, client = s3
+    if isinstance(bad, dict):
+        client.upload_file(str(tarball(tmp_path / "bad.tar.gz", bad)), "bucket", "bad.tar.gz")
+    elif bad:
+        client.put_object(Bucket="bucket", Key="bad.tar.gz", Body=bad)
+    source = "s3://bucket/bad.tar.gz" if bad else "s3://bucket/none.tar.gz"
+    sent = {"sagemaker_submit_directory": source}
+    job = hosts(2, "train.py", code={}, hyperparameters=sent, environment=environment)
+    assert job.end() == [65, 65]
+    for failure in job.failures:
+        first = failure.splitlines()[0]
+        assert " prepare (exit code 65): the code at " + source in first and said in first
+    assert "Traceback" not in str(job) and "geheim" not in str(job).lower()
+    assert not list(tmp_path.rglob("outside.py"))
+
+
+def test_every_host_tells_of_the_one_without_code(hosts):
+    job = hosts(2, "train.py", code={"train.py": TELL}, absent=("algo-2",))
+    (job.base("algo-2") / "code/train.py").unlink()
+    job.start("algo-2")
+    assert job.end() == [65, 65]
+    for failure in job.failures:
+        assert failure.startswith("algo-2 prepare (exit code 65): program train.py is not in")
+    assert "told" not in str(job)
+
+
+def test_a_container_that_is_killed_while_it_fetches_begins_again(hosts, tmp_path):
+    """The next one must not take half a folder for code that is there already. A pipe gives no end of an archive."""
+    archive = tmp_path / "sourcedir.tar.gz"
+    os.mkfifo(archive)
+    job = hosts(1, "train.py", code={}, hyperparameters={"sagemaker_submit_directory": str(archive)})
+    eventually(lambda: any((job[1].base / "code").iterdir()), 60, "the fetch to begin")
+    job[1].kill()
+    job[1].process.wait()
+    for pid in processes_with(str(job.folder)):  # in a container they die with PID 1
+        os.kill(pid, signal.SIGKILL)
+    (job[1].base / "code/train.py").write_text("prin")
+    archive.unlink()
+    tarball(archive, {"train.py": TELL})
+    job.start("algo-1")
+    assert job.end() == [0]
+    assert "told __main__" in job[1].log
+
+
+# ---- what is installed ----------------------------------------------------------------------------------------------
 
 
 def test_requirements_are_installed_first(hosts, tmp_path):
@@ -113,6 +249,130 @@ def test_requirements_that_cannot_be_installed(hosts):
     first = job.failures[0].splitlines()[0]
     assert "requirements.txt" in first and "cannot be installed" in first and "no-such-distribution-of-anybody" in first
     assert "told" not in job[1].log
+
+
+class Index(http.server.SimpleHTTPRequestHandler):
+    """A package index, and CodeArtifact in front of it."""
+
+    def do_POST(self) -> None:
+        self.reply({"authorizationToken": "geheim"})
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/v1/repository/endpoint"):
+            if "repository=mine" in self.path:
+                return self.reply({"repositoryEndpoint": f"http://{self.headers['Host']}/pypi/mine/"})
+            return self.reply({"message": "not authorized to perform codeartifact:GetRepositoryEndpoint"}, 403)
+        self.path = self.path.replace("/pypi/mine", "")
+        super().do_GET()
+
+    def reply(self, value, status: int = 200) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_) -> None:
+        pass
+
+
+@pytest.fixture
+def index(tmp_path):
+    """Environment in which pip knows one package, testlibrary 1, that has to be built; and installs it elsewhere."""
+    files = package("testlibrary", "answer = 42\n")
+    files["PKG-INFO"] = "Metadata-Version: 2.1\nName: testlibrary\nVersion: 1\n"
+    place = tmp_path / "index/simple/testlibrary"
+    place.mkdir(parents=True)
+    tarball(place / "testlibrary-1.tar.gz", {f"testlibrary-1/{name}": text for name, text in files.items()})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Index, directory=tmp_path / "index"))
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    yield {
+        "PIP_CONFIG_FILE": "/dev/null",
+        "PIP_INDEX_URL": f"{url}/simple",
+        "PIP_EXTRA_INDEX_URL": "",
+        "PIP_FIND_LINKS": "",
+        "PIP_TARGET": str(tmp_path / "site"),
+        "HOME": str(tmp_path / "home"),
+        "NO_PROXY": "*",
+    }
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_warm_pool_keeps_what_pip_has_built(hosts, index, tmp_path):
+    warm = {**index, "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY": str(tmp_path / "warm")}
+    code = {"train.py": TELL, "requirements.txt": "testlibrary\n"}
+    for cached in (False, True):
+        job = hosts(1, "train.py", code=code, environment={**warm, "PIP_TARGET": str(tmp_path / f"site-{cached}")})
+        assert job.end() == [0]
+        assert (tmp_path / f"site-{cached}/testlibrary.py").is_file()
+        assert ("Building wheel for testlibrary" in job[1].log) is not cached
+        assert job[1].log.count("Successfully installed testlibrary-1") == 1
+    assert any((tmp_path / "warm/pip").rglob("*.whl"))
+
+
+CODE_ARTIFACT = {
+    # the repository: exit code, what is said
+    "mine": (0, "Successfully installed testlibrary-1"),
+    "others": (65, "sts:GetServiceBearerToken for the job's execution role"),
+}
+
+
+@pytest.mark.parametrize("repository", CODE_ARTIFACT)
+def test_requirements_from_codeartifact(hosts, index, repository):
+    code, said = CODE_ARTIFACT[repository]
+    url = urllib.parse.urlsplit(index["PIP_INDEX_URL"])
+    environment = {
+        **index,
+        "PIP_INDEX_URL": "http://127.0.0.1:1/simple",
+        "PIP_RETRIES": "0",
+        "CA_REPOSITORY_ARN": f"arn:aws:codeartifact:us-east-1:123456789012:repository/domain/{repository}",
+        "AWS_ENDPOINT_URL_CODEARTIFACT": f"{url.scheme}://{url.netloc}",
+        **{"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"},
+    }
+    job = hosts(1, "train.py", code={"train.py": TELL, "requirements.txt": "testlibrary\n"}, environment=environment)
+    assert job.end() == [code]
+    assert said in job[1].log and "geheim" not in job[1].log
+    if code:
+        assert "requirements.txt in" in job.failures[0] and "not authorized" in job.failures[0]
+
+
+def test_an_index_with_a_password(hosts):
+    """It is not shown where the index does not answer."""
+    environment = {
+        "PIP_CONFIG_FILE": "/dev/null",
+        "PIP_INDEX_URL": "http://me:geheim@127.0.0.1:1/simple",
+        "PIP_RETRIES": "0",
+        "NO_PROXY": "*",
+    }
+    job = hosts(1, "train.py", code={"train.py": TELL, "requirements.txt": "testlibrary\n"}, environment=environment)
+    assert job.end() == [65]
+    assert "No matching distribution found for testlibrary" in job.failures[0]
+    assert "geheim" not in job[1].log + job.failures[0]
+
+
+def test_requirements_beside_a_shell_script_are_left_to_it(hosts):
+    """As on the AWS images."""
+    job = hosts(1, "train.sh", code={"train.sh": "echo told\n", "requirements.txt": "no-such-distribution\n"})
+    assert job.end() == [0]
+    assert "requirements.txt is left to train.sh" in job[1].log
+
+
+def test_a_package_with_pyproject_only_runs_as_a_module(hosts, tmp_path):
+    code = package("train", "print('module', __spec__.name)\n" + TELL)
+    del code["setup.py"]
+    job = hosts(1, "train", code=code, environment=pip_into(tmp_path))
+    assert job.end() == [0]
+    assert "[algo-1 script] module train" in job[1].log
+    assert (tmp_path / "site/train-1.dist-info").is_dir()
+
+
+def test_a_script_beside_a_pyproject_is_still_a_script(hosts):
+    """It may be there for ruff or uv; the AWS images run the file."""
+    job = hosts(1, "train.py", code={"train.py": TELL, "pyproject.toml": "[project]\nname = 'x'\nversion = '1'\n"})
+    assert job.end() == [0]
+    assert "told __main__" in job[1].log and "Successfully installed" not in job[1].log
 
 
 @pytest.mark.parametrize("program", ["train.py", "train"])
@@ -150,10 +410,6 @@ def test_the_exit_code_of_a_shell_script(hosts):
 
 def test_sigterm_reaches_what_a_shell_script_runs(hosts):
     """The whole group is asked: a shell would not pass the signal on."""
-    import signal
-
-    from hosts import PROGRAMS
-
     code = {"train.sh": "python3 saves.py\n", "saves.py": (PROGRAMS / "saves.py").read_text()}
     job = hosts(1, "train.sh", code=code)
     job.says("asleep")
@@ -163,7 +419,8 @@ def test_sigterm_reaches_what_a_shell_script_runs(hosts):
 
 
 def test_a_module_of_the_users_may_be_called_like_one_of_ours(hosts):
-    code = dict.fromkeys(("json.py", "prepare.py", "entrypoint.py", "queue.py"), "raise SystemExit('the wrong module')")
+    names = ("json.py", "prepare.py", "sources.py", "s3.py", "entrypoint.py", "queue.py")
+    code = dict.fromkeys(names, "raise SystemExit('the wrong module')")
     job = hosts(1, "train.py", code={**code, "json.py": "", "train.py": TELL})
     assert job.end() == [0]
 

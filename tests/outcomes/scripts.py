@@ -78,7 +78,7 @@ NO_TEXT_EXITS = Deed(
 )
 OWN_WORDS = Deed(event="writes its own failure file, ends well", do="writes_its_own_failure", code=0)
 OWN_WORDS_EXITS = Deed(
-    event="writes its own failure file, sys.exit(3)", do="writes_its_own_failure_and_exits", code=3, error=DATA
+    event="writes its own failure file, sys.exit(3)", do="writes_its_own_failure_and_exits", code=3, error=OWN
 )
 EARLY = Deed(event="ends well long before the others", do="ends", code=0)
 

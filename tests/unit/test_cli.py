@@ -103,6 +103,18 @@ def test_plan_prints_no_secret(command, tmp_path, form):
     assert "512" in out  # no secret
 
 
+def test_plan_of_instance_groups(command):
+    words = ["--group", "data=2:ml.c5.large", "--group", "gpus=1:ml.p3.2xlarge", "--mode", "mwms"]
+    only = ["--hyperparameters", "sagemaker_distribution_instance_groups=gpus"]
+    code, out, _ = command("plan", *words, *only)
+    assert code == 0
+    assert re.findall(r"^host .*", out, re.MULTILINE) == [
+        "host algo-3, rank 0 (coordinator)", "host algo-1, rank 1", "host algo-2, rank 2"
+    ]  # fmt: skip
+    assert out.startswith("MultiWorkerMirrored: 1 worker on 1 host; 2 hosts outside\n")
+    assert "3 hosts" in command("plan", *words)[1]
+
+
 def test_settings_of_the_environment_hold_for_plans(command):
     assert "TensorFlow servers" in command("plan", "--hosts", 2, "--mode", "ps", ENTRYPOINT_PS_WORKERS="server")[1]
 
@@ -118,6 +130,11 @@ COMPLAINTS = {
     "too many": (["--hosts", "2", "--mode", "mpi", "--processes-per-host", "0"], "wanted a whole number from 1"),
     "no use": (["--hosts", "2", "--processes-per-host", "2"], "is for --mode ps, mwms and mpi"),
     "no pair": (["--hosts", "2", "--hyperparameters", "lr"], "wanted name=value"),
+    "a group of nobody": (["--group", "a=0"], "wanted NAME=COUNT"),
+    "a group without a number": (["--group", "a=ml.c5.large"], "wanted NAME=COUNT"),
+    "a group twice": (["--group", "a=1", "--group", "a=2"], "names a group twice"),
+    "two numbers of hosts": (["--group", "a=1", "--hosts", "2"], "wanted one of them"),
+    "many hosts in groups": (["--group", "a=200", "--group", "b=51"], "wanted a whole number from 1 to 250"),
     "setting": (["--hosts", "2", "--hyperparameters", "sagemaker_entrypoint_ps=1"], "unknown hyperparameter"),
 }
 

@@ -136,6 +136,15 @@ def test_bad_news_are_refused(body):
     assert served.events == []
 
 
+def test_a_follower_takes_no_report():
+    """Whoever sends it one takes it for the coordinator, as it reads other groups or settings; it is to hear so."""
+    served = Served(me="algo-3")
+    answer = served.call("/report", report_to_json(REPORT))
+    assert answer.status_code == 400
+    assert "algo-3 takes algo-1 for the coordinator; groups and settings must be the same" in answer.get_json()["error"]
+    assert served.events == []
+
+
 def test_news_from_a_follower_are_refused():
     served = Served(me="algo-2")
     assert served.call("/news", news_to_json(NEWS), caller="algo-3").status_code == 400

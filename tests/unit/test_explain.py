@@ -462,3 +462,21 @@ RUNNING = {
 def test_what_a_running_program_says_of_its_end(output, error):
     found = dying(output)
     assert (found and found.error) == error
+
+
+def test_what_a_program_wrote_to_the_failure_file_comes_first():
+    """The user's words are what SageMaker shows of that host; so the others say the same."""
+    told = explain(Exit(code=255), LAST_WORDS, "training failed: row 7 is bad\nlook at the data\n")
+    assert told == ("training failed: row 7 is bad", "look at the data", Strength.STRONG)
+    short = explain(Exit(code=255), LAST_WORDS, "\ntraining failed")
+    assert short.error == "training failed" and "step()" in short.details
+    assert explain(Exit(code=1), LAST_WORDS, " \n") == explain(Exit(code=1), LAST_WORDS)
+
+
+@pytest.mark.parametrize("wrote, output, strength", [
+    ("it failed", LAST_WORDS.replace("ValueError: bad row", "ConnectionResetError: peer"), Strength.WEAK),
+    ("UnavailableError: Socket closed", "", Strength.WEAK),
+    ("it failed", "", Strength.STRONG),
+])  # fmt: skip
+def test_an_echo_stays_one_however_it_is_written(wrote, output, strength):
+    assert explain(Exit(code=1), output, wrote).strength is strength

@@ -11,7 +11,7 @@ from entrypoint.fingerprint import fingerprint
 from entrypoint.peers import Clock
 from entrypoint.rendezvous import different
 
-PREPARE = Path(__file__).resolve().parents[2] / "entrypoint" / "children" / "prepare.py"
+PREPARE = Path(__file__).resolve().parents[2] / "entrypoint" / "children" / "prepare"
 
 
 def things(base: Path, *, me: str = "algo-1", hyperparameters=None, **environment: str) -> dict[str, str]:

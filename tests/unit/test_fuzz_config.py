@@ -13,6 +13,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, event, given, note, settings
 from hypothesis import strategies as st
 
+from entrypoint.cluster import Part
 from entrypoint.config import read_job, salvage_job, this_host
 from entrypoint.distributions import plan_for
 from entrypoint.errors import ConfigError
@@ -124,6 +125,29 @@ users = st.fixed_dictionaries(
 
 
 @st.composite
+def groups_of(draw, hosts: list[str]) -> list[dict]:
+    """The hosts in one to three instance groups, in no order, now and then of different types."""
+    of = [draw(st.integers(0, 2)) for _ in hosts]
+    types = draw(
+        st.sampled_from([["ml.c5.large"] * 3, ["ml.p3.8xlarge"] * 3, ["ml.c5.large", "ml.m5.large", "ml.p3.8xlarge"]])
+    )
+    return [
+        {"instance_group_name": f"g{n}", "instance_type": types[n], "hosts": members}
+        for n in draw(st.permutations(range(3)))
+        if (members := [host for host, group in zip(hosts, of, strict=True) if group == n])
+    ]
+
+
+def parts_of(mode: str, names: list[str]):
+    some = st.lists(st.sampled_from(names), min_size=1, unique=True)
+    encoded = some.map(json.dumps) | some.map(repr) | some.map(",".join)
+    optional = {"sagemaker_distribution_instance_groups": encoded}
+    return st.fixed_dictionaries(
+        {}, optional={**optional, "sagemaker_entrypoint_ps_groups": encoded} if mode == "ps" else optional
+    )
+
+
+@st.composite
 def right_ones(draw) -> dict:
     """A job that is described rightly: what the files hold, and the environment."""
     hosts, mode = draw(good_names), draw(st.sampled_from(sorted(MODES)))
@@ -134,13 +158,14 @@ def right_ones(draw) -> dict:
         environment["ENTRYPOINT_PORT_STRIDE"] = "100"
     if draw(st.booleans()):
         environment["ENTRYPOINT_TOKEN"] = SECRET
+    resources = {"current_host": draw(st.sampled_from(hosts)), "hosts": hosts, "network_interface_name": "eth0"}
+    asked = {}
+    if draw(st.sampled_from([False, False, True])):
+        resources["instance_groups"] = draw(groups_of(hosts))
+        asked = draw(parts_of(mode, [group["instance_group_name"] for group in resources["instance_groups"]]))
     return {
-        "resourceconfig": {
-            "current_host": draw(st.sampled_from(hosts)),
-            "hosts": hosts,
-            "network_interface_name": "eth0",
-        },
-        "hyperparameters": {"sagemaker_program": program, **draw(MODES[mode]), **draw(users)},
+        "resourceconfig": resources,
+        "hyperparameters": {"sagemaker_program": program, **draw(MODES[mode]), **draw(users), **asked},
         "inputdataconfig": {"training": {"TrainingInputMode": "File"}},
         "environment": environment,
         "gpus": draw(st.sampled_from([0, 0, 1, 8])),
@@ -164,7 +189,8 @@ settings_texts = st.sampled_from(
 known = st.sampled_from(
     [PS, MWMS, MPI, "sagemaker_program", "sagemaker_mpi_num_of_processes_per_host", "sagemaker_mpi_custom_mpi_options",
      "sagemaker_submit_directory", "sagemaker_entrypoint_mode", "sagemaker_entrypoint_restart_codes",
-     "sagemaker_entrypoint_processes_per_host", "sagemaker_entrypoint_ps_count", "sagemaker_entrypoint_procceses"]
+     "sagemaker_entrypoint_processes_per_host", "sagemaker_entrypoint_ps_count", "sagemaker_entrypoint_procceses",
+     "sagemaker_distribution_instance_groups", "sagemaker_entrypoint_ps_groups"]
 )  # fmt: skip
 odd_options = st.sampled_from(
     ["-np ²", "-np", "-x", "-mca", "--", "-", "x", "'", "\\", "-np 0", "a\0b", "-np 9" + "9" * 20]
@@ -183,6 +209,14 @@ MISTAKES = {
     "many hosts": of_resources(lambda value, draw: value.update(hosts=[f"algo-{i}" for i in range(1, 5000)])),
     "somebody else": of_resources(lambda value, draw: value.update(current_host=draw(anything | odd_names))),
     "nobody": of_resources(lambda value, draw: value.pop("current_host")),
+    "odd groups": of_resources(lambda value, draw: value.update(instance_groups=draw(anything))),
+    "an odd group": of_resources(lambda value, draw: value["instance_groups"].append(draw(anything))),
+    "a group of strangers": of_resources(
+        lambda value, draw: value["instance_groups"].append({"instance_group_name": "g7", "hosts": draw(good_names)})
+    ),
+    "an empty group": of_resources(
+        lambda value, draw: value["instance_groups"].append({"instance_group_name": "g8", "hosts": []})
+    ),
     "an odd hyperparameter": one_more("hyperparameters", odd_texts),
     "an odd value": one_more("hyperparameters", known),
     "odd mpirun options": lambda case, draw: case["hyperparameters"].update(
@@ -246,8 +280,11 @@ def check_error(text: str) -> None:
 
 def check_plan(plan: Plan, job: Job, case: dict) -> None:
     hosts = json.loads(case["resourceconfig"])["hosts"]
-    assert list(plan.hosts) == sorted(hosts)
-    assert job.cluster.coordinator.name == min(hosts)
+    order = [(list(Part).index(host.part), host.name) for host in job.cluster.hosts]
+    assert order == sorted(order)
+    assert sorted(plan.hosts) == sorted(hosts)
+    assert plan.hosts == tuple(host.name for host in job.cluster.hosts)
+    assert job.cluster.coordinator.part is Part.TRAINS
 
     keys = [(spec.host, spec.name) for spec in plan.processes]
     assert len(keys) == len(set(keys))
@@ -330,7 +367,8 @@ def test_config_files_end_in_a_plan_or_in_one_line(tmp_path: Path) -> None:
             check_error(str(error))
             ends["error"] += 1
             event("error")
-            salvage_job(tmp_path, case["environment"], Path("/run/entrypoint"))
+            if saved := salvage_job(tmp_path, case["environment"], Path("/run/entrypoint")):
+                assert saved.cluster.coordinator.name in json.loads(case["resourceconfig"])["hosts"]
             return
         ends[job.mode] += 1
         event(job.mode)

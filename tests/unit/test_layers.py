@@ -8,7 +8,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "entrypoint"
 FILES = sorted(path for path in PACKAGE.rglob("*.py"))
-WIRING = {"__main__", "launch", "cli", "local"}  # they may use everything
+WIRING = {"__main__", "launch", "cli", "local", "serving/__main__"}  # they may use everything
 
 
 def module(path: Path) -> str:
@@ -51,30 +51,43 @@ MAY_IMPORT = {
     "settings": {"errors"},
     "job": {"cluster", "settings"},
     "plan": {"secrets"},
-    "events": {"outcome", "plan"},
-    "config": {"cluster", "errors", "job", "settings"},
-    "facts": {"errors", "events", "outcome", "plan"},
+    "artifacts": set(),
+    "inventory": {"artifacts", "job"},
+    "events": {"artifacts", "outcome", "plan"},
+    "groups": {"cluster", "errors"},
+    "config": {"cluster", "errors", "groups", "job", "settings"},
+    "facts": {"artifacts", "errors", "events", "outcome", "plan"},
     "fingerprint": {"job", "plan", "settings"},
     "verdict": {"echoes", "facts", "outcome", "plan", "settings"},
     "rendezvous": {"errors", "events", "facts", "plan", "settings"},
     "stopping": {"events", "facts", "outcome", "plan", "settings"},
     "attempts": {"events", "facts", "outcome", "plan", "settings"},
     "policy": {
-        "attempts", "errors", "events", "explain", "facts", "outcome", "plan", "rendezvous", "settings", "stopping",
-        "verdict",
+        "artifacts", "attempts", "errors", "events", "explain", "facts", "outcome", "plan", "rendezvous", "settings",
+        "stopping", "verdict",
     },
     "reach": {"cluster", "events"},
     "memory": set(),
     "evidence": {"facts", "outcome"},
     "process": {"logs", "plan"},
     "ranks": {"events", "logs", "outcome"},
-    "wire": {"cluster", "events", "outcome"},
+    "wire": {"artifacts", "cluster", "events", "outcome"},
     "callers": {"cluster"},
     "door": {"callers"},
     "control": {"callers", "cluster", "door", "events", "wire"},
     "peers": {"callers", "cluster", "control", "errors", "events", "settings", "wire"},
     "ssh": {"job"},
     "report": {"outcome", "secrets"},
+    "serving/config": {"errors"},
+    "serving/find": {"errors"},
+    "serving/model": set(),
+    "serving/tensors": {"serving.model"},
+    "serving/request": {"serving.model", "serving.tensors"},
+    "serving/answer": {"serving.model", "serving.request"},
+    "serving/tensorflow_model": {"errors", "serving.find", "serving.model"},
+    "serving/user_code": {"errors", "serving.config", "serving.model"},
+    "serving/app": {"serving.answer", "serving.config", "serving.model", "serving.request", "serving.user_code"},
+    "serving/server": {"serving.app"},
 }
 
 
@@ -91,6 +104,7 @@ def test_distributions_only_plan(path):
 
 @pytest.mark.parametrize("name", [
     "policy", "facts", "verdict", "plan", "events", "outcome", "secrets", "explain", "tracebacks", "echoes",
+    "artifacts",
 ])  # fmt: skip
 def test_the_policy_is_pure(name):
     """No clock, no process, no thread, no socket, no environment: time and facts are given."""
@@ -101,7 +115,7 @@ def test_the_policy_is_pure(name):
         assert "os" not in foreign(PACKAGE / f"{name}.py")
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "children").glob("*.py")), ids=module)
+@pytest.mark.parametrize("path", sorted((PACKAGE / "children").rglob("*.py")), ids=module)
 def test_children_import_nothing_of_the_launcher(path):
     assert not [name for name in imports(path) if name.split(".")[0] == "entrypoint"]
 
@@ -109,8 +123,16 @@ def test_children_import_nothing_of_the_launcher(path):
 @pytest.mark.parametrize("path", FILES, ids=module)
 def test_nobody_imports_children_and_only_the_server_imports_tensorflow(path):
     assert not [name for name in imports(path) if name.startswith("entrypoint.children")]
-    if module(path) != "children/tf_server":
+    if not module(path).startswith("stand_ins/"):
+        assert not foreign(path) & {"smdistributed"}
+    may = ("children/tf_server", "serving/tensorflow_model", "stand_ins/")
+    if not module(path).startswith(may):
         assert not foreign(path) & {"tensorflow", "keras", "horovod", "mpi4py"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=module)
+def test_only_serving_imports_serving(path):
+    assert module(path).startswith("serving/") or not [n for n in imports(path) if n.startswith("entrypoint.serving")]
 
 
 @pytest.mark.parametrize("path", FILES, ids=module)

@@ -158,3 +158,15 @@ def test_a_failure_file_that_cannot_be_written_is_said_and_not_raised(tmp_path):
 def test_a_failure_text_that_utf8_cannot_hold_is_written_nevertheless(tmp_path):
     assert report.write_failure(tmp_path / "failure", failed(dataclasses.replace(CAUSE, error="\ud800"))) == ""
     assert (tmp_path / "failure").read_text().startswith("algo-2 worker/1 (exit code 3)")
+
+
+def test_a_success_leaves_its_marker_and_nothing_else_does(tmp_path):
+    for outcome in (failed(CAUSE), stopped()):
+        assert report.write_success(tmp_path / "success", outcome) == ""
+    assert not (tmp_path / "success").exists()
+    assert report.write_success(tmp_path / "success", succeeded()) == ""
+    assert (tmp_path / "success").read_bytes() == b""
+
+
+def test_a_marker_that_cannot_be_written_is_said_and_not_raised(tmp_path):
+    assert "cannot be written" in report.write_success(tmp_path / "no folder" / "success", succeeded())

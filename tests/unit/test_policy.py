@@ -10,12 +10,13 @@ import pytest
 from builders import names, read
 
 from entrypoint import events, outcome
+from entrypoint.artifacts import Artifacts, File
 from entrypoint.distributions import plan_for
 from entrypoint.errors import ExitCode
 from entrypoint.events import News, Report
 from entrypoint.outcome import Cause, Exit, Kind, Strength
 from entrypoint.plan import Duty, Flag
-from entrypoint.policy import LEAVE, Policy
+from entrypoint.policy import INVENTORY, LEAVE, Policy
 from entrypoint.verdict import LINGER, SETTLE
 
 GRACE = 2.0  # failure_grace, by default
@@ -38,6 +39,8 @@ class Play:
         self.said: list[str] = []
         self.probed: list[tuple[str, ...]] = []
         self.looked: list[tuple[str, ...]] = []
+        self.leaves: Artifacts | None = Artifacts(model=True, saved="model/1")
+        self.sees = True  # whether it can see what it leaves
         self.reachable: dict[str, str] | None = {}  # host -> why not; None: probes bring nothing back
         self._on(events.Due())
 
@@ -77,6 +80,9 @@ class Play:
                     if self.reachable is not None:  # all are found at once, but for those that are not
                         found = [events.Reach(host=h, address="10.0.0.1", why=self.reachable.get(h, "")) for h in hosts]
                         came_of_it.append(events.Probed(found=tuple(found)))
+                case events.TakeInventory():
+                    if self.sees:
+                        came_of_it.append(events.Inventoried(artifacts=self.leaves))
                 case events.Say(message=message):
                     self.said.append(message)
         for each in came_of_it:
@@ -1237,6 +1243,22 @@ def test_the_evaluator_does_not_hold_the_job_for_ever(play):
     assert p.policy.facts.outcome_at == pytest.approx(65, abs=1)
 
 
+@pytest.mark.parametrize("silent", [False, True])
+def test_what_happens_to_the_evaluator_while_we_stand_still_counts(play, silent):
+    """Its time is over when we go on, and what we hear first is old."""
+    p = with_evaluator(play)
+    p.at(5, ended("worker/0"), reported(2, done=True, lingering=True))
+    heartbeats(p, 20, 2, done=True, lingering=True)
+    p.now = 70  # nothing woke us
+    p._on(events.Due())
+    assert p.policy.facts.outcome is None
+    if not silent:
+        p.at(70.01, reported(2, done=True, lingering=True))
+        p.at(70.02, reported(2, done=True, cause=cause(process="evaluator/0"), gone=True))
+    p.at(90)
+    assert p.blamed.startswith("algo-2 (lost" if silent else "algo-2 evaluator/0 (exit code 3)")
+
+
 def test_the_evaluators_host_says_that_it_still_evaluates(play):
     p = with_evaluator(play, me=2)
     assert p.since(2) == ["2.0 start worker/1", "2.0 start evaluator/0"]
@@ -1447,3 +1469,99 @@ def test_a_thousand_causes_are_not_a_thousand_questions(play):
         error = f"Socket closed {number}"
         p.at(5 + number / 1000, reported(2, answers=0, cause=cause(2, Strength.WEAK, error=error)))
     assert p.last_told.question == 1
+
+
+# --- what hosts leave ---
+
+
+def done(host: int, **facts) -> list[events.Reported]:
+    """All that a host says after its script ended well, and when the outcome was told."""
+    return [reported(host, done=True), reported(host, done=True, gone=True, **facts)]
+
+
+def warned(p: Play) -> list[str]:
+    return [line.removeprefix("warning: ") for line in p.said if line.startswith("warning: ")]
+
+
+NOTHING = Artifacts(model=False)
+
+
+def test_the_coordinator_says_what_all_hosts_left_before_it_leaves(play):
+    p = running(play)
+    p.leaves = NOTHING
+    p.at(5, ended("worker/0"), reported(2, done=True), *done(3, artifacts=NOTHING))
+    assert not any(what.startswith("finish") for what in p.what)
+    p.at(6, *done(2, artifacts=NOTHING))
+    assert p.what[-1] == "finish succeeded 0"
+    (warning,) = warned(p)
+    assert warning.startswith("/opt/ml/model is empty")
+
+
+@pytest.mark.parametrize("mine, others, said", [
+    (Artifacts(model=True, saved="model/1"), NOTHING, 0),
+    (NOTHING, Artifacts(model=True, saved="model/1"), 0),
+    (NOTHING, None, 0),  # a host that could not see what it leaves
+    (None, NOTHING, 0),
+    (NOTHING, Artifacts(model=True), 1),
+    (Artifacts(model=True, saved="model/1", files=(File(path="model/1/x", size=1),)),
+     Artifacts(model=True, saved="model/1", files=(File(path="model/1/x", size=2),)), 1),
+])  # fmt: skip
+def test_what_hosts_left_is_compared(play, mine, others, said):
+    p = running(play, 2)
+    p.leaves = mine
+    p.at(5, ended("worker/0"), *done(2, artifacts=others))
+    assert p.what[-1] == "finish succeeded 0"
+    assert len(warned(p)) == said
+
+
+def test_a_follower_tells_what_it_leaves_with_its_last_words(play):
+    p = running(play, 2, me=2)
+    p.at(5, ended("worker/1"))
+    assert p.last_told.done and not p.last_told.gone and p.last_told.artifacts is None
+    p.at(6, informed(outcome=outcome.succeeded()))
+    assert p.last_told.gone and p.last_told.artifacts == p.leaves
+    assert p.what[-1] == "finish succeeded 0"
+    assert warned(p) == []  # one host says it for all
+
+
+@pytest.mark.parametrize("me", [1, 2])
+def test_a_disk_that_does_not_answer_holds_nobody_up(play, me):
+    p = running(play, 2, me=me)
+    p.sees = False
+    p.at(5, ended(f"worker/{me - 1}"))
+    p.at(6, *(done(2, artifacts=NOTHING) if me == 1 else [informed(outcome=outcome.succeeded())]))
+    assert not any(what.startswith("finish") for what in p.what)
+    p.at(30)
+    assert p.since(6) == [f"{6 + INVENTORY:.1f} finish succeeded 0"]
+    assert me == 1 or (p.last_told.gone and p.last_told.artifacts is None)
+    assert warned(p) == []
+
+
+def test_nobody_looks_while_something_runs(play):
+    """A parameter server may still write what the script saved."""
+    p = play(2, 1, "ps", ps_workers="script")
+    p.sees = False
+    p.at(1, ended("prepare"))
+    p.at(2, reported(2, ready=frozenset({"prepare", "preflight", "ps/1"})), events.Listening(name="ps/0"))
+    p.at(5, ended("chief/0"), reported(2, done=True))
+    assert p.what[-1] == "ask ps/0" and p.policy._inventory_since is None
+    p.at(6, ended("ps/0", signal=15))
+    assert p.policy._inventory_since == 6
+
+
+@pytest.mark.parametrize("happened", [[ended("worker/0", 3, RAISED)], [STOP, ended("worker/0", 143)]])
+def test_after_another_end_nobody_looks(play, happened):
+    p = running(play, 2)
+    p.sees, p.leaves = False, NOTHING
+    p.at(5, *happened, *done(2, artifacts=NOTHING))
+    p.at(30)
+    assert p.what[-1].startswith(("finish failed", "finish stopped"))
+    assert p.policy._inventory_since is None and warned(p) == []
+
+
+def test_what_a_script_wrote_to_the_failure_file_is_the_jobs_explanation(play):
+    p = running(play, 2)
+    wrote = events.Ended(name="worker/0", exit=Exit(code=4), output=RAISED, wrote="the data is bad\nrow 7\n")
+    p.at(5, wrote, reported(2, gone=True))
+    assert p.blamed == "algo-1 worker/0 (exit code 4): the data is bad"
+    assert p.policy.facts.outcome.failure_text().splitlines()[1:] == ["row 7"]

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from entrypoint import events
+from entrypoint.artifacts import Artifacts
 from entrypoint.distributions import plan_for
 from entrypoint.outcome import Exit, Kind, Outcome
 from entrypoint.plan import Duty, ProcessSpec, Ready, Restart
@@ -27,7 +28,8 @@ from entrypoint.policy import Policy
 BOUND = 400.0  # simulated seconds; the start timeout (60) and the stop grace (20) are in it, with room
 RETRY = 0.05
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1\n'
-SETTINGS = {"ENTRYPOINT_START_TIMEOUT": "60", "ENTRYPOINT_STOP_GRACE": "20"}
+SETTINGS = {"ENTRYPOINT_START_TIMEOUT": "60", "ENTRYPOINT_STOP_GRACE": "20", "ENTRYPOINT_OUTSIDE_GRACE": "8"}
+ONLY_INSIDE = {"sagemaker_distribution_instance_groups": "inside"}
 
 
 @dataclass
@@ -38,6 +40,7 @@ class Story:
     hosts: int = 3
     mode: str = "mwms"
     per_host: int = 1
+    outside: int = 0  # so many hosts, those with the lowest names, are outside the distribution
     loss: float = 0.0  # of messages, both ways
     fails: int = 0  # so many processes end badly
     dies: int = 0  # so many hosts vanish
@@ -47,6 +50,11 @@ class Story:
     stop: str = ""  # "", "all", "one": who gets a SIGTERM
     restarts: int = 0
     scripts: str = "saves"  # on SIGTERM: "saves" (exit code 0), "dies", "ignores"
+
+
+def groups(story: Story) -> dict[str, list[str]]:
+    hosts, outside = names(story.hosts), min(story.outside, story.hosts - 1)
+    return {"outside": hosts[:outside], "inside": hosts[outside:]}
 
 
 @dataclass
@@ -85,7 +93,7 @@ class World:
             "ENTRYPOINT_PROCESSES_PER_HOST": str(story.per_host),
             "ENTRYPOINT_RESTARTS": str(story.restarts),
         }
-        self.job = read(base, story.hosts, {}, environment)
+        self.job = read(base, story.hosts, ONLY_INSIDE, environment, groups=groups(story))
         self.plan = plan_for(self.job)
         self.hosts = {name: SimulatedHost(name) for name in names(story.hosts)}
         self.first = self.plan.hosts[0]
@@ -200,6 +208,10 @@ class World:
                     for name in hosts
                 )
                 self.at(self.random.uniform(0.001, 0.2), self.happen, host.name, events.Probed(found=found))
+            case events.TakeInventory():
+                if self.random.random() < 0.9:  # or a disk does not answer
+                    found = events.Inventoried(artifacts=Artifacts(model=True))
+                    self.at(self.random.uniform(0.001, 1), self.happen, host.name, found)
             case events.Finish(outcome=outcome):
                 host.outcome, host.ended_at = outcome, self.now
 
@@ -393,6 +405,16 @@ def test_all_is_well(base, mode, hosts):
         assert all(last_script - host.ended_at < 3 for host in world.hosts.values())  # they end together
 
 
+@pytest.mark.parametrize("mode", ["ps", "mwms", "mpi"])
+def test_all_is_well_with_hosts_outside_that_serve_for_ever(base, mode):
+    for seed in range(3):
+        world = run(Story(seed=seed, hosts=4, mode=mode, outside=2), base)
+        check(world)
+        assert world.first == "algo-3"
+        stopped = [str(host.policy.facts.ended.get("script")) for host in world.hosts.values()]
+        assert stopped == ["killed by SIGTERM", "killed by SIGTERM", "None", "None"]
+
+
 @pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
 def test_jobs_that_are_tried_again_end_well(base, mode):
     """Where the failure allows it, and nobody else's does."""
@@ -429,6 +451,7 @@ stories = st.builds(
     hosts=st.integers(1, 5),
     mode=st.sampled_from(["single", "ps", "mwms", "mpi"]),
     per_host=st.integers(1, 2),
+    outside=st.sampled_from([0, 0, 1, 2]),
     loss=st.sampled_from([0, 0, 0.1, 0.3]),
     fails=st.sampled_from([0, 0, 1, 1, 2]),
     dies=st.sampled_from([0, 0, 0, 1, 2]),

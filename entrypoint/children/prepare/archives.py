@@ -1,0 +1,111 @@
+"""Unpacks a .tar.gz, whole and inside of one folder, or refuses it before anything is written.
+
+tarfile's own filter `data` does much of that, but Python 3.11.2, which is Debian's, has none.
+"""
+
+import os
+import shutil
+import tarfile
+import zlib
+from collections import Counter
+from pathlib import Path, PurePosixPath
+
+from unusable import Unusable, reason
+
+WANTED = "wanted a .tar.gz, as `tar -czf` and SageMaker's SDK make it"
+BEGINNINGS = {
+    # first bytes: what a file is that has them
+    b"PK": "a zip archive",
+    b"BZh": "compressed with bzip2",
+    b"\xfd7zXZ": "compressed with xz",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd",
+    b"<": "HTML or XML",
+}
+
+
+def unpack(archive: Path, folder: Path, shown: str) -> None:
+    """Unpacks `archive`, which the user knows as `shown`, into `folder`."""
+    with archive.open("rb") as file:
+        start = file.read(10)
+    if not start.startswith(b"\x1f\x8b"):
+        found = next(
+            (what for first, what in BEGINNINGS.items() if start.startswith(first)), "not compressed with gzip"
+        )
+        raise Unusable(f"the code at {shown} is no .tar.gz: it is {found if start else 'an empty file'}; {WANTED}")
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            members = _members(tar)
+            _check(members, shown)
+            _check_room(sum(member.size for member in members if member.isreg()), folder, shown)
+            tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, path: member)
+            tar.extractall(folder, members)
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # gzip's own have none
+            raise
+        raise Unusable(f"the code at {shown} is cut off or damaged: {reason(error)}; {WANTED}, whole") from None
+
+
+def _members(tar: tarfile.TarFile) -> list[tarfile.TarInfo]:
+    """All members; their owner is who unpacks them. What tarfile would take for the end of the archive is looked at."""
+    members = []
+    for member in tar:
+        if member.size < 0:  # tarfile would come back to it for ever
+            raise tarfile.ReadError(f"the size of {member.name!r} is negative")
+        members.append(member)
+    assert tar.fileobj is not None
+    ended = tar.fileobj.tell() > tar.offset
+    while rest := tar.fileobj.read(1 << 20):  # gzip compares its checksum at the very end
+        ended = ended and not rest.strip(b"\0")
+    if not ended:
+        raise EOFError("it ends without tar's end mark")
+    for member in members:
+        member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
+        member.mode = member.mode & 0o755 | (0o700 if member.isdir() else 0o600)
+    return members
+
+
+def _check(members: list[tarfile.TarInfo], shown: str) -> None:
+    """Names and links must stay inside, and no path may lead through a link: then what is written stays inside."""
+    names = Counter(os.path.normpath(member.name) for member in members)
+    links = {os.path.normpath(member.name) for member in members if member.issym() or member.islnk()}
+    for member in members:
+        target = str(PurePosixPath(member.name).parent / member.linkname)
+        if member.islnk():
+            target = f"{member.linkname}/."  # of a link, a hard link would be another link, from elsewhere
+        if wrong := _leads_out(member.name, links):
+            found = f"{member.name!r}, which {wrong}"
+        elif not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
+            found = f"{member.name!r}, which is a device or a pipe"
+        elif (member.issym() or member.islnk()) and (wrong := _leads_out(target, links)):
+            found = f"{member.name!r}, a link to {member.linkname!r}, which {wrong}"
+        elif os.path.normpath(member.name) in links and names[os.path.normpath(member.name)] > 1:
+            found = f"{member.name!r} twice, once as a link"
+        else:
+            continue
+        raise Unusable(f"the code at {shown} is refused: it holds {found}; wanted files and folders below its root")
+
+
+def _leads_out(path: str, links: set[str]) -> str:
+    """What is wrong with a path in the archive, if anything."""
+    if path.startswith("/"):
+        return "is absolute"
+    place: list[str] = []
+    for part in path.split("/"):
+        if "/".join(place) in links:
+            return f"leads through the link {'/'.join(place)!r}"
+        if part == ".." and not place:
+            return "leads out of the archive"
+        if part == "..":
+            place.pop()
+        elif part not in ("", "."):
+            place.append(part)
+    return ""
+
+
+def _check_room(size: int, folder: Path, shown: str) -> None:
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise Unusable(
+            f"the code at {shown} does not fit: unpacked it is {size >> 20} MiB, and {folder} has {free >> 20} MiB "
+            "free; wanted less code, data in channels, or a larger volume (VolumeSizeInGB)"
+        )

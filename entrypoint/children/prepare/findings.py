@@ -1,0 +1,73 @@
+"""What can be said of the code and the software around it: flags for the plan, digests to compare between hosts."""
+
+import contextlib
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+TF1_SESSIONS = re.compile(
+    r"\bMonitoredTrainingSession\b|\btf\.estimator\b|\bestimator\.(Estimator|train_and_evaluate|RunConfig)\b"
+    r"|\bMonitoredSession\b|\bSessionCreator\b|\btrain\.Supervisor\b|\breplica_device_setter\b"
+)
+
+LEFT_BEHIND = re.compile(r"(^|/)(__pycache__|[^/]*\.egg-info)(/|$)")
+LARGE = 16 << 20  # bytes
+NAMED = ("tensorflow", "tensorflow-cpu", "keras", "horovod", "mpi4py", "numpy", "protobuf", "sagemaker-tf-entrypoint")
+
+TF2_SERVER = re.compile(r"\bdistribute\.Server\b")
+ESTIMATOR = re.compile(r"\b(tf\.estimator|estimator\.(Estimator|train_and_evaluate|RunConfig))\b")
+MASTER = re.compile(r"""(['"])master\1""")
+CHIEF = re.compile(r"""(['"])chief\1""")
+
+
+def flags(code: Path) -> list[str]:
+    """What the code uses, by the words in it: TF1's sessions or estimators, else TF2's servers in worker scripts."""
+    text = "\n".join(_texts(code))
+    if not TF1_SESSIONS.search(text):
+        return ["tf2-server"] if TF2_SERVER.search(text) else []
+    # With `chief` in place of `master`, an Estimator neither evaluates nor exports; nor do scripts that ask for it.
+    for_aws = (ESTIMATOR.search(text) or MASTER.search(text)) and not CHIEF.search(text)
+    return ["tf1-sessions", "tf1-master"] if for_aws else ["tf1-sessions"]
+
+
+def _texts(code: Path) -> Iterator[str]:
+    for path in sorted(code.rglob("*.py"))[:2000]:
+        with contextlib.suppress(OSError):
+            yield path.read_text("utf-8", errors="replace")
+
+
+def digest_of_code(code: Path) -> str:
+    """The user's code as it was fetched, in 12 characters: names and contents, without what running it leaves."""
+    whole = hashlib.sha256()
+    for path in sorted(code.rglob("*")):
+        inside = path.relative_to(code)
+        if not path.is_file() or inside.parts[0] in (".git", "build") or LEFT_BEHIND.search(str(inside)):
+            continue
+        with contextlib.suppress(OSError):
+            size = path.stat().st_size
+            whole.update(f"{inside}\0{size}\0".encode("utf-8", "surrogateescape"))
+            with path.open("rb") as file:  # of large files, data most likely, the size and the beginning
+                whole.update(file.read(LARGE))
+    return whole.hexdigest()[:12]
+
+
+def digest(text: str | bytes) -> str:
+    return hashlib.sha256(text if isinstance(text, bytes) else text.encode()).hexdigest()[:12]
+
+
+def software() -> dict[str, str]:
+    """Versions of what a job is made of: Python, the packages that matter most, and the rest as one digest."""
+    installed: dict[str, str] = {}
+    for entry in sys.path:
+        for path in Path(entry).glob("*.dist-info") if entry else ():
+            name, _, version = path.name.removesuffix(".dist-info").partition("-")
+            installed.setdefault(name.lower().replace("_", "-"), version)
+    found = {"Python": sys.version.split()[0]}
+    found |= {name: installed.get(name, "") for name in NAMED}
+    found["the set of Python packages"] = digest(json.dumps(sorted(installed.items())))
+    with contextlib.suppress(OSError):
+        found["the set of Debian packages"] = digest(Path("/var/lib/dpkg/status").read_bytes())
+    return found

@@ -1,0 +1,89 @@
+"""The story of `serve`: find the model, listen, load it, answer, and end on SIGTERM."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+
+from entrypoint.errors import CodeError, ConfigError, ExitCode
+from entrypoint.serving.app import Service, make_app
+from entrypoint.serving.config import read_serving
+from entrypoint.serving.find import Found, find_model
+from entrypoint.serving.server import Server
+from entrypoint.serving.user_code import load_user_code
+
+log = logging.getLogger("serve")
+
+
+def main() -> None:
+    """The console script `serve`. Does not return."""
+    early: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: early.append(number))
+    logging.basicConfig(format="%(name)s: %(message)s", stream=sys.stdout, level=logging.INFO)
+    logging.getLogger("waitress").setLevel(logging.ERROR)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # other containers of an endpoint may share the GPU
+    try:
+        code = serve(os.environ, early)
+    except (ConfigError, CodeError) as error:
+        log.error("error: %s", error)
+        code = ExitCode.CONFIG if isinstance(error, ConfigError) else ExitCode.CODE
+    except Exception:
+        log.exception("error: a fault of our own")
+        code = ExitCode.INTERNAL
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # threads of TensorFlow's and of requests that were given up are not waited for
+
+
+def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
+    """The exit code. What is wrong is said before the port is opened, where it can be known by then."""
+    serving = read_serving(environment)
+    found = find_model(serving.model, serving.default_name)
+    service = Service(serving)
+    try:
+        server = Server(make_app(service), serving.port, serving.threads, serving.max_payload)
+    except OSError as error:
+        raise ConfigError(f"port {serving.port} cannot be listened on: {error.strerror or error}") from None
+
+    failures: list[Exception] = []
+
+    def load_then_answer() -> None:
+        try:
+            _load(service, found)
+        except Exception as error:
+            failures.append(error)
+            server.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop())
+    if not early_signals:
+        threading.Thread(target=load_then_answer, name="load", daemon=True).start()
+        server.run()
+    if failures:
+        raise failures[0]
+    log.info("stopped; all that was asked is answered")
+    return ExitCode.SUCCESS
+
+
+def _load(service: Service, found: Found) -> None:
+    """While the port is open already: /ping says 503 until this is done."""
+    from entrypoint.serving.tensorflow_model import load
+
+    began, serving = time.monotonic(), service.serving
+    service.code = load_user_code(serving)
+    model = load(found)
+    service.model = model
+    log.info(
+        "model %s loaded in %.1f s, %s; listening on port %d with %d threads%s",
+        found.path, time.monotonic() - began, "; ".join(map(str, model.signatures.values())), serving.port,
+        serving.threads, f", requests go through {service.code.path}" if service.code else "",
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

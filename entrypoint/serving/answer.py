@@ -1,0 +1,77 @@
+"""From the model's arrays to the body of a response, in the form that was asked for."""
+
+import base64
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from entrypoint.serving.model import Refused
+from entrypoint.serving.request import CSV, JSON, LINES, Question
+
+ACCEPTED = (JSON, *LINES, CSV)  # the first is given where anything will do
+
+
+def write(outputs: Mapping[str, np.ndarray], question: Question, accept: str) -> bytes:
+    """The body, as `accept`, one of ACCEPTED, has it. NaN and infinity stand as TensorFlow Serving writes them."""
+    if accept == CSV:
+        return _csv(outputs)
+    if question.rows is None:
+        return _join("outputs", _one_or_named({name: _plain(name, array) for name, array in outputs.items()}))
+    predictions = _rows(outputs, question.rows)
+    if accept in LINES:
+        return "".join(json.dumps(prediction) + "\n" for prediction in predictions).encode()
+    return _join("predictions", predictions)
+
+
+def _join(key: str, value: Any) -> bytes:
+    """Row by row, so that other threads have their turn in between."""
+    if isinstance(value, list):
+        return f'{{"{key}": [{", ".join([json.dumps(row) for row in value])}]}}'.encode()
+    return json.dumps({key: value}).encode()
+
+
+def _rows(outputs: Mapping[str, np.ndarray], count: int) -> Iterable[Any]:
+    for name, array in outputs.items():
+        if array.shape[:1] != (count,):
+            raise Refused(
+                f"output {name} has shape {list(array.shape)} for {count} rows, not one value for each; "
+                'wanted columns: {"inputs": ...}'
+            )
+    plain = {name: _plain(name, array) for name, array in outputs.items()}
+    if len(plain) == 1:
+        return next(iter(plain.values()))
+    return [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
+
+
+def _one_or_named(plain: Mapping[str, Any]) -> Any:
+    return next(iter(plain.values())) if len(plain) == 1 else plain
+
+
+def _plain(name: str, array: np.ndarray) -> Any:
+    """As JSON has it. Bytes are text, unless the output's name ends in _bytes, or they are none."""
+    if array.dtype.kind == "O":
+        return _texts(array.tolist(), name.endswith("_bytes"))
+    return (array.astype(np.float32) if array.dtype.kind == "V" else array).tolist()  # V: bfloat16
+
+
+def _texts(value: Any, as_bytes: bool) -> Any:
+    if isinstance(value, list):
+        return [_texts(inner, as_bytes) for inner in value]
+    try:
+        return {"b64": base64.b64encode(value).decode()} if as_bytes else value.decode()
+    except UnicodeDecodeError:
+        return _texts(value, True)
+
+
+def _csv(outputs: Mapping[str, np.ndarray]) -> bytes:
+    if len(outputs) != 1:
+        raise Refused(f"{CSV} cannot name several outputs ({', '.join(outputs)}); wanted Accept: {JSON}", 406)
+    ((name, array),) = outputs.items()
+    table = array.reshape(array.shape[0] if array.ndim else 1, -1)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(_plain(name, table))
+    return text.getvalue().encode()

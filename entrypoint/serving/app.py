@@ -1,0 +1,129 @@
+"""The Flask application: what SageMaker calls, and the address that the model would have in TensorFlow Serving."""
+
+import logging
+import re
+from typing import Any
+
+from entrypoint.serving.answer import ACCEPTED, write
+from entrypoint.serving.config import Serving
+from entrypoint.serving.model import Model, Refused
+from entrypoint.serving.request import JSON, LINES, read
+from entrypoint.serving.user_code import UserCode
+
+ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
+INVOCATIONS = "/invocations"
+INNER = "/v1/models/"
+
+log = logging.getLogger("serve")
+
+
+class Service:
+    """What answers: the model, and the user's code around it. None until they are loaded."""
+
+    def __init__(self, serving: Serving) -> None:
+        self.serving = serving
+        self.model: Model | None = None
+        self.code: UserCode | None = None
+
+    def ask(self, body: bytes, content_type: str = JSON, accept: str = JSON) -> bytes:
+        """The model's answer; Refused if the request is at fault."""
+        assert self.model is not None
+        question = read(body, content_type, self.model.signatures)
+        return write(self.model.predict(question.signature.name, question.inputs), question, accept)
+
+
+def make_app(service: Service) -> Any:
+    """The application; it answers 503 until the service is ready."""
+    import flask
+    from werkzeug.exceptions import HTTPException
+
+    app = flask.Flask("serve", static_folder=None)
+
+    def refuse(why: str, status: int) -> Any:
+        return {"error": why}, status
+
+    @app.errorhandler(Refused)
+    def refused(error: Refused) -> Any:
+        if error.status >= 500:
+            log.error("%s", error)
+        return refuse(str(error), error.status)
+
+    @app.errorhandler(HTTPException)
+    def no_such_thing(error: HTTPException) -> Any:
+        there = f"GET /ping, POST {INVOCATIONS}, GET /execution-parameters"
+        response: Any = error.get_response()  # with its headers: Allow, for one
+        why = f"{flask.request.method} {flask.request.path[:100]}: {error.name}; there are {there}"
+        response.data, response.content_type = flask.json.dumps({"error": why}), JSON
+        return response
+
+    @app.errorhandler(Exception)
+    def our_fault(error: Exception) -> Any:
+        """A fault of ours, or of the model: one line for the client, all of it for the log."""
+        log.exception("%s %s failed", flask.request.method, flask.request.path)
+        return refuse(_fault(error), 500)
+
+    @app.get("/ping")
+    def ping() -> Any:
+        return ("", 200) if service.model is not None else refuse("the model is still being loaded", 503)
+
+    @app.get("/execution-parameters")
+    def execution_parameters() -> Any:
+        return dict(service.serving.execution)
+
+    @app.post(INVOCATIONS)
+    def invocations() -> Any:
+        model, headers = _ready(service), flask.request.headers
+        _check_attributes(headers.get(ATTRIBUTES, ""), model)
+        if service.code is not None:
+            uri = f"http://127.0.0.1:{service.serving.port}{INNER}{model.name}:predict"
+            body, kind = service.code.answer(flask.request.get_data(), headers, model, uri, inner_ask)
+            return flask.Response(body, content_type=kind)
+        accept = _accepted(flask.request.accept_mimetypes, service.serving.accept)
+        kind = flask.request.mimetype
+        return flask.Response(service.ask(flask.request.get_data(), kind, accept), content_type=accept)
+
+    def inner_ask(body: bytes) -> tuple[int, bytes]:
+        try:
+            return 200, service.ask(body)
+        except Refused as error:
+            return error.status, flask.json.dumps({"error": str(error)}).encode()
+        except Exception as error:  # for the user's code it is an answer, too
+            log.exception("the model failed")
+            return 500, flask.json.dumps({"error": _fault(error)}).encode()
+
+    @app.post(f"{INNER}<path:which>")
+    def as_tensorflow_serving(which: str) -> Any:
+        """For the user's code, which may ask the model at the address that TensorFlow Serving would have."""
+        model = _ready(service)
+        if which not in (f"{model.name}:predict", f"{model.name}/versions/{model.version}:predict"):
+            raise Refused(f"there is no {INNER}{which[:100]}; wanted {INNER}{model.name}:predict", 404)
+        status, body = inner_ask(flask.request.get_data())
+        return flask.Response(body, status=status, content_type=JSON)
+
+    return app
+
+
+def _fault(error: Exception) -> str:
+    return f"the model failed: {type(error).__name__}; the log of the container says more"
+
+
+def _ready(service: Service) -> Model:
+    if service.model is None:
+        raise Refused("the model is still being loaded", 503)
+    return service.model
+
+
+def _accepted(asked: Any, default: str) -> str:
+    """Which of ours the Accept header takes; the default where it says nothing, or takes anything."""
+    kind = default if not asked or asked.best == "*/*" else asked.best_match(ACCEPTED)
+    if kind not in ACCEPTED:
+        raise Refused(f"Accept is {str(kind or asked)[:100]!r}; wanted {JSON}, {LINES[0]} or text/csv", 406)
+    return str(kind)
+
+
+def _check_attributes(text: str, model: Model) -> None:
+    """Of the attributes that AWS's containers know, what we cannot do is refused."""
+    found = dict(re.findall(r"(tfs-[a-z-]+)=([^,]+)", text))
+    for key, ours in (("tfs-model-name", model.name), ("tfs-model-version", model.version), ("tfs-method", "predict")):
+        if found.get(key, ours).strip() != ours:
+            raise Refused(f"{ATTRIBUTES} has {key}={found[key][:100]}; wanted {ours}, the only one here", 404)

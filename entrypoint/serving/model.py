@@ -1,0 +1,79 @@
+"""What a model looks like from outside: signatures with named tensors, and one method that predicts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+DEFAULT_SIGNATURE = "serving_default"
+
+
+class Refused(Exception):
+    """A request that is not answered, the HTTP status, and why."""
+
+    def __init__(self, why: str, status: int = 400) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One input or output. Text has dtype object; a shape of None may be anything, and so may a size of None."""
+
+    name: str
+    dtype: np.dtype
+    shape: tuple[int | None, ...] | None
+
+    @property
+    def is_text(self) -> bool:
+        return self.dtype == np.dtype(object)
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        if self.shape is None:
+            return True
+        return len(shape) == len(self.shape) and all(w in (None, s) for w, s in zip(self.shape, shape, strict=True))
+
+    def __str__(self) -> str:
+        kind = "text" if self.is_text else self.dtype.name
+        if self.shape is None:
+            return f"{self.name}: {kind}"
+        sizes = ["n" if size is None and place == 0 else size or "?" for place, size in enumerate(self.shape)]
+        return f"{self.name}: {kind} [{', '.join(map(str, sizes))}]"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A function of the model: what it takes and what it gives."""
+
+    name: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.inputs))}) -> {', '.join(map(str, self.outputs))}"
+
+    @property
+    def wants(self) -> str:
+        """For a complaint: what a request has to bring."""
+        return f"{self.name} wants {', '.join(map(str, self.inputs))}"
+
+
+class Model(Protocol):
+    """A model that is loaded. `predict` is called by several threads at once; Refused if the input is at fault."""
+
+    name: str
+    version: str
+    signatures: Mapping[str, Signature]
+
+    def predict(self, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]: ...
+
+
+def choose(signatures: Mapping[str, Signature], name: object = None) -> Signature:
+    """The signature of that name; without a name the default one, or the only one that there is."""
+    if name is None:
+        name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in signatures or len(signatures) != 1 else next(iter(signatures))
+    if not isinstance(name, str) or name not in signatures:
+        wanted = " or ".join(signatures)
+        raise Refused(f"there is no signature {str(name)[:100]!r}; wanted signature_name to be {wanted}")
+    return signatures[name]

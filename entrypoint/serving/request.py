@@ -1,0 +1,199 @@
+"""From the body of a request to named arrays: JSON as TensorFlow Serving takes it, JSON lines, CSV."""
+
+import csv
+import io
+import json
+import json.decoder
+import json.scanner
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from entrypoint.serving.model import Refused, Signature, Tensor, choose
+from entrypoint.serving.tensors import depth, is_bytes, to_array
+
+JSON = "application/json"
+LINES = ("application/jsonlines", "application/x-jsonlines", "application/jsons")
+CSV = "text/csv"
+WANTED = f"{JSON}, {LINES[0]} or {CSV}"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of the model. By row: the answer is a list with one prediction for each of so many rows."""
+
+    signature: Signature
+    inputs: Mapping[str, np.ndarray]
+    rows: int | None = None
+
+
+def read(body: bytes, content_type: str, signatures: Mapping[str, Signature]) -> Question:
+    """Refused, with what the signature wants, if it cannot be understood. Without a content type it is JSON."""
+    try:
+        if content_type in ("", JSON):
+            return _read_json(body, signatures)
+        if content_type in LINES:
+            return _read_lines(body, signatures)
+        if content_type == CSV:
+            return _read_csv(body, choose(signatures))
+    except UnicodeDecodeError as error:
+        raise Refused(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
+    except RecursionError:
+        raise Refused("the body holds lists or objects that are nested too deep") from None
+    raise Refused(f"the content type is {content_type[:100]!r}; wanted {WANTED}", 415)
+
+
+# --- JSON ---
+
+
+class _Piecewise(json.JSONDecoder):
+    """Calls the fast decoder once for each row: in between other threads have their turn, /ping's above all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        row = json.scanner.make_scanner(self)  # type: ignore[arg-type]
+        self.parse_array = lambda where, _: json.decoder.JSONArray(where, row)  # type: ignore[attr-defined]
+        self.scan_once: Any = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]
+
+
+_decoder = _Piecewise()
+
+
+def _parse(text: str, where: str) -> Any:
+    try:
+        return _decoder.decode(text)
+    except ValueError as error:
+        raise Refused(f"{where} is not JSON: {error}" if text.strip() else f"{where} is empty") from error
+
+
+def _read_json(body: bytes, signatures: Mapping[str, Signature]) -> Question:
+    try:
+        return _from_json(_parse(body.decode("utf-8-sig"), "the body"), signatures)
+    except Refused as error:
+        if getattr(error.__cause__, "msg", "") != "Extra data":
+            raise
+        return _read_lines(body, signatures)  # batch transform joins lines and calls them JSON
+
+
+def _read_lines(body: bytes, signatures: Mapping[str, Signature]) -> Question:
+    lines = [(number, line) for number, line in enumerate(body.splitlines(), 1) if line.strip()]
+    rows = [_parse(line.decode("utf-8-sig"), f"line {number}") for number, line in lines]
+    if len(rows) == 1 and isinstance(rows[0], dict):
+        return _from_json(rows[0], signatures)
+    return _by_row(rows, choose(signatures))
+
+
+def _from_json(data: Any, signatures: Mapping[str, Signature]) -> Question:
+    if not isinstance(data, dict):
+        return _bare(data, choose(signatures))
+    if "instances" in data and "inputs" in data:
+        raise Refused('the body has both "instances" (rows) and "inputs" (columns); wanted one of them')
+    if "instances" in data:
+        return _by_row(data["instances"], choose(signatures, data.get("signature_name")))
+    if "inputs" in data:
+        return _by_column(data["inputs"], choose(signatures, data.get("signature_name")))
+    signature = choose(signatures)
+    if not {tensor.name for tensor in signature.inputs} & set(data):
+        raise Refused(f'the body has neither "instances" (rows) nor "inputs" (columns); {signature.wants}')
+    return _by_row([data], signature)
+
+
+def _bare(data: Any, signature: Signature) -> Question:
+    """Just the values, without "instances" around them: several rows, or one; the signature tells which."""
+    if isinstance(data, list) and data and isinstance(data[0], dict) and not is_bytes(data[0]):
+        return _by_row(data, signature)
+    shape = signature.inputs[0].shape if len(signature.inputs) == 1 else None
+    is_one = depth(data) < (2 if shape is None else len(shape))
+    return _by_row([data] if is_one else data, signature)
+
+
+def _by_row(rows: Any, signature: Signature) -> Question:
+    if not isinstance(rows, list) or not rows:
+        found = "an empty list" if rows == [] else "no list"
+        raise Refused(f"the rows are {found}; wanted one or more; {signature.wants}")
+    names = {tensor.name for tensor in signature.inputs}
+    named = [isinstance(row, dict) and not is_bytes(row) for row in rows]
+    if not any(named):
+        if len(names) != 1:
+            raise Refused(f"the rows do not name their inputs; wanted objects with {_listed(names)}; {signature.wants}")
+        (tensor,) = signature.inputs
+        return Question(signature, {tensor.name: to_array(rows, tensor)}, len(rows))
+    for number, row in enumerate(rows):
+        if not named[number]:
+            raise Refused(f"row {number} is no object, others are; wanted {_listed(names)} in each; {signature.wants}")
+        _check_names(f"row {number}", row, signature)
+    columns = {tensor.name: to_array([row[tensor.name] for row in rows], tensor) for tensor in signature.inputs}
+    return Question(signature, columns, len(rows))
+
+
+def _by_column(columns: Any, signature: Signature) -> Question:
+    if not isinstance(columns, dict) or is_bytes(columns):
+        if len(signature.inputs) != 1:
+            raise Refused(f'"inputs" does not name its inputs; wanted an object; {signature.wants}')
+        columns = {signature.inputs[0].name: columns}
+    _check_names('"inputs"', columns, signature)
+    return Question(signature, {tensor.name: to_array(columns[tensor.name], tensor) for tensor in signature.inputs})
+
+
+def _check_names(where: str, found: Mapping[str, Any], signature: Signature) -> None:
+    names = {tensor.name for tensor in signature.inputs}
+    if missing := names - set(found):
+        raise Refused(f"{where} lacks {_listed(missing)}; {signature.wants}")
+    if unknown := set(found) - names:
+        raise Refused(f"{where} has {_listed(unknown)}, which the model does not know; {signature.wants}")
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(name[:100] for name in sorted(names)[:10])
+
+
+# --- CSV ---
+
+
+def _read_csv(body: bytes, signature: Signature) -> Question:
+    """A line is a row: its columns are the row's values, in order."""
+    if len(signature.inputs) != 1:
+        raise Refused(f"{CSV} cannot name several inputs; wanted {JSON}; {signature.wants}")
+    (tensor,) = signature.inputs
+    try:
+        lines = [line for line in csv.reader(io.StringIO(body.decode("utf-8-sig"), newline="")) if line]
+    except csv.Error as error:
+        raise Refused(f"the body is not CSV: {error}") from None
+    if not lines:
+        raise Refused("the body is empty")
+    for number, line in enumerate(lines, 1):
+        if len(line) != len(lines[0]):
+            raise Refused(f"row {number} has {len(line)} columns, row 1 has {len(lines[0])}; {signature.wants}")
+    values = lines if tensor.is_text else _csv_numbers(lines, tensor)
+    return Question(signature, {tensor.name: to_array(_as_rows(values, tensor), tensor)}, len(lines))
+
+
+def _csv_numbers(lines: list[list[str]], tensor: Tensor) -> np.ndarray:
+    for dtype in (np.int64, np.float64) if tensor.dtype.kind in "iu" else (np.float64,):
+        try:
+            return np.array(lines, dtype=dtype)
+        except (ValueError, OverflowError):
+            pass
+    for number, line in enumerate(lines, 1):
+        for column, text in enumerate(line, 1):
+            try:
+                float(text)
+            except ValueError:
+                where = f"row {number}, column {column}"
+                raise Refused(f"{where} is {text[:100]!r}, which is no number; wanted {tensor}") from None
+    raise Refused(f"a value is out of range; wanted {tensor}")
+
+
+def _as_rows(values: Any, tensor: Tensor) -> Any:
+    """Values in lines, in the shape that a row has in the signature, where they are as many as that."""
+    columns = len(values[0])
+    row = (None,) * int(columns > 1) if tensor.shape is None else tensor.shape[1:]
+    known = math.prod(size for size in row if size is not None)
+    if row.count(None) > 1 or not known or columns % known or (None not in row and columns != known):
+        return values
+    shape = [len(values), *(columns // known if size is None else size for size in row)]
+    reshaped = np.array(values, dtype=object if tensor.is_text else None).reshape(shape)
+    return reshaped.tolist() if tensor.is_text else reshaped

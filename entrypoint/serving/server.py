@@ -1,0 +1,65 @@
+"""The listening end: waitress, with a lane of its own for what must never wait, and an end that loses no request."""
+
+import select
+import time
+from typing import Any
+
+from waitress import wasyncore
+from waitress.channel import HTTPChannel
+from waitress.server import TcpWSGIServer
+from waitress.task import ThreadedTaskDispatcher
+
+from entrypoint.serving.app import INNER, INVOCATIONS
+
+_LOOKERS = 2  # threads for /ping and the like
+_LINGER = 25.0  # of the 30 s between SIGTERM and SIGKILL, for what is being answered
+
+
+class Server(TcpWSGIServer):
+    """Answers until `stop` is called, from any thread or a signal handler; then finishes what has begun."""
+
+    def __init__(self, application: Any, port: int, threads: int, max_payload: int) -> None:
+        self._asked_to_stop = False
+        self._quick = _lane(_LOOKERS)
+        self._inner = _lane(threads)  # what the user's code asks while it keeps a thread of the first lane
+        super().__init__(
+            application, host="0.0.0.0", port=port, threads=threads, backlog=2048, connection_limit=4096,
+            max_request_body_size=max_payload, recv_bytes=1 << 17, ident="", asyncore_use_poll=True,
+            channel_request_lookahead=1,  # hears of clients that hang up: what they asked is not computed any more
+        )  # fmt: skip
+
+    def add_task(self, channel: HTTPChannel) -> None:
+        path = getattr(channel.requests[0], "path", "") or ""
+        lane = self.task_dispatcher if path == INVOCATIONS else self._inner if path.startswith(INNER) else self._quick
+        lane.add_task(channel)
+
+    def stop(self) -> None:
+        self._asked_to_stop = True
+        self.pull_trigger()
+
+    def run(self) -> None:
+        while not self._asked_to_stop:
+            self._turn(1.0)
+        while select.select([self.socket], [], [], 0)[0]:  # who has connected is let in
+            self.handle_accept()
+        self.accepting = False
+        wasyncore.dispatcher.close(self)  # the listening socket only
+        deadline = time.monotonic() + _LINGER
+        self._turn(0.1)  # reads what has arrived
+        while self._is_busy() and time.monotonic() < deadline:
+            self._turn(0.1)
+
+    def _turn(self, timeout: float) -> None:
+        wasyncore.loop(timeout=timeout, use_poll=True, map=self._map, count=1)
+
+    def _is_busy(self) -> bool:
+        return any(
+            channel.requests or channel.request is not None or channel.total_outbufs_len
+            for channel in list(self.active_channels.values())
+        )
+
+
+def _lane(threads: int) -> ThreadedTaskDispatcher:
+    lane = ThreadedTaskDispatcher()
+    lane.set_thread_count(threads)
+    return lane

@@ -1,0 +1,79 @@
+"""A model that TensorFlow has loaded: a SavedModel with its signatures, or a file of Keras, made into one first."""
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from entrypoint.errors import CodeError
+from entrypoint.serving.find import Found
+from entrypoint.serving.model import Refused, Signature, Tensor
+
+_SHOWN = 500  # characters of what TensorFlow says
+
+
+def load(found: Found) -> "TensorFlowModel":
+    """Takes seconds: TensorFlow is imported here. CodeError if the model cannot be used."""
+    import tensorflow as tf
+
+    try:
+        loaded = tf.saved_model.load(str(found.path)) if found.is_saved_model else _through_keras(tf, found.path)
+        signatures = {name: _signature(name, function) for name, function in loaded.signatures.items()}
+    except Exception as error:  # whatever it is, it is the model's; there are many kinds
+        raise CodeError(f"the model {found.path} cannot be loaded: {type(error).__name__}: {_brief(error)}") from error
+    if not signatures:
+        raise CodeError(
+            f"the model {found.path} has no signature to call; wanted it saved with one: model.save(FOLDER), "
+            "model.export(FOLDER), or tf.saved_model.save(module, FOLDER, signatures=...)"
+        )
+    return TensorFlowModel(found, loaded, signatures)
+
+
+def _through_keras(tf: Any, path: Path) -> Any:
+    """As a SavedModel, which has what a file of Keras has not: signatures that name inputs and outputs."""
+    model = tf.keras.models.load_model(str(path), compile=False)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(folder, save_format="tf")
+        return tf.saved_model.load(folder)
+
+
+class TensorFlowModel:
+    """Its functions are called by several threads at once; TensorFlow computes without Python's lock."""
+
+    def __init__(self, found: Found, loaded: Any, signatures: Mapping[str, Signature]) -> None:
+        self.name, self.version, self.signatures = found.name, found.version, signatures
+        self._loaded = loaded  # owns the variables that its functions use
+
+    def predict(self, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        import tensorflow as tf
+
+        specs = self._loaded.signatures[signature].structured_input_signature[1]
+        tensors = {name: tf.constant(array, dtype=specs[name].dtype) for name, array in inputs.items()}
+        try:
+            outputs = self._loaded.signatures[signature](**tensors)
+            return {name: tensor.numpy() for name, tensor in sorted(outputs.items())}
+        except (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError) as error:
+            raise Refused(f"the model cannot take this input: {_brief(error)}") from error
+
+
+def _signature(name: str, function: Any) -> Signature:
+    inputs = function.structured_input_signature[1]
+    return Signature(
+        name,
+        tuple(_tensor(key, spec) for key, spec in sorted(inputs.items())),
+        tuple(_tensor(key, spec) for key, spec in sorted(function.structured_outputs.items())),
+    )
+
+
+def _tensor(name: str, spec: Any) -> Tensor:
+    shape = None if spec.shape.rank is None else tuple(spec.shape.as_list())
+    return Tensor(name, np.dtype(spec.dtype.as_numpy_dtype), shape)
+
+
+def _brief(error: BaseException) -> str:
+    """What TensorFlow says, without the graph and the places in its sources."""
+    text = str(getattr(error, "message", "") or error).strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip() and "node " not in line]
+    return " ".join(lines[:3])[:_SHOWN] or type(error).__name__

@@ -1,0 +1,126 @@
+"""The user's `inference.py`, as SageMaker's TensorFlow containers take it.
+
+    def input_handler(data, context): ...      what arrived -> the body of a request to TensorFlow Serving
+    def output_handler(response, context): ... its response -> (body, content type)
+
+or one `handler(data, context)` for both, which asks the model by itself, at `context.rest_uri`.
+"""
+
+import importlib.util
+import io
+import json
+import subprocess
+import sys
+import traceback
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from entrypoint.errors import CodeError
+from entrypoint.serving.config import Serving
+from entrypoint.serving.model import Model, Refused
+
+Context = namedtuple(
+    "Context",
+    "model_name, model_version, method, rest_uri, grpc_port, channel, custom_attributes, request_content_type, "
+    "accept_header, content_length",
+)
+Ask = Callable[[bytes], tuple[int, bytes]]  # a request to the model -> status, body
+
+_ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
+
+
+class Response:
+    """What the model answered, as a response of the library requests."""
+
+    def __init__(self, status: int, content: bytes) -> None:
+        self.status_code, self.content = status, content
+        self.ok, self.encoding = status < 400, "utf-8"
+        self.headers = {"Content-Type": "application/json"}
+
+    @property
+    def text(self) -> str:
+        return self.content.decode()
+
+    def json(self) -> Any:
+        return json.loads(self.content)
+
+
+def load_user_code(serving: Serving) -> "UserCode | None":
+    """The user's handlers, None if there are none; installs their requirements. CodeError if they cannot be used."""
+    folders = (serving.model / "code", serving.base / "code")
+    program = serving.program or "inference.py"
+    folder = next((folder for folder in folders if (folder / program).is_file()), None)
+    if folder is None:
+        if serving.program:
+            raise CodeError(f"SAGEMAKER_PROGRAM is {program!r}, which is neither in {folders[0]} nor in {folders[1]}")
+        return None
+    _install(folder)
+    sys.path[:0] = [str(folder), *([str(folder / "lib")] if (folder / "lib").is_dir() else [])]
+    path = folder / program
+    spec = importlib.util.spec_from_file_location("inference", path)
+    if spec is None or spec.loader is None:
+        raise CodeError(f"{path} is no Python module; wanted a file that ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["inference"] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        traceback.print_exc()
+        raise CodeError(f"{path} cannot be imported: {_what(error)}") from error
+    handlers = {name: getattr(module, name, None) for name in ("handler", "input_handler", "output_handler")}
+    if not (handlers["handler"] or (handlers["input_handler"] and handlers["output_handler"])):
+        raise CodeError(f"{path} has no handlers; wanted input_handler and output_handler, or handler")
+    return UserCode(path, handlers)
+
+
+def _install(folder: Path) -> None:
+    requirements = folder / "requirements.txt"
+    if not requirements.is_file():
+        return
+    if (folder / "lib").is_dir():
+        print(f"serve: {requirements} is not installed: {folder / 'lib'} has what the code needs", flush=True)
+        return
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if code := subprocess.run([*pip, "-r", str(requirements)], cwd=folder).returncode:
+        raise CodeError(f"{requirements} could not be installed (pip's exit code {code}); the log has pip's own words")
+
+
+class UserCode:
+    """The user's functions. What they raise is the user's fault, not the client's: status 500."""
+
+    def __init__(self, path: Path, handlers: Mapping[str, Any]) -> None:
+        self.path, self._handlers = path, handlers
+
+    def answer(self, body: bytes, headers: Any, model: Model, rest_uri: str, ask: Ask) -> tuple[bytes, str]:
+        """(body, content type) of the response."""
+        context = Context(
+            model.name, model.version, "predict", rest_uri, None, None, headers.get(_ATTRIBUTES),
+            headers.get("Content-Type") or "application/json", headers.get("Accept") or "application/json", len(body),
+        )  # fmt: skip
+        try:
+            if self._handlers["handler"]:
+                return _checked(self._handlers["handler"](io.BytesIO(body), context))
+            asked = self._handlers["input_handler"](io.BytesIO(body), context)
+            response = Response(*ask(_to_bytes(asked)))
+            return _checked(self._handlers["output_handler"](response, context))
+        except Exception as error:
+            traceback.print_exc()
+            raise Refused(f"{self.path.name}: {_what(error)}", 500) from error
+
+
+def _to_bytes(value: Any) -> bytes:
+    if isinstance(value, bytes | bytearray):
+        return bytes(value)
+    return (value if isinstance(value, str) else json.dumps(value)).encode()
+
+
+def _checked(value: Any) -> tuple[bytes, str]:
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise TypeError(f"the handler returned {type(value).__name__}; wanted (body, content type)")
+    return _to_bytes(value[0]), str(value[1])
+
+
+def _what(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]

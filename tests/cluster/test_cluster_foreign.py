@@ -1,0 +1,146 @@
+"""Scripts that were written for AWS's images, in containers, with what SageMaker's SDK sends for them."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from containers import Cluster, Ending, run_alone
+from sent import DATA_PARALLEL, PARAMETER_SERVER, by_sdk, mpi
+
+FOREIGN = Path(__file__).resolve().parents[1] / "programs/foreign"
+StartCluster = Callable[..., Cluster]
+StartForeign = Callable[..., Cluster]
+
+
+@pytest.fixture
+def foreign(cluster: StartCluster, tmp_path: Path) -> StartForeign:
+    """`with foreign(script, distribution, **hyperparameters) as job:` on two hosts."""
+
+    def start(script: str, distribution: dict, shared: Path | None = None, **users: object) -> Cluster:
+        code = tmp_path / "code"
+        code.mkdir()
+        shutil.copy(FOREIGN / script, code / "train.py")
+        hyperparameters = by_sdk("train.py", distribution, **users)
+        return cluster(program="train.py", code=code, hosts=2, hyperparameters=hyperparameters, shared=shared)
+
+    return start
+
+
+def all_well(endings: dict[str, Ending]) -> list[Ending]:
+    for ending in endings.values():
+        assert (ending.exit_code, ending.failure) == (0, None), ending.host
+    return list(endings.values())
+
+
+def told(endings: list[Ending]) -> list[dict]:
+    """What the ranks of each host wrote, in rank order, with the host."""
+    found = [
+        {**json.loads(path.read_text()), "host": ending.host}
+        for ending in endings
+        for path in (ending.ml / "output/data").glob("rank-*.json")
+    ]
+    return sorted(found, key=lambda each: each["rank"])
+
+
+def places(ranks: list[dict]) -> list[tuple[str, int, int]]:
+    return [(each["host"], each["local_rank"], each["size"]) for each in ranks]
+
+
+# More ranks than cores: the ones that wait leave their core to others.
+SHARED_CORES = "--mca mpi_yield_when_idle 1"
+TWO_ON_EACH = [("algo-1", 0, 4), ("algo-1", 1, 4), ("algo-2", 0, 4), ("algo-2", 1, 4)]
+
+
+def all_alike(ranks: list[dict]) -> bool:
+    """Whether ranks that began with weights of their own ended with the same: the test of broadcast and reduction."""
+    return len({tuple(each["weights"]) for each in ranks}) == 1
+
+
+def test_workers_serve_until_the_chief_writes_a_file_to_a_shared_folder(foreign: StartForeign, tmp_path: Path) -> None:
+    shared = tmp_path / "efs"
+    shared.mkdir()
+    users = {"folder": "/opt/ml/checkpoints", "poll": 0.1}
+    with foreign("ps_renames_master.py", PARAMETER_SERVER, shared, **users) as job:
+        chief, worker = all_well(job.wait(within=180))
+        assert "tasks: chief ps worker" in chief.log
+        assert "epoch 2, loss" in chief.log and "model copied" in chief.log
+        assert "worker 0 has seen DONE" in worker.log
+        assert (chief.ml / "model/saved_model.pb").exists()
+
+
+def test_horovod_ranks_are_pinned_and_rank_0_saves(foreign: StartForeign) -> None:
+    options = f"-verbose -x HOROVOD_CYCLE_TIME=2 --NCCL_DEBUG=WARN -x orte_base_help_aggregate=0 {SHARED_CORES}"
+    with foreign("horovod_pinned.py", mpi(2, options), **{"learning-rate": 0.02}) as job:
+        endings = all_well(job.wait(within=180))
+        ranks = told(endings)
+        assert places(ranks) == TWO_ON_EACH
+        assert all_alike(ranks)
+        assert (endings[0].ml / "model/1/saved_model.pb").exists()
+        assert not list((endings[1].ml / "model").iterdir())
+
+
+def test_a_loop_for_sagemakers_data_parallel_library(foreign: StartForeign) -> None:
+    distribution = {**DATA_PARALLEL, "sagemaker_distributed_dataparallel_custom_mpi_options": SHARED_CORES}
+    with foreign("smddp_tape.py", distribution, sagemaker_entrypoint_processes_per_host=2) as job:
+        endings = all_well(job.wait(within=180))
+        assert "Horovod stands in for SageMaker's data-parallel library" in endings[0].log
+        ranks = told(endings)
+        assert places(ranks) == TWO_ON_EACH
+        assert SHARED_CORES in endings[0].line("running mpirun")
+        assert all_alike(ranks)
+        assert len({each["loss"] for each in ranks}) == 1
+        for each in ranks:
+            assert each["average"] == [2.5, 15.0]
+            assert each["of a list"] == [1.5, 1.0]
+            assert each["sum"] == [10.0, 60.0]
+            assert each["largest"] == [4.0, 30.0]
+            assert each["of rank 1"] == [2.0, 10.0]
+        assert (endings[0].ml / "model/1/saved_model.pb").exists()
+
+
+def test_fit_with_that_librarys_optimizer_and_callbacks(foreign: StartForeign) -> None:
+    with foreign("smddp_fit.py", DATA_PARALLEL) as job:
+        ranks = told(all_well(job.wait(within=180)))
+        assert places(ranks) == [("algo-1", 0, 2), ("algo-2", 0, 2)], "one rank on a host without GPUs"
+        assert all_alike(ranks)
+        assert len({each["loss"] for each in ranks}) == 1, "MetricAverageCallback"
+
+
+NOT_COVERED = """
+import smdistributed.dataparallel.tensorflow as sdp, tensorflow as tf
+def says(action):
+    try:
+        action()
+    except Exception as error:
+        print(type(error).__name__, error)
+says(lambda: sdp.alltoall)
+says(lambda: sdp.DistributedGradientTape(tf.GradientTape(), op=sdp.ReduceOp.SUM))
+says(lambda: sdp.DistributedOptimizer(tf.optimizers.SGD(), device_dense="/cpu:0"))
+print(hasattr(sdp, "keras"), hasattr(sdp, "nothing"))
+from smdistributed.dataparallel.tensorflow import keras
+says(lambda: keras.load_model)
+"""
+
+
+def test_what_that_library_does_not_cover_says_so(image: str) -> None:
+    where = "import entrypoint.distributions.common as common; print(common.STAND_INS)"
+    folder = run_alone(image, "python", "-c", where).stdout.strip()
+    environment = {"PYTHONPATH": folder, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    result = run_alone(image, "python", "-c", NOT_COVERED, environment=environment)
+    lines = [line for line in result.stdout.splitlines() if line.startswith(("AttributeE", "NotImpl", "Tr", "Fa"))]
+    assert [line.partition(" ")[0] for line in lines] == [
+        "AttributeError", "NotImplementedError", "NotImplementedError", "False", "AttributeError",
+    ], result.stdout  # fmt: skip
+    assert "smdistributed.dataparallel.tensorflow.alltoall is not covered" in lines[0]
+    assert "DistributedGradientTape, " in lines[0] and "horovod.tensorflow itself" in lines[0]
+    assert "wanted ReduceOp.AVERAGE" in lines[1] and "horovod.tensorflow.DistributedGradientTape" in lines[1]
+    assert "device_dense='/cpu:0'" in lines[2]
+    assert lines[3] == "False False"
+    assert "smdistributed.dataparallel.tensorflow.keras.load_model is not covered" in lines[4]
+
+
+def test_the_image_has_no_such_library_but_for_jobs_that_ask(image: str) -> None:
+    result = run_alone(image, "python", "-c", "import smdistributed")
+    assert "ModuleNotFoundError: No module named 'smdistributed'" in result.stdout

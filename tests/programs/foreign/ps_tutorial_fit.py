@@ -1,0 +1,42 @@
+"""In the shape of TensorFlow's own tutorial: workers and parameter servers join their server, the chief calls `fit`."""
+
+import os
+from pathlib import Path
+
+import tensorflow as tf
+
+resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+if resolver.task_type in ("worker", "ps"):
+    # As the tutorial says: so that a task that starts early does not wait for others.
+    os.environ["GRPC_FAIL_FAST"] = "use_caller"
+    server = tf.distribute.Server(
+        resolver.cluster_spec(),
+        job_name=resolver.task_type,
+        task_index=resolver.task_id,
+        protocol=resolver.rpc_layer or "grpc",
+        start=True,
+    )
+    print(f"{resolver.task_type} {resolver.task_id} joins its server", flush=True)
+    server.join()
+
+strategy = tf.distribute.ParameterServerStrategy(resolver)
+
+
+def rows(context):
+    x = tf.random.uniform((64, 4), seed=1)
+    dataset = tf.data.Dataset.from_tensor_slices((x, tf.reduce_sum(x, axis=1))).repeat()
+    shard = dataset.shard(context.num_input_pipelines, context.input_pipeline_id)
+    return shard.batch(context.get_per_replica_batch_size(16))
+
+
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(4,))])
+    model.compile(tf.keras.optimizers.legacy.SGD(0.1), loss="mse", steps_per_execution=5)
+history = model.fit(
+    tf.keras.utils.experimental.DatasetCreator(rows),
+    epochs=2,
+    steps_per_epoch=10,
+    callbacks=[tf.keras.callbacks.ModelCheckpoint(str(Path(os.environ["SM_MODEL_DIR"], "checkpoint-{epoch}")))],
+    verbose=2,
+)
+print("fit has ended, loss", history.history["loss"][-1], flush=True)

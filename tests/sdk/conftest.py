@@ -1,0 +1,59 @@
+"""The image and the SDKs under test, and data for the examples."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import local_mode
+import pytest
+
+
+def missing(why: str) -> None:
+    """A user's machine skips what it cannot run; with CI=true that is a failure."""
+    (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
+
+
+@pytest.fixture(scope="session")
+def image() -> str:
+    """The tag under test: of the environment variable TEST_IMAGE, else what ./build.sh has built."""
+    name = os.environ.get("TEST_IMAGE") or "sagemaker-tf-entrypoint:latest"
+    try:
+        answer = subprocess.run(["docker", "image", "inspect", name], capture_output=True, text=True, timeout=60)
+        problem = answer.stderr.strip() if answer.returncode else ""
+    except FileNotFoundError:
+        problem = "there is no docker command"
+    if problem:
+        missing(f"no image (./build.sh makes it): {problem}")
+    return name
+
+
+@pytest.fixture(scope="session")
+def sdks(image: str) -> None:
+    """The environments of both SDKs are there."""
+    absent = [sdk for sdk in ("v2", "v3") if not local_mode.python_of(sdk).exists()]
+    if absent:
+        missing(f"no environment of SageMaker's SDK {absent} (tests/sdk/make_environments.sh makes it)")
+
+
+@pytest.fixture
+def run(sdks: None, tmp_path: Path) -> Callable[..., local_mode.Job]:
+    """`run("v2", call)`, see local_mode.run."""
+    return lambda sdk, call, driver="": local_mode.run(sdk, tmp_path, call, driver)
+
+
+@pytest.fixture(scope="session")
+def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A channel for DeepFM: 600 rows of invented clicks in two files, the second of which is kept aside."""
+    folder = tmp_path_factory.mktemp("clicks")
+    lines = []
+    for row in range(600):
+        counts = " ".join(f"{field}:{(row * field) % 7 / 7:.3f}" for field in range(1, 14))
+        categories = " ".join(f"{field * 1000 + row * field % 50}:1" for field in range(14, 40))
+        lines.append(f"{row % 3 // 2} {counts} {categories}\n")
+    (folder / "clicks.libsvm").write_text("".join(lines))
+    program = local_mode.ROOT / "examples/deepfm/libsvm_to_tfrecord.py"
+    command = [sys.executable, program, "--shards", "2", "--output", folder / "training", folder / "clicks.libsvm"]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=300)
+    return folder / "training"

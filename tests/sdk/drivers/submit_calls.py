@@ -1,0 +1,86 @@
+"""Runs what documents show of a SageMaker SDK, by the SDK's own Python; prints the CreateTrainingJob requests of it.
+
+Standard input, as JSON: {"commands": [arguments of examples/submit.py, ...], "blocks": [code, ...], "names": what the
+code may use}. The blocks are one program, cut in pieces. Standard output: commands and blocks, with a list of requests
+in the place of each.
+
+What a block asks of AWS is answered here, in the event `before-call` of botocore: it has checked the request against
+its description of the service by then, and not yet sent it. The commands are dry runs and need no help.
+"""
+
+import contextlib
+import io
+import json
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import botocore.session
+
+ROOT = Path(__file__).resolve().parents[3]
+JOB = "arn:aws:sagemaker:eu-west-1:123456789012:training-job/job"
+real_start = botocore.session.Session.__init__
+requests: list[dict[str, Any]] = []
+
+
+def start(session: botocore.session.Session, *args: Any, **options: Any) -> None:
+    real_start(session, *args, **options)
+    session.register("before-call", answer)
+
+
+def answer(model: Any, params: Any, **_: Any) -> tuple[Any, dict[str, Any]]:
+    """In the place of AWS, where a job has succeeded as soon as it was asked for."""
+    if model.service_model.service_name == "iam":
+        return SimpleNamespace(status_code=403), {"Error": {"Code": "AccessDenied", "Message": "nobody is told"}}
+    ok, now = SimpleNamespace(status_code=200), datetime.now(UTC)
+    if model.name == "CreateTrainingJob":
+        requests.append(json.loads(params["body"]))
+        return ok, {"TrainingJobArn": JOB}
+    if model.name == "DescribeTrainingJob":
+        times = dict.fromkeys(("CreationTime", "TrainingStartTime", "TrainingEndTime", "LastModifiedTime"), now)
+        return ok, {
+            **requests[-1],
+            **times,
+            "TrainingJobArn": JOB,
+            "TrainingJobStatus": "Completed",
+            "SecondaryStatus": "Completed",
+            "SecondaryStatusTransitions": [{"Status": "Completed", "StartTime": now, "StatusMessage": ""}],
+            "TrainingTimeInSeconds": 1,
+            "BillableTimeInSeconds": 1,
+            "ModelArtifacts": {"S3ModelArtifacts": "s3://bucket/model.tar.gz"},
+        }
+    return ok, {"Account": "123456789012", "Buckets": [], "logStreams": []}
+
+
+def run_block(code: str, names: dict[str, Any]) -> list[dict[str, Any]]:
+    requests.clear()
+    exec(code, names)
+    return list(requests)
+
+
+def dry_run(arguments: list[str]) -> list[dict[str, Any]]:
+    sys.path.insert(0, str(ROOT / "examples"))
+    import submit
+
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        submit.main([*arguments, "--dry-run"])
+    text = said.getvalue()
+    return [json.loads(text[text.index("{\n") :])]
+
+
+def main() -> None:
+    task = json.load(sys.stdin)
+    with contextlib.redirect_stdout(sys.stderr):  # the SDKs print
+        botocore.session.Session.__init__ = start
+        time.sleep = lambda seconds: None  # they ask after a job every ten seconds, though it is over at once
+        blocks = [run_block(code, task["names"]) for code in task["blocks"]]
+        botocore.session.Session.__init__ = real_start
+        commands = [dry_run(arguments) for arguments in task["commands"]]
+    json.dump({"blocks": blocks, "commands": commands}, sys.stdout)
+
+
+main()

@@ -1,0 +1,161 @@
+"""Jobs in the local mode of Amazon's SDKs: a driver runs as a process of the SDK's own Python, cut off from the world.
+
+It has invented credentials and a home of its own, and its ways out lead to a `Listener`, which tells of every attempt.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import tarfile
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+DRIVERS = Path(__file__).parent / "drivers"
+COMPOSE = ROOT / ".venv-sdk-compose"  # there if the machine's own docker has no compose
+NETWORK = "sagemaker-local"  # what both SDKs call it, for all jobs of a machine
+PATIENCE = 240.0  # seconds: when to give up, not how fast a job has to be
+
+NO_TELEMETRY = "SchemaVersion: '1.0'\nSageMaker: {PythonSDK: {Modules: {TelemetryOptOut: true}}}\n"
+
+
+def python_of(sdk: str) -> Path:
+    return ROOT / f".venv-sdk-{sdk}/bin/python"
+
+
+def docker(*words: str) -> list[str]:
+    """The lines that a docker command prints."""
+    result = subprocess.run(["docker", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, f"docker {words}: {result.stderr}"
+    return result.stdout.splitlines()
+
+
+class Listener:
+    """Stands where AWS and the internet would be: notes what comes, and hangs up."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                connection, _ = self._socket.accept()
+                connection.settimeout(5)
+                with connection, contextlib.suppress(OSError):
+                    self.heard.append(connection.recv(200))
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """How a driver ended, and what the SDK made of the job."""
+
+    exit_code: int
+    output: str  # what the user sees: the SDK's words, and among them the hosts' logs
+    folder: Path
+
+    def artifact(self, name: str) -> Path:
+        """model.tar.gz or output.tar.gz, unpacked; the SDK gathers them after a failure, too."""
+        archives = list(self.folder.rglob(f"compressed_artifacts/{name}.tar.gz"))
+        assert len(archives) == 1, f"{name}.tar.gz: {archives}\n{self.output}"
+        unpacked = self.folder / name
+        with tarfile.open(archives[0]) as archive:
+            archive.extractall(unpacked, filter="data")
+        return unpacked
+
+
+def run(sdk: str, folder: Path, call: Any, driver: str = "") -> Job:
+    """Has the driver of this SDK ("v2", "v3"), or another, make that call; leaves nothing but files, below `folder`."""
+    # The last part of the path becomes the name of compose's project, and so must be no other job's.
+    here = Path(tempfile.mkdtemp(prefix="sdk", dir=folder))
+    home = here / "home"
+    home.mkdir()
+    docker_config = COMPOSE if COMPOSE.is_dir() else os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker"
+    (home / "defaults.yaml").write_text(NO_TELEMETRY)
+    listener = Listener()
+    environment = {
+        **{name: value for name, value in os.environ.items() if name in ("PATH", "DOCKER_HOST")},
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "DOCKER_CONFIG": str(docker_config),
+        "SAGEMAKER_ADMIN_CONFIG_OVERRIDE": str(home / "defaults.yaml"),
+        "SAGEMAKER_USER_CONFIG_OVERRIDE": str(home / "defaults.yaml"),
+        "AWS_ACCESS_KEY_ID": "AKIAINVENTEDEXAMPLE1",
+        "AWS_SECRET_ACCESS_KEY": "invented",
+        "AWS_DEFAULT_REGION": "eu-west-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        # Whatever botocore or requests would say to anybody.
+        **dict.fromkeys(("AWS_ENDPOINT_URL", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), listener.url),
+    }  # fmt: skip
+    try:
+        with one_at_a_time():
+            exit_code, output = _drive(sdk, driver or sdk, here, json.dumps(call), environment)
+    finally:
+        listener.close()
+    assert listener.heard == [], f"the SDK spoke to the world: {listener.heard}"
+    return Job(exit_code=exit_code, output=output, folder=here)
+
+
+def _drive(sdk: str, driver_name: str, here: Path, call: str, environment: dict[str, str]) -> tuple[int, str]:
+    driver = subprocess.Popen(
+        [python_of(sdk), "-u", DRIVERS / f"{driver_name}.py"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=here, env=environment, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        output, _ = driver.communicate(call, timeout=PATIENCE)
+        return driver.returncode, output
+    except subprocess.TimeoutExpired:
+        os.killpg(driver.pid, signal.SIGKILL)  # the SDK, and compose
+        raise AssertionError(f"not over within {PATIENCE:g} s:\n{driver.communicate()[0]}") from None
+    finally:
+        if driver.poll() is None:
+            os.killpg(driver.pid, signal.SIGKILL)
+        _remove(here)
+
+
+def _remove(folder: Path) -> None:
+    """The containers of the job whose compose file lies below `folder`: the SDKs leave them where they are."""
+    label = "com.docker.compose.project.working_dir"
+    form = '{{.ID}} {{.Label "' + label + '"}}'
+    lines = docker("ps", "-a", "--filter", f"label={label}", "--format", form)
+    mine = [words[0] for line in lines if (words := line.split(" ", 1))[1].startswith(str(folder))]
+    if mine:
+        docker("rm", "-f", "-v", *mine)
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """SDK 3 calls its hosts algo-1, algo-2 on a network that all jobs of the machine share: only one may run.
+
+    The network is gone afterwards if it was not there before.
+    """
+    lock = os.open(tempfile.gettempdir(), os.O_RDONLY)  # a folder that all test runs know; no file is left there
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = _networks()
+        try:
+            yield
+        finally:
+            if _networks() and not before:
+                docker("network", "rm", NETWORK)
+    finally:
+        os.close(lock)
+
+
+def _networks() -> list[str]:
+    return docker("network", "ls", "--quiet", "--filter", f"name=^{NETWORK}$")

@@ -1,0 +1,363 @@
+"""What README.md, docs/sagemaker.md and the examples tell users to type does what they say, with both of Amazon's SDKs.
+
+Blocks of Python and commands are read out of the documents and run. The CreateTrainingJob requests that come of them
+are put where SageMaker puts them, on a host's disk, and our own reader and plan say what would run.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import names, resources, write_config
+from local_mode import DRIVERS, ROOT, Job, docker, python_of
+from waiting import eventually
+
+from entrypoint import job as jobs
+from entrypoint.config import read_job
+from entrypoint.distributions import plan_for
+
+sys.path.insert(0, str(ROOT / "examples"))
+import submit
+
+Request = dict[str, Any]
+Sent = dict[str, list[list[Request]]]
+
+DOCUMENTS = [
+    ROOT / name for name in ("README.md", "docs/sagemaker.md", "examples/README.md", "examples/deepfm/README.md")
+]
+IMAGE, ROLE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/my-training:1", "arn:aws:iam::123456789012:role/Training"
+NAMES = {"image": IMAGE, "role": ROLE, "IMAGE": IMAGE, "ROLE": ROLE}
+PATIENCE = 400.0  # seconds: when to give up
+
+# Beside what the documents show: no option, all options, and what does not go with the rest of them.
+DEEPFM = f"{ROOT}/examples/deepfm/train.py"
+PLAIN = f"{DEEPFM} --image {IMAGE} --role {ROLE}"
+EVERYTHING = f"""
+{PLAIN} --mode mpi --instances 2 --instance-type ml.c5.9xlarge --processes-per-host 4 --region eu-central-1
+--env ENTRYPOINT_STOP_GRACE=110 --env ENTRYPOINT_RESTARTS=1
+--hyperparameters epochs=3 rate=1e-3 'name=a b' flag=true --output s3://bucket/out
+--channel training=s3://bucket/rows/ --channel evaluation=efs://fs-0123456789abcdef0/rows
+--channel more=fsx://fs-0123456789abcdef1/abcdefgh/rows --metric 'auc=auc=([0-9.]+)'
+--subnets subnet-1 subnet-2 --security-groups sg-1 --encrypt --remote-debug
+--max-run 7200 --spot --checkpoints s3://bucket/checkpoints
+"""
+WARM = f"{PLAIN} --mode ps --instances 2 --keep-alive 1800 --no-wait"
+OURS = [shlex.split(text) for text in (PLAIN, EVERYTHING, WARM)]
+
+
+def blocks_for(sdk: str) -> list[str]:
+    """The documents' blocks of Python for this SDK, and those that are for both."""
+    found = [
+        block for path in DOCUMENTS for block in re.findall(r"^```python\n(.*?)^```", path.read_text(), re.M | re.S)
+    ]
+    return [block for block in found if sdk in sdks_of(block)]
+
+
+def sdks_of(block: str) -> set[str]:
+    if block.startswith("image = "):
+        return {"v2", "v3"}
+    modules = set(re.findall(r"^from sagemaker\.(\w+)", block, re.M))
+    return {"v3" if modules & {"train", "core"} else "v2"} if modules else set()
+
+
+def commands() -> list[list[str]]:
+    """The arguments of each call of examples/submit.py in the documents, as a shell understands it."""
+    texts = [*(path.read_text() for path in DOCUMENTS), submit.__doc__]
+    lines = [block for text in texts for block in re.findall(r"(?:^    .*\n)+", text, re.M)]
+    script = "".join(block for block in lines if "examples/submit.py" in block)
+    shell = 'python() { printf "%s\\0" "$@"; printf "\\n"; }; aws() { :; }\n'
+    said = subprocess.run(["bash", "-euc", shell + script], capture_output=True, text=True, check=True).stdout
+    called = [line.split("\0")[:-1] for line in said.splitlines()]
+    return [words[1:] for words in called if words[0] == "examples/submit.py"]
+
+
+def option(command: list[str], name: str) -> str:
+    return command[command.index(name) + 1]
+
+
+ON_SAGEMAKER = [command for command in commands() if "--local" not in command]
+ON_THIS_MACHINE = [command for command in commands() if "--local" in command]
+
+
+def requests_of(sdk: str, folder: Path) -> Sent:
+    """The requests of all blocks and commands, by one process of the SDK: importing it takes longest."""
+    (folder / "src").mkdir()
+    (folder / "src/train.py").touch()
+    (folder / "examples").symlink_to(ROOT / "examples")
+    task = {"commands": [*ON_SAGEMAKER, *OURS], "blocks": blocks_for(sdk), "names": NAMES}
+    nowhere = "http://127.0.0.1:9"  # no one listens there: what is not answered by then fails
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "AWS_ACCESS_KEY_ID": "invented",
+        "AWS_SECRET_ACCESS_KEY": "invented",
+        "AWS_DEFAULT_REGION": "eu-west-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), nowhere),
+    }
+    driver = subprocess.run(
+        [python_of(sdk), DRIVERS / "submit_calls.py"],
+        input=json.dumps(task), capture_output=True, text=True, timeout=PATIENCE, cwd=folder, env=environment,
+    )  # fmt: skip
+    assert driver.returncode == 0, driver.stderr[-5000:]
+    return dict(json.loads(driver.stdout))
+
+
+@pytest.fixture(scope="module")
+def all_sent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Sent]]]:
+    """Both SDKs at once: they take some 15 s of a processor each."""
+    with ThreadPoolExecutor(2) as pool:
+        yield {
+            sdk: pool.submit(requests_of, sdk, tmp_path_factory.mktemp(sdk))
+            for sdk in ("v2", "v3")
+            if python_of(sdk).exists()
+        }
+
+
+@pytest.fixture(scope="module", params=["v2", "v3"])
+def sdk(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def sent(sdk: str, all_sent: dict[str, Future[Sent]]) -> Sent:
+    if sdk not in all_sent:
+        why = f"no environment of SageMaker's SDK {sdk} (tests/sdk/make_environments.sh makes it)"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
+    return all_sent[sdk].result()
+
+
+def read(request: Request, base: Path) -> jobs.Job:
+    """The job that our entrypoint reads from what SageMaker makes of a request."""
+    channels = {each["ChannelName"]: {"TrainingInputMode": "File"} for each in request.get("InputDataConfig", [])}
+    write_config(base, resource_config(request), request["HyperParameters"], channels)
+    environment = {"TRAINING_JOB_NAME": request["TrainingJobName"], **request.get("Environment", {})}
+    return read_job(base, environment, base / "run")
+
+
+def resource_config(request: Request) -> dict[str, Any]:
+    asked = request["ResourceConfig"]
+    groups = asked.get("InstanceGroups") or [{"InstanceGroupName": "homogeneousCluster", **asked}]
+    hosts = names(sum(group["InstanceCount"] for group in groups))
+    left = iter(hosts)
+    listed = [
+        {
+            "instance_group_name": group["InstanceGroupName"],
+            "instance_type": group["InstanceType"],
+            "hosts": [next(left) for _ in range(group["InstanceCount"])],
+        }
+        for group in groups
+    ]
+    return resources(hosts, current_group_name=listed[0]["instance_group_name"], instance_groups=listed)
+
+
+def check_any(request: Request, base: Path) -> jobs.Job:
+    """What holds for all requests: the job is read without a complaint, can be planned, and its code is to be had."""
+    job = read(request, base)
+    assert not job.warnings
+    assert sorted(plan_for(job).hosts) == resource_config(request)["hosts"]
+    assert job.program.name == "train.py"
+    channels = [each["ChannelName"] for each in request.get("InputDataConfig", [])]
+    if job.program.source == str(job.paths.code):  # nothing was named, so channel `code` is looked at
+        assert "code" in channels
+    else:
+        assert re.fullmatch(r"s3://.+/sourcedir\.tar\.gz", job.program.source)
+    assert request["AlgorithmSpecification"]["TrainingImage"] == IMAGE
+    assert request["RoleArn"] == ROLE
+    return job
+
+
+def title(request: Request, base: Path) -> str:
+    return plan_for(read(request, base)).title
+
+
+def blocks_with(sent: Sent, sdk: str, text: str) -> Iterator[list[Request]]:
+    return (requests for block, requests in zip(blocks_for(sdk), sent["blocks"], strict=True) if text in block)
+
+
+def source_of(request: Request, channel: str) -> dict[str, Any]:
+    return next(dict(each["DataSource"]) for each in request["InputDataConfig"] if each["ChannelName"] == channel)
+
+
+def test_blocks_ask_for_the_modes_that_they_name(sent: Sent, sdk: str, tmp_path: Path) -> None:
+    for block, requests in zip(blocks_for(sdk), sent["blocks"], strict=True):
+        named = re.findall(r'"ENTRYPOINT_MODE": "(\w+)"|distribution=\{"(\w+)"|sagemaker_(\w+)_enabled', block)
+        words = {"parameter_server": "ps", "multi_worker_mirrored_strategy": "mwms"}
+        expected = [words.get(word, word) for word in map("".join, named)]
+        assert [str(check_any(request, tmp_path).mode) for request in requests] == expected, block
+    assert sum(map(len, sent["blocks"])) >= 8
+
+
+def test_every_mode_is_shown(sent: Sent, sdk: str, tmp_path: Path) -> None:
+    shown = next(blocks_with(sent, sdk, '"ENTRYPOINT_MODE": "single"'))
+    assert [title(request, tmp_path) for request in shown] == [
+        "single: the script alone on each of 3 hosts",
+        "parameter servers: 3 ps, 1 chief, 2 workers (scripts) on 3 hosts",
+        "MultiWorkerMirrored: 3 workers on 3 hosts",
+        "MPI: 6 ranks on 3 hosts, 2 on each",
+    ]
+    for request in shown:
+        assert check_any(request, tmp_path).program.arguments == ("--learning_rate", "0.01")
+
+
+def test_commands_of_the_documents(sent: Sent, tmp_path: Path) -> None:
+    assert len(ON_SAGEMAKER) >= 6
+    for command, (request,) in zip(ON_SAGEMAKER, sent["commands"], strict=False):
+        assert str(check_any(request, tmp_path).mode) == option(command, "--mode")
+        assert "ContainerEntrypoint" not in request["AlgorithmSpecification"]  # so the image's own runs
+        assert request["ResourceConfig"]["InstanceCount"] == int(option(command, "--instances"))
+
+
+def test_the_push_of_the_documents() -> None:
+    (line,) = {
+        line for path in DOCUMENTS for line in re.findall(r"^    (\./build\.sh --push .*)", path.read_text(), re.M)
+    }
+    said = subprocess.run([*shlex.split(line), "--dry-run"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert said.returncode == 0, said.stderr
+    assert f"+ docker push {IMAGE}" in said.stdout
+
+
+def test_a_command_without_options(sent: Sent, tmp_path: Path) -> None:
+    (request,) = sent["commands"][-3]
+    job = check_any(request, tmp_path)
+    assert (str(job.mode), len(job.cluster.hosts), job.program.arguments) == ("single", 1, ())
+
+
+def test_all_options_at_once(sent: Sent, tmp_path: Path) -> None:
+    (request,) = sent["commands"][-2]
+    job = check_any(request, tmp_path)
+    assert title(request, tmp_path) == "MPI: 8 ranks on 2 hosts, 4 on each"
+    assert (job.settings.stop_grace, job.settings.restarts) == (110, 1)
+    # As sagemaker-training makes them of JSON values, with both SDKs alike.
+    assert job.program.arguments == ("--epochs", "3", "--flag", "True", "--name", "a b", "--rate", "0.001")
+    assert request["ResourceConfig"]["InstanceType"] == "ml.c5.9xlarge"
+    assert source_of(request, "training")["S3DataSource"]["S3Uri"] == "s3://bucket/rows/"
+    system = {"FileSystemAccessMode": "ro"}
+    efs = {**system, "FileSystemId": "fs-0123456789abcdef0", "FileSystemType": "EFS", "DirectoryPath": "/rows"}
+    assert source_of(request, "evaluation") == {"FileSystemDataSource": efs}
+    fsx = {**system, "FileSystemId": "fs-0123456789abcdef1", "FileSystemType": "FSxLustre"}
+    assert source_of(request, "more") == {"FileSystemDataSource": {**fsx, "DirectoryPath": "/abcdefgh/rows"}}
+    assert request["VpcConfig"] == {"Subnets": ["subnet-1", "subnet-2"], "SecurityGroupIds": ["sg-1"]}
+    assert request["EnableInterContainerTrafficEncryption"] and request["EnableManagedSpotTraining"]
+    assert request["RemoteDebugConfig"] == {"EnableRemoteDebug": True}
+    assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 7200, "MaxWaitTimeInSeconds": 14400}
+    assert request["CheckpointConfig"]["S3Uri"] == "s3://bucket/checkpoints"
+    assert request["CheckpointConfig"].get("LocalPath") in (None, "/opt/ml/checkpoints")
+    assert request["OutputDataConfig"]["S3OutputPath"] == "s3://bucket/out"
+    assert request["AlgorithmSpecification"]["MetricDefinitions"] == [{"Name": "auc", "Regex": "auc=([0-9.]+)"}]
+
+
+def test_a_warm_pool(sent: Sent, tmp_path: Path) -> None:
+    (request,) = sent["commands"][-1]
+    assert str(check_any(request, tmp_path).mode) == "ps"
+    assert request["ResourceConfig"]["KeepAlivePeriodInSeconds"] == 1800
+    assert "VpcConfig" not in request and not request.get("EnableManagedSpotTraining")
+
+
+def test_blocks_with_file_systems(sent: Sent, sdk: str) -> None:
+    ((request,),) = blocks_with(sent, sdk, "fs-0123456789abcdef0")
+    assert source_of(request, "training")["FileSystemDataSource"]["FileSystemType"] == "EFS"
+    assert request["VpcConfig"]["SecurityGroupIds"] == ["sg-0123456789abcdef0"]
+    assert sdk == "v3" or source_of(request, "evaluation")["FileSystemDataSource"]["FileSystemType"] == "FSxLustre"
+
+
+def test_blocks_with_instance_groups(sent: Sent, sdk: str, tmp_path: Path) -> None:
+    ((request,),) = blocks_with(sent, sdk, "ENTRYPOINT_PS_GROUPS")
+    plan = plan_for(check_any(request, tmp_path))
+    assert [spec.name for spec in plan.on("algo-1") if spec.runs_program or spec.name.startswith("ps/")] == ["ps/0"]
+    assert {spec.name for spec in plan.processes if spec.runs_program} == {"chief/0", "worker/0"}
+
+
+def test_blocks_with_spot_instances(sent: Sent, sdk: str) -> None:
+    ((request,),) = blocks_with(sent, sdk, "checkpoints/my-job")
+    assert request["EnableManagedSpotTraining"]
+    assert request["CheckpointConfig"]["S3Uri"] == "s3://bucket/checkpoints/my-job"
+    assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 7200, "MaxWaitTimeInSeconds": 14400}
+    assert request["Environment"]["ENTRYPOINT_STOP_GRACE"] == "110"
+
+
+def test_blocks_with_metrics_and_a_shell(sent: Sent, sdk: str) -> None:
+    ((request,),) = blocks_with(sent, sdk, "test accuracy=")
+    assert request["RemoteDebugConfig"] == {"EnableRemoteDebug": True}
+    (metric,) = request["AlgorithmSpecification"]["MetricDefinitions"]
+    assert metric == {"Name": "accuracy", "Regex": "test accuracy=([0-9.]+)"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("nowhere.py --local", "there is no program nowhere.py"),
+        (DEEPFM, "wanted --image and --role, or --local"),
+        (f"{DEEPFM} --local --dry-run", "sends no request"),
+        (f"{DEEPFM} --local --output {ROOT}", f"--output {ROOT} is not empty"),
+        (f"{PLAIN} --spot --keep-alive 60", "no warm pools of spot instances"),
+        (f"{PLAIN} --channel s3://bucket/rows", "--channel: found 's3://bucket/rows'; wanted NAME=VALUE"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    arguments: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        submit.parse(shlex.split(arguments))
+    assert end.value.code == 2
+    assert complaint in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_without_an_sdk_it_says_which_there_are(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="found no SageMaker SDK; wanted `pip install sagemaker`"):
+        submit.main([DEEPFM, "--local", "--output", str(tmp_path)])
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("name", ["v2", "v3"])
+def test_the_same_call_in_local_mode(name: str, run: Callable[..., Job], image: str, tmp_path: Path) -> None:
+    command = ON_THIS_MACHINE[0]
+    assert all(each == command for each in ON_THIS_MACHINE), "the documents show another command, which nobody tried"
+    output = tmp_path / "result"
+    more = ["--image", image, "--output", str(output), "--hyperparameters", "epochs=1"]
+    job = run(name, [*command, *more], driver="submit_local")
+    assert job.exit_code == 0, job.output
+    assert list(output.rglob("model.tar.gz")), job.output
+    # The metric that docs/sagemaker.md defines, in lines as they are.
+    regex = option(next(each for each in ON_SAGEMAKER if "--metric" in each), "--metric").partition("=")[2]
+    lines = [line for line in job.output.splitlines() if re.search(regex, line)]
+    assert len(lines) == 1 and "worker/0]" in lines[0], job.output
+
+
+def test_a_command_of_v3_is_stopped_and_looked_into(run: Callable[..., Job], image: str, tmp_path: Path) -> None:
+    """SDK 3 starts a command from a shell of its own, process 1, which would keep SIGTERM to itself."""
+    (look,) = re.findall(r"^    (python -c .*)", (ROOT / "docs/sagemaker.md").read_text(), re.M)
+    (command,) = re.findall(r'command="(.*?)"', "".join(blocks_for("v3")))
+    source = tmp_path / "src"
+    source.mkdir()
+    shutil.copy(ROOT / "tests/programs/saves.py", source / "train.py")
+    call = {
+        "hosts": 1,
+        "source_code": {"source_dir": str(source), "command": command},
+        "arguments": {"training_image": image, "hyperparameters": {"sagemaker_program": "train.py"}},
+        "inputs": {},
+    }
+
+    def asleep() -> list[str]:
+        folder = "com.docker.compose.project.working_dir"
+        found = (line.split() for line in docker("ps", "--format", '{{.ID}} {{.Label "' + folder + '"}}'))
+        mine = [words[0] for words in found if words[1:] and words[1].startswith(str(tmp_path))]
+        return [each for each in mine if any("asleep" in line for line in docker("logs", each))]
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run, "v3", call)
+        (container,) = eventually(asleep, within=120, what="the script runs")
+        assert '"phase":"running"' in docker("exec", container, "sh", "-c", look)[0]
+        docker("kill", "--signal", "TERM", container)
+        job = running.result()
+    assert job.exit_code == 0, job.output
+    assert (job.artifact("model") / "saved-algo-1").read_text() == "weights"
