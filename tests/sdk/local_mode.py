@@ -125,15 +125,15 @@ def _drive(sdk: str, driver_name: str, here: Path, call: str, environment: dict[
     finally:
         if driver.poll() is None:
             os.killpg(driver.pid, signal.SIGKILL)
-        _remove(here)
+        _remove(here.parent)  # of the whole test: a call can name another folder
 
 
 def _remove(folder: Path) -> None:
-    """The containers of the job whose compose file lies below `folder`: the SDKs leave them where they are."""
+    """The containers of jobs whose compose file lies below `folder`: the SDKs leave them where they are."""
     label = "com.docker.compose.project.working_dir"
     form = '{{.ID}} {{.Label "' + label + '"}}'
     lines = docker("ps", "-a", "--filter", f"label={label}", "--format", form)
-    mine = [words[0] for line in lines if (words := line.split(" ", 1))[1].startswith(str(folder))]
+    mine = [words[0] for line in lines if (words := line.split(" ", 1))[1].startswith(f"{folder}/")]
     if mine:
         docker("rm", "-f", "-v", *mine)
 
