@@ -359,7 +359,8 @@ def _processes_per_host(mode: Mode, settings: Settings, hyperparameters: dict[st
     if given in NOT_GIVEN and gpus is None:
         raise ConfigError(
             "the instance groups are of different types, and no host can see how many GPUs another one has; wanted "
-            f"hyperparameter {params.MPI_PROCESSES_PER_HOST} (the SDK's processes_per_host)"
+            f"hyperparameter {params.MPI_PROCESSES_PER_HOST} (the SDK's processes_per_host), or "
+            "ENTRYPOINT_PROCESSES_PER_HOST"
         )
     if given in NOT_GIVEN:
         return max(1, gpus or 0)

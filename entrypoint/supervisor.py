@@ -155,9 +155,13 @@ class Supervisor:
         return str(self.meter.killed_since() or "")
 
     def _failure_of(self, spec: ProcessSpec, exit: Exit) -> str:
-        """What the user's program says of its end in the failure file, if it writes that itself."""
+        """What the user's program says of its end in the failure file, if it writes that itself.
+
+        Nobody can tell whose words they are where several programs of the user's run on this host.
+        """
         path = self.job.paths.failure
-        if exit.clean or not spec.duty.is_users or not path.is_file():
+        alone = sum(each.duty.is_users for each in self.facts.specs.values()) == 1
+        if exit.clean or exit.signal is not None or not (spec.duty.is_users and alone and path.is_file()):
             return ""
         with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
             return file.read(FAILURE)
@@ -186,7 +190,7 @@ class Supervisor:
                 case events.Probe(hosts=hosts):
                     threading.Thread(target=self._probe, args=(hosts,), name="probe", daemon=True).start()
                 case events.TakeInventory():
-                    threading.Thread(target=self._take_inventory, name="inventory", daemon=True).start()
+                    self._begin_inventory()
                 case events.WriteCards(card=card, lines=lines):
                     try:
                         self._write_cards(card, [line for _, line in lines])
@@ -226,7 +230,8 @@ class Supervisor:
             return spec.argv
         program = self.job.program.name
         at = next(i for i, word in enumerate(spec.argv) if word in (program, f"./{program}"))
-        before = spec.argv[:at] if program.endswith(".py") else (sys.executable,)
+        runner = ("-m", "mpi4py") if spec.duty is Duty.RANK else ()
+        before = spec.argv[:at] if program.endswith(".py") else (sys.executable, *runner)
         return (*before, "-m", module, *self.job.program.arguments)
 
     def _environment_of(self, spec: ProcessSpec) -> dict[str, str]:
@@ -269,6 +274,12 @@ class Supervisor:
             found = tuple(events.Reach(host=host, why=f"{type(error).__name__}: {error}") for host in hosts)
         self.queue.put(events.Probed(found=found))
 
+    def _begin_inventory(self) -> None:
+        try:
+            threading.Thread(target=self._take_inventory, name="inventory", daemon=True).start()
+        except RuntimeError:  # no more threads: no reason to fail either
+            self.queue.put(events.Inventoried(artifacts=None))
+
     def _take_inventory(self) -> None:
         found = None
         try:
@@ -302,6 +313,10 @@ class Supervisor:
     def _prepare_folders(self) -> None:
         specs = self.facts.specs.values()
         self.job.paths.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if (failure := self.job.paths.failure).is_file():  # the container was started again on the same /opt/ml
+            self.log.say(f"{failure} is of an earlier run: it is removed")
+            with contextlib.suppress(OSError):
+                failure.unlink()
         if any(spec.card for spec in specs):
             ssh.write_files(self.job)
         if any(spec.duty is Duty.RANK for spec in self.plan.processes):

@@ -1,8 +1,8 @@
 """Starts a training job on our image with SageMaker's Python SDK: v2 (Estimator) or v3 (ModelTrainer), as installed.
 
     python examples/submit.py examples/digits/train.py --mode mwms --instances 2 --local
-    python examples/submit.py examples/deepfm/train.py --mode ps --instances 3 --channel training=s3://bucket/rows/ \\
-        --image 123456789012.dkr.ecr.eu-west-1.amazonaws.com/my-training:1 \\
+    python examples/submit.py examples/deepfm/train.py --mode ps --instances 3 --env ENTRYPOINT_PS_WORKERS=server \\
+        --channel training=s3://bucket/rows/ --image 123456789012.dkr.ecr.eu-west-1.amazonaws.com/my-training:1 \\
         --role arn:aws:iam::123456789012:role/Training
 
 --local runs the same call in the SDK's local mode: Docker on this machine, no AWS account. --dry-run prints the request
@@ -184,6 +184,10 @@ def parse(argv=None):
         parser.error("wanted --image and --role, or --local")
     if args.local and args.dry_run:
         parser.error("--local and --dry-run: a run on this machine sends no request")
+    if args.local and not args.wait:
+        parser.error("--local and --no-wait: SDK v3 would clear up under the running job")
+    if bool(args.subnets) != bool(args.security_groups):
+        parser.error("--subnets and --security-groups: wanted both or neither")
     if args.spot and args.keep_alive:
         parser.error("--spot and --keep-alive: SageMaker keeps no warm pools of spot instances")
     args.program = args.program.resolve()

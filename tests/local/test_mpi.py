@@ -178,3 +178,16 @@ def test_mpirun_that_only_says_its_version_is_no_success(hosts):
     job = hosts(1, "mpi_sum.py", hyperparameters=with_ranks(1, sagemaker_mpi_custom_mpi_options="--version"))
     assert job.end() == [1]
     assert "it started no rank" in job[1].failure
+
+
+def test_ranks_of_a_module_end_together_when_one_raises(hosts, tmp_path):
+    """As with a file: by mpi4py's runner, which aborts the others. The one that raises waits for them otherwise."""
+    code = {
+        "train.py": "from mpi4py import MPI\nif MPI.COMM_WORLD.rank == 1:\n    raise ValueError('bad batch')\n"
+        "MPI.COMM_WORLD.barrier()\n",
+        "setup.py": "from setuptools import setup\nsetup(name='mine', py_modules=['train'])\n",
+    }
+    environment = {"PIP_TARGET": str(tmp_path / "site"), "PIP_NO_INDEX": "1"}
+    job = hosts(1, "train", code=code, hyperparameters=with_ranks(2), environment=environment)
+    assert job.end() == [1]
+    assert "algo-1 rank 1 (exit code 1): ValueError: bad batch" in job[1].failure

@@ -83,6 +83,32 @@ raise SystemExit(4)
     assert job.failures == [told, "my own words\nand some more", told]
 
 
+def test_words_of_an_earlier_run_are_not_this_ones(hosts):
+    """As where a container is started again on the same /opt/ml."""
+    job = hosts(2, "exits.py", hyperparameters={"code": "3"}, base_files={"output/failure": "of the last run"})
+    assert job.end() == [3, 3]
+    assert all("(exit code 3)" in text and "last run" not in text for text in job.failures)
+    assert "output/failure is of an earlier run: it is removed" in job[1].log
+
+
+def test_of_two_programs_on_a_host_nobody_knows_whose_words_they_are(hosts):
+    code = """
+import json, os, sys, time
+from pathlib import Path
+failure = Path(os.environ["SM_OUTPUT_DIR"], "failure")
+if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:
+    failure.write_text("Horovod has been shut down")
+    time.sleep(600)
+while not failure.exists():
+    time.sleep(0.02)
+raise ValueError("bad data")
+"""
+    settings = {"ENTRYPOINT_MODE": "mwms", "ENTRYPOINT_PROCESSES_PER_HOST": "2"}
+    job = hosts(1, "train.py", code={"train.py": code}, environment=settings)
+    assert job.end() == [1]
+    assert "job failed: algo-1 worker/1 (exit code 1): ValueError: bad data" in job[1].log
+
+
 def test_a_tuning_job(hosts):
     """Its model_dir holds its name, wherever the script looks for it."""
     job = hosts(

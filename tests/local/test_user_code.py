@@ -385,6 +385,15 @@ def test_a_package_with_setup_py_runs_as_a_module(hosts, tmp_path, program):
     assert (tmp_path / "site/train-1.dist-info").is_dir()  # it was installed
 
 
+def test_a_setup_py_of_setuptools_needs_no_package_index(hosts, tmp_path):
+    pytest.importorskip("setuptools")
+    code = {"train.py": TELL, "setup.py": "from setuptools import setup\nsetup(name='mine', py_modules=['train'])\n"}
+    job = hosts(1, "train.py", code=code, hyperparameters={"x": "a b"}, environment=pip_into(tmp_path))
+    assert job.end() == [0]
+    assert "told __main__ -x a b" in job[1].log
+    assert list((tmp_path / "site").glob("mine-*.dist-info"))  # it was installed
+
+
 SHELL = 'echo "told $1 $2"\n'
 
 

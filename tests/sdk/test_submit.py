@@ -215,6 +215,9 @@ def test_commands_of_the_documents(sent: Sent, tmp_path: Path) -> None:
         assert str(check_any(request, tmp_path).mode) == option(command, "--mode")
         assert "ContainerEntrypoint" not in request["AlgorithmSpecification"]  # so the image's own runs
         assert request["ResourceConfig"]["InstanceCount"] == int(option(command, "--instances"))
+        if (option(command, "--mode"), command[0]) == ("ps", "examples/deepfm/train.py"):  # for the chief alone
+            plan = plan_for(read(request, tmp_path))
+            assert [spec.name for spec in plan.processes if spec.runs_program] == ["chief/0"]
 
 
 def test_the_push_of_the_documents() -> None:
@@ -299,6 +302,8 @@ def test_blocks_with_metrics_and_a_shell(sent: Sent, sdk: str) -> None:
         (DEEPFM, "wanted --image and --role, or --local"),
         (f"{DEEPFM} --local --dry-run", "sends no request"),
         (f"{DEEPFM} --local --output {ROOT}", f"--output {ROOT} is not empty"),
+        (f"{DEEPFM} --local --no-wait", "SDK v3 would clear up under the running job"),
+        (f"{PLAIN} --subnets subnet-1", "--subnets and --security-groups: wanted both or neither"),
         (f"{PLAIN} --spot --keep-alive 60", "no warm pools of spot instances"),
         (f"{PLAIN} --channel s3://bucket/rows", "--channel: found 's3://bucket/rows'; wanted NAME=VALUE"),
     ],

@@ -41,6 +41,12 @@ def test_what_a_script_is_written_for(flags, tmp_path, program, found):
     assert flags(tmp_path) == found
 
 
+def test_a_script_that_submits_the_job_may_lie_beside_it(flags, tmp_path):
+    (tmp_path / "train.py").write_bytes((FOREIGN / "ps_tutorial_fit.py").read_bytes())
+    (tmp_path / "submit.py").write_text("import sagemaker\nsagemaker.estimator.Estimator(image_uri='x').fit()\n")
+    assert flags(tmp_path) == ["tf2-server"]
+
+
 @pytest.mark.parametrize(
     "lines, for_aws",
     [
@@ -50,6 +56,9 @@ def test_what_a_script_is_written_for(flags, tmp_path, program, found):
         (["MonitoredTrainingSession(is_chief=task['type'] == 'master')"], True),
         (["MonitoredTrainingSession(is_chief=task['type'] in ('master', \"chief\"))"], False),
         (["tf.distribute.ParameterServerStrategy(resolver)", "parser.add_argument('master')"], False),
+        (["tf.distribute.ParameterServerStrategy(resolver)", "tf.estimator.Estimator(model_fn)"], False),
+        (["strategy.fit()  # was: tf.estimator.Estimator(model_fn)", "import sagemaker.estimator"], False),
+        (["est = sagemaker.estimator.Estimator(image)", "sagemaker.tensorflow.estimator.Estimator(x)"], False),
     ],
 )
 def test_a_script_that_knows_no_chief_is_told_of_a_master(flags, tmp_path, lines, for_aws):

@@ -142,10 +142,14 @@ def test_stdout_and_stderr_of_a_process_keep_their_order():
 def test_the_tail_is_the_last_output_of_that_process():
     sink = Sink()
     log = Log("h", fd=sink.fd)
+    writers = []
     for process, data in (("a", b"x\n" * 100_000 + b"the end\n"), ("b", b"other\n")):
         out, err = log.open_pipes(process)
         os.close(err)
-        threading.Thread(target=write_and_close, args=(out, data)).start()
+        writers.append(threading.Thread(target=write_and_close, args=(out, data)))
+        writers[-1].start()
+    for writer in writers:
+        writer.join(timeout=30)
     assert log.drain(within=30)
     assert log.tail("a").endswith("x\nthe end\n")
     assert len(log.tail("a")) < 100_000

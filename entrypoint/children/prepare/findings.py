@@ -8,8 +8,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+# TensorFlow's, and not the one of SageMaker's SDK, which stands in scripts that submit jobs.
+ESTIMATOR = re.compile(
+    r"\btf\.estimator\b"
+    r"|(?<!sagemaker\.)(?<!sagemaker\.tensorflow\.)\bestimator\.(Estimator|train_and_evaluate|RunConfig)\b"
+)
 TF1_SESSIONS = re.compile(
-    r"\bMonitoredTrainingSession\b|\btf\.estimator\b|\bestimator\.(Estimator|train_and_evaluate|RunConfig)\b"
+    rf"{ESTIMATOR.pattern}|\bMonitoredTrainingSession\b"
     r"|\bMonitoredSession\b|\bSessionCreator\b|\btrain\.Supervisor\b|\breplica_device_setter\b"
 )
 
@@ -18,7 +23,8 @@ LARGE = 16 << 20  # bytes
 NAMED = ("tensorflow", "tensorflow-cpu", "keras", "horovod", "mpi4py", "numpy", "protobuf", "sagemaker-tf-entrypoint")
 
 TF2_SERVER = re.compile(r"\bdistribute\.Server\b")
-ESTIMATOR = re.compile(r"\b(tf\.estimator|estimator\.(Estimator|train_and_evaluate|RunConfig))\b")
+TF2_COORDINATOR = re.compile(r"\bClusterCoordinator\b|(?<!v1\.)\bdistribute(\.experimental)?\.ParameterServerStrategy")
+COMMENT = re.compile(r"(^|\s)#.*$", re.MULTILINE)
 MASTER = re.compile(r"""(['"])master\1""")
 CHIEF = re.compile(r"""(['"])chief\1""")
 
@@ -26,7 +32,7 @@ CHIEF = re.compile(r"""(['"])chief\1""")
 def flags(code: Path) -> list[str]:
     """What the code uses, by the words in it: TF1's sessions or estimators, else TF2's servers in worker scripts."""
     text = "\n".join(_texts(code))
-    if not TF1_SESSIONS.search(text):
+    if TF2_COORDINATOR.search(text) or not TF1_SESSIONS.search(text):
         return ["tf2-server"] if TF2_SERVER.search(text) else []
     # With `chief` in place of `master`, an Estimator neither evaluates nor exports; nor do scripts that ask for it.
     for_aws = (ESTIMATOR.search(text) or MASTER.search(text)) and not CHIEF.search(text)
@@ -36,7 +42,7 @@ def flags(code: Path) -> list[str]:
 def _texts(code: Path) -> Iterator[str]:
     for path in sorted(code.rglob("*.py"))[:2000]:
         with contextlib.suppress(OSError):
-            yield path.read_text("utf-8", errors="replace")
+            yield COMMENT.sub("", path.read_text("utf-8", errors="replace"))
 
 
 def digest_of_code(code: Path) -> str:

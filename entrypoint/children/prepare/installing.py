@@ -9,6 +9,7 @@ import tempfile
 import threading
 import tomllib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from unusable import Unusable, reason
@@ -51,6 +52,8 @@ def _pip(package: bool, code: Path) -> None:
     from sagemaker_training import errors, modules
 
     _keep_cache()
+    if package:
+        _build_with_what_is_here(code)
     what = "requirements.txt" if (code / "requirements.txt").is_file() else "the package"
     failed = None
     with one_at_a_time(), errors_of_pip() as said:
@@ -69,6 +72,13 @@ def _keep_cache() -> None:
     """In a warm pool, pip finds what the job before has downloaded and built."""
     if folder := os.environ.get("SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"):
         os.environ.setdefault("PIP_CACHE_DIR", str(Path(folder) / "pip"))
+
+
+def _build_with_what_is_here(code: Path) -> None:
+    """To build a plain setup.py, pip fetches setuptools from an index, which network isolation keeps away."""
+    asks_for_more = any((code / name).is_file() for name in ("pyproject.toml", "requirements.txt"))
+    if not asks_for_more and find_spec("setuptools"):
+        os.environ.setdefault("PIP_NO_BUILD_ISOLATION", "false")  # pip reads it as --no-build-isolation
 
 
 @contextlib.contextmanager

@@ -11,8 +11,9 @@ from botocore.client import BaseClient
 from botocore.config import Config
 from unusable import Unusable, reason
 
-# All attempts together take some minutes at worst; 45 s where no packet comes back.
-PATIENCE = Config(connect_timeout=10, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 4})
+# All attempts together take some minutes at worst. The time to connect is for each of the bucket's addresses, of which
+# there are up to eight: where no packet comes back, that makes 72 s.
+PATIENCE = Config(connect_timeout=3, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 3})
 TRANSFER = TransferConfig(num_download_attempts=4)  # where bytes stop coming
 
 NOT_THERE = {"NoSuchKey", "NoSuchVersion", "404"}

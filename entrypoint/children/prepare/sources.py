@@ -75,7 +75,7 @@ def _from(source: str, program: str, code: Path) -> None:
 def _from_channel(channel: Path, program: str, code: Path) -> None:
     """SDK v3 sends a folder's files, v2 under network isolation an archive."""
     _copy(channel, code)
-    if not (code / program).is_file():
+    if not any((code / name).is_file() for name in (program, "setup.py", "pyproject.toml")):
         for archive in sorted(code.glob("*.tar.gz")):
             unpack(archive, code, str(channel / archive.name))
 
