@@ -201,6 +201,35 @@ def test_every_host_tells_of_code_that_cannot_be_had(hosts, s3, tmp_path, bad, s
     assert not list(tmp_path.rglob("outside.py"))
 
 
+class Denies(http.server.BaseHTTPRequestHandler):
+    """S3, where the job's role may read nothing."""
+
+    def do_GET(self) -> None:
+        body = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_every_host_tells_of_denied_access(hosts, s3):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Denies) as server:
+        threading.Thread(target=server.serve_forever).start()
+        environment = {**s3[0], "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{server.server_port}"}
+        sent = {"sagemaker_submit_directory": "s3://bucket/a.tar.gz"}
+        job = hosts(2, "train.py", code={}, hyperparameters=sent, environment=environment)
+        assert job.end() == [65, 65]
+        server.shutdown()
+    for failure in job.failures:
+        assert "the code at s3://bucket/a.tar.gz cannot be fetched: access is denied; wanted s3:GetObject on" in failure
+
+
 def test_every_host_tells_of_the_one_without_code(hosts):
     job = hosts(2, "train.py", code={"train.py": TELL}, absent=("algo-2",))
     (job.base("algo-2") / "code/train.py").unlink()

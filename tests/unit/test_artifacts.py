@@ -22,6 +22,11 @@ SAVED = {"model/1/saved_model.pb": "graph", "model/1/variables/variables.index":
 PACKED = "SageMaker packs the folders of all hosts into one archive"
 
 
+@pytest.fixture(autouse=True)
+def time_enough(monkeypatch):
+    monkeypatch.setattr(inventory, "SECONDS", 60)  # whatever else runs on this machine
+
+
 def leave(base, files: dict[str, str | bytes]) -> Tree:
     for name, content in files.items():
         path = base / name
@@ -157,9 +162,8 @@ def test_a_file_that_was_not_read_differs_by_size_only():
     assert known.differs(File(path="x", size=2)) and known.differs(File(path="x", size=1, digest="b"))
 
 
-def test_no_more_than_some_megabytes_are_read(tmp_path, monkeypatch):
+def test_no_more_than_some_megabytes_are_read(tmp_path):
     """Sparse files of 20 GB in all."""
-    monkeypatch.setattr(inventory, "SECONDS", 60)
     tree = leave(tmp_path, SAVED)
     for number in range(100):
         with (tmp_path / "model" / f"checkpoint-{number:03}").open("wb") as file:
@@ -171,8 +175,7 @@ def test_no_more_than_some_megabytes_are_read(tmp_path, monkeypatch):
     assert len([digest for digest in digests if digest]) <= inventory.READ // (2 * inventory.END) + 1
 
 
-def test_many_files_are_not_listed_but_seen(tmp_path, monkeypatch):
-    monkeypatch.setattr(inventory, "SECONDS", 60)  # what is bounded here is the list
+def test_many_files_are_not_listed_but_seen(tmp_path):
     files = {f"model/cache/{number:0200}": "" for number in range(600)}
     tree = leave(tmp_path, {**files, "model/zoo/7/saved_model.pb": "x", "output/data/x": "x"})
     took = inventory.take(tree, 2)
@@ -193,8 +196,7 @@ def test_folders_that_are_none_hold_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("hosts", [2, MAX_HOSTS])
-def test_what_a_host_tells_fits_into_a_message(tmp_path, monkeypatch, hosts):
-    monkeypatch.setattr(inventory, "SECONDS", 60)
+def test_what_a_host_tells_fits_into_a_message(tmp_path, hosts):
     long = "é" * 120  # six bytes each
     tree = leave(tmp_path, {f"{part}/{long}/{n}{long}": "" for part in ("model", "output/data") for n in range(100)})
     message = len(json.dumps(report_to_json(Report(host="algo-2", artifacts=inventory.take(tree, hosts)))))
