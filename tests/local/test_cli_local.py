@@ -358,6 +358,12 @@ def test_refused(local, tmp_path, words, code, said):
     assert not run.output.exists()
 
 
+def without_base(text: str) -> str:
+    """Addresses and ports are moved by a base that no other run has: by what they are without it."""
+    moved = r"127\.(\d+)\.(\d+)\.(\d+):(\d+)"
+    return re.sub(moved, lambda found: f"{found[3]}:{int(found[4]) - 256 * int(found[1]) - int(found[2])}", text)
+
+
 def test_plan_is_the_plan_of_the_run_and_runs_nothing(local):
     words = [PROGRAMS / "tells.py", "--hosts", "3", "--mode", "mwms"]
     planned = local(*words, "--plan")
@@ -367,4 +373,4 @@ def test_plan_is_the_plan_of_the_run_and_runs_nothing(local):
     assert run.end() == 0
     for number in (1, 2, 3):
         told = json.loads((run.ml(number) / "output" / "data" / "told.json").read_text())
-        assert f"TF_CONFIG='{told['env']['TF_CONFIG']}'" in planned.terminal
+        assert f"TF_CONFIG='{without_base(told['env']['TF_CONFIG'])}'" in without_base(planned.terminal)
