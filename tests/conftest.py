@@ -42,14 +42,21 @@ def pytest_testnodedown(node) -> None:
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
-    for text in config.stash[FIGURES]:
+    if config.stash[FIGURES]:
         terminalreporter.section("figures")
+    for text in config.stash[FIGURES]:
         terminalreporter.write_line(text)
 
 
 @pytest.fixture(scope="session")
 def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return request.config.stash[FIGURES].append
+
+
+@pytest.fixture
+def figure(tell: Callable[[str], None]) -> Callable[[str, float], None]:
+    """Prints a measured number, of seconds if not said otherwise."""
+    return lambda what, value: tell(f"{what}: {value:.2f} s")
 
 
 @pytest.fixture

@@ -54,17 +54,3 @@ def criteo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file in files:
         (channel / file.name).write_bytes(file.read_bytes())
     return channel
-
-
-@pytest.fixture
-def figure(
-    record_property: Callable[[str, object], None], capsys: pytest.CaptureFixture[str]
-) -> Callable[[str, float], None]:
-    """Prints a measured number of seconds, though the test passes."""
-
-    def show(what: str, seconds: float) -> None:
-        record_property(what, round(seconds, 2))
-        with capsys.disabled():
-            print(f"\n    {what}: {seconds:.2f} s", end="")
-
-    return show

@@ -4,7 +4,6 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,18 +26,6 @@ print("asleep", flush=True)
 while True:
     time.sleep(600)
 """
-
-
-@pytest.fixture
-def figure(record_property, capsys) -> Callable[[str, float], None]:
-    """Prints a measured number of seconds, though the test passes."""
-
-    def show(what: str, seconds: float) -> None:
-        record_property(what, round(seconds, 2))
-        with capsys.disabled():
-            print(f"\n    {what}: {seconds:.2f} s", end="")
-
-    return show
 
 
 @pytest.mark.parametrize("mode", [MWMS, MPI], ids=["mwms", "mpi"])
