@@ -162,10 +162,10 @@ class DockerEngine:
 
     def _do(self, host: str, *words: str, program: bytes = b"") -> bool:
         """docker, for a fault on a host. False if its container does not run, or what it is about is not in it."""
-        answer = self._call(*words, program=program)
-        if answer.returncode in (0, _NOT_YET):
-            return not answer.returncode
-        for _ in range(_LOOKS):  # one that is ending refuses before it has ended
+        for _ in range(_LOOKS):  # one that begins or ends refuses although it runs, a moment later or still
+            answer = self._call(*words, program=program)
+            if answer.returncode in (0, _NOT_YET):
+                return not answer.returncode
             state = self._call("inspect", "--format", "{{.State.Running}}", self._container(host))
             if state.stdout.strip() != b"true":
                 return False

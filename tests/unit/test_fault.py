@@ -319,3 +319,21 @@ def test_a_hidden_name_is_in_no_hosts_file_but_its_own_until_it_is_shown(tmp_pat
     files.write("algo-3", tmp_path / "algo-3")  # a host that comes late
     assert "\n10.0.1.2 algo-2\n" in (tmp_path / "algo-3").read_text()
     mounted.close()
+
+
+DOCKER = """#!/bin/sh
+# A daemon that has just made the container: it says that it runs, a moment after it did not know it.
+if [ "$1" = inspect ]; then echo true; exit; fi
+if mkdir "{known}" 2>/dev/null; then echo "Error: No such container: x" >&2; exit 1; fi
+exit {then}
+"""
+
+
+@pytest.mark.parametrize("then, there", [(0, True), (75, False)])
+def test_a_container_that_begins_is_asked_again(tmp_path, monkeypatch, then, there):
+    (tmp_path / "docker").write_text(DOCKER.format(known=tmp_path / "known", then=then))
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    job = LocalJob(program="t.py", source=tmp_path, hosts=2, output=tmp_path)
+    engine = DockerEngine(job, {}, "image", None)
+    assert engine.inject(parse("kill algo-2:script"), "algo-2", 1, None) is there
