@@ -9,7 +9,8 @@ import time
 from collections.abc import Mapping
 
 from entrypoint.errors import CodeError, ConfigError, ExitCode
-from entrypoint.serving.app import Service, make_app
+from entrypoint.serving.answer import ACCEPTED
+from entrypoint.serving.app import Service
 from entrypoint.serving.config import read_serving
 from entrypoint.serving.find import Found, find_model
 from entrypoint.serving.server import Server
@@ -46,7 +47,7 @@ def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
     found = find_model(serving.model, serving.default_name)
     service = Service(serving)
     try:
-        server = Server(make_app(service), serving.port, serving.threads, serving.max_payload)
+        server = Server(service)
     except OSError as error:
         raise ConfigError(f"port {serving.port} cannot be listened on: {error.strerror or error}") from None
 
@@ -61,12 +62,13 @@ def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
+    is_done = True
     if not early_signals:
         threading.Thread(target=load_then_answer, name="load", daemon=True).start()
-        server.run()
+        is_done = server.run()
     if failures:
         raise failures[0]
-    log.info("stopped; all that was asked is answered")
+    log.info("stopped; %s", "all that was asked is answered" if is_done else "the time is up, and requests are open")
     return ExitCode.SUCCESS
 
 
@@ -76,6 +78,11 @@ def _load(service: Service, found: Found) -> None:
 
     began, serving = time.monotonic(), service.serving
     service.code = load_user_code(serving)
+    if service.code is None and serving.accept_type not in ACCEPTED:
+        raise ConfigError(
+            f"environment variable SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT is {serving.accept[:100]!r}; "
+            f"wanted {' or '.join(ACCEPTED)}, where there is no code of your own"
+        )
     model = load(found)
     service.model = model
     log.info(

@@ -20,6 +20,8 @@ def write(outputs: Mapping[str, np.ndarray], question: Question, accept: str) ->
     if accept == CSV:
         return _csv(outputs)
     if question.rows is None:
+        if accept != JSON:
+            raise Refused(f'{accept} has a line for each row, and "inputs" has no rows; wanted Accept: {JSON}', 406)
         return _join("outputs", _one_or_named({name: _plain(name, array) for name, array in outputs.items()}))
     predictions = _rows(outputs, question.rows)
     if accept in LINES:

@@ -13,6 +13,7 @@ from entrypoint.serving.user_code import UserCode
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 INVOCATIONS = "/invocations"
 INNER = "/v1/models/"
+LOOPBACK = "127.0.0.1"
 
 log = logging.getLogger("serve")
 
@@ -75,10 +76,10 @@ def make_app(service: Service) -> Any:
         model, headers = _ready(service), flask.request.headers
         _check_attributes(headers.get(ATTRIBUTES, ""), model)
         if service.code is not None:
-            uri = f"http://127.0.0.1:{service.serving.port}{INNER}{model.name}:predict"
+            uri = f"http://{LOOPBACK}:{service.serving.port}{INNER}{model.name}:predict"
             body, kind = service.code.answer(flask.request.get_data(), headers, model, uri, inner_ask)
             return flask.Response(body, content_type=kind)
-        accept = _accepted(flask.request.accept_mimetypes, service.serving.accept)
+        accept = _accepted(flask.request.accept_mimetypes, service.serving.accept_type)
         kind = flask.request.mimetype
         return flask.Response(service.ask(flask.request.get_data(), kind, accept), content_type=accept)
 
@@ -115,6 +116,7 @@ def _ready(service: Service) -> Model:
 
 def _accepted(asked: Any, default: str) -> str:
     """Which of ours the Accept header takes; the default where it says nothing, or takes anything."""
+    asked = type(asked)([(kind.partition(";")[0], quality) for kind, quality in asked])  # without a charset
     kind = default if not asked or asked.best == "*/*" else asked.best_match(ACCEPTED)
     if kind not in ACCEPTED:
         raise Refused(f"Accept is {str(kind or asked)[:100]!r}; wanted {JSON}, {LINES[0]} or text/csv", 406)

@@ -23,13 +23,18 @@ class Serving:
     threads: int  # that predict
     max_payload: int  # bytes
     accept: str  # what a client gets that does not say what it wants
-    program: str  # of the user's, in the code folder; empty if not said
+    program: str  # of the user's, in the code folder; empty if the SDK does not say
     default_name: str  # which model, if there are several
     execution: Mapping[str, int | str]  # for batch transform
 
     @property
     def model(self) -> Path:
         return self.base / "model"
+
+    @property
+    def accept_type(self) -> str:
+        """`accept` without parameters, such as a charset."""
+        return self.accept.partition(";")[0].strip()
 
 
 def read_serving(environment: Mapping[str, str]) -> Serving:
@@ -48,7 +53,8 @@ def read_serving(environment: Mapping[str, str]) -> Serving:
         threads=threads,
         max_payload={-1: DEFAULT_PAYLOAD, 0: NO_LIMIT}.get(payload, payload) * MEGABYTE,
         accept=environment.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT") or "application/json",
-        program=environment.get("SAGEMAKER_PROGRAM") or "",
+        # Without the other variable, which the SDK always sends, it may be the script of an image for training.
+        program=environment.get("SAGEMAKER_PROGRAM", "") if "SAGEMAKER_SUBMIT_DIRECTORY" in environment else "",
         default_name=environment.get("SAGEMAKER_TFS_DEFAULT_MODEL_NAME") or "",
         execution={
             "MaxConcurrentTransforms": _number(

@@ -40,7 +40,8 @@ def find_model(folder: Path, name: str = "") -> Found:
         path = max(named or numbered, key=lambda path: int(path.name))
         return Found(path, path.parent.name, path.name)
     files = [path for path in _files(folder) if path.suffix in KERAS]
-    candidates = found or files
+    named = [path for path in found + files if name in (path.name, path.stem)]
+    candidates = named or found or files
     if not candidates:
         there = sorted(path.name for path in folder.iterdir())
         shown = ", ".join(there[:_SHOWN]) + (", ..." if len(there) > _SHOWN else "") if there else "nothing"

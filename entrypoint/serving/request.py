@@ -19,6 +19,7 @@ JSON = "application/json"
 LINES = ("application/jsonlines", "application/x-jsonlines", "application/jsons")
 CSV = "text/csv"
 WANTED = f"{JSON}, {LINES[0]} or {CSV}"
+_BLOCK = 1000  # lines of CSV that NumPy converts at once: in between other threads have their turn
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,8 @@ def _read_csv(body: bytes, signature: Signature) -> Question:
 def _csv_numbers(lines: list[list[str]], tensor: Tensor) -> np.ndarray:
     for dtype in (np.int64, np.float64) if tensor.dtype.kind in "iu" else (np.float64,):
         try:
-            return np.array(lines, dtype=dtype)
+            blocks = (np.array(lines[at : at + _BLOCK], dtype) for at in range(0, len(lines), _BLOCK))
+            return np.concatenate(list(blocks))
         except (ValueError, OverflowError):
             pass
     for number, line in enumerate(lines, 1):

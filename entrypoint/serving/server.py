@@ -1,15 +1,15 @@
 """The listening end: waitress, with a lane of its own for what must never wait, and an end that loses no request."""
 
 import select
+import socket
 import time
-from typing import Any
 
 from waitress import wasyncore
 from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
-from entrypoint.serving.app import INNER, INVOCATIONS
+from entrypoint.serving.app import INNER, INVOCATIONS, LOOPBACK, Service, make_app
 
 _LOOKERS = 2  # threads for /ping and the like
 _LINGER = 25.0  # of the 30 s between SIGTERM and SIGKILL, for what is being answered
@@ -18,13 +18,15 @@ _LINGER = 25.0  # of the 30 s between SIGTERM and SIGKILL, for what is being ans
 class Server(TcpWSGIServer):
     """Answers until `stop` is called, from any thread or a signal handler; then finishes what has begun."""
 
-    def __init__(self, application: Any, port: int, threads: int, max_payload: int) -> None:
-        self._asked_to_stop = False
+    def __init__(self, service: Service) -> None:
+        self._service, threads = service, service.serving.threads
+        self._asked_to_stop = self._is_ending = False
         self._quick = _lane(_LOOKERS)
         self._inner = _lane(threads)  # what the user's code asks while it keeps a thread of the first lane
         super().__init__(
-            application, host="0.0.0.0", port=port, threads=threads, backlog=2048, connection_limit=4096,
-            max_request_body_size=max_payload, recv_bytes=1 << 17, ident="", asyncore_use_poll=True,
+            make_app(service), host="0.0.0.0", port=service.serving.port, threads=threads, backlog=2048,
+            connection_limit=4096, max_request_body_size=service.serving.max_payload, recv_bytes=1 << 17, ident="",
+            asyncore_use_poll=True,
             channel_request_lookahead=1,  # hears of clients that hang up: what they asked is not computed any more
         )  # fmt: skip
 
@@ -37,17 +39,26 @@ class Server(TcpWSGIServer):
         self._asked_to_stop = True
         self.pull_trigger()
 
-    def run(self) -> None:
+    def set_socket_options(self, conn: socket.socket) -> None:
+        if self._is_ending and conn.getpeername()[0] != LOOPBACK:
+            raise ConnectionAbortedError  # waitress hangs up
+        super().set_socket_options(conn)
+
+    def run(self) -> bool:
+        """Whether all that was asked is answered."""
         while not self._asked_to_stop:
             self._turn(1.0)
         while select.select([self.socket], [], [], 0)[0]:  # who has connected is let in
             self.handle_accept()
-        self.accepting = False
-        wasyncore.dispatcher.close(self)  # the listening socket only
+        self._is_ending = True
+        if self._service.code is None:  # else requests may be under way that connect to us to ask the model
+            self.accepting = False
+            wasyncore.dispatcher.close(self)  # the listening socket only
         deadline = time.monotonic() + _LINGER
         self._turn(0.1)  # reads what has arrived
         while self._is_busy() and time.monotonic() < deadline:
             self._turn(0.1)
+        return not self._is_busy()
 
     def _turn(self, timeout: float) -> None:
         wasyncore.loop(timeout=timeout, use_poll=True, map=self._map, count=1)

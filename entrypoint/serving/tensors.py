@@ -1,8 +1,7 @@
 """From JSON values to arrays of exactly the dtype that a signature wants. Nothing is rounded or guessed on the way."""
 
 import base64
-import binascii
-from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from entrypoint.serving.model import Refused, Tensor
 
 _FOUND = {type(None): "null", bool: "true or false", str: "text", dict: "an object", int: "a whole number"}
+_EXACT = 2**53  # from here on floats leave out whole numbers
 
 
 def to_array(value: Any, tensor: Tensor) -> np.ndarray:
@@ -34,16 +34,20 @@ def is_bytes(value: Any) -> bool:
 
 
 def _numbers(value: Any, tensor: Tensor) -> np.ndarray:
+    boolean = tensor.dtype.kind == "b"
+    # Looked at one by one, since NumPy makes a number of what is true among numbers.
+    types = _types(value)
+    if odd := types - ({bool} if boolean else {int, float}):
+        found = next((words for kind, words in _FOUND.items() if kind in odd), "a number")
+        raise Refused(f"{tensor.name} holds {found}; wanted {tensor}")
     try:
         array = np.asarray(value)
     except ValueError:
         raise Refused(f"{tensor.name} holds lists of different lengths; wanted {tensor}") from None
-    boolean = tensor.dtype.kind == "b"
-    if array.dtype.kind not in ("b" if boolean else "iuf"):
-        fine = bool if boolean else (int, float)
-        odd = (leaf for leaf in _leaves(value) if not isinstance(leaf, fine) or isinstance(leaf, bool) is not boolean)
-        found = _FOUND.get(type(next(odd, 0)), "a number")
-        raise Refused(f"{tensor.name} holds {found}{' too large' if found == _FOUND[int] else ''}; wanted {tensor}")
+    if array.dtype.kind == "O":
+        raise Refused(f"{tensor.name} holds a whole number too large; wanted {tensor}")
+    if array.dtype.kind == "f" and types == {int} and np.all(array >= 0):  # NumPy's choice where some are above 2**63
+        array = np.asarray(value, dtype=np.uint64)
     with np.errstate(over="ignore", invalid="ignore"):
         cast = array.astype(tensor.dtype)
         if tensor.dtype.kind in "iu":
@@ -53,6 +57,10 @@ def _numbers(value: Any, tensor: Tensor) -> np.ndarray:
     if not np.all(same):
         wrong = array[~same].flat[0]
         raise Refused(f"{tensor.name} holds {wrong}, which is no {tensor.dtype.name}; wanted {tensor}")
+    # Where one number is a float NumPy makes all of them floats, and large ones are not what was sent any more.
+    if tensor.dtype.kind in "iu" and array.dtype.kind == "f" and np.any(large := np.abs(array) >= _EXACT):
+        wrong = array[large].flat[0]
+        raise Refused(f"{tensor.name} holds {wrong}, which as a float may have lost digits; wanted {tensor}")
     return cast
 
 
@@ -76,17 +84,20 @@ def _encode(value: Any, tensor: Tensor) -> Any:
     if is_bytes(value) and isinstance(value["b64"], str):
         try:
             return base64.b64decode(value["b64"], validate=True)
-        except binascii.Error as error:
+        except ValueError as error:
             raise Refused(f"{tensor.name} holds a b64 that is no base64: {error}") from None
     found = _FOUND.get(type(value), "a number")
     raise Refused(f'{tensor.name} holds {found}; wanted {tensor}, as "text" or {{"b64": "..."}}')
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    todo = [value]
-    while todo:
-        value = todo.pop()
-        if isinstance(value, list):
-            todo += reversed(value)
-        else:
-            yield value
+def _types(value: Any) -> set[type]:
+    """Of everything in nested lists, or in an array that CSV was made into."""
+    if isinstance(value, np.ndarray):
+        return {float}
+    kinds: set[type] = set()
+    lists = [[value]]
+    while lists:
+        here = set(map(type, chain.from_iterable(lists)))
+        kinds |= here
+        lists = [inner for outer in lists for inner in outer if isinstance(inner, list)] if list in here else []
+    return kinds - {list}

@@ -54,7 +54,10 @@ def load_user_code(serving: Serving) -> "UserCode | None":
     folder = next((folder for folder in folders if (folder / program).is_file()), None)
     if folder is None:
         if serving.program:
-            raise CodeError(f"SAGEMAKER_PROGRAM is {program!r}, which is neither in {folders[0]} nor in {folders[1]}")
+            raise CodeError(
+                f"SAGEMAKER_PROGRAM is {program!r}, which is neither in {folders[0]} nor in {folders[1]}; "
+                "wanted it in the model: beside entry_point give source_dir, too, so that the SDK repacks the model"
+            )
         return None
     _install(folder)
     sys.path[:0] = [str(folder), *([str(folder / "lib")] if (folder / "lib").is_dir() else [])]
@@ -72,7 +75,7 @@ def load_user_code(serving: Serving) -> "UserCode | None":
     handlers = {name: getattr(module, name, None) for name in ("handler", "input_handler", "output_handler")}
     if not (handlers["handler"] or (handlers["input_handler"] and handlers["output_handler"])):
         raise CodeError(f"{path} has no handlers; wanted input_handler and output_handler, or handler")
-    return UserCode(path, handlers)
+    return UserCode(path, handlers, serving.accept)
 
 
 def _install(folder: Path) -> None:
@@ -90,14 +93,14 @@ def _install(folder: Path) -> None:
 class UserCode:
     """The user's functions. What they raise is the user's fault, not the client's: status 500."""
 
-    def __init__(self, path: Path, handlers: Mapping[str, Any]) -> None:
-        self.path, self._handlers = path, handlers
+    def __init__(self, path: Path, handlers: Mapping[str, Any], accept: str) -> None:
+        self.path, self._handlers, self._accept = path, handlers, accept
 
     def answer(self, body: bytes, headers: Any, model: Model, rest_uri: str, ask: Ask) -> tuple[bytes, str]:
         """(body, content type) of the response."""
         context = Context(
             model.name, model.version, "predict", rest_uri, None, None, headers.get(_ATTRIBUTES),
-            headers.get("Content-Type") or "application/json", headers.get("Accept") or "application/json", len(body),
+            headers.get("Content-Type") or "application/json", headers.get("Accept") or self._accept, len(body),
         )  # fmt: skip
         try:
             if self._handlers["handler"]:

@@ -146,26 +146,63 @@ def listens(port: int) -> bool:
 
 
 HANDLER = """
-import urllib.request
+import os, time, urllib.request
 
 def handler(data, context):
+    gate = os.environ.get("GATE")
+    if gate:
+        open(gate + ".reached", "w").close()
+        while not os.path.exists(gate):
+            time.sleep(0.02)
     with urllib.request.urlopen(context.rest_uri, data.read()) as response:
         return response.read(), "application/json"
 """
 
 
-def test_a_file_of_keras_answers_through_the_code_of_its_user(serve, models: Path, tmp_path: Path):
+def with_handler(models: Path, tmp_path: Path) -> Path:
     model = tmp_path / "model"
     (model / "code").mkdir(parents=True)
     shutil.copy(models / "two.keras", model)
     (model / "code/inference.py").write_text(HANDLER)
-    server = serve(model, SAGEMAKER_MODEL_SERVER_WORKERS="1")  # the handler has the one thread, and asks us again
+    return model
+
+
+def test_a_file_of_keras_answers_through_the_code_of_its_user(serve, models: Path, tmp_path: Path):
+    # The handler has the one thread, and asks us again.
+    server = serve(with_handler(models, tmp_path), SAGEMAKER_MODEL_SERVER_WORKERS="1")
     eventually(server.is_up, PATIENCE)
     rows = [{"left": [1], "right": [2]}, {"left": [0.5], "right": [0]}]
     assert server.ask({"instances": rows}) == (200, {"predictions": [[3], [0.5]]})
     assert server.ask({"inputs": {"left": [[1]], "right": [[4]]}}) == (200, {"outputs": [[5]]})
     server.process.send_signal(signal.SIGTERM)
     assert server.end()[0] == 0
+
+
+def test_a_handler_asks_the_model_after_sigterm(serve, models: Path, tmp_path: Path):
+    gate = tmp_path / "gate"
+    server = serve(with_handler(models, tmp_path), GATE=str(gate))
+    eventually(server.is_up, PATIENCE)
+    assert lets_in_others(server.port)
+    with ThreadPoolExecutor(1) as client:
+        asked = client.submit(server.ask, {"instances": [{"left": [1], "right": [2]}]})
+        eventually(gate.with_suffix(".reached").exists, PATIENCE)
+        server.process.send_signal(signal.SIGTERM)
+        eventually(lambda: not lets_in_others(server.port), PATIENCE, "the port is closed to others")
+        assert not asked.done()
+        gate.write_text("")
+        assert asked.result() == (200, {"predictions": [[3]]})
+    code, log = server.end()
+    assert code == 0 and "all that was asked is answered" in log and "Traceback" not in log
+
+
+def lets_in_others(port: int) -> bool:
+    """Whether a client at another address than the server's own gets an answer."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), PATIENCE, source_address=("127.0.0.2", 0)) as client:
+            client.sendall(b"GET /ping HTTP/1.0\r\n\r\n")
+            return client.recv(100).startswith(b"HTTP/1.0 200")
+    except ConnectionError:
+        return False
 
 
 def test_a_broken_model_ends_it_with_one_line(serve, tmp_path: Path):
@@ -183,6 +220,13 @@ def test_no_model_ends_it_at_once(serve, tmp_path: Path):
     assert code == 78
     assert log.startswith("serve: error: found no model in ") and "wanted a SavedModel in a numbered folder" in log
     assert "tensorflow" not in log
+
+
+def test_an_answer_that_cannot_be_given_ends_it(serve, models: Path):
+    code, log = serve(models / "saved", SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT="image/png").end()
+    assert code == 78
+    complaint = "variable SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT is 'image/png'; wanted application/json or "
+    assert complaint in log and "Traceback" not in log
 
 
 def test_a_port_that_is_taken_ends_it(serve, models: Path):

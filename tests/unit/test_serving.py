@@ -1,6 +1,9 @@
 """What `serve` reads and writes: payloads, what is refused and how, where a model may lie. The model here only adds."""
 
 import json
+import socket
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,8 @@ from entrypoint.serving.app import Service, make_app
 from entrypoint.serving.config import read_serving
 from entrypoint.serving.find import find_model
 from entrypoint.serving.model import Refused, Signature, Tensor
-from entrypoint.serving.request import read
+from entrypoint.serving.request import _csv_numbers, read
+from entrypoint.serving.server import Server
 from entrypoint.serving.user_code import load_user_code
 
 FLOAT, INT, TEXT = np.dtype(np.float32), np.dtype(np.int64), np.dtype(object)
@@ -108,6 +112,8 @@ def test_without_a_content_type_it_is_json():
     (ONE, {"instances": [[1, "2"]]}, "x holds text; wanted x: float32 [n, 2]"),
     (ONE, {"instances": [[1, None]]}, "x holds null"),
     (ONE, {"instances": [[True, False]]}, "x holds true or false"),
+    (ONE, {"instances": [[1, 2], [True, 1.5]]}, "x holds true or false"),
+    (TWO, {"inputs": {"ids": [[1, 2, False]], "weights": [[1, 2, 3]]}}, "ids holds true or false"),
     (ONE, {"instances": [[1, {"b64": "aGk="}]]}, "x holds an object"),
     (ONE, {"instances": [[1, 1e300]]}, "x holds 1e+300, which is no float32"),
     (ONE, {"instances": [[1, 10**400]]}, "x holds a whole number too large"),
@@ -122,8 +128,10 @@ def test_without_a_content_type_it_is_json():
     (TWO, {"instances": [{"ids": [1, 2, 3], "weights": [1, 2, 3], "y": 1}]}, "row 0 has y, which the model does not"),
     (TWO, {"instances": [{"ids": [1, 2, 3.5], "weights": [1, 2, 3]}]}, "ids holds 3.5, which is no int64"),
     (TWO, {"instances": [{"ids": [1, 2, 2**63], "weights": [1, 2, 3]}]}, "which is no int64"),
+    (TWO, {"instances": [{"ids": [2**53 + 1, 1.0, 2], "weights": [1, 2, 3]}]}, "as a float may have lost digits"),
     (WORDS, {"instances": [3]}, 'examples holds a whole number; wanted examples: text [n], as "text" or {"b64"'),
     (WORDS, {"instances": [{"b64": "%"}]}, "examples holds a b64 that is no base64"),
+    (WORDS, {"instances": [{"b64": "é"}]}, "examples holds a b64 that is no base64"),
     (WORDS, {"instances": [["a"], ["a", "b"]]}, "examples holds lists of different lengths"),
     ])  # fmt: skip
 def test_bad_json_is_400_and_says_what_is_wanted(signature, body, complaint):
@@ -147,6 +155,15 @@ def test_numbers_are_never_bent_to_fit(dtype, value, fits):
     else:
         with pytest.raises(Refused, match=f"wanted x: {np.dtype(dtype).name}"):
             read(body, "application/json", signatures)
+
+
+def test_whole_numbers_keep_all_their_digits():
+    large = [[2**53 + 1, 2**62 + 1], [2**63 + 5, 5]]  # the latter fit uint64 only
+    for dtype, row in zip((np.int64, np.uint64), large, strict=True):
+        signatures = {"s": Signature("s", (Tensor("x", np.dtype(dtype), (None,)),), ())}
+        assert read(json.dumps(row).encode(), "", signatures).inputs["x"].tolist() == row
+    with pytest.raises(Refused, match=r"x holds 9007199254740992\.0, which as a float may have lost digits"):
+        read(b"9007199254740993\n1.0\n", "text/csv", {"ids": Signature("ids", (Tensor("x", INT, (None,)),), ())})
 
 
 def test_the_default_signature_is_serving_default():
@@ -184,6 +201,27 @@ def test_lines_and_csv(signature, kind, body, answer):
         assert response.status_code == 400 and (answer or "row 0 is no object") in response.json["error"]
 
 
+def test_others_have_their_turn_while_a_large_csv_is_read():
+    turns, done = [], threading.Event()
+
+    def take_turns() -> None:
+        while not done.is_set():
+            turns.append(time.perf_counter())
+
+    lines, tensor = [["1.5"] * 20] * 100_000, Tensor("x", FLOAT, (None, 20))
+    other = threading.Thread(target=take_turns)
+    other.start()
+    began = time.perf_counter()
+    try:
+        _csv_numbers(lines, tensor)
+    finally:
+        ended = time.perf_counter()
+        done.set()
+        other.join()
+    within = [began, *(turn for turn in turns if began < turn < ended), ended]
+    assert max(np.diff(within)) < (ended - began) / 2
+
+
 def test_ids_in_csv_keep_all_their_digits():
     signature = Signature("ids", (Tensor("ids", INT, (None,)),), ())
     question = read(b"9007199254740993\n", "text/csv", {"ids": signature})
@@ -197,6 +235,7 @@ def test_ids_in_csv_keep_all_their_digits():
     (ONE, "application/jsonlines", 200, b"3.0\n7.0\n"),
     (ONE, "text/html, application/json;q=0.5", 200, b'{"predictions": [3.0, 7.0]}'),
     (ONE, "text/html", 406, b"Accept is 'text/html'; wanted application/json, application/jsonlines or text/csv"),
+    (TWO, "application/json; charset=utf-8", 200, b'{"predictions": [{"sum": '),
     (TWO, "text/csv", 406, b"text/csv cannot name several outputs (sum, rows); wanted Accept: application/json"),
 ])  # fmt: skip
 def test_the_answer_comes_as_it_is_asked_for(signature, accept, status, body):
@@ -212,6 +251,13 @@ def test_the_answer_comes_as_it_is_asked_for(signature, accept, status, body):
 def test_the_default_for_accept_is_settable():
     app = client(ONE, environment={"SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT": "text/csv"})
     assert app.post("/invocations", data="[1, 2]", content_type="application/json").data == b"3.0\n"
+    app = client(ONE, environment={"SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT": "application/json; charset=utf-8"})
+    assert app.post("/invocations", data="[1, 2]").json == {"predictions": [3]}
+
+
+def test_lines_are_for_rows():
+    response = ask(ONE, {"inputs": [[1, 2]]}, Accept="application/jsonlines")
+    assert response.status_code == 406 and response.json["error"].endswith("wanted Accept: application/json")
 
 
 # ---- the rest of HTTP
@@ -254,6 +300,23 @@ def test_the_address_of_tensorflow_serving():
     assert app.post("/v1/models/adds/versions/3:predict", data='{"instances": 1}').status_code == 400
 
 
+@pytest.mark.parametrize(("sent", "answer"), [
+    ("GET /ping HTTP/1.0\r\n\r\n", b"HTTP/1.0 503"),
+    ("POST /invocations HTTP/1.1\r\nContent-Length: 9\r\n\r\n[1,", b""),  # never comes to its end
+])  # fmt: skip
+def test_at_its_end_the_server_says_whether_all_is_answered(monkeypatch, sent, answer):
+    monkeypatch.setattr("entrypoint.serving.server._LINGER", 1.0 if not answer else 60.0)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = Server(Service(read_serving({"SAGEMAKER_BIND_TO_PORT": str(port)})))
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as asks:
+        asks.sendall(sent.encode())
+        server.stop()
+        assert server.run() is bool(answer)
+        if answer:
+            assert asks.recv(100).startswith(answer)
+
+
 # ---- environment
 
 
@@ -288,6 +351,8 @@ def test_variables_of_the_platform():
     (["digits.keras"], "digits.keras", "digits", "1"),
     (["best.h5", "1/saved_model.pb", ".hidden/1/saved_model.pb"], "1", "model", "1"),
     (["a/1/saved_model.pb", "chosen/1/saved_model.pb"], "chosen/1", "chosen", "1"),
+    (["a.keras", "chosen.keras"], "chosen.keras", "chosen", "1"),
+    (["a/saved_model.pb", "chosen/saved_model.pb"], "chosen", "chosen", "1"),
 ])  # fmt: skip
 def test_models_are_found(tmp_path: Path, files, path, name, version):
     put(tmp_path / "model", files)
@@ -300,11 +365,12 @@ def test_models_are_found(tmp_path: Path, files, path, name, version):
     (["notes.txt", "checkpoint"], "found no model in .*, but checkpoint, notes.txt; wanted"),
     (["a/1/saved_model.pb", "b/1/saved_model.pb"], "found 2 models in .*: a, b; wanted"),
     (["a.h5", "b.keras"], "found 2 models without a number"),
+    (["a.h5", "chosen.h5", "chosen.keras"], "found 2 models without a number in .*: chosen.h5, chosen.keras; wanted"),
 ])  # fmt: skip
 def test_no_model_or_too_many_is_an_error(tmp_path: Path, files, complaint):
     put(tmp_path / "model", files)
     with pytest.raises(ConfigError, match=complaint):
-        find_model(tmp_path / "model")
+        find_model(tmp_path / "model", "chosen")
     with pytest.raises(ConfigError, match="there is no folder"):
         find_model(tmp_path / "nowhere")
 
@@ -319,11 +385,11 @@ def put(folder: Path, files: list[str]) -> None:
 # ---- the user's code
 
 
-def with_code(tmp_path: Path, text: str, model: Adds):
+def with_code(tmp_path: Path, text: str, model: Adds, **environment: str):
     code = tmp_path / "model" / "code"
     code.mkdir(parents=True)
     (code / "inference.py").write_text(text)
-    service = Service(read_serving({"SAGEMAKER_BASE_DIR": str(tmp_path)}))
+    service = Service(read_serving({"SAGEMAKER_BASE_DIR": str(tmp_path), **environment}))
     service.model, service.code = model, load_user_code(service.serving)
     return make_app(service).test_client()
 
@@ -354,6 +420,13 @@ def test_one_handler_for_all(tmp_path: Path):
     assert response.data == b"hi http://127.0.0.1:8080/v1/models/adds:predict" and response.content_type == "a/b"
 
 
+def test_the_default_for_accept_is_told_to_handlers(tmp_path: Path):
+    text = "def handler(data, context): return 'x', context.accept_header"
+    app = with_code(tmp_path, text, Adds(ONE), SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT="image/png")
+    assert app.post("/invocations", data="").content_type == "image/png"
+    assert app.post("/invocations", data="", headers={"Accept": "text/csv"}).content_type.startswith("text/csv")
+
+
 @pytest.mark.parametrize(("text", "complaint"), [
     ("import nothing_of_this_name", "cannot be imported: ModuleNotFoundError: No module named 'nothing_of_this_name'"),
     ("def input_handler(data, context): pass", "has no handlers; wanted input_handler and output_handler, or handler"),
@@ -364,6 +437,17 @@ def test_code_that_cannot_be_used(tmp_path: Path, text, complaint):
 
 
 def test_a_program_that_was_named_must_be_there(tmp_path: Path):
-    with pytest.raises(CodeError, match=r"SAGEMAKER_PROGRAM is 'mine\.py', which is neither in"):
-        load_user_code(read_serving({"SAGEMAKER_BASE_DIR": str(tmp_path), "SAGEMAKER_PROGRAM": "mine.py"}))
+    environment = {"SAGEMAKER_BASE_DIR": str(tmp_path), "SAGEMAKER_PROGRAM": "mine.py"}
+    complaint = r"SAGEMAKER_PROGRAM is 'mine\.py', which is neither in .* give source_dir, too, so that the SDK repacks"
+    with pytest.raises(CodeError, match=complaint):
+        load_user_code(read_serving({**environment, "SAGEMAKER_SUBMIT_DIRECTORY": "s3://bucket/sourcedir.tar.gz"}))
     assert load_user_code(read_serving({"SAGEMAKER_BASE_DIR": str(tmp_path)})) is None
+
+
+def test_the_script_of_an_image_for_training_is_not_run(tmp_path: Path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/train.py").write_text("raise SystemExit('trains')")
+    environment = {"SAGEMAKER_BASE_DIR": str(tmp_path), "SAGEMAKER_PROGRAM": "train.py"}
+    assert load_user_code(read_serving(environment)) is None
+    with pytest.raises(CodeError, match="SystemExit: trains"):
+        load_user_code(read_serving({**environment, "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code"}))
