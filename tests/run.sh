@@ -230,7 +230,7 @@ main() {
             left_out 'cluster and sdk' 'the image could not be built'
         else
             export TEST_IMAGE=$IMAGE
-            if asked_for cluster; then step cluster ring cluster -n 2 --dist loadfile || true; fi
+            if asked_for cluster; then step cluster ring cluster || true; fi
             if asked_for sdk; then
                 step 'sdk, environments' tests/sdk/make_environments.sh && step sdk ring sdk || true
             fi
