@@ -73,8 +73,12 @@ def test_one_host_that_is_told_tells_the_others(cluster: StartCluster) -> None:
 
 
 def test_stop_before_anything_runs(cluster: StartCluster) -> None:
-    """The others are not there yet, and will not come."""
+    """The others are not there yet, and will not come.
+
+    A signal that comes before Python is up is lost: Linux ignores it for a PID 1 that has no handler yet.
+    """
     with cluster(program="waits.py", mode="mpi") as job:
+        job.sees("ranks on 3 hosts")
         job.stop()
         endings = job.wait()
         assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, 143)
