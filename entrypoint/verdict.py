@@ -41,10 +41,12 @@ def _waits_for_sidecars(facts: Facts, settings: Settings, now: float) -> bool:
     """Whether a process that does not decide may have work left, and time for it."""
     lingering = {host for host in facts.others if facts.report_of(host).lingering}
     lingering |= {facts.host} if facts.lingering() else set()
+    if not lingering:
+        return False
     since = now if facts.decided_since is None else facts.decided_since
     in_time = any(spec.host in lingering and now < since + spec.lingers for spec in facts.plan.processes)
     # If we stood still meanwhile, what hosts have said of it is still on its way, or they are lost.
-    just_woke = bool(lingering) and now < facts.woke + settings.heartbeat
+    just_woke = now < facts.woke + settings.heartbeat
     unheard = any(facts.heard.get(host, now) <= facts.woke for host in lingering)
     return in_time or just_woke or unheard
 
