@@ -130,11 +130,12 @@ FROM build AS package
 
 COPY pyproject.toml README.m[d] LICENS[E] /src/
 COPY entrypoint /src/entrypoint/
+COPY sagemaker_tf_data /src/sagemaker_tf_data/
 # Nothing is fetched: what the package needs is pinned above. The scripts begin with this Python's path, which is the image's.
 RUN python -m pip install --no-deps --no-build-isolation --no-index --prefix /package /src && \
     head -n 1 /package/bin/train /package/bin/entrypoint && test -x /package/bin/train && test -x /package/bin/entrypoint && \
     test -x /package/bin/serve && \
-    PYTHONPATH=/package/lib/python3.11/site-packages python -c 'import entrypoint.launch'
+    PYTHONPATH=/package/lib/python3.11/site-packages python -c 'import entrypoint.launch, sagemaker_tf_data'
 
 
 # ---- the image ------------------------------------------------------------------------------------------------------------

@@ -38,21 +38,27 @@ def _plan(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint import launch
     from entrypoint.config import read_job
     from entrypoint.distributions import plan_for
-    from entrypoint.plan import as_json, render
+    from entrypoint.machine import this_machine
+    from entrypoint.plan import ProcessSpec, as_json, render
     from entrypoint.secrets import Secrets
+
+    here = this_machine()
+
+    def part(spec: ProcessSpec) -> dict[str, str]:
+        return here.part_of(spec, environment)
 
     with tempfile.TemporaryDirectory() as scratch:
         base, config = _description(args, environment, Path(scratch))
         run_folder = Path(environment.get("ENTRYPOINT_RUN_DIR") or launch.DEFAULT_RUN)
-        job = read_job(base, environment, run_folder, launch.count_gpus(), config=config)
+        job = read_job(base, environment, run_folder, here.gpus, config=config)
     plan = plan_for(job)
     if args.host not in (None, *plan.hosts):
         raise ConfigError(f"--host is {args.host!r}; wanted one of {', '.join(plan.hosts)}")
     secret = Secrets(environment, job.hyperparameters)
     if args.json:
-        print(json.dumps(secret.mask_all(as_json(plan, args.host)), indent=1))
+        print(json.dumps(secret.mask_all(as_json(plan, args.host, part)), indent=1))
     else:
-        print(secret.mask(render(plan, args.host)))
+        print(secret.mask(render(plan, args.host, part)))
     return 0
 
 
@@ -61,7 +67,7 @@ def _description(args: argparse.Namespace, environment: Mapping[str, str], scrat
     from entrypoint import launch
     from entrypoint.local.tree import write_config
 
-    described = (args.mode, args.processes_per_host, args.program, args.hyperparameters or None)
+    described = (args.mode, args.processes_per_host, args.program, args.hyperparameters or None, args.channel or None)
     made_up = args.hosts is not None or bool(args.group)
     if not made_up and any(value is not None for value in described):
         raise ConfigError("--mode, --program and the like describe a job that is made up: wanted --hosts N, too")
@@ -85,12 +91,12 @@ def _description(args: argparse.Namespace, environment: Mapping[str, str], scrat
 
 
 def _local(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    from entrypoint import launch
     from entrypoint.local.docker_engine import DockerEngine
     from entrypoint.local.engine import Engine, refuse_faults
     from entrypoint.local.netns_engine import NetnsEngine
     from entrypoint.local.process_engine import ProcessEngine
     from entrypoint.local.run import run_local, show_plan
+    from entrypoint.machine import count_gpus
 
     program, source = _program(args.program, args.source)
     job = _local_job(args, program=program, source=source, output=args.output or _new_output(args))
@@ -98,9 +104,9 @@ def _local(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if args.engine == "docker":
         engine = DockerEngine(job, environment, args.image, args.shm_size)
     elif args.engine == "netns":
-        engine = NetnsEngine(job, environment, launch.count_gpus())
+        engine = NetnsEngine(job, environment, count_gpus())
     else:
-        engine = ProcessEngine(job, environment, launch.count_gpus())
+        engine = ProcessEngine(job, environment, count_gpus())
     refuse_faults(job.faults, type(engine), (ProcessEngine, NetnsEngine, DockerEngine))
     return show_plan(job, engine) if args.plan else run_local(job, engine)
 
@@ -123,10 +129,10 @@ def _train(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _local_job(args: argparse.Namespace, program: str, source: Path, output: Path):  # type: ignore[no-untyped-def]
+    from entrypoint.local.channels import InputMode, parse_channel
     from entrypoint.local.fault import parse_fault
     from entrypoint.local.spec import AUTO, LocalJob, host_names, instance_groups, pairs
 
-    channels = pairs(getattr(args, "channel", ()), "--channel")
     groups = instance_groups(args.group)
     if groups and args.hosts is not None:
         raise ConfigError("--hosts and --group both say how many hosts there are; wanted one of them")
@@ -138,9 +144,10 @@ def _local_job(args: argparse.Namespace, program: str, source: Path, output: Pat
         groups=groups,
         mode=args.mode or AUTO,
         processes_per_host=args.processes_per_host,
-        channels=tuple((name, Path(path).absolute()) for name, path in channels),
+        channels=tuple(parse_channel(word, InputMode(args.input_mode)) for word in args.channel),
         hyperparameters=pairs(args.hyperparameters, "--hyperparameters"),
         environment=pairs(getattr(args, "env", ()), "--env"),
+        checkpoints=args.checkpoints.absolute() if getattr(args, "checkpoints", None) else None,
         output=output.absolute(),
         timeout=getattr(args, "timeout", None),
         faults=tuple(parse_fault(text, host_names(hosts)) for text in getattr(args, "fault", ())),
@@ -174,6 +181,19 @@ Engine process can kill, stop, pause and late; netns (as root) and docker can do
 """
 
 
+_CHANNELS = """\
+channels: NAME=DIR[,OPTION=VALUE]...
+  mode=M             File, FastFile or Pipe (FIFOs NAME_0, NAME_1, ..., one for each pass)
+  distribution=D     FullyReplicated, or ShardedByS3Key: the files are dealt out to the hosts in order of their names
+  shuffle=SEED       Pipe: the files in another order in each pass
+  compression=Gzip   Pipe: the files are expanded
+  wrapper=RecordIO   Pipe: each file becomes a record
+  attributes=A:B     Pipe: DIR is an augmented manifest, of whose lines A and then B are taken
+DIR may be a manifest file, too. A name that ends like an option is given with a / behind it.
+  --channel 'train=rows/,mode=Pipe,distribution=ShardedByS3Key,shuffle=7'   --channel test=rows/test
+"""
+
+
 def _new_output(args: argparse.Namespace) -> Path:
     """A folder in out/ that is not there yet."""
     name = f"{args.program.stem}-{args.mode or 'auto'}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -190,7 +210,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_plan(commands.add_parser("plan", help="print which processes a job starts, where and how; runs nothing"))
     _add_local(
         commands.add_parser(
-            "local", help="run a script on simulated hosts of this machine", epilog=_FAULTS,
+            "local", help="run a script on simulated hosts of this machine", epilog=f"{_CHANNELS}\n{_FAULTS}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
     )  # fmt: skip
@@ -219,7 +239,7 @@ def _add_local(local: argparse.ArgumentParser) -> None:
     add("--source", type=Path, metavar="DIR", help="the code folder, if it is another")
     add("--hosts", type=int, metavar="N", help="default: 1")
     _add_description(local)
-    add("--channel", action="append", default=[], metavar="NAME=DIR", help="input data; may be repeated")
+    add("--checkpoints", type=Path, metavar="DIR", help="a folder that every host has as /opt/ml/checkpoints")
     add("--env", action="append", default=[], metavar="K=V", help="for every host; may be repeated")
     add("--output", type=Path, metavar="DIR", help="default: out/PROGRAM-MODE-TIME")
     add("--engine", choices=["process", "netns", "docker"], default="process", help="what a host is; default: process")
@@ -241,4 +261,12 @@ def _add_description(parser: argparse.ArgumentParser) -> None:
     add(
         "--hyperparameters", nargs="+", action="extend", default=[], metavar="K=V",
         help="as the script is to get them; values may hold anything",
+    )  # fmt: skip
+    add(
+        "--channel", action="append", default=[], metavar="NAME=DIR[,OPTION=VALUE]...",
+        help="input data; may be repeated; options: `entrypoint local --help`",
+    )  # fmt: skip
+    add(
+        "--input-mode", choices=["File", "FastFile", "Pipe"], default="File", metavar="M",
+        help="File, FastFile or Pipe, of channels that do not say; default: File",
     )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any
 
 from sagemaker_training import mapping, params
 
+from entrypoint.channels import read_channels
 from entrypoint.cluster import Cluster, Host, Part
 from entrypoint.errors import ConfigError, shorten, show
 from entrypoint.groups import DISTRIBUTION, SERVERS, accelerators, parts, read_groups
@@ -89,6 +90,7 @@ def read_job(
             "the system's default is used"
         )
     paths = Paths(base=base, run=run)
+    input_data = _input_data(config / "inputdataconfig.json")
     job = Job(
         mode=mode,
         cluster=cluster,
@@ -102,8 +104,9 @@ def read_job(
         smdistributed=smdistributed,
         evaluator=evaluator,
         warnings=tuple(warnings),
+        channels=read_channels(input_data, config / "inputdataconfig.json", settings.channel_groups),
         resource_config=resources,
-        input_data_config=_channels(config / "inputdataconfig.json"),
+        input_data_config=input_data,
         hyperparameters=hyperparameters,
     )
     _check_size(job)
@@ -227,13 +230,10 @@ def _decode(value: object) -> Any:
     return value if _is_deep(decoded) else decoded
 
 
-def _channels(path: Path) -> dict[str, Any]:
-    channels = _read_object(path)
-    _check_texts(channels, path)
-    for name in channels:
-        if "=" in name:
-            raise ConfigError(f"{path} has channel {show(name)}; wanted no = in it: it becomes SM_CHANNEL_<NAME>")
-    return channels
+def _input_data(path: Path) -> dict[str, Any]:
+    found = _read_object(path)
+    _check_texts(found, path)
+    return found
 
 
 def _resources(path: Path) -> dict[str, Any]:

@@ -41,7 +41,12 @@ def make_door(
 
     callers = Callers(cluster)
     limits = Limits(callers)
-    return Door(make_app(cluster, callers, limits, token, put, status, news), limits, address, port)
+
+    def application() -> Any:
+        return make_app(cluster, callers, limits, token, put, status, news)
+
+    alone = len(cluster.hosts) == 1
+    return Door(_WhenAsked(application) if alone else application(), limits, address, port)
 
 
 def make_app(
@@ -112,6 +117,19 @@ def make_app(
         return {}
 
     return app
+
+
+class _WhenAsked:
+    """An application that is made at its first request: Flask takes long to import, and a lone host may have none."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make, self._lock = make, threading.Lock()
+        self._made: Any = None
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        with self._lock:
+            self._made = self._made or self._make()
+        return self._made(environ, start_response)
 
 
 class _Refusals:

@@ -7,8 +7,9 @@ import hashlib
 from dataclasses import fields
 
 from entrypoint import __version__
+from entrypoint.errors import shorten
 from entrypoint.job import Job
-from entrypoint.plan import Plan
+from entrypoint.plan import ANY, Plan
 from entrypoint.settings import Settings
 
 
@@ -20,7 +21,16 @@ def fingerprint(job: Job, plan: Plan) -> dict[str, str]:
         "the launcher": __version__,
         "the plan": f"{plan.title!r} ({_digest(rows)})",
         "the set of settings": _digest(repr(_shared(job.settings))),
+        "the set of channels": _channels(job, plan),
     }
+
+
+def _channels(job: Job, plan: Plan) -> str:
+    """Hosts that train share out the records of a channel, so all must have it; what others have does not matter."""
+    if not any(spec.reader for spec in plan.on(job.cluster.me.name)):
+        return ANY
+    names = shorten(", ".join(channel.name for channel in job.channels.all))
+    return f"[{names}] ({_digest(repr(job.channels.all))})"
 
 
 def _shared(settings: Settings) -> list[tuple[str, object]]:

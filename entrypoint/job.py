@@ -1,10 +1,11 @@
 """What was asked for: the job as a finished value. Nobody reads a file or a variable after this."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from entrypoint.channels import Channels
 from entrypoint.cluster import Cluster
 from entrypoint.settings import Settings
 
@@ -100,6 +101,7 @@ class Job:
     mpi_options: tuple[str, ...] = ()
     smdistributed: bool = False  # the script is for SageMaker's data-parallel library
     evaluator: str = ""  # the host that runs one
+    channels: Channels = field(default_factory=Channels)
     warnings: tuple[str, ...] = ()
     # As SageMaker gave them, for the environment of the user's script.
     resource_config: dict[str, Any]

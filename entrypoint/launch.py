@@ -25,6 +25,7 @@ def train() -> None:
     early: list[int] = []  # PID 1 ignores SIGTERM unless it says otherwise, and importing takes a moment
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: early.append(number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the image blocks it until here
     code = _train(early)
     # Threads of the control channel may still wait for a socket: leave without asking them.
     os._exit(code)
@@ -35,6 +36,7 @@ def _train(early_signals: list[int]) -> int:
     from entrypoint import process, report
     from entrypoint.config import read_job, this_host
     from entrypoint.job import Tree
+    from entrypoint.machine import count_gpus
 
     base = base_folder()
     host = this_host(base) or os.environ.get("HOSTNAME", "this host")
@@ -144,8 +146,3 @@ def run_folder() -> Path:
             raise ConfigError(f"ENTRYPOINT_RUN_DIR is {asked!r}, which cannot be used: {error}") from None
         folder = Path(tempfile.mkdtemp(prefix="entrypoint-"))
     return folder
-
-
-def count_gpus() -> int:
-    """GPUs that the container sees, by their device files: no process is started for it."""
-    return sum(1 for path in Path("/dev").glob("nvidia[0-9]*") if path.name[6:].isdigit())

@@ -1,11 +1,13 @@
 """Has the kernel killed for lack of memory? Its own counter says so, and nothing else does: SIGKILL has many senders.
 
 The counter is our control group's: `oom_kill` in memory.events (version 2) or memory.oom_control (version 1, Linux 4.13
-and later). See the kernel's admin-guide/cgroup-v2 and cgroup-v1/memory.
+and later).
 """
 
 from dataclasses import dataclass
 from pathlib import Path
+
+from entrypoint.cgroups import groups
 
 _NO_LIMIT = 1 << 60  # bytes; version 1 says "no limit" as a number of this size
 
@@ -68,31 +70,8 @@ class Meter:
 
 def meter(process: Path = Path("/proc/self")) -> Meter:
     """The meter of our own control group; one that never tells anything, where there is none."""
-    try:
-        groups = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
-        mounts = [line.split() for line in (process / "mountinfo").read_text().splitlines()]
-    except OSError:
-        return Meter(None, 2)
-    paths = {controllers: path for _, controllers, path in groups}
-    for mount in mounts:
-        root, point, rest = mount[3], mount[4], mount[mount.index("-") + 1 :]
-        kind, options = rest[0], rest[-1].split(",")
-        if kind == "cgroup" and "memory" in options:
-            own = next((path for names, path in paths.items() if "memory" in names.split(",")), None)
-            version = 1
-        elif kind == "cgroup2":
-            own, version = paths.get(""), 2
-        else:
-            continue
-        if own is not None and (found := Meter(Path(point) / _below(root, own), version)).tells:
-            return found
-    return Meter(None, 2)
-
-
-def _below(root: str, path: str) -> str:
-    """A group's folder below the mount point: a container sees its own group there, whatever its path is outside."""
-    inside = path == root or path.startswith(root.rstrip("/") + "/")
-    return path[len(root.rstrip("/")) :].strip("/") if inside else ""
+    found = (Meter(group.folder, group.version) for group in groups("memory", process))
+    return next((each for each in found if each.tells), Meter(None, 2))
 
 
 def _megabytes(size: int) -> str:

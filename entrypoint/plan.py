@@ -5,16 +5,19 @@ of distributing (whose end decides, what must be ready first) is data here, so t
 neither TensorFlow nor mpirun.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from entrypoint.channels import Channels, Reader, matrix, matrix_lines, reads
 from entrypoint.secrets import MASK, is_secret
 
 ALL_HOSTS = "*"
+ANY = "*"  # what a host says of a thing that must be the same on other hosts, and not here
 ATTEMPT = "ENTRYPOINT_RESTART_COUNT"  # environment variable: how often the process was started again
+NO_GPU = (0, 0)  # a `gpu_share`
 PREFLIGHT = "preflight"  # not a process: a host is ready with it when it has found and reached all others
 
 
@@ -110,6 +113,8 @@ class ProcessSpec:
     env_if: tuple[Flag, str, str] | None = None  # with this flag, `env` has the second text in place of the first
     serves_if: Flag | None = None  # with this flag a script does not decide: it serves until the others have ended
     runs_program: bool = False  # argv ends in the user's program, and its environment has SM_*
+    reader: Reader | None = None  # which of the processes that train and share the channels; None: it reads all
+    reader_if: tuple[Flag, Reader] | None = None  # with this flag, the second in place of `reader`
     cwd: Path | None = None
     stdin: str = ""
     ports: tuple[int, ...] = ()
@@ -117,6 +122,8 @@ class ProcessSpec:
     ready: Ready = Ready.STARTED
     ready_port: int | None = None
     restart: Restart = Restart.GROUP
+    cpu_share: int = 0  # it may keep one part in so many of the host's CPUs busy; 0: that is not our business
+    gpu_share: tuple[int, int] | None = None  # (index, of how many): its part of the host's GPUs; None: it sees all
     lingers: float = 0.0  # a sidecar's: seconds that it may still run after all deciding processes have ended well
     card: str = ""  # name under which `card_source` is made known to the hosts that need this process
     card_source: Path | None = None
@@ -130,6 +137,14 @@ class ProcessSpec:
         flag, old, new = self.env_if or (None, "", "")
         return {key: value.replace(old, new) if flag in flags else value for key, value in self.env}
 
+    @property
+    def reads(self) -> bool:
+        """Whether the job's channels are for it."""
+        return self.runs_program or self.reader is not None
+
+    def reader_with(self, flags: Collection[str]) -> Reader | None:
+        return self.reader_if[1] if self.reader_if and self.reader_if[0] in flags else self.reader
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -140,31 +155,43 @@ class Plan:
     processes: tuple[ProcessSpec, ...]
     notes: tuple[str, ...] = ()
     hosts_meet: bool = True  # processes of one host connect to another's, so each host must reach all
+    channels: Channels = field(default_factory=Channels)  # of the host that plans
 
     def on(self, host: str) -> tuple[ProcessSpec, ...]:
         """The rows of one host, in the order in which they are started."""
         return tuple(spec for spec in self.processes if spec.host == host)
 
+    @property
+    def readers(self) -> list[Reader]:
+        return [spec.reader for spec in self.processes if spec.reader]
 
-def render(plan: Plan, only_host: str | None = None) -> str:
+
+Here = Callable[[ProcessSpec], Mapping[str, str]]
+"""The environment that makes a process's part of this machine's CPUs and GPUs."""
+
+
+def render(plan: Plan, only_host: str | None = None, here: Here | None = None) -> str:
     """The plan as text for people: one block per process. The secrets of the environment are not in it."""
     lines = [plan.title, *(f"note: {note}" for note in plan.notes)]
+    if rows := matrix(plan.channels, plan.readers):
+        lines += ["", "channels", *matrix_lines(rows)]
     for rank, host in enumerate(plan.hosts):
         if only_host not in (None, host):
             continue
         lines += ["", f"host {host}, rank {rank}" + (" (coordinator)" if rank == 0 else "")]
         for spec in plan.on(host):
-            lines += _block(spec)
+            lines += _block(spec, plan.channels, here)
     return "\n".join(lines)
 
 
-def as_json(plan: Plan, only_host: str | None = None) -> dict[str, Any]:
+def as_json(plan: Plan, only_host: str | None = None, here: Here | None = None) -> dict[str, Any]:
     """The plan as a value for programs, with the same content as `render`."""
     ranks = {host: rank for rank, host in enumerate(plan.hosts)}
     return {
         "title": plan.title,
         "notes": list(plan.notes),
         "hosts": [host for host in plan.hosts if only_host in (None, host)],
+        "channels": matrix(plan.channels, plan.readers),
         "processes": [
             {
                 "host": spec.host,
@@ -176,6 +203,10 @@ def as_json(plan: Plan, only_host: str | None = None) -> dict[str, Any]:
                 "command": _masked(spec.argv),
                 "env": dict(spec.env),
                 "env_if": list(spec.env_if or ()),
+                "shards": plan.channels.shards(spec.reader) if spec.reads else {},
+                "cpu_share": spec.cpu_share,
+                "gpu_share": list(spec.gpu_share or ()),
+                **({"env_here": dict(here(spec))} if here else {}),
                 "ports": list(spec.ports),
                 "needs": [str(need) for need in spec.needs],
             }
@@ -198,7 +229,7 @@ def _masked(argv: tuple[str, ...]) -> list[str]:
     return words
 
 
-def _block(spec: ProcessSpec) -> list[str]:
+def _block(spec: ProcessSpec, channels: Channels, here: Here | None) -> list[str]:
     started_by = "   started by mpirun" if spec.duty is Duty.RANK else ""
     decides = "   its end decides" if spec.decides else ""
     lines = [f"  {spec.name:<12} {spec.role}" + (f", {spec.task}" if spec.task else "") + decides + started_by]
@@ -210,9 +241,35 @@ def _block(spec: ProcessSpec) -> list[str]:
         lines.append("    its end does not decide where it runs a tf.distribute.Server")
     if spec.runs_program:
         lines.append("    env       SM_* of this host, from sagemaker-training")
+    lines += _data(spec, channels)
+    lines += _part(spec, here(spec) if here else {})
     if spec.ports:
         lines.append("    ports     " + ", ".join(map(str, spec.ports)))
     lines += [f"    waits for {need}" for need in spec.needs]
+    return lines
+
+
+def _part(spec: ProcessSpec, env: Mapping[str, str]) -> list[str]:
+    """Its part of the host; the numbers, where they are known, are this machine's."""
+    shares = [f"1 of {spec.cpu_share} parts of the host's CPUs"] if spec.cpu_share > 1 else []
+    if spec.gpu_share == NO_GPU:
+        shares.append("none of its GPUs")
+    elif spec.gpu_share:
+        shares.append(f"part {spec.gpu_share[0] + 1} of {spec.gpu_share[1]} of its GPUs")
+    numbers = [f"{key}={_quote(value)}" for key, value in env.items()]
+    if not (shares or numbers):
+        return []
+    here = f"; here {' '.join(numbers)}" if numbers else ""
+    return ["    part      " + ", ".join(shares or ["all of the host's CPUs"]) + here]
+
+
+def _data(spec: ProcessSpec, channels: Channels) -> list[str]:
+    """What it reads of the channels; the shards of a channel are numbered from 0."""
+    if not (spec.reads and channels.all):
+        return []
+    lines = ["    reads     " + reads(channels.shards(spec.reader))]
+    if spec.reader_if:
+        lines.append(f"    if {spec.reader_if[0]}, it reads {reads(channels.shards(spec.reader_if[1]))}")
     return lines
 
 

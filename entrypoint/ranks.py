@@ -20,8 +20,11 @@ from entrypoint.events import Ended, Event, RankOrphaned, RankStarted
 from entrypoint.logs import Log
 from entrypoint.outcome import Exit
 
-Order = Callable[[int, int], dict[str, Any]]
-"""From a rank's number and attempt to {argv, env, cwd}, or {refused: why}."""
+Order = Callable[[int, int, int | None, tuple[int, ...]], dict[str, Any]]
+"""From a rank's number, attempt, CPUs that it may run on and its place to {argv, env, cwd}, or {refused: why}.
+
+Its place, where mpirun has put it: size, rank, local size, local rank.
+"""
 
 
 class Ranks:
@@ -56,7 +59,9 @@ class Ranks:
             return
         rank, name = hello["rank"], f"rank {hello['rank']}"
         attempt = int(hello.get("attempt", 0))
-        order = self._order(rank, attempt)
+        cpus = hello.get("cpus")
+        place = tuple(int(hello[key]) for key in ("size", "rank", "local_size", "local_rank"))
+        order = self._order(rank, attempt, cpus if isinstance(cpus, int) and cpus > 0 else None, place)
         out, err = self._log.open_pipes(name if "refused" not in order else f"{name}, refused")
         try:
             text = json.dumps(order).encode()

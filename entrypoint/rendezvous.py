@@ -9,7 +9,7 @@ from entrypoint import events
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Reach, Report
 from entrypoint.facts import Facts
-from entrypoint.plan import PREFLIGHT, Duty, ProcessSpec
+from entrypoint.plan import ANY, PREFLIGHT, Duty, ProcessSpec
 from entrypoint.settings import Settings
 
 NAG = 10.0  # seconds between two tables of who is missing
@@ -56,6 +56,7 @@ class Rendezvous:
             values[report.host] = value
             if len(values) < len(facts.plan.hosts):
                 continue
+            values = {host: text for host, text in values.items() if text != ANY}
             for host, text in different(facts.coordinator, thing, values):
                 if self.settings.differences == "warn":
                     yield events.Say(message=f"warning: {host} differs: {text}")
@@ -180,9 +181,9 @@ class Rendezvous:
 def different(coordinator: str, thing: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
     """(host, text) of each host whose value is not what most have; in doubt, the coordinator's value is right."""
     counts = {value: list(values.values()).count(value) for value in set(values.values())}
-    if len(counts) == 1:
+    if len(counts) <= 1:
         return []
-    usual = max(counts, key=lambda value: (counts[value], value == values[coordinator]))
+    usual = max(counts, key=lambda value: (counts[value], value == values.get(coordinator)))
     other = next(host for host in sorted(values) if values[host] == usual)
     return [
         (host, f"{thing} is {value or 'absent'}; on {other} it is {usual or 'absent'}")

@@ -94,6 +94,15 @@ def group_names(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _channel_groups(text: str) -> tuple[tuple[str, str], ...]:
+    """`same`, or `train=same,evaluation=off`, as pairs; the first with nothing for a name."""
+    words = [word.strip().rpartition("=") for word in text.split(",")]
+    pairs = [(stem.strip(), kind.strip()) for stem, _, kind in words]
+    if not all(kind in ("own", "same", "off") for _, kind in pairs) or len(dict(pairs)) < len(pairs):
+        raise ValueError("own, same or off, or of single groups train=same,evaluation=off, each once")
+    return tuple(pairs)
+
+
 def _text(text: str) -> str:
     return text
 
@@ -140,6 +149,12 @@ class Settings:
         "ps: `script` runs the user's script on every host; `server` runs TensorFlow servers as workers "
         "and the script on the chief alone.",
     )
+    ps_servers: str = _setting(
+        "server",
+        _choice("server", "script"),
+        "ps: `server` runs TensorFlow servers as parameter servers; `script` runs the user's script, which must run a "
+        "server itself where TF_CONFIG says `ps`, and stay in it.",
+    )
     ps_count: int = _setting(
         0, whole_number(1, 2000), "ps: number of parameter server tasks in all. Default: one per host."
     )
@@ -148,6 +163,13 @@ class Settings:
         group_names,
         "ps: instance groups, with commas between them, whose hosts run the parameter servers and nothing else; chief "
         "and workers are on the hosts of the others. Default: every host runs both.",
+    )
+    channel_groups: tuple[tuple[str, str], ...] = _setting(
+        (),
+        _channel_groups,
+        "Channels called train, train-1, train-2 and so on, as many as a host has processes that train, are a group: "
+        "each process reads one. `own`: each holds data of its own; `same`: all hold the same data, from one S3 path; "
+        "`off`: they are no group. For one group alone `train=same`; several have commas between them. Default: `own`.",
     )
     ps_chief_name: str = _setting(
         "auto",
@@ -193,6 +215,18 @@ class Settings:
     )
     restart_codes: tuple[int, ...] = _setting(
         (75,), _codes, "Exit codes after which the job is tried again, with commas between them."
+    )
+    threads: str = _setting(
+        "auto",
+        _choice("auto", "off"),
+        "`auto`: where several processes divide a host's CPUs, or a quota allows fewer than TensorFlow sees, each is "
+        "told how many threads to start, unless the environment says so already. `off`: none is.",
+    )
+    pin_gpus: str = _setting(
+        "auto",
+        _choice("auto", "always", "never"),
+        "Whether processes that train on one host each see their part of its GPUs only. `auto`: with ps and mwms; "
+        "scripts for Horovod choose by local rank among all of them.",
     )
     evaluator: str = _setting(
         "",

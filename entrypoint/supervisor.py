@@ -13,20 +13,25 @@ import threading
 import time
 import traceback
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, assert_never
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, assert_never
 
 from entrypoint import events, evidence, inventory, memory, process, reach, ssh
+from entrypoint.channels import SHARDS
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Event
 from entrypoint.explain import dying
 from entrypoint.fingerprint import fingerprint
 from entrypoint.job import Job
 from entrypoint.logs import Log
+from entrypoint.machine import this_machine
 from entrypoint.outcome import Exit, Kind, Outcome
-from entrypoint.peers import Peers
 from entrypoint.plan import ATTEMPT, Duty, Plan, ProcessSpec, command_line
 from entrypoint.policy import Policy
 from entrypoint.ranks import Ranks
+
+if TYPE_CHECKING:
+    from entrypoint.peers import Peers
 
 POLL_PORTS = 0.02  # seconds between two looks whether a process listens, while one is awaited
 BROKEN = 5.0  # seconds beyond the grace in which a launcher with a fault of its own may end in good order
@@ -54,6 +59,7 @@ class Supervisor:
         self.ranks: Ranks | None = None
         self.outcome: Outcome | None = None
         self.meter = memory.meter()
+        self.machine = this_machine()
 
     def run(self, signals: Sequence[int] = (), early: Sequence[Event] = ()) -> Outcome:
         """Start, watch and stop this host's processes until the job is over, everywhere or for us.
@@ -65,10 +71,13 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: self.queue.put(events.ChildrenChanged()))
         process.become_subreaper()
         self._prepare_folders()
+        self._say_parts()
         for event in (*(events.Signalled(number=number) for number in signals), *early, *self._ports_taken()):
             self._decide(event)
         self._decide(events.Due())  # the first processes start before the control channel is imported
         if self.outcome is None:
+            from entrypoint.peers import Peers
+
             self.peers = Peers(self.job.cluster, self.job.settings, self.queue.put, self._ask_status, self.log.say)
             self._carry_out(self.policy.repeat())
         broken: Exception | None = None
@@ -234,12 +243,23 @@ class Supervisor:
         before = spec.argv[:at] if program.endswith(".py") else (sys.executable, *runner)
         return (*before, "-m", module, *self.job.program.arguments)
 
-    def _environment_of(self, spec: ProcessSpec) -> dict[str, str]:
+    def _environment_of(
+        self, spec: ProcessSpec, cpus: int | None = None, place: tuple[int, ...] = ()
+    ) -> dict[str, str]:
         users = self.prepared["env"] if spec.runs_program and self.prepared else {}
         count = {ATTEMPT: str(self.facts.times_restarted(spec.name))}
-        return {**self.environment, **users, **count, **spec.environment(self.facts.flags or ())}
+        given = {**self.environment, **users}
+        part = self.machine.part_of(spec, given, cpus)
+        return {**given, **part, **count, **self._shards(spec, place), **spec.environment(self.facts.flags or ())}
 
-    def _order_for_rank(self, rank: int, attempt: int) -> dict[str, Any]:
+    def _shards(self, spec: ProcessSpec, place: tuple[int, ...]) -> dict[str, str]:
+        """What it is to read; a rank in its true place, which the user's options for mpirun may have moved."""
+        reader = spec.reader_with(self.facts.flags or ())
+        if reader and place:
+            reader = reader.at(self.job.cluster.me.rank, *place)
+        return {SHARDS: json.dumps(self.plan.channels.shards(reader))} if spec.reads else {}
+
+    def _order_for_rank(self, rank: int, attempt: int, cpus: int | None, place: tuple[int, ...]) -> dict[str, Any]:
         """What a rank of this host has to run (called from the threads of Ranks)."""
         if attempt != self.facts.attempt or self.facts.clearing:
             return {"refused": f"attempt {attempt} is over"}
@@ -247,7 +267,10 @@ class Supervisor:
         spec = ranks.get(f"rank {rank}") or next(iter(ranks.values()))
         if self.prepared is None:
             return {"refused": f"{self.host} has not prepared the user's code"}
-        return {"argv": self._command(spec), "env": self._environment_of(spec), "cwd": str(spec.cwd)}
+        if place:  # what it divides the host with are the ranks that are here
+            *_, among, index = place
+            spec = replace(spec, cpu_share=spec.cpu_share and among, gpu_share=spec.gpu_share and (index, among))
+        return {"argv": self._command(spec), "env": self._environment_of(spec, cpus, place), "cwd": str(spec.cwd)}
 
     def _signal(self, name: str, number: int) -> None:
         if name in self.processes:
@@ -321,6 +344,16 @@ class Supervisor:
             ssh.write_files(self.job)
         if any(spec.duty is Duty.RANK for spec in self.plan.processes):
             self.ranks = Ranks(self.job.paths.ranks, self._order_for_rank, self._put_rank, self.log)
+
+    def _say_parts(self) -> None:
+        """Which threads and GPUs our processes are told to use; nothing, where they are told nothing."""
+        parts: dict[str, list[str]] = {}
+        for name, spec in self.facts.specs.items():
+            if part := self.machine.part_of(spec, self.environment):
+                parts.setdefault(" ".join(f"{key}={value}" for key, value in part.items()), []).append(name)
+        for variables, names in parts.items():
+            who = names[0] if len(names) == 1 else f"each of {len(names)} processes"
+            self.log.say(f"{self.machine}; {who}: {variables}")
 
     def _put_rank(self, event: Event) -> None:
         if isinstance(event, events.RankStarted):

@@ -5,19 +5,22 @@
         --channel training=s3://bucket/rows/ --image 123456789012.dkr.ecr.eu-west-1.amazonaws.com/my-training:1 \\
         --role arn:aws:iam::123456789012:role/Training
 
---local runs the same call in the SDK's local mode: Docker on this machine, no AWS account. --dry-run prints the request
-that would be sent. The two functions `with_...` are for copying; docs/sagemaker.md says more about each option.
+--local runs the same call in the SDK's local mode: Docker on this machine, no AWS account. --build builds the image
+first, and pushes it unless the job is local. --dry-run prints the request that would be sent. The two functions
+`with_...` are for copying; docs/sagemaker.md says more about each option.
 """
 
 import argparse
 import importlib.util
 import json
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
+BUILD = Path(__file__).resolve().parents[1] / "build.sh"
 LOCAL_IMAGE = "sagemaker-tf-entrypoint:latest"
 NOBODY = "arn:aws:iam::000000000000:role/nobody"  # where no AWS account is asked
 
@@ -155,6 +158,7 @@ def parse(argv=None):
     add("--instance-type", default="ml.c5.xlarge", help="default: ml.c5.xlarge")
     add("--processes-per-host", metavar="K", help="ranks (mpi) or workers (ps, mwms)")
     add("--image", help=f"in ECR; default with --local: {LOCAL_IMAGE}")
+    add("--build", action="store_true", help="first run ./build.sh, with --push where the image is in ECR")
     add("--role", help="ARN of the role that the job has; not needed with --local")
     add("--region", help="default: that of your AWS configuration")
     sources = "s3://..., efs://FILE-SYSTEM/FOLDER, fsx://FILE-SYSTEM/MOUNT-NAME/FOLDER; with --local a folder"
@@ -182,6 +186,8 @@ def parse(argv=None):
         parser.error(f"there is no program {args.program}")
     if not args.local and not (args.image and args.role):
         parser.error("wanted --image and --role, or --local")
+    if args.local and args.build and args.image:
+        parser.error(f"--local, --build and --image: what is built for this machine is {LOCAL_IMAGE}")
     if args.local and args.dry_run:
         parser.error("--local and --dry-run: a run on this machine sends no request")
     if args.local and not args.wait:
@@ -225,6 +231,12 @@ def as_json(text):
 # --- the AWS side ---
 
 
+def build(args):
+    """The image, where the job will look for it."""
+    push = [] if args.local else ["--push", args.image]
+    subprocess.run([BUILD, *push, *(["--dry-run"] if args.dry_run else [])], check=True)
+
+
 def session_for(args):
     """A session of boto3, and the list to which a dry run's request will be added."""
     import boto3
@@ -257,6 +269,8 @@ def main(argv=None):
         sys.exit(
             "submit.py: found no SageMaker SDK; wanted `pip install sagemaker`, or `pip install 'sagemaker[local]<3'`"
         )
+    if args.build:
+        build(args)
     run = with_model_trainer if importlib.util.find_spec("sagemaker.train") else with_estimator
     session, requests = session_for(args)
     args.wait = args.wait and not args.dry_run

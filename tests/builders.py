@@ -40,11 +40,38 @@ def read(
     me: str = "",
     gpus: int = 0,
     groups: Mapping[str, list[str]] | None = None,
+    channels: Any = "{}",
 ) -> Job:
     """The Job of a host of a cluster; hyperparameters as they lie in the file, program included."""
     listing = [{"instance_group_name": name, "hosts": members} for name, members in (groups or {}).items()]
     listed = names(hosts) if isinstance(hosts, int) else hosts
     if not isinstance(hyperparameters, str):
         hyperparameters = {**PROGRAM, **(hyperparameters or {})}
-    write_config(base, resources(listed, me, instance_groups=listing), hyperparameters, "{}")
+    write_config(base, resources(listed, me, instance_groups=listing), hyperparameters, channels)
     return read_job(base, environment or {}, base / "run", gpus)
+
+
+# A package that is built by a few lines of its own: no network, no setuptools, and none of pip's settings.
+BACKEND = """
+import zipfile
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    name = "NAME-1-py3-none-any.whl"
+    with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
+        wheel.write("NAME.py")
+        wheel.writestr("NAME-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: NAME\\nVersion: 1\\n")
+        wheel.writestr("NAME-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr("NAME-1.dist-info/RECORD", "")
+    return name
+"""
+PROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+
+
+def package(name: str, module: str) -> dict[str, str]:
+    """The files of a package with one module, for pip to build."""
+    return {
+        f"{name}.py": module,
+        "setup.py": "",
+        "backend.py": BACKEND.replace("NAME", name),
+        "pyproject.toml": PROJECT,
+    }

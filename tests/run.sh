@@ -193,7 +193,7 @@ left_out() {
     if [[ ${CI-} == true ]]; then failures=$((failures + 1)); fi
 }
 
-check() { "$VENV/bin/ruff" check entrypoint && "$VENV/bin/mypy"; }
+check() { "$VENV/bin/ruff" check entrypoint sagemaker_tf_data && "$VENV/bin/mypy"; }
 
 ring() {
     local name=$1
@@ -210,11 +210,13 @@ main() {
     read_arguments "$@"
     cd "$HERE"
     exec </dev/null
+    # With it, each of the thousands of processes that the tests start would compile our modules again.
+    unset PYTHONDONTWRITEBYTECODE
     trap clean_up EXIT
     make_venv
 
     ((${#rings[@]} > 0)) || step check check || true
-    if asked_for unit; then step unit ring unit -n 2 || true; fi
+    if asked_for unit; then step unit ring unit -n 2 --dist worksteal || true; fi
     if asked_for local; then
         need mpirun openmpi-bin && need ssh-keygen openssh-client && need sshd openssh-server ||
             left_out 'local, mpi' 'Open MPI and an ssh daemon are not here (as root on Debian they would be installed)'
@@ -230,7 +232,11 @@ main() {
             left_out 'cluster and sdk' 'the image could not be built'
         else
             export TEST_IMAGE=$IMAGE
-            if asked_for cluster; then step cluster ring cluster || true; fi
+            if asked_for cluster; then
+                # Jobs that train keep two CPUs busy: one at a time. The others wait for most of their time.
+                step cluster ring cluster -m 'not tensorflow' -n 2 --dist loadfile || true
+                step 'cluster, TensorFlow' ring cluster -m tensorflow || true
+            fi
             if asked_for sdk; then
                 step 'sdk, environments' tests/sdk/make_environments.sh && step sdk ring sdk || true
             fi

@@ -73,8 +73,11 @@ def main() -> int:
     me = {
         "rank": int(os.environ["OMPI_COMM_WORLD_RANK"]),
         "local_rank": int(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"]),
+        "size": int(os.environ["OMPI_COMM_WORLD_SIZE"]),
+        "local_size": int(os.environ["OMPI_COMM_WORLD_LOCAL_SIZE"]),
         "attempt": int(os.environ.get("ENTRYPOINT_RESTART_COUNT") or 0),
         "pid": os.getpid(),
+        "cpus": len(os.sched_getaffinity(0)),  # mpirun may have bound us to some
     }
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(os.environ["ENTRYPOINT_RANKS"])

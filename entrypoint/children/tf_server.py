@@ -1,5 +1,6 @@
 """One TensorFlow server, as the task that TF_CONFIG names. Runs until it is ended."""
 
+import contextlib
 import json
 import os
 
@@ -12,6 +13,10 @@ task = config["task"]
 session = tf.compat.v1.ConfigProto()
 if task["type"] == "ps":
     session.device_count["GPU"] = 0
+else:
+    # The operator for Pipe mode channels: a dataset that the chief makes with it is read here.
+    with contextlib.suppress(ImportError, tf.errors.OpError):
+        import sagemaker_tensorflow  # noqa: F401
 server = tf.distribute.Server(
     tf.train.ClusterSpec(config["cluster"]),
     job_name=task["type"],

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from entrypoint.distributions import mirrored, mpi, parameter_server, single
+from entrypoint.distributions import mirrored, mpi, parameter_server, parts, reading, single
 from entrypoint.errors import ConfigError
 from entrypoint.job import Job, Mode
 from entrypoint.plan import Plan
@@ -24,7 +24,7 @@ def plan_for(job: Job) -> Plan:
         case _:
             assert_never(job.mode)
     _check_ports(job, plan)
-    return plan
+    return reading.with_readers(job, parts.divided(job, plan))
 
 
 def _check_ports(job: Job, plan: Plan) -> None:

@@ -1,7 +1,8 @@
 """Parameter servers: ps tasks on the CPU, a chief on rank 0, workers elsewhere.
 
 `script`: the user's script runs as chief and as every worker and does what TF_CONFIG tells it, as on AWS's
-images. `server`: TensorFlow servers are the workers and the user's script runs on the chief alone.
+images. `server`: TensorFlow servers are the workers and the user's script runs on the chief alone. The parameter
+servers are TensorFlow's as well, unless `ENTRYPOINT_PS_SERVERS=script` has the user's script run them.
 """
 
 from collections.abc import Sequence
@@ -44,19 +45,22 @@ def plan(job: Job) -> Plan:
     def server(host: Host, role: Role, index: int, of: int, port: int) -> ProcessSpec:
         # Parameter servers hold variables in main memory: without this they would take the GPUs' memory too.
         hide_gpus = (("CUDA_VISIBLE_DEVICES", "-1"),) if role is Role.PS else ()
+        users = role is Role.PS and job.settings.ps_servers == "script"
         return ProcessSpec(
             host=host.name,
             name=f"{role}/{index}",
             role=role,
             duty=Duty.SERVER,
             task=f"{role} {index} of {of}",
-            argv=common.child("tf_server"),
+            argv=common.program(job) if users else common.child("tf_server"),
             env=(common.tf_config(cluster, role, index, environment="cloud"), *hide_gpus),
             env_if=renamed,
+            runs_program=users,
+            cwd=job.paths.code if users else None,
             ports=(port,),
             # TensorFlow's import would slow the prepare step down, and with it the scripts; no script can
             # need a server before it has imported TensorFlow itself.
-            needs=(common.prepared(host),),
+            needs=common.rendezvous(job.cluster) if users else (common.prepared(host),),
             # The chief's ClusterCoordinator gives a lost worker's steps to others, and takes it back later.
             restart=Restart.ALONE if role is Role.WORKER else Restart.GROUP,
         )

@@ -7,6 +7,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from types import ModuleType
 from entrypoint.config import read_job
 from entrypoint.errors import ConfigError
 from entrypoint.local import processes, silence
+from entrypoint.local.delivery import shown
 from entrypoint.local.disks import FILL, FILLER, MAKE_READONLY
 from entrypoint.local.engine import Command, FaultFailed, last_line
 from entrypoint.local.fault import Action, Fault
@@ -102,13 +104,16 @@ class DockerEngine:
             run += ["--network-alias", folder.host]
         if self.shm_size:
             run += ["--shm-size", self.shm_size]
-        for part in ("input/config", "model", "output", "code"):
+        for part in ("input/config", "input/data", "model", "output", "code"):
             if (folder.host, part) in self._small:
                 run += ["--mount", f"type=volume,source={self._volume(folder.host, part)},target={ML / part}"]
             else:
                 run += _mount(folder.base / part, ML / part)
-        for name, channel in self.job.channels:
-            run += _mount(channel, ML / "input" / "data" / name, readonly=True)
+        for name, path in shown(self.job.channels, folder.parts):
+            (folder.data / name).mkdir()  # else Docker makes it, as root
+            run += _mount(path, ML / "input" / "data" / name, readonly=True)
+        if self.job.checkpoints:
+            run += _mount(self.job.checkpoints, ML / "checkpoints")
         return Command(argv=(*run, *self._variables(), self.image, "train"), environment=self._client_environment())
 
     def signal(self, running: Mapping[str, int], number: int) -> None:
@@ -252,6 +257,8 @@ class DockerEngine:
                 command, env=environment, input=program, capture_output=True, timeout=PATIENCE, start_new_session=True
             )
         except subprocess.TimeoutExpired:
+            # Said at once: a clean-up goes on without an answer, and what took the time would not be known.
+            print(f"docker {words[0]}: no answer in {PATIENCE:g} s", file=sys.stderr, flush=True)
             return subprocess.CompletedProcess(command, 124, b"", f"no answer in {PATIENCE:g} s".encode())
 
 

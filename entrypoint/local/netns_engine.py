@@ -21,6 +21,7 @@ from entrypoint.distributions import plan_for
 from entrypoint.errors import ConfigError
 from entrypoint.job import Job
 from entrypoint.local import linux, processes
+from entrypoint.local.delivery import shown
 from entrypoint.local.disks import FILL, MAKE_READONLY, SmallDisk
 from entrypoint.local.engine import Command, FaultFailed, last_line
 from entrypoint.local.fault import Action, Fault
@@ -95,7 +96,8 @@ class NetnsEngine:
             "hostname": self._hostname(folder.host),
             "base": str(folder.base),
             "hosts": str(hosts),
-            "channels": [(name, str(path)) for name, path in self.job.channels],
+            "channels": [(name, str(path)) for name, path in shown(self.job.channels, folder.parts)],
+            "checkpoints": str(self.job.checkpoints or ""),
             "kept": _needed_again(self._inherited),
         }
         environment = {

@@ -90,6 +90,7 @@ def _furnish(spec: dict[str, Any]) -> None:
     mount("none", "/", flags=linux.RECURSIVE | linux.PRIVATE)  # what we mount is ours alone
     base, hosts = _hold(spec["base"]), _hold(spec["hosts"])
     channels = {name: _hold(path) for name, path in spec["channels"]}
+    checkpoints = _hold(spec["checkpoints"]) if spec["checkpoints"] else None
     kept = {path: _hold(path) for path in spec["kept"]}
     opt, cgroups = _hold("/opt"), _hold("/sys/fs/cgroup")
     mount("proc", "/proc", "proc")
@@ -104,11 +105,12 @@ def _furnish(spec: dict[str, Any]) -> None:
     _show(base, ML)
     for part in ("model", "output"):  # mounts of their own, as on SageMaker
         mount(ML / part, ML / part, flags=BIND | RECURSIVE)
-    if channels:
-        mount("tmpfs", ML / "input" / "data", "tmpfs", data="mode=755")
     for name, folder in channels.items():
         _show(folder, ML / "input" / "data" / name)
         mount("none", ML / "input" / "data" / name, flags=BIND | REMOUNT | READ_ONLY)
+
+    if checkpoints is not None:
+        _show(checkpoints, ML / "checkpoints")
 
     for own in ("/tmp", "/run", "/dev/shm"):
         mount("tmpfs", own, "tmpfs", data="mode=755" if own == "/run" else "mode=1777")

@@ -14,6 +14,7 @@ from entrypoint.distributions import plan_for
 from entrypoint.errors import ConfigError
 from entrypoint.job import Job
 from entrypoint.local import ports
+from entrypoint.local.delivery import shown
 from entrypoint.local.engine import Command
 from entrypoint.local.fault import Action, Fault
 from entrypoint.local.here import PACKAGE, inherited, inject, missing, resume
@@ -65,6 +66,13 @@ class ProcessEngine:
             yield
 
     def command(self, folder: HostFolder) -> Command:
+        for name, path in shown(self.job.channels, folder.parts):
+            (folder.data / name).symlink_to(path)
+        if self.job.checkpoints:
+            (folder.base / "checkpoints").symlink_to(self.job.checkpoints)
+            (folder.config / "checkpointconfig.json").write_text(
+                json.dumps({"LocalPath": f"{folder.base}/checkpoints"})
+            )
         return Command(
             argv=(sys.executable, "-P", "-c", _HOST, str(PACKAGE)),
             environment={

@@ -1,6 +1,10 @@
 """A local run from check to summary."""
 
+import signal
+
+from entrypoint.errors import ExitCode
 from entrypoint.local.engine import Engine
+from entrypoint.local.feed import Stream, feeding
 from entrypoint.local.injector import Injector
 from entrypoint.local.spec import LocalJob
 from entrypoint.local.summary import exit_code, summary
@@ -28,7 +32,20 @@ def run_local(job: LocalJob, engine: Engine) -> int:
         for folder in folders:
             write_tree(job, folder)
         injector = Injector(job.faults, engine, terminal.say)
-        with engine.ready():
+        streams = [
+            Stream(channel=channel, folder=folder.data, rank=rank, hosts=job.hosts)
+            for rank, folder in enumerate(folders)
+            for channel in job.channels
+        ]
+        problems: list[str] = []
+
+        def failed(problem: str) -> None:
+            problems.append(problem)
+            terminal.say(f"error: {problem}")
+            if problems[0] is problem:  # a second signal would kill
+                happened.put(signal.SIGTERM)
+
+        with feeding(streams, failed), engine.ready():
             exits = Watch(engine, injector, terminal, happened).run(folders, job.timeout)
         terminal.say(summary(folders, exits, injector.report()))
-    return exit_code(folders, exits)
+    return ExitCode.CONFIG if problems else exit_code(folders, exits)

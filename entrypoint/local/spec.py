@@ -12,13 +12,13 @@ from sagemaker_training import params
 from entrypoint.errors import CodeError, ConfigError
 from entrypoint.groups import Group
 from entrypoint.job import Mode
+from entrypoint.local.channels import Channel, check_together
 from entrypoint.local.fault import Fault
 
 MAX_HOSTS = 250  # each simulated host has an address of its own in 127.x.y.0
 AUTO = "auto"
 INTERNAL = ("RUN_DIR", "SUMMARY", "HOST_ADDRESSES", "PORT_STRIDE", "PORT_BASE")  # settings that are ours to make
 
-_CHANNEL = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -32,7 +32,8 @@ class LocalJob:
     groups: tuple[Group, ...] = ()  # instance groups, in which each host is, or none
     mode: str = AUTO
     processes_per_host: int | None = None
-    channels: tuple[tuple[str, Path], ...] = ()
+    channels: tuple[Channel, ...] = ()
+    checkpoints: Path | None = None  # a folder of this machine that all hosts have as /opt/ml/checkpoints
     hyperparameters: tuple[tuple[str, str], ...] = ()  # as typed
     environment: tuple[tuple[str, str], ...] = ()  # for every host
     output: Path
@@ -53,9 +54,7 @@ class LocalJob:
                 f"--processes-per-host is for --mode ps, mwms and mpi; the mode is {self.mode}, "
                 "in which each host runs the script once"
             )
-        for name, _ in self.channels:
-            if not _CHANNEL.fullmatch(name):
-                raise ConfigError(f"--channel is called {name!r}; wanted 1 to 64 letters, digits, dots, - and _")
+        check_together(self.channels)
         for name, _ in self.environment:
             if not _VARIABLE.fullmatch(name):
                 raise ConfigError(f"--env sets {name!r}; wanted the name of an environment variable")
@@ -75,9 +74,15 @@ class LocalJob:
             raise CodeError(f"the code folder {self.source} does not exist")
         if not (self.source / self.program).is_file():
             raise CodeError(f"there is no program {self.source / self.program}; wanted the path of a .py or .sh file")
-        for name, folder in self.channels:
-            if not folder.is_dir():
-                raise ConfigError(f"--channel {name}={folder}: there is no such folder")
+        for channel in self.channels:
+            channel.check()
+        if self.checkpoints:
+            try:
+                self.checkpoints.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ConfigError(
+                    f"--checkpoints {self.checkpoints} is no folder, and none can be made: {error}"
+                ) from None
 
     def config_files(self, host: str) -> dict[str, dict[str, Any]]:
         """SageMaker's files in input/config, as one host finds them: file name to content."""
@@ -101,14 +106,8 @@ class LocalJob:
                 **self._switches(),
                 **{name: encode(text) for name, text in self.hyperparameters},
             },
-            "inputdataconfig.json": {
-                name: {
-                    "TrainingInputMode": "File",
-                    "S3DistributionType": "FullyReplicated",
-                    "RecordWrapperType": "None",
-                }
-                for name, _ in self.channels
-            },
+            "inputdataconfig.json": {channel.name: channel.described() for channel in self.channels},
+            **({"checkpointconfig.json": {"LocalPath": "/opt/ml/checkpoints"}} if self.checkpoints else {}),
         }
 
     def _switches(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from entrypoint.errors import CodeError, ConfigError
 from entrypoint.job import Tree
+from entrypoint.local.delivery import deliver
 from entrypoint.local.spec import LocalJob
 
 MARKER = ".entrypoint-local"  # says that an output folder is ours, and (by a lock) that a job is using it
@@ -32,6 +33,15 @@ class HostFolder(Tree):
     def summary(self) -> Path:
         return self.output / "summary.json"
 
+    @property
+    def data(self) -> Path:
+        return self.base / "input" / "data"
+
+    @property
+    def parts(self) -> Path:
+        """Of channels that are not the same on all hosts, the folders of this one."""
+        return self.root / "channels"
+
 
 def folders_of(job: LocalJob) -> list[HostFolder]:
     """One per host, in rank order."""
@@ -46,12 +56,11 @@ def write_config(job: LocalJob, host: str, config: Path) -> None:
 
 
 def write_tree(job: LocalJob, folder: HostFolder) -> None:
-    """Everything that a host finds at its start. Channels are links to the given folders."""
-    for path in (folder.model, folder.output / "data", folder.base / "input" / "data"):
+    """Everything that a host finds at its start, but for the folders of channels, which the engine shows it."""
+    for path in (folder.model, folder.output / "data", folder.data):
         path.mkdir(parents=True)
     write_config(job, folder.host, folder.config)
-    for name, target in job.channels:
-        (folder.base / "input" / "data" / name).symlink_to(target)
+    deliver(job.channels, folder.data, folder.parts, job.names.index(folder.host), job.hosts)
     try:
         shutil.copytree(job.source, folder.code, ignore=_not_code)
     except (OSError, shutil.Error) as error:
@@ -116,6 +125,8 @@ def _refuse_to_replace(job: LocalJob) -> None:
         raise ConfigError(f"--output {path} is not a folder")
     if path.exists() and any(path.iterdir()) and not (path / MARKER).exists():
         raise ConfigError(f"--output {path} is not empty, and not of an earlier run; wanted a new or an empty folder")
-    for needed in (job.source, *(folder for _, folder in job.channels)):
-        if needed == path or path in needed.parents:
-            raise ConfigError(f"--output {path} holds {needed}, which the job reads; wanted another folder")
+    folders = [job.source, *([job.checkpoints] if job.checkpoints else [])]
+    read = [folder for folder in folders if folder == path or path in folder.parents]
+    read += [channel.source for channel in job.channels if channel.reads(path)]
+    if read:
+        raise ConfigError(f"--output {path} holds {read[0]}, which the job reads; wanted another folder")

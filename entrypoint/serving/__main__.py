@@ -24,6 +24,7 @@ def main() -> None:
     early: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: early.append(number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the image blocks it until here
     logging.basicConfig(format="%(name)s: %(message)s", stream=sys.stdout, level=logging.INFO)
     logging.getLogger("waitress").setLevel(logging.ERROR)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

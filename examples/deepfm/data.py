@@ -1,4 +1,4 @@
-"""The rows: where their files lie, which of them are kept aside, and how they become batches.
+"""The rows: which channel they come from, which of them are kept aside, and how they become batches.
 
 A row is one advertisement that was shown to somebody, as a `tf.train.Example`:
 
@@ -7,11 +7,15 @@ A row is one advertisement that was shown to somebody, as a `tf.train.Example`:
     values  39 float  how much of it: a count for the first 13 fields, 1 for the categories
 """
 
+import json
 import os
-import struct
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tensorflow as tf
+
+from sagemaker_tf_data import all_channels, count_records, file_names, files, pipe_dataset, shard
 
 FIELDS = 39  # 13 counts, each with one id to itself, then 26 categories with many ids each
 FEATURES = 117_600  # every id is smaller than this
@@ -23,82 +27,92 @@ COLUMNS = {
 }
 
 
-def channel(*names):
-    """The folder of the first of these channels that the job has, or None."""
-    folders = (os.environ.get(f"SM_CHANNEL_{name.upper()}", f"/opt/ml/input/data/{name}") for name in names)
-    return next((Path(folder) for folder in folders if Path(folder).is_dir()), None)
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one channel: those in its files (File and FastFile mode), or those that come through its pipe.
+
+    `channel` may stand for several: with channels training-1 and training-2 and two ranks on each host, "training" is
+    a channel for each of them.
+    """
+
+    channel: str
+    pipe: bool = False
+    by_host: bool = False  # ShardedByS3Key: each host has other files
+    pattern: str = "*.tfrecord*"
+    without: str = ""  # the name of a file that is left out
+
+    def records(self):
+        """The rows as they are stored, in order. Every iterator in Pipe mode is a new pass, through the next pipe."""
+        if self.pipe:
+            return pipe_dataset(self.channel, record_format="TFRecord")
+        names = file_names(self.channel, self.pattern)
+        if self.without:
+            left_out = f".*/{re.escape(self.without)}"
+            names = names.filter(lambda path: not tf.strings.regex_full_match(path, left_out))
+        return tf.data.TFRecordDataset(names)
+
+    def files(self):
+        """Paths on this host."""
+        found = files(self.channel, self.pattern)
+        return [path for path in found if Path(path).name != self.without]
 
 
 def split():
-    """(files to train on, files to evaluate on): whole files, and none of them in both.
+    """(rows to train on, rows to evaluate on): none of them in both.
 
-    With an evaluation channel that is its files. Without one the last training file, by name, is kept
-    aside: every host sorts the same names and so leaves out the same file, without a word between them.
+    With an evaluation channel that is its rows. Without one the last training file, by name, is kept aside: every host
+    sorts the same names and so leaves out the same file, without a word between them.
     """
-    training_folder = channel("training", "train")
-    if training_folder is None:
+    training = channel("training", "train")
+    if training is None:
         raise SystemExit("deepfm: no data: give the job a channel named 'training' or 'train'")
-    training = files_in(training_folder)
-
-    evaluation_folder = channel("evaluation", "eval", "test", "validation")
-    if evaluation_folder is not None:
-        evaluation = files_in(evaluation_folder)
-    elif len(training) > 1:
-        training, evaluation = training[:-1], training[-1:]
-    else:
-        raise SystemExit(
-            f"deepfm: {training_folder} holds one file and there is no channel named 'evaluation'"
+    evaluation = channel("evaluation", "eval", "test", "validation")
+    if evaluation is None:
+        if training.pipe or training.by_host:
+            why = "comes through a pipe" if training.pipe else "has other files on each host"
+            raise SystemExit(f"deepfm: the training channel {why}: wanted a channel named 'evaluation', too")
+        *others, last = [Path(path).name for path in training.files()]
+        if not others:
+            raise SystemExit("deepfm: the training channel holds one file, and there is no channel named 'evaluation'")
+        return replace(training, without=last), replace(training, pattern=last)
+    if not (training.pipe or evaluation.pipe):
+        both = {os.path.realpath(path) for path in training.files()}.intersection(
+            map(os.path.realpath, evaluation.files())
         )
-
-    both = {os.path.realpath(path) for path in training} & {os.path.realpath(path) for path in evaluation}
-    if both:
-        raise SystemExit(f"deepfm: both trained and evaluated on: {', '.join(sorted(both))}")
+        if both:
+            raise SystemExit(f"deepfm: both trained and evaluated on: {', '.join(sorted(both))}")
     return training, evaluation
 
 
-def files_in(folder):
-    files = sorted(str(path) for path in folder.rglob("*.tfrecord*") if path.is_file())
-    if not files:
-        raise SystemExit(f"deepfm: no *.tfrecord or *.tfrecords file in {folder}")
-    return files
+def channel(*names):
+    """The rows of the first of these channels that the job has, or None."""
+    for name in names:
+        for each in all_channels().values():
+            if each.name.startswith(name):
+                return Rows(name, pipe=each.mode == "Pipe", by_host=each.distribution == "ShardedByS3Key")
+    return None
 
 
-def count_rows(files):
-    """Rows in TFRecord files, found by hopping from header to header without reading what lies between.
+def count(rows):
+    """How many rows all hosts have together, from the headers in this one's files; None if they come through a pipe."""
+    if rows.pipe:
+        return None
+    return count_records(rows.files()) * (len(json.loads(os.environ["SM_HOSTS"])) if rows.by_host else 1)
 
-    A record is its length (8 bytes), a checksum (4), the bytes, and another checksum (4).
+
+def batches(rows, batch_size):
+    """Every row once, in order: for evaluation."""
+    return _parsed(rows.records().batch(batch_size))
+
+
+def shuffled_batches(rows, batch_size, passes=1, shuffle_rows=20_000):
+    """This process's part of the rows, in a new random order at each pass: for training. None: passes without end.
+
+    Which part is the library's to know: what other processes read, and whether each host has all files. It is cut off
+    before rows are shuffled or parsed.
     """
-    rows = 0
-    for path in files:
-        size = Path(path).stat().st_size
-        with open(path, "rb") as file:
-            while file.tell() < size:
-                header = file.read(12)
-                if len(header) == 12:
-                    file.seek(struct.unpack("<Q", header[:8])[0] + 4, os.SEEK_CUR)
-                if len(header) < 12 or file.tell() > size:
-                    raise SystemExit(
-                        f"deepfm: {path} ends in the middle of a record: cut off, or not a TFRecord file"
-                    )
-                rows += 1
-    return rows
-
-
-def batches(files, batch_size):
-    """Every row once, in the order of the files: for evaluation."""
-    return _parsed(tf.data.TFRecordDataset(files).batch(batch_size))
-
-
-def endless_batches(files, batch_size, shards=1, index=0, shuffle_rows=20_000):
-    """Rows without end, in a new random order every time round, all batches full: for training.
-
-    Without an end, because how long training lasts is then a number of steps and nothing else. Ranks that
-    wait for each other at every step may not own one batch more or less than the next: that would hang
-    the job at its very end. Of `shards` ranks, each takes the rows whose number is its `index`, before they
-    are shuffled or parsed.
-    """
-    rows = tf.data.TFRecordDataset(files).shard(shards, index)
-    return _parsed(rows.shuffle(shuffle_rows).repeat().batch(batch_size))
+    part = shard(rows.records(), rows.channel)
+    return _parsed(part.shuffle(shuffle_rows).repeat(passes).batch(batch_size))
 
 
 def _parsed(records):

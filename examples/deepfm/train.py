@@ -5,6 +5,7 @@ ends with a plain model in the memory of one process, which evaluates and saves 
 """
 
 import argparse
+import collections
 import json
 import math
 import os
@@ -18,13 +19,12 @@ import tensorflow as tf
 
 import data
 from model import deepfm
+from sagemaker_tf_data import checkpoints, end_together
 
 
 def main():
     args = parse_args()
     training, evaluation = data.split()
-    rows = data.count_rows(training)
-    say(f"training on {', '.join(map(os.path.basename, training))} rows={rows}")
 
     cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
     if "OMPI_COMM_WORLD_SIZE" in os.environ:
@@ -33,172 +33,239 @@ def main():
         train = train_with_parameter_servers
     else:
         train = train_alone
-
-    began = time.monotonic()
-    model, steps = train(training, rows, args)
+    model = train(training, args)
     if model is None:
         return  # another process has the model, and speaks for all
-    seconds = time.monotonic() - began
-    trained = steps * args.batch_size
-    say(f"trained rows={trained} seconds={seconds:.1f} rows_per_second={trained / seconds:.0f}")
 
-    say(f"evaluating on {', '.join(map(os.path.basename, evaluation))}, which training has not seen")
-    auc, count = evaluate(model, evaluation)
-    say(f"evaluation auc={auc:.4f} rows={count}")
-
+    auc, rows = evaluate(model, evaluation)
+    say(f"evaluation auc={auc:.4f} rows={rows}")  # of rows that training has not seen
     save(model, Path(args.model_dir) / "1")  # TensorFlow Serving wants a version number for a name
 
 
 def parse_args():
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--epochs", type=int, default=4, help="more than 6 learn these few rows by heart")
-    parser.add_argument(
-        "--batch-size", "--batch_size", type=int, default=64, help="rows per step and process"
-    )
+    parser.add_argument("--batch-size", "--batch_size", type=int, default=64, help="rows per step and process")
     parser.add_argument("--learning-rate", "--learning_rate", type=float, default=0.1)
+    parser.add_argument(
+        "--steps-per-epoch", "--steps_per_epoch", type=int,
+        help="of parameter servers: how long an epoch is, in steps of all workers; default: the rows, once",
+    )  # fmt: skip
+    parser.add_argument(
+        "--steps-per-call", "--steps_per_call", type=int, default=25,
+        help="of parameter servers: steps that a worker does before it asks the chief for more",
+    )  # fmt: skip
+    parser.add_argument("--checkpoints", help="their folder; default: where SageMaker keeps them, /opt/ml/checkpoints")
     # Not an argument: SageMaker's SDK sends a `--model_dir` of its own, which is an address in S3.
     parser.set_defaults(model_dir=os.environ.get("SM_MODEL_DIR", "/opt/ml/model"))
     args, _ = parser.parse_known_args()
-    args.checkpoints = Path(args.model_dir).parent / "checkpoints"  # /opt/ml/checkpoints
     return args
 
 
-def compiled(args, learning_rate=None, wrap=lambda optimizer: optimizer):
+def compiled(learning_rate, wrap=lambda optimizer: optimizer):
     """DeepFM with Adagrad, which slows down rows that come often and leaves the rest as fast as they were.
 
     It also touches only the rows that a batch has looked up. Adam moves its averages in all of them.
     """
     model = deepfm()
-    model.compile(
-        wrap(tf.keras.optimizers.Adagrad(learning_rate or args.learning_rate)), "binary_crossentropy"
-    )
+    model.compile(wrap(tf.keras.optimizers.Adagrad(learning_rate)), "binary_crossentropy")
+    model.optimizer.build(model.trainable_variables)  # its variables are there from the start, to be restored
     return model
 
 
-def train_alone(files, rows, args):
-    steps = math.ceil(rows / args.batch_size)
-    model = compiled(args)
-    keep = keep_checkpoints(model, args)
-    done = int(model.optimizer.iterations)
-    model.fit(
-        data.endless_batches(files, args.batch_size),
-        steps_per_epoch=steps,
-        initial_epoch=done // steps,
-        epochs=args.epochs,
-        callbacks=[keep],
-        verbose=2,
-    )
-    return model, steps * args.epochs - done
+class Progress:
+    """Where training is, also on disk: weights, Adagrad's memory, the numbers of steps and of epochs that are over.
 
-
-def keep_checkpoints(model, args):
-    """Puts the model where the last checkpoint left it, if there is one; returns the callback that makes the next.
-
-    A checkpoint is the weights, Adagrad's memory and the number of steps, after every epoch. It gets its name when
-    it is complete, so whoever is killed while writing one leaves the one before.
+    Begins where the last checkpoint ended, if there is one.
     """
-    model.optimizer.build(model.trainable_variables)
-    state = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
-    manager = tf.train.CheckpointManager(state, str(args.checkpoints), max_to_keep=2)
-    if manager.restore_or_initialize():
-        say(f"resumed at step {int(model.optimizer.iterations)} from {manager.latest_checkpoint}")
-    return tf.keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: manager.save())
+
+    def __init__(self, model, args):
+        self.model, self.epochs = model, args.epochs
+        self.over = tf.Variable(0, dtype=tf.int64, trainable=False)
+        state = tf.train.Checkpoint(model=model, optimizer=model.optimizer, epochs=self.over)
+        self._saver = checkpoints.manager(state, args.checkpoints)
+        self._began = time.monotonic()
+        path = self._saver.restore()
+        where = f"resumed behind epoch {int(self.over)}, from {path}" if path else "no checkpoint yet"
+        say(f"training begins at step {self.steps}: {where}")
+
+    @property
+    def steps(self):
+        return int(self.model.optimizer.iterations)
+
+    def epochs_left(self):
+        """The numbers, from 1, of the epochs to come."""
+        return range(int(self.over) + 1, self.epochs + 1)
+
+    def reached(self, epoch, loss):
+        """An epoch is over: makes a checkpoint."""
+        self.over.assign(epoch)
+        self._saver.save(epoch)
+        seconds = time.monotonic() - self._began
+        say(f"epoch {epoch}/{self.epochs} is over: loss={loss:.4f} step={self.steps} seconds={seconds:.1f}")
 
 
-def train_with_parameter_servers(files, rows, args):
-    """This process is the chief: it builds the model on the parameter servers and hands steps to the workers.
+def train_alone(rows, args):
+    model = compiled(args.learning_rate)
+    batches = data.shuffled_batches(rows, args.batch_size)
+    progress = Progress(model, args)
+    for epoch in progress.epochs_left():
+        history = model.fit(batches, verbose=0)
+        progress.reached(epoch, history.history["loss"][0])
+    return model
+
+
+def train_with_horovod(rows, args):
+    """Every rank has the whole model and a part of the rows; gradients are averaged at every step."""
+    import horovod.tensorflow.keras as hvd  # only here: the other modes do without it
+    from horovod.tensorflow import broadcast_variables
+
+    hvd.init()
+    # Ranks step together on `size` times the rows. Averaging them takes noise out of the gradient, and
+    # longer steps pay it back: by the square root, which is how the noise falls.
+    model = compiled(args.learning_rate * math.sqrt(hvd.size()), hvd.DistributedOptimizer)
+    # Checkpoints are rank 0's, on its host or in a folder that all hosts share. The others are told: all begin
+    # where rank 0 begins, weights, Adagrad's memory and numbers alike.
+    progress = Progress(model, args)
+    broadcast_variables([*model.variables, *model.optimizer.variables, progress.over], root_rank=0)
+    # Ranks wait for each other at every step: one that had a batch more than the others would wait for ever.
+    batches = end_together(data.shuffled_batches(rows, args.batch_size))
+    for epoch in progress.epochs_left():
+        history = model.fit(batches, verbose=0)
+        progress.reached(epoch, history.history["loss"][0])
+    return model if hvd.rank() == 0 else None
+
+
+def train_with_parameter_servers(rows, args):
+    """This process is the chief: it makes the model on the parameter servers and hands out steps to the workers.
 
     The launcher runs a TensorFlow server on every other host (setting `ps_workers=server`), so there is no
-    code here for any other role. Nor for workers that die: Keras's `fit` schedules each step on a ClusterCoordinator,
-    which gives the steps of a lost worker to the others, and to itself again once the launcher has
-    started it anew (setting `restarts`). With no worker left it waits for the first to come back.
+    code here for any other role. Nor for workers that die: the ClusterCoordinator gives the steps of a lost worker
+    to the others, and to itself again once the launcher has started it anew (setting `restarts`). With no
+    worker left it waits for the first to come back.
     """
+    steps = args.steps_per_epoch or steps_of_a_pass(rows, args.batch_size)
+    strategy = parameter_servers()
+    with strategy.scope():
+        model = compiled(args.learning_rate)
+    here = compiled(args.learning_rate)  # the same on this host, in one piece: to be kept, evaluated and saved
+    progress = Progress(here, args)
+    send(here, model)
+
+    # The function is called on the chief, and what it returns runs on every worker. Workers do not wait for each
+    # other and have no common end of a pass: their rows go round without end, and an epoch is a number of steps.
+    # No `tf.random.set_seed` here: all workers would shuffle alike.
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    dataset = coordinator.create_per_worker_dataset(lambda: data.shuffled_batches(rows, args.batch_size, passes=None))
+    batches, take_steps = iter(dataset), steps_on_a_worker(strategy, model)
+    for epoch in progress.epochs_left():
+        loss = hand_out(coordinator, take_steps, batches, steps, args.steps_per_call)
+        fetch(model, here)
+        progress.reached(epoch, loss)
+    return here
+
+
+def steps_of_a_pass(rows, batch_size):
+    count = data.count(rows)
+    if count is None:
+        raise SystemExit(
+            "deepfm: with parameter servers an epoch is a number of steps, and rows in a pipe cannot be counted: "
+            "wanted the hyperparameter steps-per-epoch, the steps of all workers together"
+        )
+    return math.ceil(count / batch_size)
+
+
+def parameter_servers():
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if resolver.task_type != "chief":
         raise SystemExit(
             f"deepfm: started as {resolver.task_type}, but only the chief needs this script: "
             "set the hyperparameter sagemaker_entrypoint_ps_workers=server"
         )
-    strategy = tf.distribute.ParameterServerStrategy(
+    return tf.distribute.ParameterServerStrategy(
         resolver,
         # Cuts the embeddings into one piece per parameter server, and leaves small variables whole.
         variable_partitioner=tf.distribute.experimental.partitioners.MinSizePartitioner(
             min_shard_bytes=256 << 10, max_shards=resolver.cluster_spec().num_tasks("ps")
         ),
     )
-    with strategy.scope():
-        model = compiled(args)
-
-    # The function runs on every worker, with files of the same names. Workers do not wait for each other, and
-    # the context they get says "pipeline 0 of 1" to all of them: TensorFlow wants every worker to
-    # read all rows, each in an order of its own. So no `shard` here, and above all no
-    # `tf.random.set_seed`: with it all workers would shuffle alike and take the same batches.
-    batches = tf.keras.utils.experimental.DatasetCreator(
-        lambda context: data.endless_batches(files, args.batch_size)
-    )
-    steps = math.ceil(rows / args.batch_size)
-    model.fit(batches, steps_per_epoch=steps, epochs=args.epochs, verbose=2)
-    return on_this_host(model), steps * args.epochs
 
 
-def on_this_host(trained):
-    """A copy of the model whose variables are whole, and here.
+def hand_out(coordinator, take_steps, batches, steps, per_call):
+    """Has the workers take so many steps in all; returns the loss of the last ones.
 
-    Saving `trained` itself lets every parameter server write its variables to its *own* disk, and then
-    fails, or needs a folder that all hosts share. Fetching them takes a moment and needs nothing.
+    `schedule` returns at once, and a worker that is done with one call finds the next waiting. If the chief asked for
+    the loss of each step, one worker would work at a time; if each call were one step, they would spend half of
+    their time on calls.
     """
-    model = deepfm()
-    pieces = iter(trained.get_weights())  # those that were cut come as pieces, in order
-    whole = []
-    for like in model.get_weights():
+    losses = collections.deque(maxlen=100)
+    for begin in range(0, steps, per_call):
+        count = tf.constant(min(per_call, steps - begin))
+        losses.append(coordinator.schedule(take_steps, args=(batches, count)))
+    coordinator.join()
+    return np.mean(coordinator.fetch(list(losses)))
+
+
+def steps_on_a_worker(strategy, model):
+    """The function that takes so many steps on one worker, each with the next of that worker's batches."""
+
+    @tf.function
+    def take_steps(batches, count):
+        losses = 0.0
+        for _ in tf.range(count):
+            losses += strategy.run(step, args=(model, next(batches)))
+        return losses / tf.cast(count, losses.dtype)
+
+    return take_steps
+
+
+def step(model, batch):
+    features, labels = batch
+    with tf.GradientTape() as tape:
+        clicks = model(features, training=True)[:, 0]
+        loss = tf.keras.losses.binary_crossentropy(labels, clicks) + tf.add_n(model.losses)
+    variables = model.trainable_variables
+    model.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+    return loss
+
+
+def fetch(model, here):
+    """Copies a model and its optimizer from the parameter servers to this host.
+
+    Saving `model` itself would let every parameter server write its variables to its *own* disk, and then
+    fail, or need a folder that all hosts share. Fetching them takes a moment and needs nothing. What is saved does
+    not depend on the number of parameter servers either.
+    """
+    for whole, pieces in both(here, model):
+        whole.assign(tf.concat(pieces, axis=0) if whole.shape.rank else pieces[0])
+
+
+def send(here, model):
+    """Copies a model and its optimizer from this host to the parameter servers."""
+    for whole, pieces in both(here, model):
+        sizes = [piece.shape[0] for piece in pieces] if whole.shape.rank else []
+        for piece, value in zip(pieces, tf.split(whole, sizes) if sizes else [whole], strict=True):
+            piece.assign(value)
+
+
+def both(here, model):
+    """(variable, its pieces on the parameter servers) for each variable. One that was cut comes as pieces, in order."""
+    pieces = iter([*model.variables, *model.optimizer.variables])
+    for whole in [*here.variables, *here.optimizer.variables]:
         found = [next(pieces)]
-        while sum(map(len, found)) < len(like):
+        while whole.shape.rank and sum(piece.shape[0] for piece in found) < whole.shape[0]:
             found.append(next(pieces))
-        whole.append(np.concatenate(found))
-    model.set_weights(whole)
-    return model
+        yield whole, found
 
 
-def train_with_horovod(files, rows, args):
-    """Every rank has the whole model and a part of the rows; gradients are averaged at every step."""
-    import horovod.tensorflow.keras as hvd  # only here: the other modes do without it
-    from horovod.tensorflow import broadcast_variables
-
-    hvd.init()
-    # All ranks of a host share its processors, and each would otherwise start a thread for every one of them.
-    processors = int(os.environ.get("SM_NUM_CPUS") or os.cpu_count())
-    tf.config.threading.set_intra_op_parallelism_threads(max(1, processors // hvd.local_size()))
-
-    # Ranks step together on `size` times the rows. Averaging them takes noise out of the gradient, and
-    # longer steps pay it back: by the square root, which is how the noise falls.
-    model = compiled(args, args.learning_rate * math.sqrt(hvd.size()), hvd.DistributedOptimizer)
-    steps = math.ceil(rows / (args.batch_size * hvd.size()))  # the same number on every rank
-    # Checkpoints are of rank 0, on its host or in a folder that all hosts share. The others are told: all begin
-    # where rank 0 begins, weights, Adagrad's memory and number of steps alike.
-    first = hvd.rank() == 0
-    model.optimizer.build(model.trainable_variables)
-    keep = [keep_checkpoints(model, args)] if first else []
-    broadcast_variables([*model.variables, *model.optimizer.variables], root_rank=0)
-    done = int(model.optimizer.iterations)
-    model.fit(
-        data.endless_batches(files, args.batch_size, shards=hvd.size(), index=hvd.rank()),
-        steps_per_epoch=steps,
-        initial_epoch=done // steps,
-        epochs=args.epochs,
-        callbacks=keep,
-        verbose=2 if first else 0,
-    )
-    return (model if first else None), (steps * args.epochs - done) * hvd.size()
-
-
-def evaluate(model, files):
+def evaluate(model, rows):
     """(area under the ROC curve, rows). The curve has 2,000 points: Keras's 200 are too coarse."""
     auc = tf.keras.metrics.AUC(num_thresholds=2000)
-    rows = 0
-    for features, labels in data.batches(files, batch_size=1000):
+    seen = 0
+    for features, labels in data.batches(rows, batch_size=1000):
         auc.update_state(labels, model(features, training=False)[:, 0])
-        rows += len(labels)
-    return float(auc.result()), rows
+        seen += len(labels)
+    return float(auc.result()), seen
 
 
 def save(model, folder):

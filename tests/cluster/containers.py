@@ -4,6 +4,7 @@
 Host names are aliases on a network of the job's own, and a container's own hostname is another name, as there.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -19,6 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from waiting import eventually
+
+from entrypoint.local.channels import Channel
+from entrypoint.local.delivery import deliver, shown
+from entrypoint.local.feed import Stream, feeding
 
 PROGRAMS = Path(__file__).parent / "programs"
 # On every container and network of this test session, so that the session can see that none is left.
@@ -61,7 +66,7 @@ def write_config(
     *,
     resources: Any,
     hyperparameters: Mapping[str, Value] | None = None,
-    channels: Iterable[str] = (),
+    channels: Mapping[str, Any] | None = None,
 ) -> None:
     """The files of /opt/ml/input/config. A str for `resources` is written as it is, None leaves the file out."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -71,20 +76,24 @@ def write_config(
     # On the wire every value is a string: JSON for what is not one already.
     strings = {key: v if isinstance(v, str) else json.dumps(v) for key, v in (hyperparameters or {}).items()}
     (folder / "hyperparameters.json").write_text(json.dumps(strings))
-    file_mode = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
-    (folder / "inputdataconfig.json").write_text(json.dumps(dict.fromkeys(channels, file_mode)))
+    (folder / "inputdataconfig.json").write_text(json.dumps(channels or {}))
 
 
-def resources(hosts: Iterable[str], current: str) -> dict[str, Any]:
-    """resourceconfig.json as an ordinary job has it today."""
+def resources(hosts: Iterable[str], current: str, groups: Mapping[str, Iterable[str]] | None = None) -> dict[str, Any]:
+    """resourceconfig.json as an ordinary job has it today; or with instance groups, each of a type of its own."""
     names = sorted(hosts)
-    group = {"instance_group_name": "homogeneousCluster", "instance_type": "ml.c5.xlarge", "hosts": names[::-1]}
+    members = {name: list(listed) for name, listed in (groups or {"homogeneousCluster": names[::-1]}).items()}
+    types = {name: f"ml.c{number}.xlarge" for number, name in enumerate(members, 5)}
+    mine = next((name for name, listed in members.items() if current in listed), "homogeneousCluster")
     return {
         "current_host": current,
-        "current_instance_type": "ml.c5.xlarge",
-        "current_group_name": "homogeneousCluster",
+        "current_instance_type": types.get(mine, "ml.c5.xlarge"),
+        "current_group_name": mine,
         "hosts": names,
-        "instance_groups": [group],
+        "instance_groups": [
+            {"instance_group_name": name, "instance_type": types[name], "hosts": listed}
+            for name, listed in members.items()
+        ],
         "network_interface_name": "eth0",
         "topology": None,
     }
@@ -112,8 +121,10 @@ class Ending:
 class Cluster:
     """The hosts of one job, up when the `with` block begins and gone when it ends.
 
-    `program` is a file of tests/cluster/programs, or the file in `code` that is to be run. `shared` is a folder that
-    every host has as /opt/ml/checkpoints, as from a file system in the network.
+    `program` is a file of tests/cluster/programs, or the file in `code` that is to be run; "" where the image or a
+    channel has the code and says so. `shared` is a folder that every host has as /opt/ml/checkpoints, as from a file
+    system in the network. `isolated`: hosts reach one another and nobody else. `groups`: hosts by instance group.
+    `channels`: a folder, in File mode, or a Channel under its own name.
     """
 
     def __init__(
@@ -128,35 +139,46 @@ class Cluster:
         environment: Mapping[str, str] | None = None,
         host_environment: Mapping[str, Mapping[str, str]] | None = None,
         code: Path | None = None,
-        channels: Mapping[str, Path] | None = None,
+        channels: Mapping[str, Path | Channel] | None = None,
         shared: Path | None = None,
         files: Mapping[str, str] | None = None,
+        groups: Mapping[str, Iterable[str]] | None = None,
+        isolated: bool = False,
     ) -> None:
         self.image, self.folder = image, folder
         self.hosts = [f"algo-{n + 1}" for n in range(hosts)] if isinstance(hosts, int) else sorted(hosts)
         self.project = f"tfe{uuid.uuid4().hex[:8]}"
         self._compose_file = folder / "compose.json"
+        self.channels = [
+            each if isinstance(each, Channel) else Channel(name=name, source=each.resolve())
+            for name, each in (channels or {}).items()
+        ]
+        self._fed = contextlib.ExitStack()
+        self._unfed: list[str] = []  # what was wrong with channels
         environment = {**({"ENTRYPOINT_MODE": mode} if mode else {}), **(environment or {})}
         services = {}
         for number, host in enumerate(self.hosts, 1):
             ml = self.ml(host)
             write_config(
                 ml / "input/config",
-                resources=resources(self.hosts, host),
-                hyperparameters={"sagemaker_program": program, **(hyperparameters or {})},
-                channels=channels or {},
+                resources=resources(self.hosts, host, groups),
+                hyperparameters={**({"sagemaker_program": program} if program else {}), **(hyperparameters or {})},
+                channels={channel.name: channel.described() for channel in self.channels},
             )
             for part in ("input/data", "model", "output/data"):
                 (ml / part).mkdir(parents=True)
+            data, parts = ml / "input/data", folder / host / "channels"
+            deliver(self.channels, data, parts, number - 1, len(self.hosts))
             if code:
                 shutil.copytree(code, ml / "code", ignore=shutil.ignore_patterns("__pycache__"))
-            else:
+            elif program:
                 (ml / "code").mkdir()
                 shutil.copy(PROGRAMS / program, ml / "code")
             for name, text in (files or {}).items():
                 (ml / "code" / name).write_text(text)
-            mounts = [f"{ml / part}:/opt/ml/{part}" for part in ("input", "model", "output", "code")]
-            mounts += [f"{path.resolve()}:/opt/ml/input/data/{name}:ro" for name, path in (channels or {}).items()]
+            mounts = [f"{ml / part}:/opt/ml/{part}" for part in ("input", "model", "output")]
+            mounts += [f"{ml}/code:/opt/ml/code"] if program else []
+            mounts += [f"{path}:/opt/ml/input/data/{name}:ro" for name, path in shown(self.channels, parts)]
             mounts += [f"{shared.resolve()}:/opt/ml/checkpoints"] if shared else []
             services[host] = {
                 "image": image,
@@ -171,7 +193,8 @@ class Cluster:
                 "restart": "no",
                 "stop_grace_period": "120s",
             }
-        compose = {"services": services, "networks": {"default": {"labels": {LABEL: SESSION}}}}
+        network = {"labels": {LABEL: SESSION}, "internal": isolated}
+        compose = {"services": services, "networks": {"default": network}}
         if compose_command() == ("docker-compose",):
             compose = {"version": "3.7", **compose}
         self._compose_file.write_text(json.dumps(compose, indent=1).replace("$", "$$"))
@@ -186,6 +209,12 @@ class Cluster:
     # --- up and down ---
 
     def __enter__(self) -> "Cluster":
+        streams = [
+            Stream(channel=channel, folder=self.ml(host) / "input/data", rank=rank, hosts=len(self.hosts))
+            for rank, host in enumerate(self.hosts)
+            for channel in self.channels
+        ]
+        self._fed.enter_context(feeding(streams, self._unfed.append))
         try:
             self._compose("up", "-d", "--no-build")
         except BaseException:
@@ -199,6 +228,8 @@ class Cluster:
                 self._print_all()
         finally:
             self._tear_down()
+        if kind is None:
+            assert not self._unfed
 
     def _compose(self, *arguments: str, check: bool = True) -> None:
         # Its own time limits are meant for slower networks than a socket of this machine.
@@ -208,8 +239,9 @@ class Cluster:
         )  # fmt: skip
 
     def _tear_down(self) -> None:
-        sh("docker", "rm", "-f", "-v", *map(self.container, self.hosts), check=False, within=PATIENCE)
-        self._compose("down", "-v", "--remove-orphans")
+        with self._fed:  # to the end of those who read
+            sh("docker", "rm", "-f", "-v", *map(self.container, self.hosts), check=False, within=PATIENCE)
+            self._compose("down", "-v", "--remove-orphans")
 
     def _print_all(self) -> None:
         for host in self.hosts:
@@ -308,12 +340,15 @@ def run_alone(
     *command: str,
     mounts: Mapping[Path, str] | None = None,
     environment: Mapping[str, str] | None = None,
+    network: str = "bridge",
     within: float = PATIENCE,
+    limits: Iterable[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     """One container on no job's network, with `docker run`; stdout and stderr as one text in stdout."""
-    options = [word for path, target in (mounts or {}).items() for word in ("-v", f"{path}:{target}")]
+    options = [*limits]
+    options += [word for path, target in (mounts or {}).items() for word in ("-v", f"{path}:{target}")]
     options += [word for name, value in (environment or {}).items() for word in ("-e", f"{name}={value}")]
     return subprocess.run(
-        ["docker", "run", "--rm", "--label", f"{LABEL}={SESSION}", *options, image, *command],
+        ["docker", "run", "--rm", "--label", f"{LABEL}={SESSION}", "--network", network, *options, image, *command],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=within,
     )  # fmt: skip

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from containers import PROGRAMS, Cluster, Ending, run_alone
 
+from entrypoint.local.channels import Channel, InputMode
+
 StartCluster = Callable[..., Cluster]
 Figure = Callable[[str, float], None]
 
@@ -31,6 +33,10 @@ def number(ending: Ending, pattern: str) -> float:
     return float(found[0])
 
 
+def pipe(name: str, folder: Path) -> Channel:
+    return Channel(name=name, source=folder, mode=InputMode.PIPE)
+
+
 def only_the_first_saved(endings: dict[str, Ending]) -> None:
     """SageMaker packs the model folders of all hosts into one archive, so one host may write."""
     for host, ending in endings.items():
@@ -38,25 +44,42 @@ def only_the_first_saved(endings: dict[str, Ending]) -> None:
         assert bool(list((ending.ml / "model").iterdir())) == (host == "algo-1")
 
 
-@pytest.mark.parametrize(
-    ("mode", "hyperparameters"),
-    [("ps", {"sagemaker_entrypoint_ps_workers": "server"}), ("mpi", {})],
-    ids=["parameter servers", "horovod"],
-)
-def test_deepfm(
-    image: str, cluster: StartCluster, figure: Figure, criteo: Path, mode: str, hyperparameters: dict[str, str]
+PIPES = {
+    "parameter servers": {
+        "mode": "ps",
+        "hyperparameters": {"sagemaker_entrypoint_ps_workers": "server", "steps-per-epoch": 94},
+        "channels": ["training", "evaluation"],
+    },
+    # A channel for each rank of a host. Both hold all the rows, as in "no multi-path" of AWS's own example.
+    "horovod, a pipe for each rank": {
+        "mode": "mpi",
+        "hosts": 2,
+        "hyperparameters": {"sagemaker_mpi_num_of_processes_per_host": 2},
+        "environment": {"ENTRYPOINT_CHANNEL_GROUPS": "same"},
+        "channels": ["training", "training-2", "evaluation"],
+    },
+}
+
+
+@pytest.mark.parametrize("way", PIPES)
+def test_deepfm_from_pipes(
+    image: str, cluster: StartCluster, figure: Figure, criteo: Path, tmp_path: Path, way: str
 ) -> None:
-    with cluster(
-        program="train.py",
-        code=ROOT / "examples/deepfm",
-        mode=mode,
-        hyperparameters=hyperparameters,
-        channels={"training": criteo},
-    ) as job:
+    """Files, without an evaluation channel, are what test_cluster_restarts.py trains on."""
+    *training, evaluation = sorted(criteo.iterdir())
+    for name, files in (("training", training), ("evaluation", [evaluation])):
+        for file in files:
+            (tmp_path / name).mkdir(exist_ok=True)
+            (tmp_path / name / file.name).symlink_to(file)
+    options = {
+        **PIPES[way],
+        "channels": {name: pipe(name, tmp_path / name.split("-")[0]) for name in PIPES[way]["channels"]},
+    }
+    with cluster(program="train.py", code=ROOT / "examples/deepfm", **options) as job:
         endings = job.wait(within=PATIENCE)
         only_the_first_saved(endings)
         auc = number(endings["algo-1"], r"evaluation auc=(\d\.\d+)")
-        figure(f"DeepFM, {mode}: AUC {auc} after", endings["algo-1"].finished - endings["algo-1"].started)
+        figure(f"DeepFM, {way}: AUC {auc} after", endings["algo-1"].finished - endings["algo-1"].started)
         assert auc >= 0.70
         rows = {"ids": [list(range(39)), list(range(100, 139))], "values": [[1.0] * 39] * 2}
         outputs, names = predict(image, endings["algo-1"].ml, rows)

@@ -19,13 +19,22 @@ def foreign(cluster: StartCluster, tmp_path: Path) -> StartForeign:
     """`with foreign(script, distribution, **hyperparameters) as job:` on two hosts."""
 
     def start(script: str, distribution: dict, shared: Path | None = None, **users: object) -> Cluster:
-        code = tmp_path / "code"
+        code, environment = tmp_path / "code", users.pop("environment", {})
         code.mkdir()
         shutil.copy(FOREIGN / script, code / "train.py")
         hyperparameters = by_sdk("train.py", distribution, **users)
-        return cluster(program="train.py", code=code, hosts=2, hyperparameters=hyperparameters, shared=shared)
+        how = {"hyperparameters": hyperparameters, "environment": environment}
+        return cluster(program="train.py", code=code, hosts=2, shared=shared, **how)
 
     return start
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A folder that every host has as /opt/ml/checkpoints."""
+    folder = tmp_path / "efs"
+    folder.mkdir()
+    return folder
 
 
 def all_well(endings: dict[str, Ending]) -> list[Ending]:
@@ -58,9 +67,7 @@ def all_alike(ranks: list[dict]) -> bool:
     return len({tuple(each["weights"]) for each in ranks}) == 1
 
 
-def test_workers_serve_until_the_chief_writes_a_file_to_a_shared_folder(foreign: StartForeign, tmp_path: Path) -> None:
-    shared = tmp_path / "efs"
-    shared.mkdir()
+def test_workers_serve_until_the_chief_writes_a_file_to_a_shared_folder(foreign: StartForeign, shared: Path) -> None:
     users = {"folder": "/opt/ml/checkpoints", "poll": 0.1}
     with foreign("ps_renames_master.py", PARAMETER_SERVER, shared, **users) as job:
         chief, worker = all_well(job.wait(within=180))
@@ -68,6 +75,33 @@ def test_workers_serve_until_the_chief_writes_a_file_to_a_shared_folder(foreign:
         assert "epoch 2, loss" in chief.log and "model copied" in chief.log
         assert "worker 0 has seen DONE" in worker.log
         assert (chief.ml / "model/saved_model.pb").exists()
+
+
+def test_an_estimator_trains_evaluates_exports_and_ends(foreign: StartForeign, shared: Path) -> None:
+    with foreign("estimator.py", PARAMETER_SERVER, shared, model_dir="/opt/ml/checkpoints") as job:
+        master, worker = all_well(job.wait(within=240))
+        assert "task master 0, filters /job:ps /job:master" in master.log
+        assert "task worker 0, filters /job:ps /job:worker/task:0" in worker.log
+        assert all("train_and_evaluate has ended" in host.log for host in (master, worker))
+        assert list((shared / "export/last").glob("*/saved_model.pb")), "the master has not evaluated"
+        assert list((master.ml / "model").glob("*/saved_model.pb"))
+        assert not list((worker.ml / "model").iterdir())
+
+
+@pytest.mark.parametrize("servers", ["server", "script"])
+def test_the_tutorials_fit_ends_though_workers_and_ps_join_their_servers(
+    foreign: StartForeign, shared: Path, servers: str
+) -> None:
+    """Parameter servers are ours, as on AWS's images; or the script's, if it is asked for."""
+    users = {"folder": "/opt/ml/checkpoints", "environment": {"ENTRYPOINT_PS_SERVERS": servers}}
+    with foreign("ps_tutorial_fit.py", PARAMETER_SERVER, shared, **users) as job:
+        chief, worker = all_well(job.wait(within=180))
+        assert "fit has ended, loss" in chief.log
+        assert "] worker 0 joins its server" in worker.log
+        for number, host in enumerate((chief, worker)):
+            joins = f"[{host.host} ps/{number}] ps {number} joins its server"
+            assert (joins in host.log) is (servers == "script")
+        assert (shared / "checkpoint-2/saved_model.pb").exists()
 
 
 def test_horovod_ranks_are_pinned_and_rank_0_saves(foreign: StartForeign) -> None:

@@ -61,23 +61,19 @@ BAD = {
     "a number of seconds that is none": wrong(
         ["ENTRYPOINT_PEER_TIMEOUT", "soon"], environment={"ENTRYPOINT_PEER_TIMEOUT": "soon"}
     ),
-    # The code is looked at only by a host that is alone, so that the others are not waited for.
     "program is not there": wrong(
         ["absent.py", "/opt/ml/code", "here.py"],
-        resources=resources(["algo-1"], "algo-1"),
         program="absent.py",
         exit=CODE,
     ),
     "code cannot be fetched": wrong(
         ["/opt/nowhere.tar.gz", "fetched"],
-        resources=resources(["algo-1"], "algo-1"),
         hyperparameters={"sagemaker_submit_directory": "/opt/nowhere.tar.gz"},
         no_code=True,  # code that is there already is taken, as sagemaker-training does
         exit=CODE,
     ),
     "requirements that do not exist": wrong(
         ["requirements.txt", "no-such-distribution-of-ours"],
-        resources=resources(["algo-1"], "algo-1"),
         requirements="--no-index\nno-such-distribution-of-ours\n",
         exit=CODE,
     ),
@@ -96,7 +92,7 @@ def answers(image: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, t
         program = row.get("program", "here.py")
         write_config(
             folder / "config",
-            resources=row.get("resources", resources(HOSTS, "algo-1")),
+            resources=row.get("resources", resources(["algo-1"], "algo-1")),  # others would be waited for, to be told
             hyperparameters={**({"sagemaker_program": program} if program else {}), **row.get("hyperparameters", {})},
         )
         if "no_code" not in row:

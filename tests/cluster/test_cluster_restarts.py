@@ -1,6 +1,8 @@
 """What dies by chance is started again, and the training comes out as if nothing had happened."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from test_cluster_examples import ROOT, number
 
 StartCluster = Callable[..., Cluster]
 Figure = Callable[[str, float], None]
+Tell = Callable[[str], None]
 
 PATIENCE = 420.0
 WITHOUT_LOSS = 0.70  # what test_cluster_examples.py asks of the same program when nobody dies
@@ -27,12 +30,15 @@ def test_worker_servers_that_are_all_lost_twice(cluster: StartCluster, figure: F
         program="train.py",
         code=ROOT / "examples/deepfm",
         mode="ps",
-        hyperparameters={"sagemaker_entrypoint_ps_workers": "server"},
+        hyperparameters={
+            "sagemaker_entrypoint_ps_workers": "server",
+            "batch-size": 16,
+        },  # long enough to be killed twice
         environment={"ENTRYPOINT_RESTARTS": "2", "ENTRYPOINT_RESTART_BACKOFF": "0.5"},
         channels={"training": criteo},
     ) as job:
-        for epoch in (2, 3):
-            job.sees(f"Epoch {epoch}/4", "algo-1", within=PATIENCE)
+        for epoch in (1, 2):
+            job.sees(f"epoch {epoch}/4 is over", "algo-1", within=PATIENCE)
             for host, worker in workers.items():
                 kill(job, host, worker)
         endings = job.wait(within=PATIENCE)
@@ -57,14 +63,34 @@ def test_horovod_resumes_from_its_checkpoint(cluster: StartCluster, figure: Figu
         environment={"ENTRYPOINT_RESTARTS": "1", "ENTRYPOINT_RESTART_BACKOFF": "0.5"},
         channels={"training": criteo},
     ) as job:
-        job.sees("Epoch 2/4", "algo-1", within=PATIENCE)
+        job.sees("epoch 1/4 is over", "algo-1", within=PATIENCE)
         job.exec("algo-2", "pkill", "-KILL", "-f", "train.py")
         endings = job.wait(within=PATIENCE)
         assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, 0)
         log = endings["algo-1"].log
         assert "attempt 0 failed: algo-2 rank 1 (killed by SIGKILL)" in log
-        assert number(endings["algo-1"], r"resumed at step (\d+)") > 0
-        assert log.count("Epoch 1/4") == 1
+        assert number(endings["algo-1"], r"begins at step (\d+): resumed behind epoch") > 0
+        assert log.count("epoch 1/4 is over") == 1
         auc = number(endings["algo-1"], r"evaluation auc=(\d\.\d+)")
         figure(f"DeepFM, mpi, tried again: AUC {auc} after", endings["algo-1"].finished - endings["algo-1"].started)
         assert auc >= WITHOUT_LOSS
+
+
+def test_a_job_that_is_killed_goes_on_in_the_next_from_its_checkpoint(image: str, tell: Tell, criteo: Path) -> None:
+    """Two kills of all at once; benchmarks/kills.py says what it asks, and does it more often."""
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks/kills.py"),
+        "--mode",
+        "mpi",
+        "--engine",
+        "docker",
+        "--image",
+        image,
+    ]
+    command += ["--data", str(criteo), "--kills", "2", "--unkilled", "1"]
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
+    assert result.returncode == 0, result.stdout + result.stderr
+    found = re.findall(r"\| (?:killed and resumed|not killed) \| (\d\.\d+) ", result.stdout)
+    tell(f"DeepFM, mpi, job killed twice: AUC {found[0]}, not killed: {found[1]}")
+    assert min(map(float, found)) >= WITHOUT_LOSS

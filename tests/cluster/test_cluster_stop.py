@@ -72,11 +72,27 @@ def test_one_host_that_is_told_tells_the_others(cluster: StartCluster) -> None:
         assert len(heard(endings)) == 3
 
 
-def test_stop_before_anything_runs(cluster: StartCluster) -> None:
-    """The others are not there yet, and will not come.
+SLOW = """
+import os, time
+if os.getpid() == 1:
+    print("Python comes up", flush=True)
+    time.sleep(3)
+"""
 
-    A signal that comes before Python is up is lost: Linux ignores it for a PID 1 that has no handler yet.
-    """
+
+def test_stop_before_the_launcher_is_up(cluster: StartCluster) -> None:
+    """Linux drops a signal for a PID 1 that has no handler yet, unless it is blocked."""
+    files, environment = {"sitecustomize.py": SLOW}, {"PYTHONPATH": "/opt/ml/code"}
+    with cluster(program="waits.py", hosts=1, files=files, environment=environment) as job:
+        job.sees("Python comes up")
+        job.stop()
+        (ending,) = job.wait().values()
+        assert ending.exit_code == 143
+        assert "waiting" not in ending.log
+
+
+def test_stop_before_anything_runs(cluster: StartCluster) -> None:
+    """The others are not there yet, and will not come."""
     with cluster(program="waits.py", mode="mpi") as job:
         job.sees("ranks on 3 hosts")
         job.stop()

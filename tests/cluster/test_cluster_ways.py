@@ -1,6 +1,7 @@
 """Jobs that end well, one for every way of distributing: who runs where, and what each process is given."""
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -132,6 +133,15 @@ def test_train_by_hand_says_what_is_missing(image: str) -> None:
 
 def test_other_commands_run_as_they_stand(image: str) -> None:
     assert run_alone(image, "python", "-V").stdout.startswith("Python 3.11.")
+
+
+def test_a_quota_of_cpu_time_is_seen(image: str) -> None:
+    """TensorFlow sees the CPUs, and not how much of their time the container may use."""
+    for limits, threads in ((["--cpus", "1", "--cpuset-cpus", "0,1"], "1"), (["--cpuset-cpus", "0"], None)):
+        result = run_alone(image, "entrypoint", "plan", "--hosts", "1", "--mode", "single", limits=limits)
+        assert result.returncode == 0, result.stdout
+        told = re.findall("TF_NUM_INTRAOP_THREADS=(.*?) TF_NUM_INTEROP_THREADS=2", result.stdout)
+        assert told == ([threads] if threads else [])
 
 
 def test_plan_is_printed(image: str) -> None:

@@ -1,7 +1,12 @@
 """The local ring: real processes and sockets on loopback."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
-from hosts import Hosts
+from hosts import ROOT, Hosts, Run
 
 
 @pytest.fixture
@@ -24,3 +29,29 @@ def hosts(tmp_path, no_leftovers, request):
             job.hosts[name].process.wait()
         if alive:  # the test failed before they ended: nobody is there to end their processes
             job.__exit__()
+
+
+@pytest.fixture
+def local(tmp_path):
+    """Starts `entrypoint local`; kills it if the test did not see it end."""
+    runs = []
+
+    def start(program: Path | str, *words: str, output: str = "out", **environment: str) -> Run:
+        folder = tmp_path / f"run{len(runs)}"
+        folder.mkdir()
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("ENTRYPOINT_", "SM_"))}
+        env |= {"PYTHONPATH": str(ROOT), "PIP_DISABLE_PIP_VERSION_CHECK": "1", **environment}
+        command = [sys.executable, "-m", "entrypoint", "local", str(program), "--output", str(folder / output), *words]
+        with (folder / "terminal.txt").open("wb") as terminal:
+            process = subprocess.Popen(
+                command, env=env, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=terminal, stderr=subprocess.STDOUT
+            )
+        runs.append(Run(process, folder))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        print(run.terminal)
+        if run.process.poll() is None:  # the test failed before it ended
+            run.process.kill()
+            run.process.wait()

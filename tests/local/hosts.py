@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
 CONTROL_PORT, SSH_PORT = 9000, 9050
 PORTS = (*range(2222, 2232), *range(8890, 8898), CONTROL_PORT, SSH_PORT)  # that a host may use, before they are moved
+# For jobs whose parameter servers have nothing to hold: a `tensorflow` that only listens, in a fiftieth of the time.
+LISTENS = {"PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "stand_ins"), str(ROOT)])}
 LONG = 120.0  # seconds; says when to give up, not how fast anything is
 
 
@@ -145,6 +147,7 @@ class Hosts:
             target = base / path
             if target.is_dir():
                 shutil.rmtree(target)
+            target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
 
     def _groups_of(self, host: str) -> dict[str, Any]:
@@ -246,3 +249,52 @@ class Hosts:
             f"--- {host.name}: exit code {host.process.poll()}, failure file {host.failure!r}\n{host.log}"
             for host in self.hosts.values()
         )
+
+
+@dataclass
+class Run:
+    """One `entrypoint local` process; its terminal is a file."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+    @property
+    def terminal(self) -> str:
+        return (self.folder / "terminal.txt").read_text("utf-8", "replace")
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "out"
+
+    def end(self) -> int:
+        return self.process.wait(LONG)
+
+    def says(self, text: str) -> None:
+        eventually(lambda: text in self.terminal, within=LONG, what=f"{text!r} in the output")
+
+    def ml(self, number: int) -> Path:
+        return self.output / f"algo-{number}" / "ml"
+
+    # --- what stands at the end ---
+
+    @property
+    def _table(self) -> str:
+        return self.terminal.partition("tail s")[2]
+
+    def row(self, host: str) -> list[str]:
+        """The host's row of the table."""
+        return re.findall(rf"^{host} +.*$", self._table, re.MULTILINE)[0].split()
+
+    @property
+    def exits(self) -> list[str]:
+        """The exit column of the table."""
+        return re.findall(r"^algo-\d+ +(\S+)", self._table, re.MULTILINE)
+
+    @property
+    def faults(self) -> list[str]:
+        """What is said of the faults."""
+        return re.findall(r"^fault.*$", self._table, re.MULTILINE)
+
+    @property
+    def cause(self) -> str:
+        return self.terminal.partition("\nfailed: ")[2].partition("\n")[0]

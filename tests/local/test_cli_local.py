@@ -7,73 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hosts import LONG, PROGRAMS, ROOT, Run
 from waiting import eventually
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ROOT / "tests" / "programs"
-LONG = 120.0  # seconds; says when to give up, not how fast anything is
-
 pytestmark = pytest.mark.usefixtures("no_leftovers")
-
-
-@dataclass
-class Run:
-    """One `entrypoint local` process; its terminal is a file."""
-
-    process: subprocess.Popen
-    folder: Path
-
-    @property
-    def terminal(self) -> str:
-        return (self.folder / "terminal.txt").read_text("utf-8", "replace")
-
-    @property
-    def output(self) -> Path:
-        return self.folder / "out"
-
-    def end(self) -> int:
-        return self.process.wait(LONG)
-
-    def says(self, text: str) -> None:
-        eventually(lambda: text in self.terminal, within=LONG, what=f"{text!r} in the output")
-
-    def ml(self, number: int) -> Path:
-        return self.output / f"algo-{number}" / "ml"
-
-    def row(self, host: str) -> list[str]:
-        """The host's row of the table at the end."""
-        rows = re.findall(rf"^{host} +.*$", self.terminal.partition("tail s")[2], re.MULTILINE)
-        return rows[0].split()
-
-
-@pytest.fixture
-def local(tmp_path):
-    """Starts `entrypoint local`; kills it if the test did not see it end."""
-    runs = []
-
-    def start(program: Path | str, *words: str, output: str = "out", **environment: str) -> Run:
-        folder = tmp_path / f"run{len(runs)}"
-        folder.mkdir()
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("ENTRYPOINT_", "SM_"))}
-        env |= {"PYTHONPATH": str(ROOT), "PIP_DISABLE_PIP_VERSION_CHECK": "1", **environment}
-        command = [sys.executable, "-m", "entrypoint", "local", str(program), "--output", str(folder / output), *words]
-        with (folder / "terminal.txt").open("wb") as terminal:
-            process = subprocess.Popen(
-                command, env=env, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=terminal, stderr=subprocess.STDOUT
-            )
-        runs.append(Run(process, folder))
-        return runs[-1]
-
-    yield start
-    for run in runs:
-        print(run.terminal)
-        if run.process.poll() is None:  # the test failed before it ended
-            run.process.kill()
-            run.process.wait()
 
 
 def code(tmp_path: Path, **files: str) -> Path:

@@ -3,6 +3,7 @@
 import signal
 
 import pytest
+from hosts import LISTENS
 from waiting import eventually
 
 MWMS = {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
@@ -23,7 +24,7 @@ def test_it_has_time_after_the_others_success(hosts, where, host):
 
 @pytest.mark.parametrize("mode", [MWMS, PS], ids=["mwms", "ps"])
 def test_one_that_never_ends_is_stopped_after_the_grace_and_the_job_has_succeeded(hosts, mode):
-    environment = {"ENTRYPOINT_EVALUATOR": "last", "ENTRYPOINT_EVALUATOR_GRACE": "2"}
+    environment = {"ENTRYPOINT_EVALUATOR": "last", "ENTRYPOINT_EVALUATOR_GRACE": "2", **LISTENS}
     job = hosts(2, "evaluates.py", hyperparameters={**mode, "seconds": "600"}, environment=environment)
     assert job.end() == [0, 0]
     assert "evaluator/0 stopped: killed by SIGTERM" in job[2].log

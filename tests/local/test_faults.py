@@ -9,54 +9,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hosts import LONG, PROGRAMS, ROOT, Run
 from waiting import eventually
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ROOT / "tests" / "programs"
-LONG = 120.0  # seconds; says when to give up, not how fast anything is
 BEFORE = "step 3;"  # a line that says that all is well under way
 STEPS = ("--hyperparameters", "steps=60")  # long enough for the faults, and not for ever where they are missed
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
-
-
-@dataclass
-class Run:
-    """One `entrypoint local` process; its terminal is a file."""
-
-    process: subprocess.Popen
-    folder: Path
-
-    @property
-    def terminal(self) -> str:
-        return (self.folder / "terminal.txt").read_text("utf-8", "replace")
-
-    def end(self) -> int:
-        return self.process.wait(LONG)
-
-    def says(self, text: str) -> None:
-        eventually(lambda: text in self.terminal, within=LONG, what=f"{text!r} in the output")
-
-    def ml(self, number: int) -> Path:
-        return self.folder / "out" / f"algo-{number}" / "ml"
-
-    @property
-    def exits(self) -> list[str]:
-        """The exit column of the table at the end."""
-        return re.findall(r"^algo-\d+ +(\S+)", self.terminal.partition("tail s")[2], re.MULTILINE)
-
-    @property
-    def faults(self) -> list[str]:
-        """What the end says of the faults."""
-        return re.findall(r"^fault.*$", self.terminal.partition("tail s")[2], re.MULTILINE)
-
-    @property
-    def cause(self) -> str:
-        return self.terminal.partition("\nfailed: ")[2].partition("\n")[0]
 
 
 def why_no_netns() -> str:
@@ -80,32 +42,15 @@ def engine(request) -> str:
 
 
 @pytest.fixture
-def local(tmp_path):
-    """Starts `entrypoint local` on three hosts; kills it if the test did not see it end."""
-    runs = []
+def local(local, tmp_path):
+    """Starts `entrypoint local` on three hosts."""
 
     def start(engine: str, *words: str, program=PROGRAMS / "beats.py", mode="mwms", faults=(), **env: str) -> Run:
-        folder = tmp_path / f"run{len(runs)}"
-        folder.mkdir()
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("ENTRYPOINT_", "SM_"))}
-        environment |= {"PYTHONPATH": str(ROOT), "TEST_FOLDER": str(tmp_path), **env}
-        command = [sys.executable, "-m", "entrypoint", "local", str(program), "--output", str(folder / "out")]
-        command += ["--hosts", "3", "--mode", mode, "--engine", engine, *words]
-        command += [word for fault in faults for word in ("--fault", fault)]
-        with (folder / "terminal.txt").open("wb") as terminal:
-            process = subprocess.Popen(
-                command, env=environment, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=terminal,
-                stderr=subprocess.STDOUT,
-            )  # fmt: skip
-        runs.append(Run(process, folder))
-        return runs[-1]
+        words = ("--hosts", "3", "--mode", mode, "--engine", engine, *words)
+        words += tuple(word for fault in faults for word in ("--fault", fault))
+        return local(program, *words, TEST_FOLDER=str(tmp_path), **env)
 
-    yield start
-    for run in runs:
-        print(run.terminal)
-        if run.process.poll() is None:  # the test failed before it ended
-            run.process.kill()
-            run.process.wait()
+    return start
 
 
 @pytest.fixture

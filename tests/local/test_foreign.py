@@ -18,22 +18,6 @@ def foreign(name: str) -> dict[str, bytes]:
 
 
 @pytest.mark.tensorflow
-def test_an_estimator_trains_evaluates_exports_and_ends(hosts, tmp_path):
-    pytest.importorskip("tensorflow")
-    checkpoints = tmp_path / "shared"
-    sent = by_sdk("train.py", PARAMETER_SERVER, model_dir=str(checkpoints))
-    job = hosts(2, code=foreign("estimator.py"), hyperparameters=sent)
-    assert job.end(within=300) == [0, 0]
-    assert "task master 0, filters /job:ps /job:master" in job[1].log
-    assert "task worker 0, filters /job:ps /job:worker/task:0" in job[2].log
-    for number in (1, 2):
-        assert "train_and_evaluate has ended" in job[number].log
-    assert list((checkpoints / "export/last").glob("*/saved_model.pb")), "the master has not evaluated"
-    assert list((job[1].base / "model").glob("*/saved_model.pb"))
-    assert not list((job[2].base / "model").iterdir())
-
-
-@pytest.mark.tensorflow
 def test_workers_that_wait_for_a_file_which_they_cannot_see_end_with_the_job(hosts, tmp_path):
     """With the name of AWS's images, and the file in a folder of each host's own."""
     pytest.importorskip("tensorflow")
@@ -48,14 +32,27 @@ def test_workers_that_wait_for_a_file_which_they_cannot_see_end_with_the_job(hos
     assert (job[1].base / "model/saved_model.pb").exists()
 
 
-@pytest.mark.tensorflow
-def test_the_tutorials_fit_ends_though_workers_join_their_servers(hosts):
-    pytest.importorskip("tensorflow")
-    job = hosts(2, code=foreign("ps_tutorial_fit.py"), hyperparameters=by_sdk("train.py", PARAMETER_SERVER))
-    assert job.end(within=300) == [0, 0]
-    assert "fit has ended, loss" in job[1].log
-    assert "worker 0 joins its server" in job[2].log
-    assert (job[1].base / "model/checkpoint-2/saved_model.pb").exists()
+SERVES = """
+import json, os, sys, time
+task = json.loads(os.environ["TF_CONFIG"])["task"]["type"]
+print("started as", task, "with", os.environ["SM_CURRENT_HOST"], flush=True)
+if task != "ps" or "--stays" in sys.argv:
+    time.sleep(600 if task == "ps" else 2)
+"""
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_script_that_is_its_own_parameter_servers(hosts, stays):
+    """It is ended with the job; one that leaves before is a failure, though its exit code is 0."""
+    sent = by_sdk("train.py", PARAMETER_SERVER, **({"stays": True} if stays else {}))
+    job = hosts(2, code={"train.py": SERVES}, hyperparameters=sent, environment={"ENTRYPOINT_PS_SERVERS": "script"})
+    assert job.end() == ([0, 0] if stays else [1, 1])
+    if stays:
+        for number in (1, 2):
+            assert f"ps/{number - 1}] started as ps with algo-{number}" in job[number].log
+            assert f"ps/{number - 1} stopped: killed by SIGTERM" in job[number].log
+    else:
+        assert "(ended too early, exit code 0)" in job[1].failure.splitlines()[0]
 
 
 LOOKS = """

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hosts import LISTENS
 
 AWKWARD = {
     "quotes": """it's "quoted" 'twice' \\"thrice\\" """,
@@ -44,8 +45,8 @@ WAYS = {
     # hosts, hyperparameters of the mode, environment, processes that run the script
     "single": (1, {}, {}, 1),
     "single, 3 hosts": (3, {}, {}, 3),
-    "ps": (2, {PS: "true"}, {}, 2),
-    "ps, servers": (2, {PS: "true", "sagemaker_entrypoint_ps_workers": "server"}, {}, 1),
+    "ps": (2, {PS: "true"}, LISTENS, 2),
+    "ps, servers": (2, {PS: "true", "sagemaker_entrypoint_ps_workers": "server"}, LISTENS, 1),
     "mwms": (2, {MWMS: "true"}, {"ENTRYPOINT_PROCESSES_PER_HOST": "2"}, 4),
     "mpi": (1, {MPI: "true", "sagemaker_mpi_num_of_processes_per_host": "2"}, {}, 2),
     "mpi, 2 hosts": (2, {MPI: "true", "sagemaker_mpi_num_of_processes_per_host": "2"}, {}, 4),
@@ -61,8 +62,6 @@ def arguments() -> list[bytes]:
 @pytest.mark.parametrize("program", SCRIPTS)
 @pytest.mark.parametrize("count, mode, environment, processes", WAYS.values(), ids=WAYS)
 def test_every_byte_arrives(hosts, count, mode, environment, processes, program):
-    if PS in mode:
-        pytest.importorskip("tensorflow")
     if MPI in mode:
         pytest.importorskip("mpi4py")
         if not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):

@@ -1,11 +1,17 @@
 """Heterogeneous clusters: parts by instance group, hosts outside the distribution, all of them leaving together."""
 
 import json
+import os
+import re
+import shlex
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from hosts import ROOT
 
 GROUPS = {"data": [2, 1], "train": [4, 3]}  # as SageMaker lists them: in no order
 MPI = {"sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "1"}
@@ -110,3 +116,16 @@ def test_a_group_that_is_not_there_ends_the_job_on_every_host(hosts):
     assert job.end(within=60) == [78, 78, 78]
     (text,) = {text.splitlines()[0].split(": ", 1)[1] for text in job.failures}
     assert "names instance group 'gpus'; wanted one of 'train', 'data'" in text
+
+
+def test_the_command_of_the_documents(tmp_path, no_leftovers):
+    (text,) = re.findall(r"^    (entrypoint local (?:.*\\\n)*.*)", (ROOT / "docs/instance_groups.md").read_text(), re.M)
+    (tmp_path / "train.py").write_text(
+        "import os\nprint(os.environ['SM_CURRENT_INSTANCE_GROUP'], 'TF_CONFIG' in os.environ)\n"
+    )
+    command = [sys.executable, "-m", *shlex.split(text.replace("\\\n", " "))]
+    result = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
+                            text=True, timeout=120)  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+    said = sorted(re.findall(r"\] (data|gpus) (True|False)$", result.stdout, re.M))
+    assert said == [("data", "False"), ("gpus", "True"), ("gpus", "True")]

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from waiting import eventually
 
+from entrypoint.machine import this_machine
+
 pytestmark = pytest.mark.skipif(
     not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()), reason="needs Open MPI and an ssh daemon"
 )
@@ -172,6 +174,36 @@ def test_what_the_user_exports_with_x_wins(hosts):
                 hyperparameters=with_ranks(1, sagemaker_mpi_custom_mpi_options=options))  # fmt: skip
     assert job.end() == [0, 0]
     assert [(each["env"]["MINE"], each["env"]["NEW"]) for each in told(job)] == [("other", "new")] * 2
+
+
+def threads(rank: dict) -> list[str | None]:
+    keys = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
+    return [rank["env"].get(key) for key in keys]
+
+
+def test_ranks_divide_the_cpus_of_their_host(hosts):
+    """4 slots on the first host, 1 rank on the second, by the user's -np; and one variable that the user has set."""
+    machine = this_machine()
+    if machine.allowed < 2:
+        pytest.skip("one CPU cannot be divided")
+    job = hosts(2, "mpi_sum.py", environment={"OMP_NUM_THREADS": "3"},
+                hyperparameters=with_ranks(4, sagemaker_mpi_custom_mpi_options="-np 5"))  # fmt: skip
+    assert job.end() == [0, 0]
+    fourth = max(1, int(machine.cpus / 4 + 0.5))
+    alone = [None, None] if machine.cpus == machine.allowed else [str(int(machine.cpus + 0.5))] * 2
+    assert [threads(each) for each in told(job)] == [[str(fourth), str(max(2, fourth)), "3"]] * 4 + [[*alone, "3"]]
+    assert f"each of 4 processes: TF_NUM_INTRAOP_THREADS={fourth} " in job[1].log
+    assert "TF_NUM_INTRAOP_THREADS" not in job[2].log or alone[0]
+
+
+def test_a_rank_that_mpirun_binds_starts_no_more_threads_than_it_has_cpus(hosts):
+    if this_machine().cpus < 2:
+        pytest.skip("wants a CPU for each of two ranks")
+    options = "-bind-to hwthread -x OMP_NUM_THREADS=9"
+    job = hosts(1, "mpi_sum.py", hyperparameters=with_ranks(2, sagemaker_mpi_custom_mpi_options=options))
+    assert job.end() == [0]
+    assert [each["cpus"] for each in told(job)] == [1, 1]
+    assert [threads(each) for each in told(job)] == [[None, None, "9"]] * 2  # it sees its one CPU by itself
 
 
 def test_mpirun_that_only_says_its_version_is_no_success(hosts):

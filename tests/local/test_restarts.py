@@ -4,6 +4,7 @@ import re
 import signal
 
 import pytest
+from hosts import LISTENS
 
 MWMS = {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
 PS = {"sagemaker_parameter_server_enabled": "true"}
@@ -15,7 +16,7 @@ QUICK = {"ENTRYPOINT_RESTART_BACKOFF": "0.2"}
 @pytest.mark.parametrize("mode", [SINGLE, MWMS, PS, MPI], ids=["single", "mwms", "ps", "mpi"])
 def test_a_job_is_tried_again_until_it_ends_well(hosts, mode):
     """Killed on a follower, then on the coordinator with a code that the user has named."""
-    environment = {**QUICK, "ENTRYPOINT_RESTARTS": "2"}
+    environment = {**QUICK, "ENTRYPOINT_RESTARTS": "2", **LISTENS}
     asked = {**mode, "fails": "algo-2:SIGKILL,algo-1:75"}
     job = hosts(3, "fails_at_first.py", hyperparameters=asked, environment=environment)
     assert job.end() == [0, 0, 0]

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from hosts import LISTENS
 
 MWMS = {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
 PS = {"sagemaker_parameter_server_enabled": "true"}
@@ -62,10 +63,8 @@ def test_parameter_servers_stay_until_all_have_saved(hosts, workers, scripts):
         assert f"ps/{number} stopped: killed by SIGTERM" in host.log
 
 
-@pytest.mark.tensorflow
 def test_what_ignores_it_is_killed_and_parameter_servers_do_not_outlive_it(hosts, figure):
-    pytest.importorskip("tensorflow")
-    environment = {"ENTRYPOINT_STOP_GRACE": "2", "ENTRYPOINT_PS_COUNT": "1"}
+    environment = {"ENTRYPOINT_STOP_GRACE": "2", "ENTRYPOINT_PS_COUNT": "1", **LISTENS}
     job = hosts(2, "ignores_sigterm.py", hyperparameters=PS, environment=environment)
     job.all_say("asleep")
     sent = time.monotonic()

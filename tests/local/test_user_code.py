@@ -12,35 +12,13 @@ import urllib.parse
 
 import boto3
 import pytest
+from builders import package
 from hosts import PROGRAMS
 from moto.server import ThreadedMotoServer
 from processes import processes_with
 from waiting import eventually
 
 TELL = "import sys; print('told', __name__, *sys.argv[1:])\n"
-# A package that is built by a few lines of its own: no network, no setuptools, and none of pip's settings.
-BACKEND = """
-import zipfile
-
-def build_wheel(folder, config_settings=None, metadata_directory=None):
-    name = "NAME-1-py3-none-any.whl"
-    with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
-        wheel.write("NAME.py")
-        wheel.writestr("NAME-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: NAME\\nVersion: 1\\n")
-        wheel.writestr("NAME-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
-        wheel.writestr("NAME-1.dist-info/RECORD", "")
-    return name
-"""
-PROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
-
-
-def package(name: str, module: str) -> dict[str, str]:
-    return {
-        f"{name}.py": module,
-        "setup.py": "",
-        "backend.py": BACKEND.replace("NAME", name),
-        "pyproject.toml": PROJECT,
-    }
 
 
 def folder(path, files):
@@ -461,15 +439,6 @@ def test_a_module_of_the_users_may_be_called_like_one_of_ours(hosts):
     code = dict.fromkeys(names, "raise SystemExit('the wrong module')")
     job = hosts(1, "train.py", code={**code, "json.py": "", "train.py": TELL})
     assert job.end() == [0]
-
-
-def test_a_huge_but_legal_set_of_hyperparameters(hosts):
-    """The API's limit: 100 of 2,500 characters. One environment entry holds 128 KiB at most."""
-    many = {f"name-{number}": "x" * 2500 for number in range(90)}
-    job = hosts(1, "tells.py", hyperparameters=many)
-    assert job.end() == [0]
-    (told,) = job.json_of("told.json")
-    assert len(told["argv"]) == 180
 
 
 @pytest.mark.parametrize("content", ["{}", "null"])

@@ -1,4 +1,4 @@
-"""What README.md, docs/sagemaker.md and the examples tell users to type does what they say, with both of Amazon's SDKs.
+"""What README.md, the documents and the examples tell users to type does what they say, with both of Amazon's SDKs.
 
 Blocks of Python and commands are read out of the documents and run. The CreateTrainingJob requests that come of them
 are put where SageMaker puts them, on a host's disk, and our own reader and plan say what would run.
@@ -16,7 +16,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import botocore.session
 import pytest
+from botocore import xform_name
+from botocore.validate import ParamValidator
 from builders import names, resources, write_config
 from local_mode import DRIVERS, ROOT, Job, docker, python_of
 from waiting import eventually
@@ -24,6 +27,7 @@ from waiting import eventually
 from entrypoint import job as jobs
 from entrypoint.config import read_job
 from entrypoint.distributions import plan_for
+from entrypoint.serving.config import read_serving
 
 sys.path.insert(0, str(ROOT / "examples"))
 import submit
@@ -32,8 +36,11 @@ Request = dict[str, Any]
 Sent = dict[str, list[list[Request]]]
 
 DOCUMENTS = [
-    ROOT / name for name in ("README.md", "docs/sagemaker.md", "examples/README.md", "examples/deepfm/README.md")
-]
+    ROOT / f"{name}.md"
+    for name in (
+        "README", "docs/sagemaker", "docs/serving", "docs/instance_groups", "examples/README", "examples/deepfm/README",
+    )
+]  # fmt: skip
 IMAGE, ROLE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/my-training:1", "arn:aws:iam::123456789012:role/Training"
 NAMES = {"image": IMAGE, "role": ROLE, "IMAGE": IMAGE, "ROLE": ROLE}
 PATIENCE = 400.0  # seconds: when to give up
@@ -192,7 +199,7 @@ def test_blocks_ask_for_the_modes_that_they_name(sent: Sent, sdk: str, tmp_path:
     for block, requests in zip(blocks_for(sdk), sent["blocks"], strict=True):
         named = re.findall(r'"ENTRYPOINT_MODE": "(\w+)"|distribution=\{"(\w+)"|sagemaker_(\w+)_enabled', block)
         words = {"parameter_server": "ps", "multi_worker_mirrored_strategy": "mwms"}
-        expected = [words.get(word, word) for word in map("".join, named)]
+        expected = [words.get(word, word) for word in map("".join, named)] or ["single"] * len(requests)
         assert [str(check_any(request, tmp_path).mode) for request in requests] == expected, block
     assert sum(map(len, sent["blocks"])) >= 8
 
@@ -227,6 +234,50 @@ def test_the_push_of_the_documents() -> None:
     said = subprocess.run([*shlex.split(line), "--dry-run"], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert said.returncode == 0, said.stderr
     assert f"+ docker push {IMAGE}" in said.stdout
+
+
+def test_an_image_is_built_and_pushed_for_the_job(capfd: pytest.CaptureFixture[str]) -> None:
+    submit.build(submit.parse([*shlex.split(PLAIN), "--build", "--dry-run"]))
+    assert f"+ docker push {IMAGE}" in capfd.readouterr().out
+
+
+def test_an_image_for_this_machine_is_not_pushed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    called: list[list[str]] = []
+    monkeypatch.setattr(submit.subprocess, "run", lambda command, **_: called.append([str(word) for word in command]))
+    submit.build(submit.parse([DEEPFM, "--local", "--build", "--output", str(tmp_path)]))
+    assert called == [[str(ROOT / "build.sh")]]
+
+
+def test_the_session_of_the_documents() -> None:
+    """The aws command's words are those of the API: boto3's description of it says whether they are right."""
+    (line,) = {line for path in DOCUMENTS for line in re.findall(r"^    aws (.*)", path.read_text(), re.M)}
+    service, operation, *options = line.split()
+    model = botocore.session.Session().get_service_model(service)
+    (name,) = [each for each in model.operation_names if xform_name(each, "-") == operation]
+    shape = model.operation_model(name).input_shape
+    members = {f"--{xform_name(member, '-')}": member for member in shape.members}
+    parameters = {members[option]: value for option, value in zip(options[::2], options[1::2], strict=True)}
+    assert name == "StartSession" and not ParamValidator().validate(parameters, shape).has_errors()
+    assert re.fullmatch(r"sagemaker-training-job:\w+_algo-1", parameters["Target"])  # as SageMaker's guide has it
+
+
+def test_blocks_with_endpoints(sent: Sent, sdk: str) -> None:
+    """A model by itself, and one of a job; both are served by the image's `serve`, which takes no variable amiss."""
+    if sdk == "v3":
+        assert sent["endpoints"] == []
+        return
+    made = sent["endpoints"]
+    assert [each["operation"] for each in made] == ["CreateModel", "CreateEndpointConfig", "CreateEndpoint"] * 2
+    for model, config, endpoint in (made[:3], made[3:]):
+        container = model["PrimaryContainer"]
+        assert (container["Image"], model["ExecutionRoleArn"]) == (IMAGE, ROLE)
+        assert container["ModelDataUrl"] == "s3://bucket/model.tar.gz"
+        serving = read_serving(container["Environment"])
+        assert (serving.port, serving.program, serving.default_name) == (8080, "", "")
+        (variant,) = config["ProductionVariants"]
+        assert (variant["ModelName"], variant["InitialInstanceCount"]) == (model["ModelName"], 1)
+        assert variant["InstanceType"] == "ml.c5.large"
+        assert endpoint["EndpointConfigName"] == config["EndpointConfigName"]
 
 
 def test_a_command_without_options(sent: Sent, tmp_path: Path) -> None:
@@ -280,6 +331,22 @@ def test_blocks_with_instance_groups(sent: Sent, sdk: str, tmp_path: Path) -> No
     assert {spec.name for spec in plan.processes if spec.runs_program} == {"chief/0", "worker/0"}
 
 
+def test_ranks_on_a_group_and_data_on_another(sent: Sent, sdk: str, tmp_path: Path) -> None:
+    """The SDK's class for TensorFlow knows it; v3 has none."""
+    for requests in blocks_with(sent, sdk, '"instance_groups": [gpus]'):
+        assert [title(request, tmp_path) for request in requests] == [
+            "MPI: 16 ranks on 2 hosts, 8 on each; 2 hosts outside"
+        ]
+    assert sdk == "v3" or list(blocks_with(sent, sdk, '"instance_groups": [gpus]'))
+
+
+def test_parameter_servers_on_a_group_by_hyperparameters(sent: Sent, sdk: str, tmp_path: Path) -> None:
+    for (request,) in blocks_with(sent, sdk, "sagemaker_entrypoint_ps_groups"):
+        plan = plan_for(check_any(request, tmp_path))
+        assert {spec.name for spec in plan.on("algo-1")} == {"prepare", "ps/0"}
+        assert {spec.name for spec in plan.processes if spec.runs_program} == {"chief/0", "worker/0"}
+
+
 def test_blocks_with_spot_instances(sent: Sent, sdk: str) -> None:
     ((request,),) = blocks_with(sent, sdk, "checkpoints/my-job")
     assert request["EnableManagedSpotTraining"]
@@ -300,6 +367,7 @@ def test_blocks_with_metrics_and_a_shell(sent: Sent, sdk: str) -> None:
     [
         ("nowhere.py --local", "there is no program nowhere.py"),
         (DEEPFM, "wanted --image and --role, or --local"),
+        (f"{DEEPFM} --local --build --image mine", "what is built for this machine is sagemaker-tf-entrypoint:latest"),
         (f"{DEEPFM} --local --dry-run", "sends no request"),
         (f"{DEEPFM} --local --output {ROOT}", f"--output {ROOT} is not empty"),
         (f"{DEEPFM} --local --no-wait", "SDK v3 would clear up under the running job"),
@@ -336,6 +404,25 @@ def test_the_same_call_in_local_mode(name: str, run: Callable[..., Job], image: 
     regex = option(next(each for each in ON_SAGEMAKER if "--metric" in each), "--metric").partition("=")[2]
     lines = [line for line in job.output.splitlines() if re.search(regex, line)]
     assert len(lines) == 1 and "worker/0]" in lines[0], job.output
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "parts"),
+    [
+        ("v2", "mpi", [f"rank {rank}] added up to 10" for rank in range(4)]),
+        ("v3", "ps", ["chief/0] reached 2 parameter servers", "worker/0] reached 2 parameter servers"]),
+    ],
+)
+def test_other_modes_in_local_mode(
+    name: str, mode: str, parts: list[str], run: Callable[..., Job], image: str, tmp_path: Path
+) -> None:
+    program = ROOT / "tests/sdk/programs/takes_part.py"
+    more = ["--image", image, "--output", str(tmp_path / "result")]
+    more += ["--processes-per-host", "2"] if mode == "mpi" else []
+    job = run(name, [str(program), "--mode", mode, "--instances", "2", "--local", *more], driver="submit_local")
+    assert job.exit_code == 0, job.output
+    for part in parts:
+        assert len(re.findall(rf"{re.escape(part)}$", job.output, re.M)) == 1, job.output
 
 
 def test_a_command_of_v3_is_stopped_and_looked_into(run: Callable[..., Job], image: str, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from entrypoint.config import read_job
 from entrypoint.distributions import plan_for
 from entrypoint.errors import ConfigError
 from entrypoint.local import ports
+from entrypoint.local.channels import Channel
 from entrypoint.local.spec import LocalJob, encode
 from entrypoint.local.tree import write_config as write_local_config
 from entrypoint.plan import render
@@ -207,7 +208,7 @@ def test_the_job_has_a_name_that_sagemaker_would_take():
     assert re.fullmatch(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", local_job(output=Path("/out/größe_2 " + "x" * 90)).name)
 
 
-@pytest.mark.parametrize("bad", [{"hosts": 251}, {"timeout": 0.0}, {"channels": (("a/b", Path("/")),)},
+@pytest.mark.parametrize("bad", [{"hosts": 251}, {"timeout": 0.0}, {"channels": tuple(Channel(name=f"c{n}", source=Path("/")) for n in range(21))},
                                  {"environment": (("a b", "1"),)}])  # fmt: skip
 def test_values_that_describe_no_job(bad):
     with pytest.raises(ConfigError, match="wanted"):

@@ -12,6 +12,8 @@ import queue
 import random
 import resource
 import socket
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import fields
@@ -71,6 +73,26 @@ def test_a_report_is_answered_with_the_news():
     assert answer.status_code == 200
     assert news_from_json(answer.get_json()) == NEWS
     assert served.events == [Reported(report=REPORT)]
+
+
+ALONE = """
+import sys, threading, urllib.request
+from entrypoint.cluster import Cluster, Host
+from entrypoint.control import make_door
+
+me = Host(name="algo-1", rank=0, address="127.0.0.1")
+door = make_door(Cluster(hosts=(me,), me=me), "", print, lambda: {"phase": "running"}, None, address="127.0.0.1", port=0)
+threading.Thread(target=door.run, daemon=True).start()
+print("flask" in sys.modules)
+for _ in range(2):
+    print(urllib.request.urlopen(f"http://127.0.0.1:{door.socket.getsockname()[1]}/status").read().decode().strip())
+print("flask" in sys.modules)
+"""
+
+
+def test_a_lone_host_imports_flask_when_somebody_asks():
+    told = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert told.splitlines() == ["False", '{"phase":"running"}', '{"phase":"running"}', "True"]
 
 
 def test_news_are_taken_from_the_coordinator():

@@ -1,8 +1,11 @@
-"""examples/deepfm/libsvm_to_tfrecord.py: rows in, the same rows out, or an error that names the line."""
+"""examples/deepfm: rows in, the same rows out, or an error that names the line; what is trained on, what is kept."""
 
 import gzip
+import json
+import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,13 +20,14 @@ def deepfm():
     sys.path.insert(0, str(DEEPFM))
     try:
         import libsvm_to_tfrecord
+        import train
 
         import data
 
-        yield type("Deepfm", (), {"data": data, "converter": libsvm_to_tfrecord})
+        yield SimpleNamespace(data=data, converter=libsvm_to_tfrecord, train=train)
     finally:
         sys.path.remove(str(DEEPFM))
-        for name in ("data", "libsvm_to_tfrecord"):
+        for name in ("data", "libsvm_to_tfrecord", "model", "train"):
             sys.modules.pop(name, None)
 
 
@@ -31,26 +35,25 @@ def line(label=1, first=1, fields=39):
     return f"{label} " + " ".join(f"{first + index}:{index / 4}" for index in range(fields))
 
 
-def rows_of(deepfm, *paths):
+def rows_in(deepfm, folder, monkeypatch):
+    monkeypatch.setenv("SM_CHANNEL_TRAINING", str(folder))
     rows = []
-    for features, labels in deepfm.data.batches([str(path) for path in paths], batch_size=2):
+    for features, labels in deepfm.data.batches(deepfm.data.Rows("training"), batch_size=2):
         columns = labels, features["ids"], features["values"]
         rows += zip(*(column.numpy().tolist() for column in columns), strict=True)
     return rows
 
 
-def test_rows_survive_and_shards_differ_by_one_row_at_most(deepfm, tmp_path):
+def test_rows_survive_and_shards_differ_by_one_row_at_most(deepfm, tmp_path, monkeypatch):
     source = tmp_path / "a.libsvm"
     source.write_text("\n".join(line(label=index % 2, first=index) for index in range(11)) + "\n")
     written = deepfm.converter.convert([source], tmp_path / "out", shards=4)
-    assert [path.name for path, _ in written] == [
-        f"part-{index:05d}-of-00004.tfrecords" for index in range(4)
-    ]
+    assert [path.name for path, _ in written] == [f"part-{index:05d}-of-00004.tfrecords" for index in range(4)]
     assert [rows for _, rows in written] == [3, 3, 3, 2]
-    assert [deepfm.data.count_rows([path]) for path, _ in written] == [3, 3, 3, 2]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [path.name for path, _ in written]
 
-    rows = rows_of(deepfm, *(path for path, _ in written))
+    rows = rows_in(deepfm, tmp_path / "out", monkeypatch)
+    assert deepfm.data.count(deepfm.data.Rows("training")) == len(rows)
     assert sorted(ids[0] for _, ids, _ in rows) == list(range(11))
     for label, ids, values in rows:
         assert label == ids[0] % 2
@@ -58,14 +61,14 @@ def test_rows_survive_and_shards_differ_by_one_row_at_most(deepfm, tmp_path):
         assert values == [index / 4 for index in range(39)]
 
 
-def test_reads_gzip_several_files_comments_and_both_kinds_of_labels(deepfm, tmp_path):
+def test_reads_gzip_several_files_comments_and_both_kinds_of_labels(deepfm, tmp_path, monkeypatch):
     with gzip.open(tmp_path / "a.libsvm.gz", "wt") as file:
         file.write(f"# a comment\n\n{line(-1)} # another\r\n")
     (tmp_path / "b.libsvm").write_text(line("+1").replace(" ", "\t"))  # no newline at the end
     sources = [tmp_path / "a.libsvm.gz", tmp_path / "b.libsvm"]
-    [(path, rows)] = deepfm.converter.convert(sources, tmp_path / "out", shards=1)
+    [(_, rows)] = deepfm.converter.convert(sources, tmp_path / "out", shards=1)
     assert rows == 2
-    assert [label for label, _, _ in rows_of(deepfm, path)] == [0.0, 1.0]
+    assert [label for label, _, _ in rows_in(deepfm, tmp_path / "out", monkeypatch)] == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -107,36 +110,96 @@ def test_does_not_mix_with_another_conversion_but_replaces_its_own(deepfm, tmp_p
         deepfm.converter.convert([source], tmp_path / "out", shards=2)
 
 
-def test_counting_rows_notices_a_file_that_was_cut_off(deepfm, tmp_path):
-    source = tmp_path / "a.libsvm"
-    source.write_text(line())
-    [(path, _)] = deepfm.converter.convert([source], tmp_path / "out", shards=1)
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(SystemExit, match="ends in the middle of a record"):
-        deepfm.data.count_rows([path])
+@pytest.fixture
+def channels(tmp_path, monkeypatch):
+    """Gives the job a channel with files of these names, or a pipe: `channels("training", "a.tfrecords")`."""
+    described = {}
+
+    def add(name, *files, **description):
+        folder = tmp_path / "input/data" / name
+        folder.mkdir(parents=True)
+        for file in files:
+            (folder / file).touch()
+        described[name] = {"TrainingInputMode": "File", **description}
+        (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps(described))
+        return folder
+
+    (tmp_path / "input/config").mkdir(parents=True)
+    for variable in [name for name in os.environ if name.startswith(("SM_", "ENTRYPOINT_"))]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("SM_INPUT_DIR", str(tmp_path / "input"))
+    return add
 
 
-def test_no_file_is_in_both_parts_of_the_split(deepfm, tmp_path, monkeypatch):
-    training, evaluation = tmp_path / "training", tmp_path / "evaluation"
-    training.mkdir(), evaluation.mkdir()
-    monkeypatch.setenv("SM_CHANNEL_TRAINING", str(training))
-    for other in ("EVALUATION", "EVAL", "TEST", "VALIDATION"):
-        monkeypatch.setenv(f"SM_CHANNEL_{other}", str(tmp_path / "none"))
-    for name in ("b", "a", "c"):
-        (training / f"{name}.tfrecords").touch()
-    assert deepfm.data.split() == (
-        [f"{training}/a.tfrecords", f"{training}/b.tfrecords"],
-        [f"{training}/c.tfrecords"],
-    )
+def read(rows):
+    """The names of the files that are read."""
+    return sorted(Path(path).name for path in rows.files())
 
-    monkeypatch.setenv("SM_CHANNEL_EVALUATION", str(evaluation))
-    (evaluation / "d.tfrecords").touch()
-    assert deepfm.data.split() == (
-        [f"{training}/{name}.tfrecords" for name in "abc"],
-        [f"{evaluation}/d.tfrecords"],
-    )
 
-    (evaluation / "d.tfrecords").unlink()
-    (evaluation / "a.tfrecords").symlink_to(training / "a.tfrecords")
+def test_no_file_is_in_both_parts_of_the_split(deepfm, channels):
+    folder = channels("training", "b.tfrecords", "a.tfrecords", "c.tfrecord")
+    training, evaluation = deepfm.data.split()
+    assert (read(training), read(evaluation)) == (["a.tfrecords", "b.tfrecords"], ["c.tfrecord"])
+
+    other = channels("evaluation", "d.tfrecords")
+    training, evaluation = deepfm.data.split()
+    assert (read(training), read(evaluation)) == (["a.tfrecords", "b.tfrecords", "c.tfrecord"], ["d.tfrecords"])
+
+    (other / "d.tfrecords").unlink()
+    (other / "a.tfrecords").symlink_to(folder / "a.tfrecords")
     with pytest.raises(SystemExit, match="both trained and evaluated on"):
         deepfm.data.split()
+
+
+def test_what_is_kept_aside_is_not_read(deepfm, channels):
+    folder = channels("train")
+    for name, first in (("a", 0), ("b", 100)):
+        source = folder / f"{name}.libsvm"
+        source.write_text(f"{line(first=first)}\n{line(first=first)}\n")
+        deepfm.converter.convert([source], folder / name, shards=1, prefix=name)
+    training, evaluation = deepfm.data.split()
+    ids = [
+        sorted({int(features["ids"][0, 0]) for features, _ in batches})
+        for batches in (deepfm.data.shuffled_batches(training, 1), deepfm.data.batches(evaluation, 1))
+    ]
+    assert ids == [[0], [100]]
+    assert deepfm.data.count(training) == 2
+
+
+@pytest.mark.parametrize(
+    "description, why",
+    [({"TrainingInputMode": "Pipe"}, "a pipe"), ({"S3DistributionType": "ShardedByS3Key"}, "other files on each host")],
+)
+def test_where_no_file_can_be_kept_aside_a_channel_is_wanted(deepfm, channels, description, why):
+    channels("training", "a.tfrecords", "b.tfrecords", **description)
+    with pytest.raises(SystemExit, match=f"{why}.* wanted a channel named 'evaluation'"):
+        deepfm.data.split()
+    channels("evaluation", "c.tfrecords")
+    training, _ = deepfm.data.split()
+    assert training.pipe == ("TrainingInputMode" in description)
+
+
+def test_variables_survive_the_way_to_parameter_servers_and_back(deepfm):
+    """The first two are cut there, into pieces of different lengths, and their accumulators as they are."""
+    import tensorflow as tf
+
+    def cut(variables):
+        for variable in variables:
+            sizes = [50_000, 50_000, 17_600] if variable.shape.rank and variable.shape[0] == 117_600 else None
+            pieces = tf.split(variable, sizes) if sizes else [variable]
+            yield from (tf.Variable(tf.zeros_like(piece)) for piece in pieces)
+
+    here = deepfm.train.compiled(0.1)
+    for number, variable in enumerate([*here.variables, *here.optimizer.variables]):
+        variable.assign(tf.reshape(tf.range(tf.size(variable), dtype=variable.dtype) + number, variable.shape))
+    there = SimpleNamespace(
+        variables=list(cut(here.variables)), optimizer=SimpleNamespace(variables=list(cut(here.optimizer.variables)))
+    )
+    assert len(there.variables) == len(here.variables) + 4
+    deepfm.train.send(here, there)
+    back = deepfm.train.compiled(0.1)
+    deepfm.train.fetch(there, back)
+    for sent, came in zip(
+        [*here.variables, *here.optimizer.variables], [*back.variables, *back.optimizer.variables], strict=True
+    ):
+        assert (sent.numpy() == came.numpy()).all()

@@ -44,6 +44,19 @@ def test_arguments_are_part_of_the_plan(tmp_path):
     assert things(tmp_path)["the plan"] != things(tmp_path, hyperparameters={"rate": "1"})["the plan"]
 
 
+@pytest.mark.parametrize("mode, matters", [("mpi", True), ("ps", True), ("single", False)])
+def test_hosts_that_train_together_have_the_same_channels(tmp_path, mode, matters):
+    def channels(listed: dict, me: str = "algo-2") -> str:
+        job = read(tmp_path, 3, {}, {"ENTRYPOINT_MODE": mode}, me=me, channels=listed)
+        return fingerprint(job, plan_for(job))["the set of channels"]
+
+    some = {"train": {"TrainingInputMode": "Pipe"}, "test": None}
+    assert channels(some) == channels(some, me="algo-3")
+    assert (channels(some) != channels({**some, "train": {}})) is matters
+    assert (channels(some) != channels({"train": some["train"]})) is matters
+    assert (channels(some, me="algo-1") == "*") is (mode != "mpi")  # a chief whose workers train for it
+
+
 def test_no_secret_is_in_a_fingerprint(tmp_path):
     shown = things(tmp_path, ENTRYPOINT_TOKEN="geheim", hyperparameters={"api_key": "geheim-2"})
     assert "geheim" not in str(shown)

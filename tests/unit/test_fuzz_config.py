@@ -10,6 +10,7 @@ from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, event, given, note, settings
 from hypothesis import strategies as st
 
@@ -21,7 +22,8 @@ from entrypoint.job import Job
 from entrypoint.plan import ALL_HOSTS, PREFLIGHT, Duty, Plan, Role, as_json, render
 from entrypoint.settings import Settings
 
-CASES = 5000
+PARTS = 4  # of the cases, so that several processes can divide them
+CASES = 5000 // PARTS
 SECRET = "s3cr3t-Zq7Lw0Xk"  # stands for the user's; whatever comes out, it must not be in it
 
 # --- what may stand in the files ---
@@ -87,6 +89,7 @@ MODES = {
         {PS: yes},
         optional={
             "sagemaker_entrypoint_ps_workers": st.sampled_from(["script", "server"]),
+            "sagemaker_entrypoint_ps_servers": st.sampled_from(["script", "server"]),
             "sagemaker_entrypoint_ps_count": st.integers(1, 40).map(str),
             "sagemaker_entrypoint_ps_chief_name": st.sampled_from(["chief", "master"]),
             "sagemaker_entrypoint_processes_per_host": counts,
@@ -147,6 +150,20 @@ def parts_of(mode: str, names: list[str]):
     )
 
 
+channels = st.dictionaries(
+    st.sampled_from(["training", "training-1", "training-2", "x_0", "x_1", "a.b", "9"]),
+    st.none()
+    | st.fixed_dictionaries(
+        {},
+        optional={
+            "TrainingInputMode": st.sampled_from(["File", "Pipe", None]),
+            "S3DistributionType": st.sampled_from(["FullyReplicated", "ShardedByS3Key"]),
+            "RecordWrapperType": st.sampled_from(["None", "RecordIO"]),
+        },
+    ),
+)
+
+
 @st.composite
 def right_ones(draw) -> dict:
     """A job that is described rightly: what the files hold, and the environment."""
@@ -166,7 +183,7 @@ def right_ones(draw) -> dict:
     return {
         "resourceconfig": resources,
         "hyperparameters": {"sagemaker_program": program, **draw(MODES[mode]), **draw(users), **asked},
-        "inputdataconfig": {"training": {"TrainingInputMode": "File"}},
+        "inputdataconfig": draw(channels),
         "environment": environment,
         "gpus": draw(st.sampled_from([0, 0, 1, 8])),
     }
@@ -184,7 +201,8 @@ settings_names = st.sampled_from([f"ENTRYPOINT_{name.upper()}" for name in Setti
 settings_texts = st.sampled_from(
     ["", "None", "0", "1", "2", "5", "512", "1e3", "nan", "inf", "-1", "x", "true", "auto", "ps", "mpi", "mwms",
      "60000", "5000", "{}", "[]", '{"algo-1": "127.8.0.1"}', '{"algo-1": ""}', '{"algo-1": "a b"}', '{"algo-1": [1]}',
-     '{"a": {"b": 1}}', "[" * 100_000, "9" * 5000, "\udcff", "ü", "a\nb", "75,76", "2222", "2223", "7922", "8890"]
+     '{"a": {"b": 1}}', "[" * 100_000, "9" * 5000, "\udcff", "ü", "a\nb", "75,76", "2222", "2223", "7922", "8890",
+     "same", "off", "training=same,x=off"]
 )  # fmt: skip
 known = st.sampled_from(
     [PS, MWMS, MPI, "sagemaker_program", "sagemaker_mpi_num_of_processes_per_host", "sagemaker_mpi_custom_mpi_options",
@@ -345,7 +363,8 @@ def check_texts(plan: Plan) -> None:
     assert f"--api_key {SECRET}" not in text and f"'{SECRET}'" not in text
 
 
-def test_config_files_end_in_a_plan_or_in_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_config_files_end_in_a_plan_or_in_one_line(tmp_path: Path, part: int) -> None:
     (tmp_path / "input/config").mkdir(parents=True)
     ends = Counter()
 

@@ -1,6 +1,7 @@
 """Imports follow the arrows of the design: nobody asks upstream again."""
 
 import ast
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "entrypoint"
 FILES = sorted(path for path in PACKAGE.rglob("*.py"))
+LIBRARY = PACKAGE.parent / "sagemaker_tf_data"  # for training scripts; it and the launcher agree on variables, not code
 WIRING = {"__main__", "launch", "cli", "local", "serving/__main__"}  # they may use everything
 
 
@@ -49,15 +51,16 @@ MAY_IMPORT = {
     "echoes": set(),
     "explain": {"echoes", "outcome", "tracebacks"},
     "settings": {"errors"},
-    "job": {"cluster", "settings"},
-    "plan": {"secrets"},
+    "channels": {"errors"},
+    "job": {"channels", "cluster", "settings"},
+    "plan": {"channels", "secrets"},
     "artifacts": set(),
     "inventory": {"artifacts", "job"},
     "events": {"artifacts", "outcome", "plan"},
     "groups": {"cluster", "errors"},
-    "config": {"cluster", "errors", "groups", "job", "settings"},
+    "config": {"channels", "cluster", "errors", "groups", "job", "settings"},
     "facts": {"artifacts", "errors", "events", "outcome", "plan"},
-    "fingerprint": {"job", "plan", "settings"},
+    "fingerprint": {"errors", "job", "plan", "settings"},
     "verdict": {"echoes", "facts", "outcome", "plan", "settings"},
     "rendezvous": {"errors", "events", "facts", "plan", "settings"},
     "stopping": {"events", "facts", "outcome", "plan", "settings"},
@@ -67,7 +70,9 @@ MAY_IMPORT = {
         "stopping", "verdict",
     },
     "reach": {"cluster", "events"},
-    "memory": set(),
+    "cgroups": set(),
+    "memory": {"cgroups"},
+    "machine": {"cgroups", "plan"},
     "evidence": {"facts", "outcome"},
     "process": {"logs", "plan"},
     "ranks": {"events", "logs", "outcome"},
@@ -104,7 +109,7 @@ def test_distributions_only_plan(path):
 
 @pytest.mark.parametrize("name", [
     "policy", "facts", "verdict", "plan", "events", "outcome", "secrets", "explain", "tracebacks", "echoes",
-    "artifacts",
+    "artifacts", "channels",
 ])  # fmt: skip
 def test_the_policy_is_pure(name):
     """No clock, no process, no thread, no socket, no environment: time and facts are given."""
@@ -148,11 +153,29 @@ def test_only_main_exits_and_reads_the_environment(path):
 
 def test_importing_the_launcher_imports_no_framework():
     """PID 1 stays small: no TensorFlow, no boto3, no Flask before the first process has started."""
-    import subprocess
-
     code = "import entrypoint.launch, entrypoint.config, entrypoint.supervisor, entrypoint.distributions, sys; " \
         "print(*sorted({name.split('.')[0] for name in sys.modules}))"  # fmt: skip
     out = subprocess.run(
         [sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=True, timeout=60
     )
     assert not {"tensorflow", "flask", "waitress", "boto3", "numpy", "mpi4py"} & set(out.stdout.split())
+
+
+@pytest.mark.parametrize("path", FILES, ids=module)
+def test_the_launcher_does_not_import_the_scripts_library(path):
+    assert "sagemaker_tf_data" not in foreign(path)
+
+
+@pytest.mark.parametrize("path", sorted(LIBRARY.glob("*.py")), ids=lambda path: path.stem)
+def test_the_scripts_library_does_not_import_the_launcher(path):
+    assert "entrypoint" not in {name.split(".")[0] for name in imports(path)}
+
+
+def test_importing_the_scripts_library_imports_no_framework():
+    """A script may set TensorFlow's variables after it, and choose its GPU, before TensorFlow comes."""
+    names = " ".join(f"import sagemaker_tf_data.{path.stem};" for path in sorted(LIBRARY.glob("[a-z]*.py")))
+    code = f"{names} import sys; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    out = subprocess.run(
+        [sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert not {"tensorflow", "keras", "horovod", "numpy", "entrypoint"} & set(out.stdout.split())

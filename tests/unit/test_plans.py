@@ -73,6 +73,7 @@ requests = st.fixed_dictionaries(
         "mode": st.sampled_from(["single", "ps", "mwms", "mpi"]),
         "processes_per_host": st.integers(1, 5),
         "ps_workers": st.sampled_from(["script", "server"]),
+        "ps_servers": st.sampled_from(["server", "script"]),
         "ps_chief_name": st.sampled_from(["chief", "master"]),
         "ps_chief_first": st.sampled_from(["auto", "always", "never"]),
     },
@@ -169,10 +170,14 @@ def test_every_plan(base, count, request, seed):
             count * request["processes_per_host"] - 1, request["ps_workers"] == "server"
         )
         scripts = [spec for spec in plan.processes if spec.duty is Duty.SCRIPT]
-        assert next(s.role for s in scripts if s.host == plan.hosts[0]) is Role.CHIEF
+        chief = next(spec for spec in scripts if spec.host == plan.hosts[0])
+        assert chief.role is Role.CHIEF
         assert request["ps_workers"] == "script" or len(scripts) == 1
         hidden = [s for s in plan.processes if dict(s.env).get("CUDA_VISIBLE_DEVICES") == "-1"]
         assert {s.role for s in hidden} == {Role.PS}
+        for spec in hidden:  # the user's program finds his code installed, and all hosts there
+            assert spec.duty is Duty.SERVER and spec.runs_program is (request["ps_servers"] == "script")
+            assert (spec.argv == chief.argv and spec.needs == chief.needs) is spec.runs_program
     elif mode == "mwms":
         assert set(cluster) == {"worker"}
         assert len(configs) == count * request["processes_per_host"] + ("evaluator" in request)

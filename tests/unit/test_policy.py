@@ -1062,6 +1062,18 @@ def test_the_coordinator_may_be_the_one_that_differs(play):
     assert p.blamed == "algo-1 (differs from the other hosts): numpy is absent; on algo-2 it is 1"
 
 
+def test_a_host_that_a_thing_is_not_about_does_not_differ(play):
+    """The channels of a host outside the distribution, say."""
+    p = play(3)
+    p.at(1, prepared(channels="a"), ended("prepare"))
+    p.at(2, reported(2, things=(("channels", "*"),)), reported(3, things=(("channels", "a"),)))
+    assert p.policy.facts.outcome is None
+    p = play(3)
+    p.at(1, prepared(channels="*"), ended("prepare"))
+    p.at(2, reported(2, things=(("channels", "a"),)), reported(3, things=(("channels", "b"),)))
+    assert p.blamed == "algo-3 (differs from the other hosts): channels is b; on algo-2 it is a"
+
+
 def test_a_difference_may_be_only_warned_of(play):
     p = play(2, differences="warn")
     p.at(1, prepared(numpy="1"), ended("prepare"))

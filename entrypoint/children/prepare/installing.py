@@ -18,6 +18,11 @@ CODE_ARTIFACT = (
     "wanted codeartifact:GetAuthorizationToken, codeartifact:GetRepositoryEndpoint, codeartifact:ReadFromRepository "
     "and sts:GetServiceBearerToken for the job's execution role, and a network that leads to that service"
 )
+LAST_RETRY = "Retry(total=0,"  # of pip's, in the line that says why its index was not reached
+UNREACHED = (
+    " (pip did not reach its index: under network isolation, or in a VPC without a way to one, a job has only what the "
+    "image or the code brings)"
+)
 
 
 def is_package(program: str, code: Path) -> bool:
@@ -52,6 +57,8 @@ def _pip(package: bool, code: Path) -> None:
     from sagemaker_training import errors, modules
 
     _keep_cache()
+    # With a network that is cut off, pip would look for a newer pip for a quarter of a minute.
+    os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
     if package:
         _build_with_what_is_here(code)
     what = "requirements.txt" if (code / "requirements.txt").is_file() else "the package"
@@ -92,11 +99,13 @@ def errors_of_pip() -> Iterator[list[str]]:
 
     def copy() -> None:
         with open(reader, "rb") as lines:
+            unreached = ""
             for line in lines:
                 os.write(real, line)
                 text = line.decode("utf-8", "replace").strip()
+                unreached = UNREACHED if LAST_RETRY in text else unreached
                 if text.lower().startswith("error:"):
-                    said.append(text)
+                    said.append(text + unreached)
 
     copier = threading.Thread(target=copy, daemon=True)
     copier.start()

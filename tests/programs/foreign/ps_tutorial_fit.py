@@ -1,10 +1,16 @@
-"""In the shape of TensorFlow's own tutorial: workers and parameter servers join their server, the chief calls `fit`."""
+"""In the shape of TensorFlow's own tutorial: workers and parameter servers join their server, the chief calls `fit`.
 
+Each parameter server writes its own part of a checkpoint, so that all hosts must share the folder.
+"""
+
+import argparse
 import os
-from pathlib import Path
 
 import tensorflow as tf
 
+parser = argparse.ArgumentParser()
+parser.add_argument("--folder", default="/tmp/my_working_dir")
+args, _ = parser.parse_known_args()
 resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
 if resolver.task_type in ("worker", "ps"):
     # As the tutorial says: so that a task that starts early does not wait for others.
@@ -36,7 +42,7 @@ history = model.fit(
     tf.keras.utils.experimental.DatasetCreator(rows),
     epochs=2,
     steps_per_epoch=10,
-    callbacks=[tf.keras.callbacks.ModelCheckpoint(str(Path(os.environ["SM_MODEL_DIR"], "checkpoint-{epoch}")))],
+    callbacks=[tf.keras.callbacks.ModelCheckpoint(filepath=f"{args.folder}/checkpoint-{{epoch}}")],
     verbose=2,
 )
 print("fit has ended, loss", history.history["loss"][-1], flush=True)

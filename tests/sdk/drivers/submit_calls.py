@@ -1,8 +1,8 @@
-"""Runs what documents show of a SageMaker SDK, by the SDK's own Python; prints the CreateTrainingJob requests of it.
+"""Runs what documents show of a SageMaker SDK, by the SDK's own Python; prints the requests that come of it.
 
 Standard input, as JSON: {"commands": [arguments of examples/submit.py, ...], "blocks": [code, ...], "names": what the
 code may use}. The blocks are one program, cut in pieces. Standard output: commands and blocks, with a list of requests
-in the place of each.
+in the place of each; and `endpoints`, what else of SageMaker the blocks make, with the name of the operation.
 
 What a block asks of AWS is answered here, in the event `before-call` of botocore: it has checked the request against
 its description of the service by then, and not yet sent it. The commands are dry runs and need no help.
@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 JOB = "arn:aws:sagemaker:eu-west-1:123456789012:training-job/job"
 real_start = botocore.session.Session.__init__
 requests: list[dict[str, Any]] = []
+endpoints: list[dict[str, Any]] = []
 
 
 def start(session: botocore.session.Session, *args: Any, **options: Any) -> None:
@@ -39,6 +40,13 @@ def answer(model: Any, params: Any, **_: Any) -> tuple[Any, dict[str, Any]]:
     if model.name == "CreateTrainingJob":
         requests.append(json.loads(params["body"]))
         return ok, {"TrainingJobArn": JOB}
+    if model.service_model.service_name == "sagemaker" and model.name.startswith("Create"):
+        endpoints.append({"operation": model.name, **json.loads(params["body"])})
+        return ok, {f"{model.name.removeprefix('Create')}Arn": JOB}
+    if model.name == "DescribeEndpoint":
+        return ok, {"EndpointStatus": "InService"}
+    if model.name == "InvokeEndpoint":
+        return ok, {"Body": io.BytesIO(b"{}"), "ContentType": "application/json"}
     if model.name == "DescribeTrainingJob":
         times = dict.fromkeys(("CreationTime", "TrainingStartTime", "TrainingEndTime", "LastModifiedTime"), now)
         return ok, {
@@ -80,7 +88,7 @@ def main() -> None:
         blocks = [run_block(code, task["names"]) for code in task["blocks"]]
         botocore.session.Session.__init__ = real_start
         commands = [dry_run(arguments) for arguments in task["commands"]]
-    json.dump({"blocks": blocks, "commands": commands}, sys.stdout)
+    json.dump({"blocks": blocks, "commands": commands, "endpoints": endpoints}, sys.stdout)
 
 
 main()

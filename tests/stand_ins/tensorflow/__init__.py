@@ -35,3 +35,4 @@ class _ConfigProto:
 distribute = SimpleNamespace(Server=_Server)
 train = SimpleNamespace(ClusterSpec=_ClusterSpec)
 compat = SimpleNamespace(v1=SimpleNamespace(ConfigProto=_ConfigProto))
+errors = SimpleNamespace(OpError=type("OpError", (Exception,), {}))

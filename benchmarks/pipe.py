@@ -1,0 +1,180 @@
+"""Pipe mode: records and bytes per second of the operator, of our reader, and of reading the same from a file.
+
+TFRecord and RecordIO, records of 1 KB and 100 KB. A process of its own feeds the named pipes by splice(), from files in
+the page cache, as fast as they are read. The readers take turns, round by round; what is read is counted. In the image,
+which has sagemaker-tensorflow's operator, or anywhere with TensorFlow, then without it:
+
+    docker run --rm -v "$PWD/benchmarks:/benchmarks:ro" sagemaker-tf-entrypoint:latest python /benchmarks/pipe.py
+
+A file of RecordIO is read by our reader's parser, since TensorFlow has none. Prints a Markdown table; --json FILE keeps
+the raw figures.
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import resource
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # the operator has TensorFlow say at each use what it lacks
+FORMATS = ("TFRecord", "RecordIO")
+SIZES = {"1 KB": (1_000, 256), "100 KB": (100_000, 16)}  # bytes of a record, records of a batch
+
+
+def feed(file: Path, pipe: Path) -> None:
+    """The passes of a channel, one after another, until it is ended."""
+    source = os.open(file, os.O_RDONLY)
+    size = os.fstat(source).st_size
+    number = 0
+    while True:
+        path = Path(f"{pipe}_{number}")
+        os.mkfifo(path)
+        target = os.open(path, os.O_WRONLY)  # waits for the reader
+        at = 0
+        while at < size:
+            at += os.splice(source, target, 1 << 20, offset_src=at)
+        path.unlink()
+        os.close(target)
+        number += 1
+
+
+def write(file: Path, record_format: str, size: int, total: int) -> int:
+    """The number of records written. Their sizes differ by an eighth to either side."""
+    import tensorflow as tf
+
+    chance = random.Random(1)
+    content = chance.randbytes(2 * size)
+    number = total // size
+    with tf.io.TFRecordWriter(str(file)) if record_format == "TFRecord" else open(file, "wb") as stream:
+        for _ in range(number):
+            length = size + chance.randrange(-size // 8, size // 8)
+            start = chance.randrange(2 * size - length)
+            record = content[start : start + length]
+            if record_format == "RecordIO":
+                record = struct.pack("<II", 0xCED7230A, length) + record + bytes(-length % 4)
+            stream.write(record)
+    return number
+
+
+def readers(record_format: str, channel: str, file: Path, base: Path) -> dict[str, Callable[[], Any]]:
+    """Name -> what makes the dataset."""
+    import tensorflow as tf
+
+    from sagemaker_tf_data import pipe_dataset
+    from sagemaker_tf_data.fifo import Fifo
+    from sagemaker_tf_data.pipe import records
+
+    def from_file() -> Any:
+        if record_format == "TFRecord":
+            return tf.data.TFRecordDataset(str(file))
+        return records(Fifo(file, os.open(file, os.O_RDONLY), 60), record_format)
+
+    found = {"our reader": lambda: pipe_dataset(channel, record_format, reader="own"), "file": from_file}
+    try:
+        from sagemaker_tensorflow import PipeModeDataset
+    except (ImportError, tf.errors.OpError) as error:
+        print(f"without sagemaker-tensorflow's operator: {error}\n")
+        return found
+    places = {
+        "state_dir": str(base / "pipe_state"),
+        "pipe_dir": str(base / "input/data"),
+        "config_dir": str(base / "input/config"),
+    }
+    return {"operator": lambda: PipeModeDataset(channel, record_format, **places), **found}
+
+
+def measure(make: Callable[[], Any], batch: int, wanted: int) -> tuple[float, float]:
+    """(seconds, CPU seconds of this process) of one pass."""
+    dataset = make().batch(batch)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    began, before = time.perf_counter(), used.ru_utime + used.ru_stime
+    found = sum(len(one) for one in dataset)
+    seconds = time.perf_counter() - began
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    if found != wanted:
+        raise SystemExit(f"{found} records came, wanted {wanted}")
+    return seconds, used.ru_utime + used.ru_stime - before
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="counted rounds, after one that is not")
+    parser.add_argument("--megabytes", type=int, default=256, help="size of each file")
+    parser.add_argument("--json", type=Path, help="file for the raw figures")
+    parser.add_argument("--feed", nargs=2, type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.feed:
+        feed(*arguments.feed)
+    with tempfile.TemporaryDirectory(prefix="bench-pipe-") as folder:
+        cases = run(Path(folder), arguments.rounds, arguments.megabytes * 1_000_000)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(cases, indent=1))
+
+
+def run(base: Path, rounds: int, total: int) -> list[dict[str, Any]]:
+    import tensorflow as tf
+
+    os.environ["SAGEMAKER_BASE_DIR"] = str(base)
+    (base / "input/config").mkdir(parents=True)
+    (base / "input/data").mkdir()
+    (base / "pipe_state").mkdir()
+    names = {(kind, size): f"{kind}-{size.replace(' ', '')}" for kind in FORMATS for size in SIZES}
+    config = {name: {"TrainingInputMode": "Pipe"} for name in names.values()}
+    (base / "input/config/inputdataconfig.json").write_text(json.dumps(config))
+    print(
+        f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, TensorFlow {tf.__version__}; "
+        f"{total / 1e6:.0f} MB, {rounds} rounds after one to warm up; median (least to most)\n"
+    )
+    print("| format | record | reader | records/s | MB/s | CPU seconds per GB |\n|---|---|---|---|---|---|")
+    cases = []
+    for (kind, size), name in names.items():
+        length, batch = SIZES[size]
+        file = base / name
+        number = write(file, kind, length, total)
+        size_of_all = file.stat().st_size
+        feeder = subprocess.Popen([sys.executable, __file__, "--feed", str(file), str(base / "input/data" / name)])
+        figures: dict[str, list[tuple[float, float]]] = {}
+        try:
+            makers = readers(kind, name, file, base)
+            for turn in range(rounds + 1):
+                for reader, make in makers.items():
+                    figure = measure(make, batch, number)
+                    if turn:
+                        figures.setdefault(reader, []).append(figure)
+        finally:
+            feeder.kill()
+            feeder.wait()
+            file.unlink()
+        for reader, found in figures.items():
+            case = {
+                "format": kind,
+                "record": size,
+                "reader": reader,
+                "records/s": [number / seconds for seconds, _ in found],
+                "MB/s": [size_of_all / 1e6 / seconds for seconds, _ in found],
+                "CPU s/GB": [cpu / size_of_all * 1e9 for _, cpu in found],
+            }
+            cases.append(case)
+            cells = " | ".join(shown(case[column]) for column in ("records/s", "MB/s", "CPU s/GB"))
+            print(f"| {kind} | {size} | {reader} | {cells} |", flush=True)
+    return cases
+
+
+def shown(figures: list[float]) -> str:
+    middle = statistics.median(figures)
+    digits = ",.0f" if middle >= 100 else ".2f"
+    return f"{middle:{digits}} ({min(figures):{digits}} to {max(figures):{digits}})"
+
+
+if __name__ == "__main__":
+    main()

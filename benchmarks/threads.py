@@ -1,0 +1,159 @@
+"""Examples per second of two Horovod ranks on one host, with and without the launcher's thread settings.
+
+Needs Docker and the image (./build.sh). One container is one host; its ranks train DeepFM, or ResNet-50 on small
+images, on data that is made up in memory, so that nothing but computing is measured. Variants take turns, so that what
+else the machine does meets all of them alike:
+
+    ours        ENTRYPOINT_THREADS=auto: the host's CPUs are divided among the ranks
+    each all    ENTRYPOINT_THREADS=off: each rank starts as many threads as there are CPUs, as TensorFlow does by itself
+    each 32     as TensorFlow would by itself in a container that may use as much CPU time as here, of a machine with 32
+
+Prints a Markdown table; --json FILE keeps the raw figures.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MANY = "32"
+VARIANTS = {
+    "ours": {"ENTRYPOINT_THREADS": "auto"},
+    "each all": {"ENTRYPOINT_THREADS": "off"},
+    f"each {MANY}": {"TF_NUM_INTRAOP_THREADS": MANY, "TF_NUM_INTEROP_THREADS": MANY, "OMP_NUM_THREADS": MANY},
+}
+PROGRAM = """
+import argparse, resource, time
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model")
+parser.add_argument("--seconds", type=float)
+args, _ = parser.parse_known_args()
+hvd.init()
+draw = np.random.default_rng(hvd.rank())
+if args.model == "deepfm":
+    from data import FEATURES, FIELDS
+    from model import deepfm
+    model, rows = deepfm(), 1024
+    batch = {
+        "ids": tf.constant(draw.zipf(1.2, (rows, FIELDS)) % FEATURES),
+        "values": tf.constant(draw.random((rows, FIELDS), dtype=np.float32)),
+    }
+    labels = tf.constant(draw.integers(0, 2, (rows, 1)))
+    loss = tf.keras.losses.BinaryCrossentropy()
+else:
+    rows = 16
+    model = tf.keras.applications.ResNet50(weights=None, input_shape=(64, 64, 3), classes=10)
+    batch = tf.constant(draw.random((rows, 64, 64, 3), dtype=np.float32))
+    labels = tf.constant(draw.integers(0, 10, rows))
+    loss = tf.keras.losses.SparseCategoricalCrossentropy()
+optimizer = tf.keras.optimizers.legacy.SGD(0.001)
+
+@tf.function
+def step():
+    with tf.GradientTape() as tape:
+        value = loss(labels, model(batch, training=True))
+    tape = hvd.DistributedGradientTape(tape, sparse_as_dense=False)
+    gradients = tape.gradient(value, model.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+    return value
+
+def cpu():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+def run(steps):
+    began = time.perf_counter()
+    for _ in range(steps):
+        step()
+    hvd.allreduce(tf.zeros(1))
+    return time.perf_counter() - began
+
+run(4)
+steps = int(hvd.broadcast(tf.constant(max(2, int(4 * args.seconds / run(4)))), 0))
+used = cpu()
+seconds = run(steps)
+used = float(hvd.allreduce(tf.constant(cpu() - used, tf.float64), op=hvd.Sum))
+if hvd.rank() == 0:
+    examples = steps * rows * hvd.size()
+    print(f"BENCH {examples / seconds:.3f} {1000 * used / examples:.6f}", flush=True)
+"""
+
+
+def one_run(image: str, model: str, variant: str, ranks: int, cpus: float | None, seconds: float) -> list[float]:
+    """[examples per second of all ranks, milliseconds of CPU time for each]."""
+    with tempfile.TemporaryDirectory(prefix="bench-threads-") as folder:
+        config, code = Path(folder, "input", "config"), Path(folder, "code")
+        config.mkdir(parents=True)
+        code.mkdir()
+        for name in ("data.py", "model.py"):
+            (code / name).write_bytes((ROOT / "examples" / "deepfm" / name).read_bytes())
+        (code / "train.py").write_text(PROGRAM)
+        hyperparameters = {
+            "sagemaker_program": "train.py", "sagemaker_mpi_enabled": "true",
+            "sagemaker_mpi_num_of_processes_per_host": str(ranks), "model": model, "seconds": str(seconds),
+        }  # fmt: skip
+        resources = {"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "eth0"}
+        (config / "resourceconfig.json").write_text(json.dumps(resources))
+        (config / "hyperparameters.json").write_text(json.dumps(hyperparameters))
+        (config / "inputdataconfig.json").write_text("{}")
+        command = ["docker", "run", "--rm", "-v", f"{folder}/input:/opt/ml/input", "-v", f"{code}:/opt/ml/code"]
+        command += ["--cpus", str(cpus)] if cpus else []
+        for key, value in {**VARIANTS[variant], "TF_CPP_MIN_LOG_LEVEL": "2"}.items():
+            command += ["-e", f"{key}={value}"]
+        result = subprocess.run([*command, image, "train"], capture_output=True, text=True)
+    if not (found := re.findall(r"BENCH ([\d.]+) ([\d.]+)", result.stdout)):
+        raise SystemExit(f"{model}, {variant}: exit code {result.returncode}\n{result.stdout}\n{result.stderr}")
+    return [float(word) for word in found[0]]
+
+
+def spread(values: list[float], form: str) -> str:
+    return f"{statistics.median(values):{form}} ({min(values):{form}}-{max(values):{form}})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--image", default="sagemaker-tf-entrypoint:latest")
+    parser.add_argument("--model", choices=["deepfm", "resnet50"], nargs="+", default=["deepfm", "resnet50"])
+    parser.add_argument("--rounds", type=int, default=5, help="counted runs of each variant")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--cpus", type=float, help="quota of the container, in CPUs; default: none")
+    parser.add_argument("--seconds", type=float, default=8, help="measured in each run, about")
+    parser.add_argument("--json", type=Path, help="file for the raw figures; figures that are there are added to")
+    args = parser.parse_args()
+    raw = json.loads(args.json.read_text()) if args.json and args.json.exists() else {}
+    for model in args.model:
+        figures = raw.setdefault(f"{model}, {args.ranks} ranks, quota {args.cpus or 'none'}", {})
+        for number in range(args.rounds):
+            done = len(figures.get("ours", []))
+            names = list(VARIANTS)
+            for variant in names[done % len(names) :] + names[: done % len(names)]:  # another one goes first each time
+                run = one_run(args.image, model, variant, args.ranks, args.cpus, args.seconds)
+                figures.setdefault(variant, []).append(run)
+                print(f"{model} {number + 1} {variant}: {run}", file=sys.stderr, flush=True)
+            if args.json:
+                args.json.write_text(json.dumps(raw, indent=1))
+    print(f"{os.cpu_count()} CPUs, {platform.system()} {platform.release()}; median (least-most)\n")
+    print("| case | variant | runs | examples/s | ours to this, by round | CPU ms each |\n|---|---|---|---|---|---|")
+    for case, figures in raw.items():
+        for variant, runs in figures.items():
+            ratios = [mine[0] / other[0] for mine, other in zip(figures["ours"], runs, strict=True)]
+            compared = "" if variant == "ours" else spread(ratios, ".2f")
+            rates, costs = ([run[column] for run in runs] for column in (0, 1))
+            print(
+                f"| {case} | {variant} | {len(runs)} | {spread(rates, '.0f')} | {compared} | {spread(costs, '.3f')} |"
+            )
+
+
+if __name__ == "__main__":
+    main()

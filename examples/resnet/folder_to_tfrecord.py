@@ -1,0 +1,150 @@
+"""Turns a folder of images, one folder in it for each class, into the TFRecord files that `train.py` reads.
+
+    python folder_to_tfrecord.py --shards 8 --output data/training  photos/training
+    python folder_to_tfrecord.py --shards 2 --output data/validation  photos/validation
+
+Classes are numbered by their names. The numbers are kept in `data/labels.txt`, beside the output, so that the second
+conversion numbers as the first did. Images are mixed and dealt out to the shards one by one, so no two shards differ by
+more than one. Every image is decoded once, to see that it can be; JPEGs are kept as they are, others become JPEGs.
+Files get their names only when all of them are complete.
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import tensorflow as tf
+
+ENDINGS = {".jpg", ".jpeg", ".png", ".gif", ".bmp"}
+QUALITY = 95  # of the JPEGs that are made here
+
+
+class BadImage(ValueError):
+    """A file that is no image; the message begins with its path."""
+
+
+def convert(source, output, shards, labels=None, shorter_side=None, seed=0):
+    """Writes the images below `source` to `shards` files in the folder `output`; returns [(path, images), ...]."""
+    if shards < 1:
+        raise ValueError(f"shards must be 1 or more, not {shards}")
+    source, output = Path(source), Path(output)
+    images = find(source)
+    numbers = number_classes(labels or output.parent / "labels.txt", {path.parent.name for path in images})
+    random.Random(seed).shuffle(images)  # classes come in folders, and training shuffles only thousands at a time
+
+    output.mkdir(parents=True, exist_ok=True)
+    paths = [output / f"part-{index:05d}-of-{shards:05d}.tfrecords" for index in range(shards)]
+    strangers = sorted(set(output.glob("*.tfrecord*")) - set(paths))
+    if strangers:  # training reads the whole folder: images of an earlier conversion would come twice
+        raise FileExistsError(f"{output} already holds other TFRecord files, such as {strangers[0].name}")
+
+    # A name that does not end in .tfrecords: whoever looks before the end sees no half-written file.
+    unfinished = [path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in paths]
+    written = [0] * shards
+    try:
+        with contextlib.ExitStack() as stack:
+            writers = [stack.enter_context(tf.io.TFRecordWriter(str(path))) for path in unfinished]
+            threads = stack.enter_context(ThreadPoolExecutor())
+            for start in range(0, len(images), 256):  # no more than these are in memory
+                some = images[start : start + 256]
+                encoded = threads.map(lambda path: encode(path, shorter_side), some)
+                for path, jpeg in zip(some, encoded, strict=True):
+                    index = sum(written) % shards
+                    writers[index].write(serialize(jpeg, numbers[path.parent.name], path))
+                    written[index] += 1
+        for path, final in zip(unfinished, paths, strict=True):
+            path.replace(final)
+    finally:
+        for path in unfinished:
+            path.unlink(missing_ok=True)
+    return list(zip(paths, written, strict=True))
+
+
+def find(source):
+    """All images in folders of `source`, by name."""
+    if not source.is_dir():
+        raise FileNotFoundError(f"{source} is no folder; wanted one with a folder of images for each class")
+    files = sorted(path for path in source.glob("*/*") if path.is_file())
+    images = [path for path in files if path.suffix.lower() in ENDINGS]
+    if not images:
+        raise FileNotFoundError(
+            f"no images in {source}; wanted CLASS/NAME in it, ending in {', '.join(sorted(ENDINGS))}"
+        )
+    return images
+
+
+def number_classes(file, found):
+    """Class name -> number: from the file, one name a line, which is written if it is not there."""
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f"{name}\n" for name in sorted(found)))
+    names = file.read_text().split("\n")[:-1]
+    unknown = sorted(found - set(names))
+    if unknown:
+        raise ValueError(f"{file} does not name the class {unknown[0]!r}; another data set's, or of other classes?")
+    return {name: number for number, name in enumerate(names)}
+
+
+def encode(path, shorter_side=None):
+    """The image as JPEG, shrunk if its shorter side is longer than asked for."""
+    data = tf.io.read_file(str(path))
+    try:
+        pixels = tf.io.decode_image(data, channels=3, expand_animations=False)
+    except tf.errors.InvalidArgumentError as error:
+        raise BadImage(f"{path}: {str(error.message).splitlines()[0]}") from None
+    height, width, _ = pixels.shape
+    if shorter_side and min(height, width) > shorter_side:
+        scale = shorter_side / min(height, width)
+        size = [round(height * scale), round(width * scale)]
+        shrunk = tf.image.resize(tf.cast(pixels, tf.float32), size, method="area")
+        pixels = tf.saturate_cast(tf.round(shrunk), tf.uint8)
+    elif tf.io.is_jpeg(data):
+        return data.numpy()
+    return tf.io.encode_jpeg(pixels, quality=QUALITY).numpy()
+
+
+def serialize(jpeg, label, path):
+    def text(value):
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+
+    feature = {
+        "image/encoded": text(jpeg),
+        "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+        "image/class/text": text(path.parent.name.encode()),
+        "image/filename": text(path.name.encode()),
+    }
+    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__.partition("\n\n")[0], epilog="Exit status 1 when a file is not as it should be."
+    )
+    parser.add_argument("source", metavar="FOLDER", help="has a folder of images for each class")
+    parser.add_argument("--output", required=True, metavar="DIR", help="folder for the shards; made if need be")
+    parser.add_argument("--shards", type=int, default=8, help="several for every process (default: %(default)s)")
+    parser.add_argument(
+        "--labels", type=Path, metavar="FILE", help="numbers of the classes (default: labels.txt beside DIR)"
+    )
+    parser.add_argument(
+        "--shorter-side", type=int, metavar="PIXELS", help="shrink larger images to this; 256 suits training at 224"
+    )
+    args = parser.parse_args(argv)
+    try:
+        written = convert(args.source, args.output, args.shards, args.labels, args.shorter_side)
+    except (OSError, ValueError) as error:
+        print(f"folder_to_tfrecord: {error}", file=sys.stderr)
+        return 1
+    for path, images in written:
+        print(f"{path}: {images} images")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+"""For training scripts: channels, sharding, Pipe mode, even ranks, checkpoints. Imports TensorFlow only where used."""
+
+from sagemaker_tf_data.channels import Channel, Part, all_channels, channel, part
+from sagemaker_tf_data.errors import DataError
+from sagemaker_tf_data.evenness import count_records, end_together, even_steps
+from sagemaker_tf_data.gpus import pin_gpu
+from sagemaker_tf_data.pipe import pipe_dataset
+from sagemaker_tf_data.sharding import file_names, files, shard
+
+__all__ = [
+    "Channel",
+    "DataError",
+    "Part",
+    "all_channels",
+    "channel",
+    "count_records",
+    "end_together",
+    "even_steps",
+    "file_names",
+    "files",
+    "part",
+    "pin_gpu",
+    "pipe_dataset",
+    "shard",
+]

@@ -1,0 +1,191 @@
+"""Ranks that wait for each other at each step must take equally many: one batch more on one hangs a Horovod job."""
+
+import logging
+import struct
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from sagemaker_tf_data import channels, places, sharding
+from sagemaker_tf_data.errors import DataError
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+LOGGER = logging.getLogger(__name__)
+
+# Who asks ahead of its step may be left with a question that nobody answers.
+OUT_OF_STEP = (
+    "end_together: ranks ask for different steps. Wanted it last, with no prefetch, map or shuffle behind it, and all "
+    "ranks at the same step when they leave a loop. [has one, iterator, step] of this rank, and the sum of all ranks':"
+)
+
+_named = 0  # each dataset's questions have a name of their own, the same on all ranks
+
+
+def count_records(files: str | Path | Iterable[str | Path]) -> int:
+    """Records in TFRecord files that are not compressed. Reads their headers only, 12 bytes per record.
+
+    Raises:
+        DataError: A file ends in the middle of a record.
+    """
+    return sum(_count(Path(path)) for path in ([files] if isinstance(files, str | Path) else files))
+
+
+def _count(path: Path) -> int:
+    """A record is its length (8 bytes), a checksum (4), the bytes, and another checksum (4)."""
+    size, position, records = path.stat().st_size, 0, 0
+    with path.open("rb") as file:
+        while position < size:
+            file.seek(position)
+            header = file.read(12)
+            if len(header) == 12:
+                position += 16 + struct.unpack("<Q", header[:8])[0]
+            if len(header) < 12 or position > size:
+                raise DataError(f"{path} ends within record {records}: cut off, compressed, or not a TFRecord file")
+            records += 1
+    return records
+
+
+def even_steps(
+    channel: str | None = None,
+    *,
+    batch_size: int = 1,
+    by: Literal["records", "files"] = "records",
+    pattern: str = "*",
+    drop_remainder: bool = False,
+) -> int:
+    """Batches per pass that every rank has, for `dataset.take` or `steps_per_epoch`: the fewest of all ranks.
+
+    Counts the records of this process's TFRecord files and their shard, compares with the other ranks, and logs a
+    warning with all ranks' numbers if they differ in batches. All ranks must call it, after `hvd.init()`.
+
+    Args:
+        channel: As for `channels.channel`; in File mode.
+        batch_size: Records per batch of one rank.
+        by: What `shard` is called on: the records of all files, or the file names.
+        pattern: As for `files`.
+        drop_remainder: Whether the last, smaller batch is left out.
+
+    Raises:
+        DataError: As `files` and `count_records`, or a rank has no batch at all: on all ranks alike. Or there are
+            several ranks, and Horovod has not been initialised.
+    """
+    try:
+        counted = _of_this_process(channel, pattern, by)
+    except Exception:
+        _gather([-1, -1])  # the others must not wait for this one
+        raise
+    of_ranks = _gather(counted)
+    if broken := [rank for rank, (records, _) in enumerate(of_ranks) if records < 0]:
+        raise DataError(f"counting records failed on {_ranks(broken)}; see there")
+    batches = [records // batch_size if drop_remainder else -(-records // batch_size) for records, _ in of_ranks]
+    if len(set(batches)) > 1:
+        LOGGER.warning(uneven(of_ranks, batches))
+    if min(batches) == 0:
+        empty = [rank for rank, number in enumerate(batches) if number == 0]
+        raise DataError(f"no batch of {batch_size} for {_ranks(empty)}: {uneven(of_ranks, batches)}")
+    return min(batches)
+
+
+def _of_this_process(channel: str | None, pattern: str, by: str) -> list[int]:
+    """[records, files] of this process's shard."""
+    part, found = channels.part(channel), sharding.files(channel, pattern)
+    if by == "files":
+        found = found[part.index :: part.count]
+        return [count_records(found), len(found)]
+    return [len(range(part.index, count_records(found), part.count)), len(found)]
+
+
+def uneven(of_ranks: Sequence[Sequence[int]], batches: Sequence[int]) -> str:
+    """The numbers, as a line to read."""
+    ranks = [
+        f"rank {rank}: {steps} ({records} records, {files} files)"
+        for rank, ((records, files), steps) in enumerate(zip(of_ranks, batches, strict=True))
+    ]
+    shown = ranks if len(ranks) <= 16 else [*ranks[:16], f"and {len(ranks) - 16} more"]
+    return (
+        f"ranks have different numbers of batches, {min(batches)} to {max(batches)}: {'; '.join(shown)}. "
+        f"A rank with more would wait for ever for the others: take {min(batches)} on all, or use end_together"
+    )
+
+
+def end_together(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
+    """The same elements, but iteration ends on all ranks at the same step: when the first one has no more.
+
+    Call it last, on batches, after `prefetch`, on all ranks, for as many datasets in the same order. Where all ranks
+    know how many elements they have (`dataset.cardinality()`; `assert_cardinality` tells it), the fewest is agreed on
+    here, once; else the ranks ask one another at each element, which costs one small allreduce. In one process, or
+    where no ranks wait for one another (parameter servers; MultiWorkerMirroredStrategy, which sees to it itself), the
+    dataset is returned as it is.
+
+    Raises:
+        DataError: There are several ranks, and Horovod has not been initialised.
+    """
+    if (hvd := _horovod()) is None:
+        return dataset
+    import tensorflow as tf
+
+    global _named
+    _named += 1
+    counts = [count for (count,) in _gather([int(dataset.cardinality())])]
+    if tf.data.experimental.UNKNOWN_CARDINALITY in counts:
+        return _ask_at_each(dataset, hvd, f"end_together.{_named}")
+    finite = [count for count in counts if count != tf.data.experimental.INFINITE_CARDINALITY]
+    if not finite:
+        return dataset
+    if len(set(counts)) > 1:
+        of = "; ".join(f"rank {rank}: {'no end' if count < 0 else count}" for rank, count in enumerate(counts[:16]))
+        LOGGER.warning("ranks have different numbers of batches, and all will take %d: %s", min(finite), of)
+    return dataset.take(min(finite))
+
+
+def _ask_at_each(dataset: "tf.data.Dataset", hvd: Any, name: str) -> "tf.data.Dataset":
+    import tensorflow as tf
+
+    spec = dataset.element_spec
+    whole = isinstance(spec, tuple)  # map hands its parts over one by one
+    some = dataset.map(lambda *parts: tf.experimental.Optional.from_value(parts if whole else parts[0]))
+    none = tf.data.Dataset.from_tensors(0).repeat().map(lambda _: tf.experimental.Optional.empty(spec))
+    with tf.device("CPU"):
+        iterators = tf.Variable(0, dtype=tf.int64, trainable=False)  # begun by this rank
+
+    def iterate(_: Any) -> "tf.data.Dataset":
+        iterator = iterators.assign_add(1)
+
+        def all_have_one(step: "tf.Tensor", mine: Any) -> "tf.Tensor":
+            said = tf.stack([tf.cast(mine.has_value(), tf.int64), iterator, step])
+            heard = hvd.allreduce(said, op=hvd.Sum, name=name)
+            in_step = tf.debugging.Assert(tf.reduce_all(heard[1:] == said[1:] * hvd.size()), [OUT_OF_STEP, said, heard])
+            with tf.control_dependencies([in_step]):
+                return heard[0] == hvd.size()
+
+        asked = some.concatenate(none).enumerate().take_while(all_have_one)
+        # flat_map, since tf.data would make a map parallel.
+        return asked.flat_map(lambda _, mine: tf.data.Dataset.from_tensors(mine.get_value()))
+
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    return tf.data.Dataset.from_tensors(0).flat_map(iterate).with_options(options)
+
+
+def _gather(numbers: Sequence[int]) -> list[list[int]]:
+    """The numbers of all ranks, in rank order."""
+    if (hvd := _horovod()) is None:
+        return [list(numbers)]
+    import tensorflow as tf
+
+    of_ranks = hvd.allgather(tf.constant([list(numbers)], tf.int64), name="sagemaker_tf_data")
+    return [[int(number) for number in row] for row in of_ranks.numpy()]
+
+
+def _horovod() -> Any:
+    """Horovod, where there is another rank to ask; else None."""
+    hvd = places.horovod()
+    if hvd is None and places.ranks() > 1:
+        raise DataError(f"{places.ranks()} ranks, and no Horovod to ask the others with; wanted hvd.init() before this")
+    return hvd if hvd is not None and hvd.size() > 1 else None
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    return ("rank " if len(numbers) == 1 else "ranks ") + ", ".join(map(str, numbers))

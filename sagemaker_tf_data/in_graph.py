@@ -1,0 +1,63 @@
+"""The same numbers, read by the process that runs the graph.
+
+The dataset function of a ClusterCoordinator is traced on the chief and runs in the workers' servers, where no Python of
+the script is. What is a worker's own is in its environment, and that is a file.
+"""
+
+from typing import TYPE_CHECKING
+
+from sagemaker_tf_data.channels import SHARDS
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+def part(key: str) -> "tuple[tf.Tensor, tf.Tensor, tf.Tensor]":
+    """(channel, count, index) as `channels.part(key)` has them, as scalar tensors: string, int64, int64.
+
+    Where the process was not started by the launcher, the graph fails with InvalidArgumentError, which says so.
+    """
+    import tensorflow as tf
+
+    text = variable(SHARDS)
+    fields = []
+    for field in ("channel", "count", "index"):
+        pattern = f'.*"{_literal(key)}": *{{[^}}]*"{field}": *"?([^",}} ]+).*'
+        known = tf.debugging.Assert(
+            tf.strings.regex_full_match(text, pattern),
+            [f"channel {key}: wanted its shard in {SHARDS} of the process that reads it. Is that a worker which the "
+             "launcher of this image has started? Found:", text],
+        )  # fmt: skip
+        with tf.control_dependencies([known] if known is not None else []):
+            fields.append(tf.strings.regex_replace(text, pattern, r"\1"))
+    channel, count, index = fields
+    return channel, tf.strings.to_number(count, tf.int64), tf.strings.to_number(index, tf.int64)
+
+
+def variable(name: str) -> "tf.Tensor":
+    """The environment variable as a scalar string; empty where there is none.
+
+    As it was when the process began. The kernel says that the file has no bytes, so an operation that asks for its size
+    reads nothing; the reader of text lines does not ask.
+    """
+    import tensorflow as tf
+
+    lines = tf.data.TextLineDataset("/proc/self/environ")
+    text = lines.reduce(tf.constant(""), lambda before, line: tf.strings.join([before, "\n", line]))
+    entries = tf.strings.split(tf.strings.substr(text, 1, -1), "\0")
+    mine = tf.boolean_mask(entries, tf.strings.regex_full_match(entries, rf"(?s)^{_literal(name)}=.*"))
+    return tf.strings.regex_replace(tf.strings.reduce_join(mine[:1]), f"^{_literal(name)}=", "")
+
+
+def input_folder() -> "tf.Tensor":
+    """`channels.input_folder()` of the process that runs the graph."""
+    import tensorflow as tf
+
+    named, base = variable("SM_INPUT_DIR"), variable("SAGEMAKER_BASE_DIR")
+    base = tf.where(tf.equal(base, ""), "/opt/ml", base)
+    return tf.where(tf.equal(named, ""), tf.strings.join([base, "/input"]), named)
+
+
+def _literal(text: str) -> str:
+    """For RE2: channel names may hold dots and hyphens."""
+    return "".join(c if c.isalnum() or c == "_" else f"\\{c}" for c in text)

@@ -1,0 +1,192 @@
+"""`pipe_dataset`: a channel in Pipe mode as a dataset, whichever TensorFlow is installed."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sagemaker_tf_data import chunks, in_graph, places, recordio
+from sagemaker_tf_data.channels import channel as channel_of
+from sagemaker_tf_data.channels import input_folder, key
+from sagemaker_tf_data.errors import DataError
+from sagemaker_tf_data.fifo import Fifo, Passes, ProgramEnded
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+FORMATS = ("TFRecord", "RecordIO", "TextLine")
+READER = "SAGEMAKER_TF_DATA_READER"  # auto, operator or own
+PATIENCE = "SAGEMAKER_TF_DATA_PATIENCE"  # seconds
+READERS = ("auto", "operator", "own")
+
+
+def pipe_dataset(
+    channel: str | None, record_format: str, *, reader: str | None = None, patience: float | None = None
+) -> "tf.data.Dataset":
+    """The records of a Pipe mode channel, as scalar strings.
+
+    Every iterator, and so every round of `repeat()`, reads one pass: the next named pipe, from the first byte to the
+    last. Only one process of a host can read a channel; `shard(pipe_dataset(...))` takes its part of the records.
+
+    With `reader` "auto" sagemaker-tensorflow's operator reads, where it is installed for this TensorFlow, else a reader
+    of our own; "operator" and "own" insist. Default: $SAGEMAKER_TF_DATA_READER, or "auto". What the dataset function of
+    a ClusterCoordinator returns is read by the operator on the workers.
+
+    Args:
+        channel: As for `channels.channel`.
+        record_format: "TFRecord", "RecordIO" (where the channel has record_wrapper="RecordIO") or "TextLine".
+        patience: Seconds to wait for a pipe to come, or for bytes in it, before it is an error. Default:
+            $SAGEMAKER_TF_DATA_PATIENCE, or half an hour: SageMaker may need minutes for the first object of a pass.
+
+    Raises:
+        DataError: There is no such channel, it is in File mode, or an argument is wrong. Iterating raises TensorFlow's
+            errors with a DataError's text: no pipe came, another process reads the channel, the format is another one,
+            or the pass ends within a record.
+    """
+    import tensorflow as tf
+
+    if record_format not in FORMATS:
+        raise DataError(f"record_format is {record_format!r}; wanted one of {', '.join(FORMATS)}")
+    reader = _reader(reader)
+    if places.reads_elsewhere() and tf.inside_function():
+        return _of_workers(channel, record_format, reader)
+    found = channel_of(channel)
+    found.need("Pipe")
+    state = _state_folder()
+    passes = Passes(found, state, _patience(patience))
+    operator = None if reader == "own" else _load_operator(required=reader == "operator")
+    if operator is None:
+        return _own(passes, record_format)
+    return _by_operator(operator, passes, record_format, state)
+
+
+def records(fifo: Fifo, record_format: str) -> "tf.data.Dataset":
+    """The records of one pass that is open; for `pipe_dataset`, and for measuring our reader on a file."""
+    return _records(lambda: _pieces(fifo, record_format), record_format)
+
+
+def _by_operator(operator: Any, passes: Passes, record_format: str, state: Path) -> "tf.data.Dataset":
+    """Makes sure that the operator's pipe is there, and is ours, before the operator waits for it in its own way."""
+    import tensorflow as tf
+
+    def turn() -> Iterator[int]:
+        with suppress(ProgramEnded):
+            passes.await_next()
+            yield 0
+
+    def of_operator(_: Any) -> "tf.data.Dataset":
+        folder = passes.channel.fifo(0).parent
+        return _read_by(operator, record_format, str(state), passes.channel.name, str(folder))
+
+    return tf.data.Dataset.from_generator(turn, output_signature=tf.TensorSpec([], tf.int64)).flat_map(of_operator)
+
+
+def _own(passes: Passes, record_format: str) -> "tf.data.Dataset":
+    def of_next_pass() -> Iterator[Any]:
+        with suppress(ProgramEnded), passes.next() as fifo:
+            yield from _pieces(fifo, record_format)
+
+    return _records(of_next_pass, record_format)
+
+
+def _pieces(fifo: Fifo, record_format: str) -> Iterator[Any]:
+    if record_format == "TFRecord":
+        return chunks.of_tfrecords(fifo)
+    split = recordio.split if record_format == "RecordIO" else chunks.split_lines
+    return chunks.of_records(fifo, split, record_format)
+
+
+def _records(pieces: Callable[[], Iterator[Any]], record_format: str) -> "tf.data.Dataset":
+    """One piece is made while another is read, and no more: `chunks.of_tfrecords` counts on it."""
+    import tensorflow as tf
+
+    if record_format == "TFRecord":
+        signature: Any = (tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64))
+        files = tf.data.Dataset.from_generator(pieces, output_signature=signature).prefetch(1)
+        return files.flat_map(lambda path, buffer: tf.data.TFRecordDataset(path, buffer_size=buffer))
+    signature = tf.TensorSpec([None], tf.string)
+    arrays = tf.data.Dataset.from_generator(pieces, output_signature=signature).prefetch(1)
+    return arrays.flat_map(tf.data.Dataset.from_tensor_slices)
+
+
+def _of_workers(channel: str | None, record_format: str, reader: str) -> "tf.data.Dataset":
+    """Traced on the chief, run by worker servers, where the operator is loaded and none of our Python can be called."""
+    import tensorflow as tf
+
+    operator = None if reader == "own" else _load_operator(required=True)
+    if operator is None:
+        raise DataError(
+            "workers that run TensorFlow servers read pipes by sagemaker-tensorflow's operator only; "
+            f"wanted reader 'auto' or 'operator', found {reader!r}"
+        )
+    name = channel or key(None)
+
+    def of_the_reader(_: Any) -> "tf.data.Dataset":
+        own, _, _ = in_graph.part(name)
+        folder = in_graph.input_folder()
+        state = tf.strings.join([folder, "../pipe_state"], separator="/")
+        config = tf.io.read_file(tf.strings.join([folder, "config/inputdataconfig.json"], separator="/"))
+        streams = tf.debugging.Assert(
+            tf.strings.regex_full_match(config, '(?s).*"TrainingInputMode"\\s*:\\s*"Pipe".*'),
+            ["pipe_dataset: wanted a channel in Pipe mode on the worker; its inputdataconfig.json:", config],
+        )
+        made = tf.io.write_file(tf.strings.join([state, ".here"], separator="/"), "")  # makes the folder
+        with tf.control_dependencies([each for each in (streams, made) if each is not None]):
+            state = tf.identity(state)
+        return _read_by(operator, record_format, state, own, tf.strings.join([folder, "data"], separator="/"))
+
+    return tf.data.Dataset.from_tensors(0).flat_map(of_the_reader)
+
+
+def _read_by(operator: Any, record_format: str, state: Any, channel: Any, folder: Any) -> "tf.data.Dataset":
+    import tensorflow as tf
+
+    variant = operator.pipe_mode_dataset(
+        benchmark=False, record_format=record_format, state_directory=state, channel=channel, channel_directory=folder,
+        benchmark_records_interval=0, max_corrupted_records_to_skip=0,
+    )  # fmt: skip
+    return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+
+
+def _load_operator(required: bool) -> Any:
+    """The operator's module, or None where it is not installed or was built for another TensorFlow."""
+    import tensorflow as tf
+
+    try:
+        from sagemaker_tensorflow import PipeModeDataset
+
+        return PipeModeDataset._tf_plugin  # a library can be loaded by tf.load_op_library() only once
+    except (ImportError, tf.errors.OpError, AttributeError) as error:
+        if required:
+            raise DataError(
+                f"sagemaker-tensorflow's operator cannot be loaded ({error}); wanted the version for TensorFlow "
+                f"{tf.__version__}, or {READER}=own"
+            ) from None
+        return None
+
+
+def _state_folder() -> Path:
+    """Where the operator has it by default: /opt/ml/pipe_state."""
+    state = input_folder().parent / "pipe_state"
+    state.mkdir(parents=True, exist_ok=True)
+    return state
+
+
+def _reader(given: str | None) -> str:
+    chosen = given or os.environ.get(READER) or "auto"
+    if chosen not in READERS:
+        raise DataError(f"{'reader' if given else READER} is {chosen!r}; wanted one of {', '.join(READERS)}")
+    return chosen
+
+
+def _patience(given: float | None) -> float:
+    text = os.environ.get(PATIENCE) or "1800"
+    try:
+        seconds = float(text) if given is None else given
+    except ValueError:
+        seconds = -1.0
+    if not seconds > 0:
+        found = f"{PATIENCE} is {text!r}" if given is None else f"patience is {given!r}"
+        raise DataError(f"{found}; wanted seconds, more than 0")
+    return seconds

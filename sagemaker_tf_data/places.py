@@ -1,0 +1,100 @@
+"""Which of the job's training processes this is: from Horovod, Open MPI's variables or TF_CONFIG."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sagemaker_tf_data.errors import DataError
+
+LAUNCHERS = (  # of ranks; their names for size, rank, local size, local rank
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("HOROVOD_SIZE", "HOROVOD_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_LOCAL_RANK"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One of `size` processes that train, `local_size` of them on this host, which is the `host`-th of `hosts`."""
+
+    size: int = 1
+    rank: int = 0
+    local_size: int = 1
+    local_rank: int = 0
+    hosts: int = 1
+    host: int = 0
+
+
+def here(environ: Mapping[str, str] = os.environ) -> Place:
+    """The place of this process. One that does not train beside others (an evaluator, say) is one of one.
+
+    Raises:
+        DataError: TF_CONFIG is not what TensorFlow wants.
+    """
+    if (hvd := horovod()) is not None:
+        return _of_ranks(hvd.size(), hvd.rank(), hvd.local_size(), hvd.local_rank())
+    for names in LAUNCHERS:
+        if all(environ.get(name, "").isdigit() for name in names):
+            return _of_ranks(*(int(environ[name]) for name in names))
+    return _of_task(tf_config(environ))
+
+
+def reads_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the datasets that this process makes may be read by others: it is the chief of parameter servers.
+
+    Its ClusterCoordinator sends them to the workers, where no Python of the script runs.
+    """
+    config = tf_config(environ)
+    return "ps" in config.get("cluster", {}) and config["task"]["type"] == "chief"
+
+
+def horovod() -> Any:
+    """`horovod.tensorflow` if the script has imported and initialised it, else None."""
+    hvd = sys.modules.get("horovod.tensorflow")
+    return hvd if hvd is not None and hvd.is_initialized() else None
+
+
+def ranks(environ: Mapping[str, str] = os.environ) -> int:
+    """How many ranks a launcher of ranks has started; 1 without one."""
+    return max((int(environ[names[0]]) for names in LAUNCHERS if environ.get(names[0], "").isdigit()), default=1)
+
+
+def tf_config(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """TF_CONFIG, checked as far as it is used here; {} where there is none or it names no cluster."""
+    text = environ.get("TF_CONFIG") or "{}"
+    try:
+        config = json.loads(text)
+        if not config.get("cluster"):
+            return {}
+        task = {"type": str(config["task"]["type"]), "index": int(config["task"]["index"])}
+        cluster = {str(job): [str(address) for address in found] for job, found in config["cluster"].items()}
+    except (ValueError, TypeError, AttributeError, KeyError):
+        raise DataError(f"TF_CONFIG is {text[:200]!r}; wanted a JSON object with cluster and task") from None
+    return {"cluster": cluster, "task": task}
+
+
+def _of_ranks(size: int, rank: int, local_size: int, local_rank: int) -> Place:
+    return Place(
+        size=size, rank=rank, local_size=local_size, local_rank=local_rank,
+        hosts=max(1, size // local_size), host=rank // local_size,
+    )  # fmt: skip
+
+
+def _of_task(config: dict[str, Any]) -> Place:
+    if not config:
+        return Place()
+    cluster, task = config["cluster"], config["task"]
+    # With parameter servers a chief coordinates; TF1's master trains as the workers do. Elsewhere a chief is a worker.
+    first = "master" if "ps" in cluster else "chief"
+    training = [(job, index) for job in (first, "worker") for index in range(len(cluster.get(job, ())))]
+    if (task["type"], task["index"]) not in training:
+        return Place()
+    hosts = [cluster[job][index].rpartition(":")[0] for job, index in training]
+    rank = training.index((task["type"], task["index"]))
+    mine = hosts[rank]
+    return Place(
+        size=len(training), rank=rank, local_size=hosts.count(mine), local_rank=hosts[:rank].count(mine),
+        hosts=len(set(hosts)), host=list(dict.fromkeys(hosts)).index(mine),
+    )  # fmt: skip

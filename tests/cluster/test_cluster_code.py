@@ -1,0 +1,129 @@
+"""Code that comes without a network, by a channel or in an image made from ours, and what is installed for it."""
+
+import io
+import json
+import tarfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from builders import package
+from containers import LABEL, PROGRAMS, SESSION, Cluster, Ending, resources, run_alone, sh, write_config
+
+StartCluster = Callable[..., Cluster]
+RunAlone = Callable[[Mapping[str, str]], tuple[int, str, Path]]
+
+TWO_RANKS = {"sagemaker_mpi_enabled": True, "sagemaker_mpi_num_of_processes_per_host": 2}
+# What the SDK sends under network isolation: the code is an archive in a channel.
+IN_CHANNEL = {"sagemaker_program": "train.py", "sagemaker_submit_directory": "/opt/ml/input/data/code/sourcedir.tar.gz"}
+LOOKS_AROUND = "import socket; print('cards', *(name for _, name in socket.if_nameindex()))\n"
+
+
+def write(folder: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def archived(folder: Path, files: Mapping[str, str]) -> Path:
+    """A folder for channel `code`, with the files in the archive that the SDK makes."""
+    folder.mkdir()
+    with tarfile.open(folder / "sourcedir.tar.gz", "w:gz") as archive:
+        for name, text in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text.encode())
+            archive.addfile(info, io.BytesIO(text.encode()))
+    return folder
+
+
+def all_well(endings: dict[str, Ending]) -> list[Ending]:
+    for ending in endings.values():
+        assert (ending.exit_code, ending.failure) == (0, None), ending.host
+    return list(endings.values())
+
+
+def sums(ending: Ending) -> list[int]:
+    """What the ranks of tells.py on one host came to, together with all others."""
+    found = sorted((ending.ml / "output/data").glob("rank-*.json"))
+    return [json.loads(path.read_text())["sum"] for path in found]
+
+
+def test_hosts_that_reach_nobody_but_one_another(cluster: StartCluster, tmp_path: Path) -> None:
+    """Network isolation: no S3, no index; pip asks nobody, as what is required is in the image."""
+    files = {"train.py": (PROGRAMS / "tells.py").read_text(), "requirements.txt": "numpy\nboto3>=1\n"}
+    code = archived(tmp_path / "channel", files)
+    hyperparameters = {**IN_CHANNEL, **TWO_RANKS}
+    with cluster(program="", hosts=2, isolated=True, channels={"code": code}, hyperparameters=hyperparameters) as job:
+        network = f"{job.project}_default"
+        assert sh("docker", "network", "inspect", "-f", "{{.Internal}}", network).stdout.strip() == "true"
+        for ending in all_well(job.wait()):
+            assert sums(ending) == [10, 10]
+            assert ending.log.count("Requirement already satisfied: numpy") == 1
+            assert "Retrying" not in ending.log
+
+
+@pytest.fixture
+def alone(image: str, tmp_path: Path) -> RunAlone:
+    """Runs code on one host without any network card; exit code, log, the host's /opt/ml/output."""
+
+    def run(files: Mapping[str, str]) -> tuple[int, str, Path]:
+        write_config(tmp_path / "config", resources=resources(["algo-1"], "algo-1"), hyperparameters=IN_CHANNEL)
+        (tmp_path / "output").mkdir()
+        mounts = {
+            tmp_path / "config": "/opt/ml/input/config",
+            archived(tmp_path / "channel", files): "/opt/ml/input/data/code",
+            tmp_path / "output": "/opt/ml/output",
+        }
+        ended = run_alone(image, "train", mounts=mounts, network="none")
+        return ended.returncode, ended.stdout, tmp_path / "output"
+
+    return run
+
+
+def test_one_host_without_a_network(alone: RunAlone) -> None:
+    code, log, _ = alone({"train.py": LOOKS_AROUND})
+    assert code == 0, log
+    assert "algo-1 script] cards lo\n" in log
+
+
+def test_requirements_that_would_take_a_network(alone: RunAlone) -> None:
+    code, log, output = alone({"train.py": LOOKS_AROUND, "requirements.txt": "numpy\nno-such-distribution-of-ours\n"})
+    assert code == 65, log
+    assert "cards" not in log
+    first = (output / "failure").read_text().splitlines()[0]
+    assert "No matching distribution found for no-such-distribution-of-ours" in first
+    assert "pip did not reach its index: under network isolation" in first
+
+
+# ---- an image that brings its code ---------------------------------------------------------------------------------
+
+DOCKERFILE = """
+FROM {image}
+COPY src/ /opt/ml/code/
+ENV SAGEMAKER_PROGRAM=train.py ENTRYPOINT_MODE=mpi ENTRYPOINT_PROCESSES_PER_HOST=2
+"""
+
+
+@pytest.fixture
+def derived(image: str, tmp_path: Path) -> Iterator[str]:
+    """An image as users make it: ours, code, and what is to be run; with a library that pip has to build."""
+    library = {f"library/{name}": text for name, text in package("testlibrary", "answer = 42\n").items()}
+    script = (PROGRAMS / "tells.py").read_text() + "import testlibrary\nprint('answer', testlibrary.answer)\n"
+    write(tmp_path / "src", {"train.py": script, "requirements.txt": "./library\n", **library})
+    (tmp_path / "Dockerfile").write_text(DOCKERFILE.format(image=image))
+    name = f"tests-of-an-image-that-brings-its-code:{uuid.uuid4().hex[:8]}"
+    sh("docker", "build", "--label", f"{LABEL}={SESSION}", "--tag", name, str(tmp_path))
+    yield name
+    sh("docker", "rmi", name)
+
+
+def test_an_image_that_brings_its_code(derived: str, tmp_path: Path) -> None:
+    """Nothing of the job names a program. What it requires is built once per host, though two ranks need it there."""
+    with Cluster(derived, tmp_path / "job", program="", hosts=2) as job:
+        for ending in all_well(job.wait()):
+            assert sums(ending) == [10, 10]
+            assert ending.log.count("] answer 42") == 2
+            assert ending.log.count("Created wheel for testlibrary") == 1
+            assert ending.log.count("Successfully installed testlibrary-1") == 1

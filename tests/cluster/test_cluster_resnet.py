@@ -1,0 +1,131 @@
+"""examples/resnet in containers: four ranks on two hosts learn from photographs, `serve` answers with their model."""
+
+import base64
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from containers import LABEL, PATIENCE, SESSION, Cluster, sh
+from waiting import eventually
+
+StartCluster = Callable[..., Cluster]
+Figure = Callable[[str, float], None]
+
+RESNET = Path(__file__).resolve().parents[2] / "examples/resnet"
+# Open MPI's waiting ranks would otherwise keep processors from those that work.
+YIELD = {"OMPI_MCA_mpi_yield_when_idle": "1"}
+SMALL = {"cycle-time-ms": 20, "classes": 2, "skip-steps": 2}
+LEARNS = {"model": "MobileNetV2", "epochs": 4, "warmup-epochs": 1, "schedule": "cosine"}
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pieces of two photographs, as the example's own tools make them: folders of JPEGs, and TFRecord files."""
+    pytest.importorskip("tensorflow")
+    pytest.importorskip("sklearn")
+    folder = tmp_path_factory.mktemp("resnet")
+    tool(folder, "sample_photos.py", "photos", "--training=320", "--validation=60")
+    # 3 files among 4 ranks: their records are dealt out. 4 files are dealt out whole.
+    tool(folder, "folder_to_tfrecord.py", "photos/training", "--output=data/training", "--shards=4")
+    tool(folder, "folder_to_tfrecord.py", "photos/validation", "--output=data/validation", "--shards=3")
+    assert (folder / "data/labels.txt").read_text() == "china\nflower\n"
+    return folder
+
+
+def tool(folder: Path, name: str, *arguments: str) -> None:
+    command = [sys.executable, RESNET / name, *arguments]
+    subprocess.run(command, cwd=folder, check=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
+
+
+def test_learns_photographs(image: str, cluster: StartCluster, figure: Figure, photos: Path) -> None:
+    """With a small network: ResNet-50 on four ranks is too much for two processors. All else is the same."""
+    with cluster(
+        program="train.py",
+        code=RESNET,
+        mode="mpi",
+        hosts=2,
+        environment=YIELD,
+        hyperparameters={
+            **SMALL, **LEARNS,
+            "sagemaker_mpi_num_of_processes_per_host": 2, "image-size": 64, "batch-size": 16,
+            "compression": "fp16", "groups": 4,
+        },
+        channels={part: photos / "data" / part for part in ("training", "validation")},
+    ) as job:  # fmt: skip
+        endings = job.wait(within=420)
+        assert [ending.exit_code for ending in endings.values()] == [0, 0]
+        first = endings["algo-1"]
+        # 640 images: 10 steps of 4 x 16.
+        assert f"{LEARNS['model']} on 4 ranks" in first.line("steps per epoch") and "10 steps" in first.line(
+            "steps per epoch"
+        )
+        found = re.findall(r"validation accuracy=(\d\.\d+) top5=1\.0000 images=(\d+)", first.log)
+        assert len(found) == LEARNS["epochs"]
+        accuracy, seen = float(found[-1][0]), int(found[-1][1])
+        figure(f"{LEARNS['model']}, 4 ranks: accuracy {accuracy} after", first.finished - first.started)
+        assert seen == 120, "every image is to be judged by one rank"
+        assert accuracy >= 0.8, "chance is 0.5"
+        assert len(re.findall(r"resnet: +[0-3]  algo-[12] ", first.log)) == 4, "a row of the table for each rank"
+        assert float(re.search(r"speed ranks=4 images_per_second=([\d.]+)", first.log)[1]) > 0
+        assert [bool(list((ending.ml / "model").iterdir())) for ending in endings.values()] == [True, False]
+
+        answers = serve(image, first.ml / "model", photos / "photos/validation")
+        assert all(abs(sum(answer["probabilities"]) - 1) < 1e-3 for answer in answers)
+        right = [answer["label"] == label for label, answer in zip([0] * 5 + [1] * 5, answers, strict=True)]
+        assert sum(right) >= 7, answers
+
+
+def serve(image: str, model: Path, pictures: Path) -> list[dict]:
+    """What `serve` says to five JPEGs of each class."""
+    name = f"tfe{uuid.uuid4().hex[:8]}-serve"
+    files = [path for part in ("china", "flower") for path in sorted((pictures / part).iterdir())[:5]]
+    rows = [{"b64": base64.b64encode(path.read_bytes()).decode()} for path in files]
+    try:
+        sh(
+            "docker", "run", "-d", "--name", name, "--label", f"{LABEL}={SESSION}",
+            "-p", "127.0.0.1::8080", "-v", f"{model}:/opt/ml/model:ro", image, "serve",
+        )  # fmt: skip
+        url = "http://" + sh("docker", "port", name, "8080/tcp").stdout.strip()
+
+        def is_up() -> bool:
+            with suppress(OSError), urllib.request.urlopen(f"{url}/ping", timeout=PATIENCE) as response:
+                return response.status == 200
+            assert sh("docker", "inspect", "-f", "{{.State.Running}}", name).stdout == "true\n"
+            return False
+
+        eventually(is_up, PATIENCE)
+        body = json.dumps({"instances": rows}).encode()
+        request = urllib.request.Request(f"{url}/invocations", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+            return json.load(response)["predictions"]
+    except BaseException:
+        print(sh("docker", "logs", name, check=False).stdout)
+        raise
+    finally:
+        sh("docker", "rm", "-f", "-v", name, check=False)
+
+
+def test_resnet_50_on_noise(cluster: StartCluster, figure: Figure) -> None:
+    """The table of scaling: the first rank alone, then both, each on a host of its own."""
+    with cluster(
+        program="train.py",
+        code=RESNET,
+        mode="mpi",
+        hosts=2,
+        environment=YIELD,
+        hyperparameters={**SMALL, "synthetic": True, "image-size": 32, "batch-size": 2, "steps": 3},
+    ) as job:
+        endings = job.wait(within=420)
+        assert [ending.exit_code for ending in endings.values()] == [0, 0]
+        log = endings["algo-1"].log
+        assert "ResNet50, 2 images of 32 x 32" in log and "in 214 tensors" in log
+        alone, both = re.findall(r"resnet: +([12]) +([12]) +[\d.]+ +\([\d.]+-[\d.]+\) +[\d.]+ +([\d.]+) +(\d+)%", log)
+        assert (alone[0], alone[1], alone[3]) == ("1", "1", "100") and both[:2] == ("2", "2")
+        figure("ResNet-50 at 32 x 32, images per second of 2 ranks", float(both[2]))

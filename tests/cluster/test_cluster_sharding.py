@@ -1,0 +1,72 @@
+"""Proof of sharding: whatever is shared how, the processes of a job together read each record once in each pass."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from containers import PROGRAMS, Cluster, sh
+from epochs import CELLS, FAST_FILE, FILE, OWN, PIPE, SAME, SHARDED, make, name_of
+
+ROOT = Path(__file__).resolve().parents[2]
+
+StartCluster = Callable[..., Cluster]
+
+
+def read(cluster: StartCluster, tmp_path: Path, data, mode: str, **environment: str) -> dict[str, str]:
+    """What the processes of two hosts, two on each, read wrongly of the channels."""
+    with cluster(
+        program="reads.py",
+        mode=mode,
+        hosts=2,
+        channels={channel.name: channel for channel in data.channels},
+        hyperparameters={"names": data.names},
+        environment={
+            "ENTRYPOINT_PROCESSES_PER_HOST": "2",
+            "ENTRYPOINT_CHANNEL_GROUPS": data.groups,
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+            **environment,
+        },
+    ) as job:
+        endings = job.wait(within=240)
+        assert {host: ending.exit_code for host, ending in endings.items()} == {"algo-1": 0, "algo-2": 0}
+        files = [path for ending in endings.values() for path in (ending.ml / "output/data").glob("numbers-*.json")]
+        assert len(files) == (1 if mode == "ps" else 4)  # there the chief writes what the workers found
+        return data.missing_and_double(files)
+
+
+@pytest.mark.parametrize("mode, modes, reader", [("mpi", (FILE, PIPE), "operator"), ("mwms", (FAST_FILE, PIPE), "own")])
+def test_every_record_once_in_every_pass(
+    cluster: StartCluster, tmp_path: Path, mode: str, modes: tuple, reader: str
+) -> None:
+    data = make(tmp_path / "data", [cell for cell in CELLS if cell[2] in modes])
+    assert len(data.channels) == 18
+    assert read(cluster, tmp_path, data, mode, SAGEMAKER_TF_DATA_READER=reader) == {}
+
+
+def test_every_record_once_under_entrypoint_local(image: str, tmp_path: Path) -> None:
+    data = make(tmp_path / "data", [cell for cell in CELLS if cell[2] is FAST_FILE])
+    words = ["--hosts", "2", "--mode", "mpi", "--processes-per-host", "2", "--engine", "docker", "--image", image]
+    groups = {"ENTRYPOINT_CHANNEL_GROUPS": data.groups, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    (tmp_path / "code").mkdir()
+    shutil.copy(PROGRAMS / "reads.py", tmp_path / "code")
+    sh(
+        sys.executable, "-m", "entrypoint", "local", str(tmp_path / "code/reads.py"), *words, *data.words,
+        "--hyperparameters", f"names={data.names}", "--output", str(tmp_path / "out"),
+        within=240, env={**os.environ, **groups, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    files = list(tmp_path.glob("out/*/ml/output/data/numbers-*.json"))
+    assert len(files) == 4
+    assert data.missing_and_double(files) == {}
+
+
+def test_every_record_once_where_a_coordinator_has_workers_read(cluster: StartCluster, tmp_path: Path) -> None:
+    """The first host has one worker, beside the chief: what it was dealt of a second channel is read by nobody."""
+    cells = [cell for cell in CELLS if cell[2] is PIPE or (cell[2] is FILE and cell[0] != SAME)]
+    data = make(tmp_path / "data", cells)
+    wrong = read(cluster, tmp_path, data, "ps", ENTRYPOINT_PS_WORKERS="server")
+    unread = {name_of(cell) for cell in cells if cell[:2] == (OWN, SHARDED)}
+    assert {where.partition(",")[0] for where in wrong} == unread
+    assert all(what.endswith("too often []") for what in wrong.values())

@@ -1,0 +1,159 @@
+"""Channels as a script meets them under `entrypoint local`: folders, FIFOs, lists, and nothing of them at the end."""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from epochs import CELLS, FILE, PIPE, make
+
+ROOT = Path(__file__).resolve().parents[2]
+LONG = 120.0  # seconds; says when to give up, not how fast anything is
+
+pytestmark = pytest.mark.usefixtures("no_leftovers")
+
+namespaces = pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("ip", path=f"{os.environ['PATH']}:/usr/sbin:/sbin"),
+    reason="takes root and iproute2",
+)
+ENGINES = ["process", pytest.param("netns", marks=namespaces)]
+
+READS = """
+import json, os, stat, time
+data = os.environ["SM_INPUT_DIR"] + "/data"
+seen = {"listed": sorted(os.listdir(data)), "config": json.loads(os.environ["SM_INPUT_DATA_CONFIG"])}
+def read(fifo):
+    while not os.path.exists(f"{data}/{fifo}"):
+        time.sleep(0.01)
+    seen["is fifo"] = stat.S_ISFIFO(os.stat(f"{data}/{fifo}").st_mode)
+    with open(f"{data}/{fifo}") as file:
+        return file.read().split()
+seen["passes"] = [read(f"stream_{number}") for number in range(3)]
+seen["part"] = sorted(os.listdir(data + "/part"))
+seen["list"] = open(data + "/part-manifest").read().splitlines()
+seen["fast"] = open(data + "/fast/row-0").read()
+try:
+    open(data + "/fast/new", "w")
+except OSError as error:
+    seen["refused"] = error.strerror
+with open(os.environ["SM_OUTPUT_DATA_DIR"] + "/seen.json", "w") as file:
+    json.dump(seen, file)
+checkpoints = json.load(open(os.environ["SM_INPUT_DIR"] + "/config/checkpointconfig.json"))["LocalPath"]
+open(f"{checkpoints}/{os.environ['SM_CURRENT_HOST']}", "w").close()
+"""
+
+
+def run(tmp_path: Path, program: str, *words: str, **environment: str) -> tuple[int, str]:
+    """`entrypoint local` on a program: (exit code, terminal). No FIFO may be left."""
+    code, out = tmp_path / "code", tmp_path / "out"
+    code.mkdir()
+    (code / "train.py").write_text(program)
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("ENTRYPOINT_", "SM_"))}
+    env |= {"PYTHONPATH": str(ROOT), **environment}
+    done = subprocess.run(
+        [sys.executable, "-m", "entrypoint", "local", str(code / "train.py"), "--output", str(out), *words],
+        env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LONG,
+    )  # fmt: skip
+    print(done.stdout)
+    assert not [path for path in out.rglob("*") if stat.S_ISFIFO(path.lstat().st_mode)]
+    return done.returncode, done.stdout
+
+
+@pytest.fixture
+def rows(tmp_path) -> Path:
+    """Seven objects, each with its own name as content; a comma in the folder's name."""
+    folder = tmp_path / "rows,all"
+    folder.mkdir()
+    for number in range(7):
+        (folder / f"row-{number}").write_text(f"row-{number}\n")
+    return folder
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_two_hosts_with_channels_of_all_modes(tmp_path, rows, engine):
+    code, _ = run(
+        tmp_path, READS, "--engine", engine, "--hosts", "2", "--input-mode", "Pipe",
+        "--channel", f"stream={rows},distribution=ShardedByS3Key,shuffle=7",
+        "--channel", f"part={rows},mode=File,distribution=ShardedByS3Key", "--channel", f"fast={rows},mode=FastFile",
+        "--channel", f"idle={rows}", "--checkpoints", str(tmp_path / "kept" / "here"),
+    )  # fmt: skip
+    assert code == 0
+    hosts = [json.loads((tmp_path / f"out/algo-{n}/ml/output/data/seen.json").read_text()) for n in (1, 2)]
+    first, second = hosts
+    every = [f"row-{number}" for number in range(7)]
+    for number in range(3):
+        assert sorted(first["passes"][number] + second["passes"][number]) == every
+    assert first["passes"][0] != first["passes"][1]
+    assert first["part"] == every[::2] and second["part"] == every[1::2]
+    for host in hosts:
+        assert host["listed"] == [
+            "fast", "fast-manifest", "idle-manifest", "idle_0", "part", "part-manifest", "stream-manifest", "stream_0"
+        ]  # fmt: skip
+        assert host["is fifo"]
+        assert host["list"] == ["part", *(f"s3://local/part/{name}" for name in host["part"])]
+        assert host["fast"] == "row-0\n"
+        modes = {name: each["TrainingInputMode"] for name, each in host["config"].items()}
+        assert modes == {"stream": "Pipe", "part": "File", "fast": "File", "idle": "Pipe"}
+        assert host["config"]["stream"]["S3DistributionType"] == "ShardedByS3Key"
+        if engine == "netns":  # hosts that are processes alone cannot be kept from writing
+            assert host["refused"] == "Read-only file system"
+    assert sorted(path.name for path in (tmp_path / "kept/here").iterdir()) == ["algo-1", "algo-2"]
+    assert sorted(path.name for path in rows.iterdir() if path.name != "new") == every
+
+
+def test_a_job_that_is_stopped_in_the_midst_of_a_stream(tmp_path, rows):
+    (rows / "large").write_bytes(bytes(8_000_000))
+    program = "import os, time\nopen(os.environ['SM_INPUT_DIR'] + '/data/train_0').read(3)\ntime.sleep(600)\n"
+    slow = program.replace(".read(3)", "").replace("open", "file = open")  # it keeps the FIFO and reads nothing
+    code, terminal = run(tmp_path, slow, "--timeout", "1.5", "--channel", f"train={rows},mode=Pipe")
+    assert code == 143
+    assert "stopping after 1.5 s" in terminal
+
+
+def test_data_that_is_not_whole_ends_the_job(tmp_path, rows):
+    for path in rows.iterdir():
+        path.write_bytes(gzip.compress(os.urandom(100_000))[:50_000])
+    program = "import os\nopen(os.environ['SM_INPUT_DIR'] + '/data/train_0', 'rb').read()\n"
+    code, terminal = run(tmp_path, program, "--hosts", "2", "--channel", f"train={rows},mode=Pipe,compression=Gzip")
+    assert code == 78
+    assert re.search(r"^error: channel train, pass 0: \S+/row-\d: .+", terminal, re.MULTILINE)
+
+
+@pytest.mark.parametrize("channel, says", [
+    ("train=rows,mode=Pope", "mode='Pope'; wanted one of File, FastFile, Pipe"),
+    ("train=rows,shuffle=1", "wanted mode=Pipe, or no shuffle"),
+    ("train=empty,mode=Pipe", "holds no file"),
+])  # fmt: skip
+def test_what_cannot_be_done_is_said_before_anything_starts(tmp_path, channel, says):
+    (tmp_path / "empty").mkdir()
+    word = channel.replace("=", f"={tmp_path}/", 1)
+    code, terminal = run(tmp_path, "print('trained')\n", "--channel", word)
+    assert code == 78
+    assert says in terminal and len(terminal.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.tensorflow
+@pytest.mark.skipif(
+    not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()), reason="needs Open MPI and an ssh daemon"
+)
+def test_ranks_together_read_every_record_once_in_every_pass(tmp_path):
+    """What tests/cluster/test_cluster_sharding.py shows of containers, and here of our own reader of FIFOs."""
+    pytest.importorskip("tensorflow")
+    pytest.importorskip("mpi4py")
+    data = make(tmp_path / "data", [cell for cell in CELLS if cell[2] in (FILE, PIPE)])
+    code, _ = run(
+        tmp_path, (ROOT / "tests/cluster/programs/reads.py").read_text(), "--hosts", "2", "--mode", "mpi",
+        "--processes-per-host", "2", *data.words, "--hyperparameters", f"names={data.names}",
+        ENTRYPOINT_CHANNEL_GROUPS=data.groups, SAGEMAKER_TF_DATA_READER="own", TF_CPP_MIN_LOG_LEVEL="2",
+    )  # fmt: skip
+    assert code == 0
+    files = list(tmp_path.glob("out/*/ml/output/data/numbers-*.json"))
+    assert len(files) == 4
+    assert data.missing_and_double(files) == {}

@@ -1,0 +1,51 @@
+"""sagemaker_tf_data where only real processes tell: what runs in the servers of other hosts."""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+RECORDS = 101
+
+
+@pytest.fixture(autouse=True)
+def tensorflow():
+    pytest.importorskip("tensorflow")  # here and not above: collecting stays quick
+
+
+def test_the_workers_of_a_coordinator_read_each_their_own_shard(hosts):
+    """No Python of the script runs there, and the chief that traces their datasets has other numbers."""
+    numbers = [*range(RECORDS)]
+    base_files = {
+        f"input/data/train/{name}.txt": "".join(f"{number}\n" for number in part)
+        for name, part in {"a": numbers[:7], "deep/b": numbers[7:50], "c": numbers[50:60], "d": numbers[60:]}.items()
+    }
+    job = hosts(3, "ps_shards.py", hyperparameters={"sagemaker_parameter_server_enabled": "true"},
+                environment={"ENTRYPOINT_PS_WORKERS": "server"}, base_files=base_files)  # fmt: skip
+    assert job.end(within=300) == [0, 0, 0]
+    told = json.loads((job[1].base / "output/data/read.json").read_text())
+    assert told["traced"] == told["eager"] == [numbers[0::2], numbers[1::2]]
+    # Sorted by path: a, c, d, deep/b.
+    assert sorted(told["files"]) == sorted([numbers[:7] + numbers[60:], numbers[50:60] + numbers[7:50]])
+    assert told["chief"] == {"channel": "train", "mode": "File", "count": 1, "index": 0}
+    assert told["chief reads"] == RECORDS
+    assert "use file_names()" in told["files()"]
+    same, total, device = told["checkpoint"]
+    assert (same, total) == (True, 45.0)
+    assert "/job:ps/" in device
+
+
+def test_mirrored_workers_read_their_shards_once_and_save_once(hosts):
+    """TensorFlow would shard what is sharded already; each worker would go on from what its own disk has."""
+    job = hosts(2, "mwms_shards.py", hyperparameters={"sagemaker_multi_worker_mirrored_strategy_enabled": "true"})
+    assert job.end(within=300) == [0, 0]
+    first, second = job.json_of("read.json")
+    assert first["even"] == [[0, 2], [4, 6], [8, 10], [12, 14], [16, 18]]
+    assert second["even"] == [[1, 3], [5, 7], [9, 11], [13, 15], [17, 19]]
+    uneven = [[number for batch in told["uneven"] for number in batch] for told in (first, second)]
+    assert uneven == [[0, 2], [1, 3, 5, 7, 9, 11]]
+    assert len(first["uneven"]) == len(second["uneven"])  # the rest of the first are empty
+    assert [told["saved"] for told in (first, second)] == [[None, True], [None, False]]
+    assert first["resumed"] == second["resumed"] == ["ckpt-1", [0.0, 1.0, 2.0]]
+    for told in (first, second):
+        assert "workers find different checkpoints" in told["not shared"]

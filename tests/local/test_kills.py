@@ -1,0 +1,35 @@
+"""A job that is killed with all its processes, and the next: DeepFM with parameter servers, on rows of no meaning."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 420.0
+
+
+def python(program: str, *words: object) -> str:
+    command = [sys.executable, str(ROOT / program), *map(str, words)]
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def test_the_next_job_goes_on_from_the_last_checkpoint(tmp_path, no_leftovers, tell):
+    """Two kills; benchmarks/kills.py says what it asks, and does it more often."""
+    pytest.importorskip("tensorflow")
+    draw = random.Random(1)
+    rows = [
+        f"{draw.randint(0, 1)} " + " ".join(f"{draw.randrange(1000)}:{draw.random():.3f}" for _ in range(39))
+        for _ in range(4000)
+    ]
+    (tmp_path / "rows.libsvm").write_text("\n".join(rows))
+    data = tmp_path / "rows"
+    python("examples/deepfm/libsvm_to_tfrecord.py", tmp_path / "rows.libsvm", "--shards", 2, "--output", data)
+    printed = python("benchmarks/kills.py", "--mode", "ps", "--data", data, "--kills", 2, "--unkilled", 1)
+    tell(printed.splitlines()[0])
+    assert "2 kills in " in printed

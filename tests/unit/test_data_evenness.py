@@ -1,0 +1,76 @@
+"""sagemaker_tf_data: counting records, and what is said of ranks with different numbers of them."""
+
+import json
+import struct
+
+import pytest
+
+from sagemaker_tf_data import DataError, count_records, even_steps
+from sagemaker_tf_data.evenness import end_together, uneven
+
+
+def records(*lengths):
+    """A TFRecord file; nobody here looks at its checksums."""
+    return b"".join(struct.pack("<Q", length) + b"\0" * (4 + length + 4) for length in lengths)
+
+
+@pytest.fixture
+def train(tmp_path, monkeypatch):
+    """Files of channel `train`, on one of four ranks."""
+
+    def make(rank, **files):
+        folder = tmp_path / "data/train"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / f"{name}.tfrecord").write_bytes(content)
+        monkeypatch.delenv("TF_CONFIG", raising=False)
+        monkeypatch.setenv("SM_INPUT_DIR", str(tmp_path))
+        share = {"channel": "train", "mode": "File", "count": 4, "index": rank}
+        monkeypatch.setenv("ENTRYPOINT_SHARDS", json.dumps({"train": share}))
+
+    return make
+
+
+@pytest.mark.parametrize("lengths", [(), (0,), (5, 0, 70_000), (1,) * 1000])
+def test_records_are_counted_by_their_headers(tmp_path, lengths):
+    file = tmp_path / "x"
+    file.write_bytes(records(*lengths))
+    assert count_records(file) == len(lengths)
+    assert count_records([file, str(file)]) == 2 * len(lengths)
+
+
+@pytest.mark.parametrize("cut", range(1, 21))
+def test_a_file_that_is_cut_off_is_no_count(tmp_path, cut):
+    file = tmp_path / "x"
+    file.write_bytes(records(9, 5)[:-cut])
+    with pytest.raises(DataError, match="x ends within record 1: cut off, compressed, or not a TFRecord file"):
+        count_records(file)
+
+
+def test_steps_of_a_shard_of_records_and_of_files(train):
+    for rank, expected in enumerate([3, 3, 2, 2]):  # ten records
+        train(rank, a=records(*[1] * 7), b=records(2, 2), c=records(3))
+        assert even_steps("train") == expected
+    train(1)
+    assert even_steps("train", by="files") == 2  # of three files the second
+    assert even_steps("train", batch_size=2) == 2
+    assert even_steps("train", batch_size=2, drop_remainder=True) == 1
+
+
+def test_a_shard_without_a_batch_is_an_error_with_the_numbers(train):
+    train(3, a=records(1), b=records(1))
+    with pytest.raises(DataError, match=r"no batch of 1 for rank 0: .*rank 0: 0 \(0 records, 0 files\)"):
+        even_steps("train", by="files")
+
+
+def test_the_line_on_uneven_ranks():
+    line = uneven([(31, 2), (19, 1)], [8, 5])
+    assert "5 to 8: rank 0: 8 (31 records, 2 files); rank 1: 5 (19 records, 1 files)" in line
+    long = uneven([(1, 1)] * 99 + [(2, 1)], [1] * 99 + [2])
+    assert "and 84 more" in long and len(long) < 900
+
+
+def test_ranks_without_horovod_are_not_left_alone(monkeypatch):
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    with pytest.raises(DataError, match=r"2 ranks, and no Horovod .* wanted hvd.init\(\)"):
+        end_together(None)
