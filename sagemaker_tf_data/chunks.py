@@ -17,7 +17,7 @@ from sagemaker_tf_data.fifo import Fifo
 if TYPE_CHECKING:
     import numpy as np
 
-SIZE = 2 << 20
+SIZE, FILE_SIZE = 1 << 20, 2 << 20  # bytes of an array of records, of a file of TFRecords
 LINGER = 0.02  # seconds without a byte after which a piece goes out as it is: a slow pipe does not hold records back
 LONGEST_LINE = 256 << 20
 # What TensorFlow reads TFRecords by: small ones through a buffer, larger ones straight into their tensors.
@@ -85,7 +85,7 @@ def of_tfrecords(fifo: Fifo) -> Iterator[tuple[str, int]]:
     """
     slots = [_Slot() for _ in range(3)]
     progress = _Progress(fifo, "TFRecord")
-    rest, size, ended = b"", SIZE, False
+    rest, size, ended = b"", FILE_SIZE, False
     try:
         for slot in cycle(slots):
             slot.grow(size)
@@ -128,8 +128,8 @@ class _Slot:
 
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("pipe_dataset")
-        os.ftruncate(self.descriptor, SIZE)
-        self.memory = mmap.mmap(self.descriptor, SIZE)
+        os.ftruncate(self.descriptor, FILE_SIZE)
+        self.memory = mmap.mmap(self.descriptor, FILE_SIZE)
         self.path = f"/proc/self/fd/{self.descriptor}"
 
     def grow(self, size: int) -> None:

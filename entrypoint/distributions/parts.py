@@ -20,7 +20,7 @@ def divided(job: Job, plan: Plan) -> Plan:
         if spec.role in _COMPUTES:
             on_host.setdefault(spec.host, []).append(spec)
     # TensorFlow's strategies want as many GPUs for each worker: hosts with fewer workers than others leave some out.
-    most = max(sum(trains(job, spec) for spec in rows) for rows in on_host.values())
+    most = max((sum(trains(job, spec) for spec in rows) for rows in on_host.values()), default=0)
     part = {(spec.host, spec.name): spec for rows in on_host.values() for spec in _divided(job, rows, most)}
     return replace(plan, processes=tuple(part.get((spec.host, spec.name), spec) for spec in plan.processes))
 

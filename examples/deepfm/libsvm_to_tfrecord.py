@@ -114,15 +114,9 @@ def main(argv=None):
         description=__doc__.partition("\n\n")[0], epilog="Exit status 1 when a file is not as it should be."
     )
     parser.add_argument("inputs", nargs="+", metavar="FILE", help="libsvm text, or the same in gzip (*.gz)")
-    parser.add_argument(
-        "--output", required=True, metavar="DIR", help="folder for the shards; made if need be"
-    )
-    parser.add_argument(
-        "--shards", type=int, default=4, help="one or more for every process (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--prefix", default="part", help="how the names of the shards begin (default: %(default)s)"
-    )
+    parser.add_argument("--output", required=True, metavar="DIR", help="folder for the shards; made if need be")
+    parser.add_argument("--shards", type=int, default=4, help="one or more for every process (default: %(default)s)")
+    parser.add_argument("--prefix", default="part", help="how the names of the shards begin (default: %(default)s)")
     args = parser.parse_args(argv)
     try:
         written = convert(args.inputs, args.output, args.shards, args.prefix)

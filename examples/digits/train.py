@@ -58,9 +58,7 @@ def main():
 def parse_args():
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument(
-        "--batch-size", "--batch_size", type=int, default=128, help="images per step, of all workers"
-    )
+    parser.add_argument("--batch-size", "--batch_size", type=int, default=128, help="images per step, of all workers")
     parser.add_argument("--learning-rate", "--learning_rate", type=float, default=0.01)
     args, _ = parser.parse_known_args()  # SageMaker's SDK may send more, such as --model_dir
     return args

@@ -58,7 +58,8 @@ def parse_args():
     add("learning-rate", 0.1, "for 256 images in a step; scaled to those that there are")
     add("warmup-epochs", 5.0, "until the learning rate of all ranks; it begins with that of one")
     add("schedule", "step", "what follows the warm-up", choices=["step", "cosine"])
-    add("momentum", 0.9, "of SGD, and of the batch normalizations' averages")
+    add("momentum", 0.9, "of SGD")
+    add("bn-momentum", 0.9, "of the batch normalizations' averages; less where a run has only dozens of steps")
     add("weight-decay", 1e-4, "L2, on kernels")
     add("label-smoothing", 0.1, "share of the label that goes to all classes")
     add("precision", "float32", "of the network", choices=["float32", "mixed_float16", "mixed_bfloat16"])
@@ -114,7 +115,7 @@ def build(args):
     )
     for layer in network.layers:
         if isinstance(layer, tf.keras.layers.BatchNormalization):
-            layer.momentum = args.momentum
+            layer.momentum = args.bn_momentum
             if layer.name.endswith("_3_bn"):  # the last of a block: each block begins as if it were not there
                 layer.gamma.assign(tf.zeros_like(layer.gamma))
     pixels = tf.keras.Input([args.image_size, args.image_size, 3], dtype=tf.uint8, name="image")

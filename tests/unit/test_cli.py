@@ -208,8 +208,15 @@ def test_the_job_has_a_name_that_sagemaker_would_take():
     assert re.fullmatch(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", local_job(output=Path("/out/größe_2 " + "x" * 90)).name)
 
 
-@pytest.mark.parametrize("bad", [{"hosts": 251}, {"timeout": 0.0}, {"channels": tuple(Channel(name=f"c{n}", source=Path("/")) for n in range(21))},
-                                 {"environment": (("a b", "1"),)}])  # fmt: skip
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"hosts": 251},
+        {"timeout": 0.0},
+        {"channels": tuple(Channel(name=f"c{number}", source=Path("/")) for number in range(21))},
+        {"environment": (("a b", "1"),)},
+    ],
+)
 def test_values_that_describe_no_job(bad):
     with pytest.raises(ConfigError, match="wanted"):
         local_job(**bad)

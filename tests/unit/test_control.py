@@ -81,7 +81,8 @@ from entrypoint.cluster import Cluster, Host
 from entrypoint.control import make_door
 
 me = Host(name="algo-1", rank=0, address="127.0.0.1")
-door = make_door(Cluster(hosts=(me,), me=me), "", print, lambda: {"phase": "running"}, None, address="127.0.0.1", port=0)
+alone = Cluster(hosts=(me,), me=me)
+door = make_door(alone, "", print, lambda: {"phase": "running"}, None, address=me.address, port=0)
 threading.Thread(target=door.run, daemon=True).start()
 print("flask" in sys.modules)
 for _ in range(2):

@@ -404,23 +404,6 @@ def test_what_cannot_be_read_is_said_at_once(job: Path, monkeypatch: pytest.Monk
         pipe_dataset("train", "TFRecord")
 
 
-ENDS = """
-import itertools
-from sagemaker_tf_data import pipe_dataset
-
-for record in itertools.islice(pipe_dataset("train", "TextLine", reader="own").repeat().prefetch(10), 3):
-    print(record.numpy().decode())
-"""
-
-
-@pytest.mark.tensorflow
-def test_a_program_ends_though_its_data_is_asked_for_ahead(job: Path) -> None:
-    """The second pass never comes, and a thread of TensorFlow's waits for it."""
-    with feeding(job / "train", b"1\n2\n3\n4\n"):
-        result = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, cwd=ROOT, timeout=120)
-    assert (result.returncode, result.stdout) == (0, "1\n2\n3\n"), result.stderr
-
-
 @pytest.mark.tensorflow
 def test_the_shard_of_a_pipe(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sagemaker_tf_data.sharding import shard
