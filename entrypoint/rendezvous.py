@@ -3,6 +3,7 @@
 Pure, like the policy that asks it: the probing itself is an action, and what came of it an event.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from entrypoint import events
@@ -179,8 +180,8 @@ class Rendezvous:
 
 
 def different(coordinator: str, thing: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
-    """(host, text) of each host whose value is not what most have; in doubt, the coordinator's value is right."""
-    counts = {value: list(values.values()).count(value) for value in set(values.values())}
+    """(host, text) of each host whose value is not what most have; in doubt the coordinator or the first is right."""
+    counts = Counter(values[host] for host in sorted(values))
     if len(counts) <= 1:
         return []
     usual = max(counts, key=lambda value: (counts[value], value == values.get(coordinator)))
