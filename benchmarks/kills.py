@@ -83,27 +83,43 @@ def run(
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         job, lines = Job(while_writing=while_writing, over=over), queue.Queue[str | None]()
         threading.Thread(target=read, args=(process, lines.put), daemon=True).start()
-        pids, written = list[int](), names(checkpoints)
-        give_up = time.monotonic() + PATIENCE
-        while True:
-            due = bool(kill_after is not None and job.began and time.monotonic() >= job.began + kill_after)
-            if due and not pids:
-                pids, written = processes_with(mark), names(checkpoints)
-            if due and not job.killed and (not while_writing or names(checkpoints) - written):
-                kill(pids)
-                kill(processes_with(mark))  # those that have come since
-                job.killed = True
-            try:
-                line = lines.get(timeout=0.001 if due else 0.05)
-            except queue.Empty:
-                if time.monotonic() > give_up:
-                    process.send_signal(signal.SIGINT)
-                    raise SystemExit("\n".join([*job.log, f"kills: no end after {PATIENCE:g} s"])) from None
-                continue
-            if line is None:
-                job.exit_code = process.wait()
-                return job
-            job.hear(line)
+        try:
+            return followed(process, job, lines, checkpoints, mark, kill_after)
+        except BaseException:
+            process.send_signal(signal.SIGINT)  # it ends its hosts
+            process.wait()
+            raise
+
+
+def followed(
+    process: subprocess.Popen[str],
+    job: Job,
+    lines: "queue.Queue[str | None]",
+    checkpoints: Path,
+    mark: str,
+    kill_after: float | None,
+) -> Job:
+    """The job, when it has ended."""
+    pids, written = list[int](), names(checkpoints)
+    give_up = time.monotonic() + PATIENCE
+    while True:
+        due = bool(kill_after is not None and job.began and time.monotonic() >= job.began + kill_after)
+        if due and not pids:
+            pids, written = processes_with(mark), names(checkpoints)
+        if due and not job.killed and (not job.while_writing or names(checkpoints) - written):
+            kill(pids)
+            kill(processes_with(mark))  # those that have come since
+            job.killed = True
+        try:
+            line = lines.get(timeout=0.001 if due else 0.05)
+        except queue.Empty:
+            if time.monotonic() > give_up:
+                raise SystemExit("\n".join([*job.log, f"kills: no end after {PATIENCE:g} s"])) from None
+            continue
+        if line is None:
+            job.exit_code = process.wait()
+            return job
+        job.hear(line)
 
 
 def read(process: subprocess.Popen[str], put: Callable[[str | None], None]) -> None:

@@ -43,8 +43,8 @@ class Machine:
         Nothing is set that the process would find by itself. `allowed`: CPUs of its own affinity mask, if mpirun
         has bound it to some.
         """
-        part = {**self._threads(spec, allowed or self.allowed), **self._gpus(spec)}
-        return {} if GPUS in given and GPUS in part else {k: v for k, v in part.items() if k not in given}
+        part = {**self._threads(spec, allowed or self.allowed), **({} if GPUS in given else self._gpus(spec))}
+        return {name: value for name, value in part.items() if name not in given}
 
     def _threads(self, spec: ProcessSpec, allowed: int) -> dict[str, str]:
         if not spec.cpu_share:

@@ -234,7 +234,10 @@ def as_json(text):
 def build(args):
     """The image, where the job will look for it."""
     push = [] if args.local else ["--push", args.image]
-    subprocess.run([BUILD, *push, *(["--dry-run"] if args.dry_run else [])], check=True)
+    # What it prints is for people; stdout may be wanted for a dry run's request alone.
+    built = subprocess.run([BUILD, *push, *(["--dry-run"] if args.dry_run else [])], stdout=sys.stderr)
+    if built.returncode:
+        sys.exit(f"submit.py: {BUILD} ended with {built.returncode}; see what it says above")
 
 
 def session_for(args):

@@ -14,7 +14,7 @@ CRITEO = ROOT.parent / "shared/data"
 StartCluster = Callable[..., Cluster]
 
 # Their jobs train or serve with TensorFlow and keep two CPUs busy; those of other files wait for most of their time.
-BUSY = ("evaluator", "examples", "foreign", "outcomes", "pipe", "restarts", "serve", "sharding", "uneven")
+BUSY = ("evaluator", "examples", "foreign", "outcomes", "pipe", "resnet", "restarts", "serve", "sharding", "uneven")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -58,7 +58,7 @@ def criteo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = sorted(CRITEO.glob("criteo-sample-*.tfrecords"))
     if not files and os.environ.get("CI") != "true":
         pytest.skip(f"no rows of Criteo in {CRITEO}")
-    assert len(files) == 4
+    assert len(files) == 4, f"{len(files)} files of Criteo rows in {CRITEO}; wanted 4"
     channel = tmp_path_factory.mktemp("criteo")
     for file in files:
         (channel / file.name).write_bytes(file.read_bytes())

@@ -24,7 +24,7 @@ def test_ranks_with_uneven_shards_end_together(cluster: StartCluster, tmp_path: 
         channels={"train": channel},
         environment={
             "HOROVOD_STALL_CHECK_TIME_SECONDS": "2",
-            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "6",
+            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "20",
             "TF_CPP_MIN_LOG_LEVEL": "2",
         },
     ) as job:

@@ -238,7 +238,7 @@ def test_the_push_of_the_documents() -> None:
 
 def test_an_image_is_built_and_pushed_for_the_job(capfd: pytest.CaptureFixture[str]) -> None:
     submit.build(submit.parse([*shlex.split(PLAIN), "--build", "--dry-run"]))
-    assert f"+ docker push {IMAGE}" in capfd.readouterr().out
+    assert f"+ docker push {IMAGE}" in capfd.readouterr().err
 
 
 def test_an_image_for_this_machine_is_not_pushed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
