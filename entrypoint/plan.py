@@ -139,8 +139,11 @@ class ProcessSpec:
 
     @property
     def reads(self) -> bool:
-        """Whether the job's channels are for it."""
-        return self.runs_program or self.reader is not None
+        """Whether it is told what to read of the channels.
+
+        A script that shares nothing is not: it may well start ranks or a cluster of its own, which then share.
+        """
+        return self.reader is not None or (self.runs_program and self.role is not Role.SCRIPT)
 
     def reader_with(self, flags: Collection[str]) -> Reader | None:
         return self.reader_if[1] if self.reader_if and self.reader_if[0] in flags else self.reader

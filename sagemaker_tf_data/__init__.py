@@ -1,6 +1,6 @@
 """For training scripts: channels, sharding, Pipe mode, even ranks, checkpoints. Imports TensorFlow only where used."""
 
-from sagemaker_tf_data.channels import Channel, Part, all_channels, channel, part
+from sagemaker_tf_data.channels import Channel, Part, all_channels, channel, first_of, part
 from sagemaker_tf_data.errors import DataError
 from sagemaker_tf_data.evenness import count_records, end_together, even_steps
 from sagemaker_tf_data.gpus import pin_gpu
@@ -18,6 +18,7 @@ __all__ = [
     "even_steps",
     "file_names",
     "files",
+    "first_of",
     "part",
     "pin_gpu",
     "pipe_dataset",

@@ -136,6 +136,17 @@ def key(name: str | None = None, environ: Mapping[str, str] = os.environ) -> str
     raise _missing(name, shares)
 
 
+def first_of(*names: str, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The first of these names that is a channel or a group of the job, or None: for scripts that take several.
+
+    On the chief of parameter servers, which has no groups, also the stem of channels that may be its workers' group.
+    """
+    known = set(parts(environ))
+    if places.reads_elsewhere(environ):
+        known |= {_stem_of(name)[0] for name in known}
+    return next((name for name in names if name in known), None)
+
+
 def parts(environ: Mapping[str, str] = os.environ) -> dict[str, Part]:
     """What this process reads, by group or shared channel: as the launcher says, else as its variables and ranks say.
 
@@ -186,8 +197,7 @@ def groups(found: Iterable[Channel], local_size: int) -> dict[str, list[Channel]
     """
     families: dict[str, list[tuple[int, Channel]]] = {}
     for each in found:
-        match = re.fullmatch(r"(.*[^-_0-9])[-_]?([0-9]{1,3})", each.name)
-        stem, number = (match[1], int(match[2])) if match else (each.name, -1)
+        stem, number = _stem_of(each.name)
         families.setdefault(stem, []).append((number, each))
     result = {}
     for stem, family in families.items():
@@ -199,6 +209,12 @@ def groups(found: Iterable[Channel], local_size: int) -> dict[str, list[Channel]
         if len(family) == local_size > 1 and alike and without_gaps and numbered[0] <= (2 if numbers[0] == -1 else 1):
             result[stem] = [each for _, each in family]
     return result
+
+
+def _stem_of(name: str) -> tuple[str, int]:
+    """`train-2`, `train_2` and `train2` are (train, 2); `train` is (train, -1)."""
+    match = re.fullmatch(r"(.*[^-_0-9])[-_]?([0-9]{1,3})", name)
+    return (match[1], int(match[2])) if match else (name, -1)
 
 
 def input_folder(environ: Mapping[str, str] = os.environ) -> Path:

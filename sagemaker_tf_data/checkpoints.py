@@ -31,7 +31,8 @@ def manager(checkpoint: "tf.train.Checkpoint", directory: str | Path | None = No
     Raises:
         DataError: TensorFlow cannot write there.
     """
-    where = str(directory or folder())
+    # With a slash at its end TensorFlow would save into a folder and find nothing in it.
+    where = str(directory or folder()).rstrip("/") or "/"
     writes = writer()
     if writes or "://" in where:
         _make(where)

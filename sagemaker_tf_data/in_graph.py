@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 
-def part(key: str) -> "tuple[tf.Tensor, tf.Tensor, tf.Tensor]":
-    """(channel, count, index) as `channels.part(key)` has them, as scalar tensors: string, int64, int64.
+def part(key: str) -> "tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]":
+    """(channel, mode, count, index) as `channels.part(key)` has them, as scalar tensors: two strings, two int64.
 
     Where the process was not started by the launcher, the graph fails with InvalidArgumentError, which says so.
     """
@@ -21,7 +21,7 @@ def part(key: str) -> "tuple[tf.Tensor, tf.Tensor, tf.Tensor]":
 
     text = variable(SHARDS)
     fields = []
-    for field in ("channel", "count", "index"):
+    for field in ("channel", "mode", "count", "index"):
         pattern = f'.*"{_literal(key)}": *{{[^}}]*"{field}": *"?([^",}} ]+).*'
         known = tf.debugging.Assert(
             tf.strings.regex_full_match(text, pattern),
@@ -30,8 +30,8 @@ def part(key: str) -> "tuple[tf.Tensor, tf.Tensor, tf.Tensor]":
         )  # fmt: skip
         with tf.control_dependencies([known] if known is not None else []):
             fields.append(tf.strings.regex_replace(text, pattern, r"\1"))
-    channel, count, index = fields
-    return channel, tf.strings.to_number(count, tf.int64), tf.strings.to_number(index, tf.int64)
+    channel, mode, count, index = fields
+    return channel, mode, tf.strings.to_number(count, tf.int64), tf.strings.to_number(index, tf.int64)
 
 
 def variable(name: str) -> "tf.Tensor":

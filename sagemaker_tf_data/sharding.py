@@ -33,7 +33,7 @@ def shard(dataset: "tf.data.Dataset", channel: str | None = None) -> "tf.data.Da
         name = _key_of_readers(channel)
 
         def of_the_reader(_: Any) -> "tf.data.Dataset":
-            _, count, index = in_graph.part(name)
+            _, _, count, index = in_graph.part(name)
             return dataset.shard(count, index)
 
         sharded = tf.data.Dataset.from_tensors(0).flat_map(of_the_reader)
@@ -79,7 +79,7 @@ def file_names(channel: str | None = None, pattern: str = "*") -> "tf.data.Datas
     name = _key_of_readers(channel)
 
     def of_the_reader(_: Any) -> "tf.data.Dataset":
-        own, _, _ = in_graph.part(name)
+        own, *_ = in_graph.part(name)
         folder = tf.strings.join([in_graph.input_folder(), "data", own], separator="/")
         patterns = [tf.strings.join([folder, *["*"] * depth, pattern], separator="/") for depth in range(DEPTH)]
         return tf.data.Dataset.list_files(tf.stack(patterns), shuffle=False)

@@ -13,9 +13,9 @@ task = config["task"]
 session = tf.compat.v1.ConfigProto()
 if task["type"] == "ps":
     session.device_count["GPU"] = 0
-else:
+elif '"Pipe"' in os.environ.get("ENTRYPOINT_SHARDS", ""):
     # The operator for Pipe mode channels: a dataset that the chief makes with it is read here.
-    with contextlib.suppress(ImportError, tf.errors.OpError):
+    with contextlib.suppress(ImportError, AttributeError, tf.errors.OpError):
         import sagemaker_tensorflow  # noqa: F401
 server = tf.distribute.Server(
     tf.train.ClusterSpec(config["cluster"]),

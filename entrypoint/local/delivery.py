@@ -39,6 +39,8 @@ def _make_part(channel: Channel, folder: Path, rank: int, hosts: int) -> None:
         target = folder / entry.key
         if ".." in target.parts or folder not in target.parents:
             raise ConfigError(f"--channel {channel.name}: key {entry.key!r} leads out of the channel's folder")
+        if target.exists():  # a manifest may name an object twice; SageMaker brings it once
+            continue
         for source in (part for part in entry.parts if isinstance(part, Path)):
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from sagemaker_tf_data import all_channels, count_records, file_names, files, pipe_dataset, shard
+from sagemaker_tf_data import all_channels, count_records, file_names, files, first_of, part, pipe_dataset, shard
 
 FIELDS = 39  # 13 counts, each with one id to itself, then 26 categories with many ids each
 FEATURES = 117_600  # every id is smaller than this
@@ -75,6 +75,11 @@ def split():
         if not others:
             raise SystemExit("deepfm: the training channel holds one file, and there is no channel named 'evaluation'")
         return replace(training, without=last), replace(training, pattern=last)
+    if not is_whole(evaluation):
+        raise SystemExit(
+            f"deepfm: one process evaluates, and has only a part of channel '{evaluation.channel}': "
+            "wanted it FullyReplicated, and one channel for all ranks"
+        )
     if not (training.pipe or evaluation.pipe):
         both = {os.path.realpath(path) for path in training.files()}.intersection(
             map(os.path.realpath, evaluation.files())
@@ -86,11 +91,20 @@ def split():
 
 def channel(*names):
     """The rows of the first of these channels that the job has, or None."""
-    for name in names:
-        for each in all_channels().values():
-            if each.name.startswith(name):
-                return Rows(name, pipe=each.mode == "Pipe", by_host=each.distribution == "ShardedByS3Key")
-    return None
+    name = first_of(*names)
+    if name is None:
+        return None
+    # The channels of a group are alike in this. The chief has none of them to call its own.
+    one = next(each for each in all_channels().values() if re.fullmatch(rf"{name}([-_]?\d+)?", each.name))
+    return Rows(name, pipe=one.mode == "Pipe", by_host=one.distribution == "ShardedByS3Key")
+
+
+def is_whole(rows):
+    """Whether this process has all rows of a channel, not its host's or its rank's alone."""
+    if rows.by_host and len(json.loads(os.environ.get("SM_HOSTS", "[]"))) > 1:
+        return False
+    # What all ranks have in common is dealt out to all of them.
+    return part(rows.channel).count == int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
 
 
 def count(rows):

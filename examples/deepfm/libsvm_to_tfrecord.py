@@ -38,8 +38,8 @@ def convert(inputs, output, shards, prefix="part", fields=FIELDS, features=FEATU
     if strangers:  # training reads the whole folder: rows of an earlier conversion would come twice
         raise FileExistsError(f"{output} already holds other TFRecord files, such as {strangers[0].name}")
 
-    # A name that does not end in .tfrecords: whoever looks before the end sees no half-written file.
-    unfinished = [path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in paths]
+    # A name without .tfrecord in it: whoever looks for *.tfrecord* before the end sees no half-written file.
+    unfinished = [path.with_name(f".{path.stem}.{os.getpid()}.tmp") for path in paths]
     rows = 0
     try:
         with contextlib.ExitStack() as stack:

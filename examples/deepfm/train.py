@@ -85,7 +85,11 @@ class Progress:
         state = tf.train.Checkpoint(model=model, optimizer=model.optimizer, epochs=self.over)
         self._saver = checkpoints.manager(state, args.checkpoints)
         self._began = time.monotonic()
+        # A checkpoint holds the learning rate, too. It is this job's that counts, on the rank that reads as on those
+        # that do not: Keras's list of an optimizer's variables is without it, so it would not be broadcast.
+        rate = float(model.optimizer.learning_rate)
         path = self._saver.restore()
+        model.optimizer.learning_rate = rate
         where = f"resumed behind epoch {int(self.over)}, from {path}" if path else "no checkpoint yet"
         say(f"training begins at step {self.steps}: {where}")
 

@@ -44,8 +44,8 @@ def convert(source, output, shards, labels=None, shorter_side=None, seed=0):
     if strangers:  # training reads the whole folder: images of an earlier conversion would come twice
         raise FileExistsError(f"{output} already holds other TFRecord files, such as {strangers[0].name}")
 
-    # A name that does not end in .tfrecords: whoever looks before the end sees no half-written file.
-    unfinished = [path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in paths]
+    # A name without .tfrecord in it: whoever looks for *.tfrecord* before the end sees no half-written file.
+    unfinished = [path.with_name(f".{path.stem}.{os.getpid()}.tmp") for path in paths]
     written = [0] * shards
     try:
         with contextlib.ExitStack() as stack:

@@ -11,22 +11,14 @@ Pixels leave here as bytes from 0 to 255, a quarter of what floats would take on
 import tensorflow as tf
 
 from sagemaker_tf_data import even_steps, file_names, files, part, pipe_dataset, shard
-from sagemaker_tf_data.channels import parts
 
 FEATURES = {
     "image/encoded": tf.io.FixedLenFeature([], tf.string),
     "image/class/label": tf.io.FixedLenFeature([], tf.int64),
 }
 PATTERN = "*.tfrecord*"
+READS = 8  # files at a time; the same on all hosts, since the order of the records depends on it
 CENTER = 224 / 256  # what is kept of the shorter side when an image is judged, not learned from
-
-
-def channel(*names):
-    """The first of these channels that the job has, or None.
-
-    Where each local rank has a channel of its own (training-1, training-2), it is their common name.
-    """
-    return next((name for name in names if name in parts()), None)
 
 
 def steps(name, args):
@@ -44,7 +36,7 @@ def records(name):
     if part(name).mode == "Pipe":
         return shard(pipe_dataset(name, "TFRecord"), name)
     if dealt(name) == "records":  # every rank reads all files, in the same order, and keeps its part
-        return shard(tf.data.TFRecordDataset(files(name, PATTERN), num_parallel_reads=tf.data.AUTOTUNE), name)
+        return shard(tf.data.TFRecordDataset(files(name, PATTERN), num_parallel_reads=READS), name)
     mine = shard(file_names(name, PATTERN), name)
     return mine.shuffle(10_000).interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
 

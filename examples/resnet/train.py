@@ -6,6 +6,7 @@ block starting at zero.
 """
 
 import argparse
+import collections
 import math
 import os
 import time
@@ -18,7 +19,9 @@ import tensorflow as tf
 
 import images
 import speed
-from sagemaker_tf_data import checkpoints, end_together, pin_gpu
+from sagemaker_tf_data import checkpoints, end_together, first_of, pin_gpu
+from schedule import learning_rate
+from settle import make_settle
 
 # Pixels of ImageNet: mean and standard deviation of red, green and blue. Near enough for any photographs.
 MEAN, DEVIATION = (123.68, 116.28, 103.53), (58.40, 57.12, 57.38)
@@ -53,13 +56,13 @@ def parse_args():
     add("image-size", 224, "pixels of a side, as the network sees them")
     add("batch-size", 64, "images per step and rank")
     add("epochs", 90, "passes over the images")
-    add("images", 0, "images of a pass over all ranks; 0: they are counted, which Pipe mode cannot")
+    add("images", 0, "images of an epoch over all ranks; 0: all, which are counted, and Pipe mode cannot")
     add("shuffle", 4096, "images among which the next is drawn")
     add("learning-rate", 0.1, "for 256 images in a step; scaled to those that there are")
     add("warmup-epochs", 5.0, "until the learning rate of all ranks; it begins with that of one")
     add("schedule", "step", "what follows the warm-up", choices=["step", "cosine"])
     add("momentum", 0.9, "of SGD")
-    add("bn-momentum", 0.9, "of the batch normalizations' averages; less where a run has only dozens of steps")
+    add("settle-batches", 0, "the averages of batch normalizations are taken anew from so many batches of each epoch")
     add("weight-decay", 1e-4, "L2, on kernels")
     add("label-smoothing", 0.1, "share of the label that goes to all classes")
     add("precision", "float32", "of the network", choices=["float32", "mixed_float16", "mixed_bfloat16"])
@@ -115,7 +118,7 @@ def build(args):
     )
     for layer in network.layers:
         if isinstance(layer, tf.keras.layers.BatchNormalization):
-            layer.momentum = args.bn_momentum
+            layer.momentum = 0.9
             if layer.name.endswith("_3_bn"):  # the last of a block: each block begins as if it were not there
                 layer.gamma.assign(tf.zeros_like(layer.gamma))
     pixels = tf.keras.Input([args.image_size, args.image_size, 3], dtype=tf.uint8, name="image")
@@ -162,27 +165,12 @@ def exchange(gradients, args, ranks):
     return [mean for group in groups for mean in hvd.grouped_allreduce(group, **how)]
 
 
-def learning_rate(epochs, args, ranks):
-    """After so many epochs, which need not be whole.
-
-    From that of one rank to that of all in the warm-up, then down: to a tenth after 1/3, 2/3 and 8/9 of all epochs (30,
-    60 and 80 of 90), or along a cosine to zero.
-    """
-    one = args.learning_rate * args.batch_size / 256
-    full = one * ranks
-    if epochs < args.warmup_epochs:
-        return one + (full - one) * epochs / args.warmup_epochs
-    if args.schedule == "cosine":
-        return full * 0.5 * (1 + math.cos(math.pi * (epochs - args.warmup_epochs) / (args.epochs - args.warmup_epochs)))
-    return full * 0.1 ** sum(epochs >= args.epochs * part for part in (1 / 3, 2 / 3, 8 / 9))
-
-
 # ---- training ------------------------------------------------------------------------------------------------------
 
 
 def train(model, sgd, args):
-    training = images.channel("training", "train") or "training"  # the latter for an error that names what there is
-    validation = images.channel("validation", "evaluation", "eval", "test")
+    training = first_of("training", "train") or "training"  # the latter for an error that names what there is
+    validation = first_of("validation", "evaluation", "eval", "test")
     images_per_step = args.batch_size * hvd.size()
     steps = args.images // images_per_step if args.images else images.steps(training, args)
     if not steps:
@@ -203,20 +191,24 @@ def train(model, sgd, args):
     hvd.broadcast_variables([*model.variables, *sgd.variables, done], root_rank=0)
 
     step, judge, watch = make_step(model, sgd, args), make_judge(model, args), speed.Stopwatch(args.skip_steps)
-    batches = images.training_batches(training, args)
-    # A rank that goes on after another has no more images would wait for it for ever.
-    batches = end_together(batches) if args.images else batches.take(steps)
+    settle = make_settle(model)
+    batches = images.training_batches(training, args).take(steps)
+    if args.images:  # as many as were said: a rank that goes on after another has no more would wait for it for ever
+        batches = end_together(batches)
     for epoch in range(int(done), args.epochs):
-        began, losses = time.monotonic(), []
+        began, losses, last = time.monotonic(), [], collections.deque(maxlen=args.settle_batches)
         watch.began()
         for pixels, labels in batches:
             watch.arrived()
-            rate = learning_rate(epoch + min(1, len(losses) / steps), args, hvd.size())
+            rate = learning_rate(epoch + len(losses) / steps, args, hvd.size())
             losses.append(float(step(pixels, labels, tf.constant(rate, tf.float32))))
+            last.append(pixels)
             watch.ended()
         if not losses:
             raise SystemExit("resnet: a rank has no full batch of images; lower batch-size, or see to even shards")
         seconds = time.monotonic() - began
+        if last:
+            settle(last)
         average_over_ranks(model.non_trainable_variables)
         loss = float(hvd.allreduce(tf.constant(sum(losses) / len(losses)), name="loss"))
         say(

@@ -22,7 +22,7 @@ RESNET = Path(__file__).resolve().parents[2] / "examples/resnet"
 # Open MPI's waiting ranks would otherwise keep processors from those that work.
 YIELD = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 SMALL = {"cycle-time-ms": 20, "classes": 2, "skip-steps": 2}
-LEARNS = {"model": "MobileNetV2", "epochs": 4, "warmup-epochs": 1, "schedule": "cosine", "bn-momentum": 0.6}
+LEARNS = {"model": "MobileNetV2", "epochs": 4, "warmup-epochs": 1, "schedule": "cosine", "settle-batches": 10}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_learns_photographs(image: str, cluster: StartCluster, figure: Figure, p
         environment=YIELD,
         hyperparameters={
             **SMALL, **LEARNS,
-            "sagemaker_mpi_num_of_processes_per_host": 2, "image-size": 64, "batch-size": 16,
+            "sagemaker_mpi_num_of_processes_per_host": 2, "image-size": 48, "batch-size": 16,
             "compression": "fp16", "groups": 4,
         },
         channels={part: photos / "data" / part for part in ("training", "validation")},

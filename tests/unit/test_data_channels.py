@@ -76,6 +76,24 @@ def test_the_channel_that_is_meant_where_none_is_named():
         channels.key(None, environ(several("a", "b")))
 
 
+def test_the_first_of_several_names():
+    here = environ(several("trainval", "test", "evaluation-1", "evaluation-2"), **ranks(4, 1, 2))
+    assert channels.first_of("evaluation", "test", environ=here) == "evaluation"  # a group
+    assert channels.first_of("validation", "test", "evaluation", environ=here) == "test"
+    assert channels.first_of("training", "train", environ=here) is None  # trainval is another
+
+
+def test_the_first_of_several_names_where_only_the_workers_have_groups():
+    cluster = {"chief": ["a:1"], "ps": ["a:9"], "worker": ["b:1", "b:2"]}
+    config = several("train-1", "train-2", "trainval")
+
+    def first(kind):
+        task = {"cluster": cluster, "task": {"type": kind, "index": 0}}
+        return channels.first_of("training", "train", environ=environ(config, TF_CONFIG=json.dumps(task)))
+
+    assert (first("chief"), first("worker"), first("evaluator")) == ("train", "train", None)
+
+
 @pytest.mark.parametrize("text", ["[]", "nonsense", '{"a": 1}', '{"a": {"channel": "a"}}', '{"a": {"count": "x"}}'])
 def test_shards_that_cannot_be_understood(text):
     with pytest.raises(DataError, match="ENTRYPOINT_SHARDS is"):

@@ -113,3 +113,12 @@ def test_places_that_tensorflow_cannot_write_to(saved):
     (saved[2] / "file").write_text("")
     with pytest.raises(DataError, match=r"cannot go to .*file/x"):
         checkpoints.manager(saved[0].checkpoint, saved[2] / "file/x")
+
+
+@pytest.mark.tensorflow
+def test_a_slash_at_the_end_of_a_folder_changes_nothing(saved):
+    import tensorflow as tf
+
+    _, value, folder = saved
+    again = checkpoints.manager(tf.train.Checkpoint(value=value), f"{folder}/")
+    assert again.restore() == f"{folder}/ckpt-3"

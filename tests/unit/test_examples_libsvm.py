@@ -93,6 +93,20 @@ def test_a_bad_row_is_named_and_leaves_no_files(deepfm, tmp_path, capsys, bad, m
     assert list((tmp_path / "out").iterdir()) == []
 
 
+def test_whoever_looks_before_the_end_sees_no_file(deepfm, tmp_path, monkeypatch):
+    source, output = tmp_path / "a.libsvm", tmp_path / "out"
+    source.write_text(f"{line()}\n{line()}\n")
+    serialize, seen = deepfm.converter.serialize, []
+
+    def watched(*row):
+        seen.append((len(list(output.iterdir())), list(output.glob(deepfm.data.Rows("training").pattern))))
+        return serialize(*row)
+
+    monkeypatch.setattr(deepfm.converter, "serialize", watched)
+    deepfm.converter.convert([source], output, shards=3)
+    assert seen == [(3, [])] * 2
+
+
 def test_a_gzip_file_that_was_cut_off_is_an_error(deepfm, tmp_path, capsys):
     whole = gzip.compress((line() + "\n").encode() * 1000)
     (tmp_path / "a.gz").write_bytes(whole[: len(whole) // 2])
@@ -177,6 +191,40 @@ def test_where_no_file_can_be_kept_aside_a_channel_is_wanted(deepfm, channels, d
     channels("evaluation", "c.tfrecords")
     training, _ = deepfm.data.split()
     assert training.pipe == ("TrainingInputMode" in description)
+
+
+def test_evaluates_on_all_rows_or_not_at_all(deepfm, channels, monkeypatch):
+    def rank_of_four(rank):
+        for name, value in (("SIZE", 4), ("RANK", rank), ("LOCAL_SIZE", 2), ("LOCAL_RANK", rank % 2)):
+            monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", str(value))
+        monkeypatch.setenv("SM_HOSTS", '["algo-1", "algo-2"]')
+
+    channels("training", "a.tfrecords")
+    channels("evaluation", "b.tfrecords", S3DistributionType="ShardedByS3Key")
+    assert read(deepfm.data.split()[1]) == ["b.tfrecords"]  # one host has it all
+    rank_of_four(3)
+    with pytest.raises(SystemExit, match="has only a part of channel 'evaluation': wanted it FullyReplicated"):
+        deepfm.data.split()
+    channels("evaluation-2", "c.tfrecords", S3DistributionType="ShardedByS3Key")  # a channel for each rank
+    with pytest.raises(SystemExit, match="has only a part of channel 'evaluation'"):
+        deepfm.data.split()
+
+
+def test_a_channel_is_known_by_its_whole_name(deepfm, channels):
+    channels("trainval", "a.tfrecords")
+    with pytest.raises(SystemExit, match="no data: give the job a channel named 'training' or 'train'"):
+        deepfm.data.split()
+
+
+def test_who_resumes_keeps_the_learning_rate_of_the_job(deepfm, tmp_path):
+    def progress(epochs, rate):
+        args = SimpleNamespace(epochs=epochs, checkpoints=str(tmp_path))
+        return deepfm.train.Progress(deepfm.train.compiled(rate), args)
+
+    progress(2, 0.5).reached(1, loss=0.0)
+    resumed = progress(2, 0.25)
+    assert list(resumed.epochs_left()) == [2]
+    assert float(resumed.model.optimizer.learning_rate) == 0.25
 
 
 def test_variables_survive_the_way_to_parameter_servers_and_back(deepfm):

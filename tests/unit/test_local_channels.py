@@ -175,6 +175,13 @@ def test_a_manifest_names_the_objects(rows, tmp_path):
     assert (tmp_path / "parts/train/a/z").read_text() == "<a/z>"
 
 
+def test_a_manifest_may_name_an_object_twice(rows, tmp_path):
+    manifest = tmp_path / "list.json"
+    manifest.write_text(json.dumps([{"prefix": "rows/"}, "b", "b"]))
+    deliver([Channel(name="train", source=manifest)], tmp_path, tmp_path / "parts", 0, 1)
+    assert [path.name for path in (tmp_path / "parts/train").iterdir()] == ["b"]
+
+
 def test_a_manifest_of_s3_names_copies_beside_it(rows, tmp_path):
     (tmp_path / "bucket").symlink_to(rows)
     manifest = tmp_path / "list.json"
