@@ -107,9 +107,10 @@ def test_pip_check_is_clean(image: str) -> None:
 
 def test_tensorflow_operator_and_horovod_load_on_two_ranks(image: str) -> None:
     program = (
-        "import tensorflow as tf, horovod.tensorflow as hvd, sagemaker_tensorflow;"
+        "import sys, tensorflow as tf, horovod.tensorflow as hvd, sagemaker_tensorflow;"
         "hvd.init();"
-        "print('sum', int(hvd.allreduce(tf.constant(hvd.rank() + 1), op=hvd.Sum)))"
+        # Whole lines: mpirun mixes what ranks write in pieces.
+        "sys.stdout.write(f'sum {int(hvd.allreduce(tf.constant(hvd.rank() + 1), op=hvd.Sum))}\\n')"
     )
     mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
     out = inside(image, *mpirun, "python", "-c", program).stdout
