@@ -39,6 +39,7 @@ DOCUMENTS = [
     ROOT / f"{name}.md"
     for name in (
         "README", "docs/sagemaker", "docs/serving", "docs/instance_groups", "examples/README", "examples/deepfm/README",
+        "examples/resnet/README",
     )
 ]  # fmt: skip
 IMAGE, ROLE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/my-training:1", "arn:aws:iam::123456789012:role/Training"
