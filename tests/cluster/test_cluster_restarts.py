@@ -61,7 +61,7 @@ def test_horovod_resumes_from_its_checkpoint(cluster: StartCluster, figure: Figu
         program="train.py",
         code=ROOT / "examples/deepfm",
         mode="mpi",
-        hyperparameters={"batch-size": 16},  # long enough to be killed after an epoch
+        hyperparameters={"batch-size": 32},  # long enough to be killed after an epoch
         environment={"ENTRYPOINT_RESTARTS": "1", "ENTRYPOINT_RESTART_BACKOFF": "0.5"},
         channels={"training": criteo},
     ) as job:

@@ -244,7 +244,12 @@ def test_an_image_is_built_and_pushed_for_the_job(capfd: pytest.CaptureFixture[s
 
 def test_an_image_for_this_machine_is_not_pushed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     called: list[list[str]] = []
-    monkeypatch.setattr(submit.subprocess, "run", lambda command, **_: called.append([str(word) for word in command]))
+
+    def run(command: list[object], **_: object) -> subprocess.CompletedProcess[str]:
+        called.append([str(word) for word in command])
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(submit.subprocess, "run", run)
     submit.build(submit.parse([DEEPFM, "--local", "--build", "--output", str(tmp_path)]))
     assert called == [[str(ROOT / "build.sh")]]
 
