@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from entrypoint.local.channels import Channel, Distribution, InputMode, Wrapper
+from entrypoint.channels import Distribution, Wrapper
+from entrypoint.local.channels import Channel, InputMode
 
 PASSES = 3
 OWN, SAME, SHARED = "own", "same", "shared"
-REPLICATED, SHARDED = Distribution.FULLY_REPLICATED, Distribution.SHARDED_BY_KEY
+REPLICATED, SHARDED = Distribution.REPLICATED, Distribution.SHARDED
 FILE, FAST_FILE, PIPE = InputMode.FILE, InputMode.FAST_FILE, InputMode.PIPE
 
 Cell = tuple[str, Distribution, InputMode]

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from entrypoint.channels import Distribution, Wrapper
 from entrypoint.errors import ConfigError, show
 
 MAX_CHANNELS = 20
@@ -32,19 +33,9 @@ class InputMode(StrEnum):
     PIPE = "Pipe"
 
 
-class Distribution(StrEnum):
-    FULLY_REPLICATED = "FullyReplicated"
-    SHARDED_BY_KEY = "ShardedByS3Key"
-
-
 class Compression(StrEnum):
     NONE = "None"
     GZIP = "Gzip"
-
-
-class Wrapper(StrEnum):
-    NONE = "None"
-    RECORD_IO = "RecordIO"
 
 
 @dataclass(frozen=True)
@@ -62,7 +53,7 @@ class Channel:
     name: str
     source: Path
     mode: InputMode = InputMode.FILE
-    distribution: Distribution = Distribution.FULLY_REPLICATED
+    distribution: Distribution = Distribution.REPLICATED
     shuffle: int | None = None  # the seed
     compression: Compression = Compression.NONE
     wrapper: Wrapper = Wrapper.NONE
@@ -96,7 +87,7 @@ class Channel:
     @property
     def is_whole(self) -> bool:
         """Whether every host has all of a folder, which then needs no copy."""
-        return self.distribution is Distribution.FULLY_REPLICATED and self.source.is_dir()
+        return self.distribution is Distribution.REPLICATED and self.source.is_dir()
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
@@ -115,7 +106,7 @@ class Channel:
         order = list(self.entries)
         if self.shuffle is not None:
             random.Random(f"{self.shuffle} {number}").shuffle(order)
-        return order[rank::hosts] if self.distribution is Distribution.SHARDED_BY_KEY else order
+        return order[rank::hosts] if self.distribution is Distribution.SHARDED else order
 
     def check(self) -> None:
         """ConfigError if the source is not there, or not what the options say."""

@@ -7,7 +7,8 @@ from pathlib import Path
 from containers import Cluster
 from epochs import tfrecords
 
-from entrypoint.local.channels import Channel, Distribution
+from entrypoint.channels import Distribution
+from entrypoint.local.channels import Channel
 
 StartCluster = Callable[..., Cluster]
 
@@ -16,7 +17,7 @@ def test_ranks_with_uneven_shards_end_together(cluster: StartCluster, tmp_path: 
     source = tmp_path / "data"
     for name, records in {"a": 21, "b": 19, "c": 10}.items():  # algo-1 gets a and c, algo-2 gets b
         tfrecords(source / name, [records], start=1)
-    channel = Channel(name="train", source=source, distribution=Distribution.SHARDED_BY_KEY)
+    channel = Channel(name="train", source=source, distribution=Distribution.SHARDED)
     with cluster(
         program="uneven.py",
         mode="mpi",

@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from waiting import eventually
 
 from entrypoint import cli
+from entrypoint.channels import Distribution, Wrapper
 from entrypoint.errors import ConfigError
 from entrypoint.local.channels import (
     Channel,
     Compression,
-    Distribution,
     InputMode,
-    Wrapper,
     check_together,
     parse_channel,
 )
@@ -28,7 +27,7 @@ from entrypoint.local.delivery import deliver, shown
 from entrypoint.local.feed import Stream, feeding
 
 LONG = 60.0  # seconds; says when to give up
-SHARDED = Distribution.SHARDED_BY_KEY
+SHARDED = Distribution.SHARDED
 
 
 def pipe(folder: Path, **options) -> Channel:
