@@ -5,15 +5,12 @@ import json
 import re
 import subprocess
 import sys
-import urllib.request
-import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from containers import LABEL, PATIENCE, SESSION, Cluster, sh
-from waiting import eventually
+from containers import PATIENCE, Cluster
+from endpoint import ask, serving
 
 StartCluster = Callable[..., Cluster]
 Figure = Callable[[str, float], None]
@@ -84,32 +81,12 @@ def test_learns_photographs(image: str, cluster: StartCluster, figure: Figure, p
 
 def serve(image: str, model: Path, pictures: Path) -> list[dict]:
     """What `serve` says to five JPEGs of each class."""
-    name = f"tfe{uuid.uuid4().hex[:8]}-serve"
     files = [path for part in ("china", "flower") for path in sorted((pictures / part).iterdir())[:5]]
     rows = [{"b64": base64.b64encode(path.read_bytes()).decode()} for path in files]
-    try:
-        sh(
-            "docker", "run", "-d", "--name", name, "--label", f"{LABEL}={SESSION}",
-            "-p", "127.0.0.1::8080", "-v", f"{model}:/opt/ml/model:ro", image, "serve",
-        )  # fmt: skip
-        url = "http://" + sh("docker", "port", name, "8080/tcp").stdout.strip()
-
-        def is_up() -> bool:
-            with suppress(OSError), urllib.request.urlopen(f"{url}/ping", timeout=PATIENCE) as response:
-                return response.status == 200
-            assert sh("docker", "inspect", "-f", "{{.State.Running}}", name).stdout == "true\n"
-            return False
-
-        eventually(is_up, PATIENCE)
-        body = json.dumps({"instances": rows}).encode()
-        request = urllib.request.Request(f"{url}/invocations", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
-            return json.load(response)["predictions"]
-    except BaseException:
-        print(sh("docker", "logs", name, check=False).stdout)
-        raise
-    finally:
-        sh("docker", "rm", "-f", "-v", name, check=False)
+    with serving(image, model) as (_, url):
+        answer = ask(f"{url}/invocations", json.dumps({"instances": rows}).encode())
+    assert isinstance(answer, dict)
+    return answer["predictions"]
 
 
 def test_resnet_50_on_noise(cluster: StartCluster, figure: Figure) -> None:
