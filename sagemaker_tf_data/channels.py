@@ -147,6 +147,11 @@ def first_of(*names: str, environ: Mapping[str, str] = os.environ) -> str | None
     return next((name for name in names if name in known), None)
 
 
+def key_of_readers(name: str | None = None) -> str:
+    """`key` for those who read what the chief of parameter servers makes: its workers, which may have groups."""
+    return (first_of(name) if name is not None else None) or key(name)
+
+
 def parts(environ: Mapping[str, str] = os.environ) -> dict[str, Part]:
     """What this process reads, by group or shared channel: as the launcher says, else as its variables and ranks say.
 

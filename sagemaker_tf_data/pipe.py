@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sagemaker_tf_data import chunks, in_graph, places, recordio
 from sagemaker_tf_data.channels import channel as channel_of
-from sagemaker_tf_data.channels import input_folder, key
+from sagemaker_tf_data.channels import input_folder, key_of_readers
 from sagemaker_tf_data.errors import DataError
 from sagemaker_tf_data.fifo import Fifo, Passes, ProgramEnded
 
@@ -120,7 +120,7 @@ def _of_workers(channel: str | None, record_format: str, reader: str) -> "tf.dat
             "workers that run TensorFlow servers read pipes by sagemaker-tensorflow's operator only; "
             f"wanted reader 'auto' or 'operator', found {reader!r}"
         )
-    name = channel or key(None)
+    name = key_of_readers(channel)
 
     def of_the_reader(_: Any) -> "tf.data.Dataset":
         own, mode, *_ = in_graph.part(name)

@@ -1,6 +1,5 @@
 """Each training process's own part of the data, with numbers that nobody has to work out."""
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from sagemaker_tf_data import channels, in_graph, places
@@ -30,7 +29,7 @@ def shard(dataset: "tf.data.Dataset", channel: str | None = None) -> "tf.data.Da
     import tensorflow as tf
 
     if places.reads_elsewhere():
-        name = _key_of_readers(channel)
+        name = channels.key_of_readers(channel)
 
         def of_the_reader(_: Any) -> "tf.data.Dataset":
             _, _, count, index = in_graph.part(name)
@@ -76,7 +75,7 @@ def file_names(channel: str | None = None, pattern: str = "*") -> "tf.data.Datas
 
     if not places.reads_elsewhere():
         return tf.data.Dataset.from_tensor_slices(files(channel, pattern))
-    name = _key_of_readers(channel)
+    name = channels.key_of_readers(channel)
 
     def of_the_reader(_: Any) -> "tf.data.Dataset":
         own, *_ = in_graph.part(name)
@@ -85,14 +84,6 @@ def file_names(channel: str | None = None, pattern: str = "*") -> "tf.data.Datas
         return tf.data.Dataset.list_files(tf.stack(patterns), shuffle=False)
 
     return tf.data.Dataset.from_tensors(0).flat_map(of_the_reader)
-
-
-def _key_of_readers(channel: str | None) -> str:
-    """The key in the readers' ENTRYPOINT_SHARDS. The chief trains nothing and so has no groups; its workers may."""
-    known = channels.all_channels()
-    if channel and any(re.fullmatch(rf"{re.escape(channel)}([-_]?\d+)?", name) for name in known):
-        return channel
-    return channels.key(channel)
 
 
 def _tracing() -> bool:
