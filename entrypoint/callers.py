@@ -1,6 +1,5 @@
 """Who calls, and how much: the addresses of the job's hosts, and what each address may take of our time."""
 
-import ipaddress
 import socket
 import threading
 import time
@@ -121,8 +120,8 @@ class Callers:
 
 def _is_number(address: str) -> bool:
     try:
-        ipaddress.ip_address(address)
-    except ValueError:
+        socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+    except (OSError, ValueError):
         return False
     return True
 

@@ -67,6 +67,7 @@ def read_job(
     hyperparameters = {key: _decode(value) for key, value in _read_object(config / "hyperparameters.json").items()}
     hyperparameters = _of_one_trial(hyperparameters, environment)
     settings, warnings = read_settings(environment, hyperparameters)
+    settings = settings.paced(len(names))
     smdistributed = _smdistributed(hyperparameters)
     mode, explicit = _mode(settings, hyperparameters, smdistributed)
     training = _training_groups(mode, hyperparameters)
@@ -153,7 +154,7 @@ def salvage_job(base: Path, environment: Mapping[str, str], run: Path) -> Job | 
     except ConfigError:
         raw = {}
     hyperparameters = {key: _decode(value) for key, value in raw.items()}
-    settings = salvage_settings(environment, hyperparameters)
+    settings = salvage_settings(environment, hyperparameters).paced(len(names))
     found: dict[str, Part] = {}  # hosts that can read it all agree on who coordinates, and so should we
     with contextlib.suppress(ConfigError):
         mode, _ = _mode(settings, hyperparameters, _smdistributed(hyperparameters))

@@ -1,4 +1,4 @@
-"""The server of the control channel: a Flask application that hears the job's own hosts, and nobody else.
+"""The application behind the control channel, which hears the job's own hosts, and nobody else.
 
 What is protected, and from whom. An address that no host name of the job resolves to is refused, whatever it says;
 a report is taken from the address of the host that it is of, news from the coordinator's. With ENTRYPOINT_TOKEN set,
@@ -18,19 +18,24 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 
-from entrypoint.callers import LOOPBACK, Callers, Limits
+from entrypoint.callers import LOOPBACK, MAX_MESSAGE, Callers, Limits
 from entrypoint.cluster import Cluster
 from entrypoint.events import Event, Informed, News, Rejected, Reported
 from entrypoint.wire import PROTOCOL, Refused, news_from_json, news_to_json, report_from_json
 
 TOKEN_HEADER = "X-Entrypoint-Token"
-STATUS_AT_ONCE = 2  # of the server's 8 threads, so that people who look keep no host waiting
+PATHS = ("/report", "/news")  # what hosts say to one another
+STATUS_AT_ONCE = 2  # of the server's threads, so that others may look, too
 SAY_AGAIN = 1.0  # seconds between two events about the same host that is refused
 
 Put = Callable[[Event], None]
 Status = Callable[[], dict[str, Any]]
+Environ = dict[str, Any]
+Application = Callable[[Environ, Any], Any]
+Answer = tuple[int, bytes]  # HTTP status, JSON
 
 
 def make_door(
@@ -41,44 +46,97 @@ def make_door(
 
     callers = Callers(cluster)
     limits = Limits(callers)
-
-    def application() -> Any:
-        return make_app(cluster, callers, limits, token, put, status, news)
-
-    alone = len(cluster.hosts) == 1
-    return Door(_WhenAsked(application) if alone else application(), limits, address, port)
+    control = Control(cluster, callers, token, put, status, news)
+    return Door(control, control.answer, TOKEN_HEADER, limits, address, port)
 
 
-def make_app(
-    cluster: Cluster, callers: Callers, limits: Limits, token: str, put: Put, status: Status, news: Callable[[], News]
-) -> Any:
-    """The Flask application of one host."""
+class Control:
+    """What one host answers. To other hosts by `answer`; as a WSGI application to people, too, by Flask."""
+
+    def __init__(
+        self, cluster: Cluster, callers: Callers, token: str, put: Put, status: Status, news: Callable[[], News]
+    ) -> None:
+        self._cluster, self._callers, self._token, self._put = cluster, callers, token.encode(), put
+        self._refusals = _Refusals(cluster, put)
+        self._followers = frozenset(host.name for host in cluster.followers)
+        self._for_people = _WhenAsked(lambda: _make_flask(status))
+        self._news = _Spoken(news)
+
+    def __call__(self, environ: Environ, start_response: Any) -> Any:
+        method, path, caller = environ["REQUEST_METHOD"], environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR", "")
+        shown = environ.get("HTTP_" + TOKEN_HEADER.upper().replace("-", "_"), "")
+        if refused := self._refusal(method, path, caller, shown):
+            code, text = refused
+        elif path not in PATHS:
+            return self._for_people(environ, start_response)
+        elif method != "POST":
+            code, text = _no(Refused(f"{path} takes POST", 405))
+        else:
+            code, text = self._take(path, caller, environ["wsgi.input"].read(MAX_MESSAGE + 1))
+        length = str(len(text))
+        headers = [("Content-Type", "application/json"), ("Content-Length", length)]
+        start_response(f"{code} {HTTPStatus(code).phrase}", headers)
+        return [text]
+
+    def answer(self, path: str, caller: str, shown: str, body: bytes) -> Answer:
+        """What another host is told that POSTs; `shown` is its token."""
+        return self._refusal("POST", path, caller, shown) or self._take(path, caller, body)
+
+    def _refusal(self, method: str, path: str, caller: str, shown: str) -> Answer | None:
+        hosts = self._callers.hosts_at(caller)
+        if not hosts and not (caller in LOOPBACK and method == "GET"):
+            return _no(Refused(f"{caller} is not a host of this job", 403))
+        if self._token and not hmac.compare_digest(shown.encode("utf-8", "replace"), self._token):
+            why = "wrong token" if shown else "missing token"
+            if path == "/report":
+                self._refusals.note(hosts, f"{why}; ENTRYPOINT_TOKEN must be the same on all hosts")
+            return _no(Refused(why, 401))
+        return None
+
+    def _take(self, path: str, caller: str, body: bytes) -> Answer:
+        take = {"/report": self._take_report, "/news": self._take_news}.get(path)
+        if take is None:
+            return _no(Refused(f"nothing is taken at {path[:100]}", 404))
+        try:
+            return 200, take(caller, body)
+        except Refused as error:
+            return _no(error)
+
+    def _take_report(self, caller: str, body: bytes) -> bytes:
+        cluster = self._cluster
+        if not cluster.is_coordinator:  # groups and settings say who it is: somebody reads them differently
+            me, other = cluster.me.name, cluster.coordinator.name
+            raise Refused(f"{me} takes {other} for the coordinator; groups and settings must be the same on all hosts")
+        data, hosts = parse(body), self._callers.hosts_at(caller)
+        try:
+            report = report_from_json(data, self._followers)
+        except Refused as error:
+            if isinstance(data, dict) and data.get("protocol") not in (None, PROTOCOL):
+                self._refusals.note(hosts, str(error))
+            raise
+        if report.host not in hosts:
+            raise Refused(f"{caller} is not {report.host}")
+        self._put(Reported(report=report))
+        return self._news.with_clock(time.monotonic())
+
+    def _take_news(self, caller: str, body: bytes) -> bytes:
+        data = parse(body)
+        if self._cluster.coordinator.name not in self._callers.hosts_at(caller):
+            raise Refused(f"{caller} is not the coordinator")
+        self._put(Informed(news=news_from_json(data)))
+        return b"{}"
+
+
+def _no(error: Refused) -> Answer:
+    return error.status, json.dumps({"error": str(error)}).encode()
+
+
+def _make_flask(status: Status) -> Application:
+    """What people and probes ask."""
     import flask
 
     app = flask.Flask("entrypoint", static_folder=None)
-    refusals = _Refusals(cluster, put)
     lookers = threading.BoundedSemaphore(STATUS_AT_ONCE)
-
-    def caller() -> str:
-        return flask.request.remote_addr or ""
-
-    @app.before_request
-    def only_our_hosts() -> Any:
-        limits.charge(caller(), flask.request.content_length or 0)
-        looks = caller() in LOOPBACK and flask.request.method == "GET"
-        if not looks and not callers.hosts_at(caller()):
-            return {"error": f"{caller()} is not a host of this job"}, 403
-        shown = flask.request.headers.get(TOKEN_HEADER, "")
-        if token and not hmac.compare_digest(shown.encode(), token.encode()):
-            why = "wrong token" if shown else "missing token"
-            if flask.request.path == "/report":
-                refusals.note(callers.hosts_at(caller()), f"{why}; ENTRYPOINT_TOKEN must be the same on all hosts")
-            return {"error": why}, 401
-        return None
-
-    @app.errorhandler(Refused)
-    def refused(error: Refused) -> Any:
-        return {"error": str(error)}, error.status
 
     @app.get("/status")
     def show_status() -> Any:
@@ -91,45 +149,35 @@ def make_app(
         finally:
             lookers.release()
 
-    @app.post("/report")
-    def take_report() -> Any:
-        if not cluster.is_coordinator:  # groups and settings say who it is: somebody reads them differently
-            me, other = cluster.me.name, cluster.coordinator.name
-            raise Refused(f"{me} takes {other} for the coordinator; groups and settings must be the same on all hosts")
-        data, hosts = parse(flask.request.get_data()), callers.hosts_at(caller())
-        try:
-            report = report_from_json(data, cluster)
-        except Refused as error:
-            if isinstance(data, dict) and data.get("protocol") not in (None, PROTOCOL):
-                refusals.note(hosts, str(error))
-            raise
-        if report.host not in hosts:
-            raise Refused(f"{caller()} is not {report.host}")
-        put(Reported(report=report))
-        return {**news_to_json(news()), "clock": time.monotonic()}
-
-    @app.post("/news")
-    def take_news() -> Any:
-        data = parse(flask.request.get_data())
-        if cluster.coordinator.name not in callers.hosts_at(caller()):
-            raise Refused(f"{caller()} is not the coordinator")
-        put(Informed(news=news_from_json(data)))
-        return {}
-
     return app
 
 
 class _WhenAsked:
-    """An application that is made at its first request: Flask takes long to import, and a lone host may have none."""
+    """An application that is made at its first request: Flask takes long to import, and most hosts have none."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Application]) -> None:
         self._make, self._lock = make, threading.Lock()
-        self._made: Any = None
+        self._made: Application | None = None
 
-    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+    def __call__(self, environ: Environ, start_response: Any) -> Any:
         with self._lock:
             self._made = self._made or self._make()
         return self._made(environ, start_response)
+
+
+class _Spoken:
+    """The news as bytes, made once for all that hear them."""
+
+    def __init__(self, news: Callable[[], News]) -> None:
+        self._news = news
+        self._last: tuple[News | None, bytes] = (None, b"")
+
+    def with_clock(self, now: float) -> bytes:
+        news, (last, text) = self._news(), self._last
+        if news is not last:
+            text = json.dumps(news_to_json(news)).encode()
+            self._last = (news, text)
+        return b'%b, "clock": %b}' % (text[:-1], repr(now).encode())
 
 
 class _Refusals:
@@ -151,7 +199,7 @@ class _Refusals:
 def parse(text: bytes) -> Any:
     """JSON as hosts send it: no number that is none, no key twice, nothing too deep. Refused if it is anything else."""
     try:
-        return json.loads(text, parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_no_double)
+        return _JSON.decode(text.decode())
     except (ValueError, RecursionError) as error:
         raise Refused(f"wanted a JSON object: {str(error)[:200]}") from None
 
@@ -172,3 +220,6 @@ def _no_double(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) < len(pairs):
         raise ValueError("the same key twice")
     return value
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_no_double)

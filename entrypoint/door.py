@@ -2,26 +2,72 @@
 
 Bounded here, before a thread or the application has any work: connections a second and open ones of each host and of
 all strangers together, the size of a request, and the time that it may take to arrive. One request per connection.
+
+What hosts say to one another is answered by the thread that reads it: nobody is waited for, and a thousand hosts may
+speak at once. What people ask may have to wait for the supervisor, and has threads.
 """
 
+import threading
+from collections import Counter
+from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 
 from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
+from waitress.task import ThreadedTaskDispatcher
 
 from entrypoint.callers import MAX_MESSAGE, OPEN, Limits
 
+Answerer = Callable[[str, str, str, bytes], tuple[int, bytes]]  # (path, caller, token, body) -> (status, body)
+
 _MAX_HEAD = 1 << 14  # bytes
 _LONGEST = 10.0  # seconds from connecting to the answer, however busily a caller sends byte after byte
+THREADS = 4  # for what people ask, from the first that asks on; of these, two may wait for the supervisor
 _AT_ONCE = 64  # connections that are taken in a row, so that those in the kernel's queue wait for no slow one
 
 
 class _Channel(HTTPChannel):
     """One request, one answer: what a caller sends behind its first request is not read."""
 
+    party: str | None = None
+
+    def handle_read(self) -> None:
+        super().handle_read()
+        if self.requests and _is_quick(self):
+            request = self.requests.pop()
+            shown = request.headers.get(self.server.token_key, "")
+            body = request.get_body_stream().read()
+            request.close()
+            self.server.charge(self.addr[0], len(body))
+            code, text = self.server.answer(request.path, self.addr[0], shown, body)
+            self._write(
+                f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: close\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n".encode()
+                + text
+            )
+
+    def _write(self, text: bytes) -> None:
+        """As a task's thread would, and without one."""
+        self.outbufs[-1].append(text)
+        self.total_outbufs_len += len(text)
+        self.close_when_flushed = True
+        self.handle_write()
+
     def service(self) -> None:
-        self.requests[0].headers["CONNECTION"] = "close"
+        request = self.requests[0]
+        request.headers["CONNECTION"] = "close"
+        self.server.charge(self.addr[0], request.content_length)
         super().service()
+
+    def del_channel(self, map: Any = None) -> None:
+        super().del_channel(map)
+        self.server.left(self)
+
+
+def _is_quick(channel: _Channel) -> bool:
+    request = channel.requests[0]
+    return not request.error and request.command == "POST"
 
 
 class Door(TcpWSGIServer):
@@ -29,12 +75,16 @@ class Door(TcpWSGIServer):
 
     channel_class = _Channel
 
-    def __init__(self, application: Any, limits: Limits, address: str, port: int) -> None:
-        self._limits = limits
+    def __init__(
+        self, application: Any, answer: Answerer, token_header: str, limits: Limits, address: str, port: int
+    ) -> None:
+        self._limits, self.token_key = limits, token_header.upper().replace("-", "_")
+        self.answer = answer
+        self._open, self._lock = Counter[str](), threading.Lock()
         super().__init__(
-            application, host=address, port=port, threads=8, backlog=1024, connection_limit=2000, cleanup_interval=1,
-            max_request_body_size=MAX_MESSAGE, inbuf_overflow=2 * MAX_MESSAGE, max_request_header_size=_MAX_HEAD,
-            asyncore_use_poll=True, ident="",
+            application, dispatcher=ThreadedTaskDispatcher(), host=address, port=port, backlog=4096,
+            connection_limit=2000, cleanup_interval=1, max_request_body_size=MAX_MESSAGE,
+            inbuf_overflow=2 * MAX_MESSAGE, max_request_header_size=_MAX_HEAD, asyncore_use_poll=True, ident="",
         )  # fmt: skip
 
     def handle_accept(self) -> None:
@@ -50,17 +100,31 @@ class Door(TcpWSGIServer):
                 return False
             connection, address = taken
             party = self._limits.party(address[0])
-            if self._open(party) < OPEN and self._limits.take(party):
+            if self._open[party] < OPEN and self._limits.take(party):
                 self.set_socket_options(connection)
-                self.channel_class(self, connection, address, self.adj, map=self._map).party = party
+                with self._lock:
+                    self._open[party] += 1
+                    self.channel_class(self, connection, address, self.adj, map=self._map).party = party
             else:
                 connection.close()
         except OSError:  # it has hung up already, or we have no file descriptor left
             return False
         return True
 
-    def _open(self, party: str) -> int:
-        return sum(channel.party == party for channel in list(self.active_channels.values()))
+    def charge(self, caller: str, size: int) -> None:
+        self._limits.charge(caller, size)
+
+    def left(self, channel: _Channel) -> None:
+        """A connection is closed; waitress may say so twice."""
+        with self._lock:
+            if channel.party is not None:
+                self._open[channel.party] -= 1
+                channel.party = None
+
+    def add_task(self, task: _Channel) -> None:
+        if not _is_quick(task):  # else the channel sees to it when it has read all that came
+            self.task_dispatcher.set_thread_count(THREADS)
+            super().add_task(task)
 
     def maintenance(self, now: float) -> None:
         """Called every second by waitress, whose own idea is to wait for silence."""

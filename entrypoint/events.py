@@ -144,6 +144,13 @@ class Informed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unreached:
+    """A host took no connection of ours: refused, no way to it, or no answer from its kernel."""
+
+    host: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rejected:
     """A host of the job, by its address, was refused; or, on a follower, the coordinator refuses us."""
 
@@ -193,7 +200,7 @@ class ChildrenChanged:
 
 Event = (
     Ended | NotStarted | RankStarted | RankOrphaned | Listening | Prepared | Card | Signalled | Reported | Informed
-    | Rejected | Looked | Probed | Inventoried | Due | Broken | ChildrenChanged
+    | Unreached | Rejected | Looked | Probed | Inventoried | Due | Broken | ChildrenChanged
 )  # fmt: skip
 
 

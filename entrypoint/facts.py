@@ -34,6 +34,7 @@ class Facts:
         self.coordinator = plan.hosts[0]
         self.is_coordinator = host == self.coordinator
         self.others = [name for name in plan.hosts if name != host]
+        self._unready: dict[str, str] = {}  # process -> a host where it was not ready when we last looked
         self._shared_needs = {
             (need.host, need.process)
             for spec in plan.processes
@@ -59,7 +60,9 @@ class Facts:
         self.ready: set[tuple[str, str]] = set()  # (host or ALL_HOSTS, process)
         self.cards: dict[str, dict[str, str]] = {}  # card -> host -> line
         self.heard: dict[str, float] = {}
+        self.last_news: News | None = None  # a follower's
         self.first_heard: dict[str, float] = {}
+        self.unreached: dict[str, float] = {}  # when a host last took no connection of ours
         self.woke = float("-inf")  # when we last stood still ourselves, and went on
         self.reports: dict[str, Report] = {}  # the coordinator's: the last of each follower
         self.causes: list[Noted] = []  # of this attempt, in the order in which they were heard
@@ -68,6 +71,7 @@ class Facts:
         self.assembled = not self.others
         self.question = 0  # the last one asked, or heard
         self.question_at: float | None = None  # when
+        self._awaited: str | None = None  # a host that had not answered it when we last looked
         self.dying: dict[str, tuple[float, str, str]] = {}  # process -> since when it is about to end, why
         self.decided_since: float | None = None  # all deciding processes of all hosts have ended well
         self.stopping_since: float | None = None
@@ -81,11 +85,20 @@ class Facts:
             return True
         if (need.host, need.process) in self.ready:
             return True
-        return (
-            need.host == ALL_HOSTS
-            and self.is_coordinator
-            and all((host, need.process) in self.ready for host in self.plan.hosts)
-        )
+        return need.host == ALL_HOSTS and self.is_coordinator and self._ready_everywhere(need.process)
+
+    def _ready_everywhere(self, process: str) -> bool:
+        """Asked at every event, so all hosts are looked through only when the last that was not ready is."""
+        last = self._unready.get(process)
+        if last is not None and (last, process) not in self.ready:
+            return False
+        unready = next((host for host in self.plan.hosts if (host, process) not in self.ready), None)
+        if unready is None:
+            self._unready.pop(process, None)
+            self.ready.add((ALL_HOSTS, process))
+            return True
+        self._unready[process] = unready
+        return False
 
     def running(self) -> list[str]:
         """Names of the processes of this host that were started and have not ended."""
@@ -157,6 +170,17 @@ class Facts:
         """Whether a host has answered the last question, or said its last words."""
         report = self.reports.get(host)
         return report is not None and (report.answers >= self.question or report.gone)
+
+    def all_answered(self) -> bool:
+        """Whether everybody who is there has. All are looked through only when the last that had not has."""
+        lost = self.lost()
+
+        def is_awaited(host: str) -> bool:
+            return host in self.heard and host not in lost and not self.answered(host)
+
+        if self._awaited is None or not is_awaited(self._awaited):
+            self._awaited = next((host for host in self.others if is_awaited(host)), None)
+        return self._awaited is None
 
     def leaving(self) -> bool:
         """Whether this host has nothing more to do or to say."""

@@ -16,6 +16,7 @@ from entrypoint.settings import Settings
 def fingerprint(job: Job, plan: Plan) -> dict[str, str]:
     """{thing: version or digest}. Where each host keeps its files does not count."""
     rows = repr([(s.host, s.name, s.duty, s.argv, s.env, s.ports, s.needs, s.restart) for s in plan.processes])
+    rows += repr(sorted({spec.cluster for spec in plan.processes}))
     rows = rows.replace(str(job.paths.run), "RUN").replace(str(job.paths.base), "BASE")
     return {
         "the launcher": __version__,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ class Tree:
     def config(self) -> Path:
         return self.base / "input" / "config"
 
-    @property
+    @cached_property  # each of thousands of ranks has it
     def code(self) -> Path:
         return self.base / "code"
 

@@ -1,9 +1,8 @@
 """The story of `train`: read the config, plan, run, report, exit. The one place that ends the process."""
 
+import contextlib
 import os
 import signal
-import tempfile
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,8 @@ from entrypoint.secrets import Secrets
 
 if TYPE_CHECKING:  # `train` and `entrypoint` import no more than they need, when they need it
     from entrypoint.job import Job
+    from entrypoint.plan import Plan
+    from entrypoint.process import Process
     from entrypoint.supervisor import Supervisor
 
 DEFAULT_BASE = "/opt/ml"
@@ -53,6 +54,8 @@ def _train(early_signals: list[int]) -> int:
             log.say(f"error: {error}")
             outcome = _tell_of(error, host, log, early_signals)
     except Exception as error:
+        import traceback
+
         log.say(traceback.format_exc())
         why = f"{type(error).__name__}: {error}"
         outcome = _own_failure(host, "fault of the launcher", why, ExitCode.INTERNAL)
@@ -72,6 +75,8 @@ def _train(early_signals: list[int]) -> int:
 
 def _tell_of(error: ConfigError, host: str, log: Log, early_signals: list[int]) -> Outcome:
     """The outcome of a job that is described wrongly. Other hosts may not see what is wrong: they are told."""
+    import tempfile
+
     from entrypoint import events
     from entrypoint.config import salvage_job
     from entrypoint.plan import Plan
@@ -87,14 +92,30 @@ def _tell_of(error: ConfigError, host: str, log: Log, early_signals: list[int]) 
 
 def _supervisor(job: "Job", log: Log) -> "Supervisor":
     from entrypoint.distributions import plan_for
-    from entrypoint.supervisor import Supervisor
 
     plan = plan_for(job)
     log.say(plan.title)
     if job.cluster.is_coordinator:  # one host says it for all
         for note in plan.notes:
             log.say(f"warning: {note}")
-    return Supervisor(job, plan, os.environ, log)
+    begun = _begin(job, plan, log)
+    from entrypoint.supervisor import Supervisor  # here, since this takes as long as half of what was begun
+
+    return Supervisor(job, plan, os.environ, log, begun)
+
+
+def _begin(job: "Job", plan: "Plan", log: Log) -> "dict[str, Process]":
+    """This host's prepare step, which waits for nothing: it is long on the way when there is somebody to watch it."""
+    from entrypoint import process
+    from entrypoint.plan import ATTEMPT, Duty
+
+    begun = {}
+    for spec in plan.on(job.cluster.me.name):
+        if spec.duty is Duty.STEP and not spec.needs and not spec.card:
+            with contextlib.suppress(OSError, ValueError):  # the supervisor tries again, and says why
+                environment = {**os.environ, ATTEMPT: "0", **spec.environment(())}
+                begun[spec.name] = process.spawn(spec, spec.argv, environment, log)
+    return begun
 
 
 def _leave_evidence(supervisor: "Supervisor", log: Log) -> None:
@@ -144,5 +165,7 @@ def run_folder() -> Path:
     except OSError as error:
         if asked:
             raise ConfigError(f"ENTRYPOINT_RUN_DIR is {asked!r}, which cannot be used: {error}") from None
+        import tempfile
+
         folder = Path(tempfile.mkdtemp(prefix="entrypoint-"))
     return folder

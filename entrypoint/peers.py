@@ -2,32 +2,31 @@
 
 Reports and news hold whole facts, not changes, so a lost or repeated message does no harm: the next
 heartbeat repairs it. No opinions here: what is heard becomes an event, what to say comes from the policy.
-Flask and waitress are imported in a thread of their own, beside the start of the first processes.
+Waitress is imported in a thread of its own, beside the start of the first processes.
 """
 
 import collections
-import http.client
 import json
 import logging
 import math
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
-from entrypoint.callers import MAX_MESSAGE
 from entrypoint.cluster import Cluster, Host
 from entrypoint.control import TOKEN_HEADER, Put, Status, make_door
 from entrypoint.errors import ExitCode
-from entrypoint.events import Broken, Informed, News, Rejected, Report
+from entrypoint.events import Broken, Informed, News, Rejected, Report, Unreached
+from entrypoint.post import Answer, Unreachable, post
 from entrypoint.settings import Settings
 from entrypoint.wire import Refused, news_from_json, news_to_json, report_to_json
 
 RETRY = 0.05  # seconds until the next try while the coordinator was never reached
-PUSH_RETRIES = (0.02, 0.05, 0.1, 0.2, 0.4)  # seconds to wait after each failed try to bring news
+TELL_AGAIN = (0.02, 0.05, 0.1, 0.2)  # seconds to wait after each failed try to bring news
 FORBIDDEN = 403
-PUSHERS = 32  # threads that bring news to followers side by side
+TELLERS = 64  # threads that bring news to followers side by side
 
 
 class Clock:
@@ -50,6 +49,16 @@ class Clock:
         return min(self._measured)[1] if self._measured else None
 
 
+@dataclass(frozen=True)
+class _Telling:
+    """News that a follower has yet to hear."""
+
+    follower: Host
+    message: bytes
+    tries: int = 0
+    not_before: float = 0.0
+
+
 class Peers:
     """The control channel of one host: its server, and what it says to the others."""
 
@@ -66,8 +75,10 @@ class Peers:
         self._lock = threading.Condition()
         self._report: Report | None = None
         self._news = News()
-        self._pushers: ThreadPoolExecutor | None = None
+        self._untold: collections.deque[_Telling] = collections.deque()  # who is to hear the news
+        self._telling: list[threading.Thread] = []
         self._delivered = threading.Event()
+        self._tried_to_open = threading.Event()
         threading.Thread(target=self._serve, name="control", daemon=True).start()
         if not cluster.is_coordinator:
             threading.Thread(target=self._keep_reporting, name="reports", daemon=True).start()
@@ -81,32 +92,48 @@ class Peers:
 
     def announce(self, news: News) -> None:
         """The coordinator's facts have changed: tell every follower now; answers to reports repeat it."""
-        self._news = news
-        if self._pushers is None:
-            self._pushers = ThreadPoolExecutor(PUSHERS, thread_name_prefix="news")
-        for follower in self._cluster.followers:
-            self._pushers.submit(self._push, follower, news)
+        message = json.dumps(news_to_json(news)).encode()
+        with self._lock:
+            self._news = news
+            # What is left of older news is not told any more.
+            self._untold = collections.deque(_Telling(follower, message) for follower in self._cluster.followers)
+            if not self._telling:
+                self._telling = [
+                    threading.Thread(target=self._keep_telling, name="news", daemon=True)
+                    for _ in range(min(TELLERS, len(self._untold)))
+                ]
+                for thread in self._telling:
+                    thread.start()
+            self._lock.notify_all()
 
     def flush(self, within: float) -> None:
         """Wait, at most so many seconds, until the coordinator has the last report."""
         self._delivered.wait(within)
 
-    def _push(self, follower: Host, news: News) -> None:
-        for wait in PUSH_RETRIES:
-            if news is not self._news:
-                return  # there is newer news already
+    def _keep_telling(self) -> None:
+        while True:
+            with self._lock:
+                while not self._untold:
+                    self._lock.wait()
+                queue, telling = self._untold, self._untold.popleft()
+            time.sleep(max(0.0, telling.not_before - time.monotonic()))
             try:
-                self._call(follower, "/news", news_to_json(news), timeout=1.0)
-                return
-            except (OSError, http.client.HTTPException, Refused):
-                time.sleep(wait)
-        # From here on the follower hears it with the answer to its next report.
+                if queue is self._untold:  # else there is newer news already
+                    self._call(telling.follower, "/news", telling.message, timeout=1.0)
+            except (OSError, ValueError, Refused):  # ValueError: nothing of that name can be in DNS
+                # Behind all others: who does not answer is not to keep them waiting. After the last try, the follower
+                # hears it with the answer to its next report.
+                if telling.tries < len(TELL_AGAIN):
+                    later = time.monotonic() + TELL_AGAIN[telling.tries]
+                    queue.append(replace(telling, tries=telling.tries + 1, not_before=later))
 
     def _keep_reporting(self) -> None:
         last: Report | None = None
         reached = False
         refused_since, complaint = 0.0, ""
         clock = Clock()
+        # Who is heard is looked for at once. A look that comes before our door is open costs PROBE_AGAIN.
+        self._tried_to_open.wait()
         while True:
             with self._lock:
                 if self._report is last or self._report is None:
@@ -115,15 +142,11 @@ class Peers:
             if report is None:
                 continue
             try:
-                answer, sent = self._call(
-                    self._cluster.coordinator,
-                    "/report",
-                    report_to_json(report),
-                    timeout=self._settings.peer_timeout,
-                )
-                received = time.monotonic()
-                news = news_from_json(answer)
-                clock.compare(sent, answer.get("clock"), received)
+                message = json.dumps(report_to_json(report)).encode()
+                answer = self._call(self._cluster.coordinator, "/report", message, timeout=self._settings.peer_timeout)
+                said = json.loads(answer.body)
+                news = news_from_json(said)
+                clock.compare(answer.asked, said.get("clock"), answer.heard)
                 self._put(Informed(news=news, offset=clock.offset))
                 last, reached, refused_since = report, True, 0.0
                 with self._lock:
@@ -138,32 +161,26 @@ class Peers:
                     complaint = str(error)
                     self._say(f"the coordinator refuses our report: {complaint}")
                 time.sleep(RETRY)
-            except (OSError, http.client.HTTPException, ValueError):
+            except (OSError, ValueError):
                 reached = False
                 time.sleep(RETRY)
 
-    def _call(self, host: Host, path: str, message: dict[str, Any], timeout: float) -> tuple[Any, float]:
-        """POST to another host; (its answer, when we asked). OSError or HTTPException if it is not reached, Refused if
-        it says no."""
+    def _call(self, host: Host, path: str, message: bytes, timeout: float) -> Answer:
+        """POST to another host. OSError if it is not reached, Refused if it says no."""
         own = self._cluster.me.address
-        source = (own, 0) if own.startswith("127.") else None
-        connection = http.client.HTTPConnection(
-            host.address, host.port(self._settings.control_port), timeout=timeout, source_address=source
-        )
-        headers = {"Content-Type": "application/json"}
-        if self._settings.token:
-            headers[TOKEN_HEADER] = self._settings.token
+        token = self._settings.token
         try:
-            connection.connect()
-            sent = time.monotonic()
-            connection.request("POST", path, body=json.dumps(message), headers=headers)
-            response = connection.getresponse()
-            text = response.read(MAX_MESSAGE)
-        finally:
-            connection.close()
-        if response.status != 200:
-            raise Refused(_reason(text) or f"it answered {response.status}", response.status)
-        return json.loads(text), sent
+            answer = post(
+                (host.address, host.port(self._settings.control_port)), path, message, timeout,
+                source=own if own.startswith("127.") else "",
+                headers=f"{TOKEN_HEADER}: {token}\r\n" if token else "",
+            )  # fmt: skip
+        except Unreachable:
+            self._put(Unreached(host=host.name))
+            raise
+        if answer.status != 200:
+            raise Refused(_reason(answer.body) or f"it answered {answer.status}", answer.status)
+        return answer
 
     def _serve(self) -> None:
         logging.getLogger("waitress").setLevel(logging.ERROR)
@@ -180,6 +197,8 @@ class Peers:
                 why = f"the control channel cannot listen on {listen} port {port}: {error}; set ENTRYPOINT_CONTROL_PORT"
                 self._put(Broken(why=why, code=ExitCode.INTERNAL))
             return
+        finally:
+            self._tried_to_open.set()
         server.run()
 
 

@@ -13,7 +13,7 @@ With restarts to spare, a cause that may be chance settles no outcome but begins
 before the user's programs start: rendezvous.py. How processes are ended: stopping.py. What settles: verdict.py.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from signal import SIGKILL
 from typing import assert_never
 
@@ -21,7 +21,6 @@ from entrypoint import artifacts, events
 from entrypoint.attempts import Attempts
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Event, News, Report
-from entrypoint.explain import explain, explain_mpirun
 from entrypoint.facts import Facts
 from entrypoint.outcome import Cause, Exit, Kind, Outcome, Strength
 from entrypoint.plan import Duty, Plan, ProcessSpec, Ready, Restart
@@ -35,6 +34,7 @@ UNENDING = 2.0  # seconds that a process has from its last words to its end
 STRAGGLER = 1.5  # seconds that the coordinator of a stopped job waits for hosts that never appeared
 LEAVE = 3.0  # seconds beyond the grace in which the coordinator waits for followers' last words
 INVENTORY = 2.0  # seconds in which a host may see what it leaves; a disk that does not answer holds nobody up
+MISSED = 2  # heartbeats; who missed them may be gone
 PAUSE = 2.0  # seconds: a longer gap between two events means that we ourselves stood still
 
 
@@ -52,7 +52,11 @@ class Policy:
         self._told_report: Report | None = None
         self._told_news: News | None = None
         self._last = now
+        self._due: float | None = None  # the next deadline, as far as it is known
+        self._silent_at = now  # nobody's silence can have been too long before
         self._look_at = now
+        self._new_cards: list[str] = []  # that are to be written
+        self._lingers = {spec.lingers for spec in plan.processes}
         self._inventory_since: float | None = None
         self._finished = False
 
@@ -60,10 +64,40 @@ class Policy:
 
     def on(self, event: Event, now: float) -> list[Action]:
         """Note the event, then everything that follows from the facts as they are now."""
+        return self.on_all((event,), now)
+
+    def on_all(self, happened: Sequence[Event], now: float) -> list[Action]:
+        """The same for events that came together: what follows from all of them is looked for once."""
         self._notice_own_pause(now)
-        actions = list(self._note(event, now))
+        if self._due is not None and now < self._due and all(self._is_only_a_sign_of_life(each) for each in happened):
+            for event in happened:
+                self._note_sign_of_life(event, now)
+            return []
+        actions = [action for event in happened for action in self._note(event, now)]
         actions += self._advance(now)
+        self._due = None
         return actions
+
+    def _is_only_a_sign_of_life(self, event: Event) -> bool:
+        """Whether nothing follows from an event but that somebody is there, and nothing is going on. Most are such."""
+        facts = self.facts
+        ending = facts.stopping_since is not None or facts.decided_since is not None or facts.outcome is not None
+        if facts.causes or facts.clearing or ending:
+            return False
+        match event:
+            case events.Reported(report=report):
+                return facts.reports.get(report.host) == report
+            case events.Informed(news=news):
+                return facts.last_news == news
+        return False
+
+    def _note_sign_of_life(self, event: Event, now: float) -> None:
+        match event:
+            case events.Reported(report=report):
+                self.facts.heard[report.host] = now
+            case events.Informed(offset=offset):
+                self.facts.heard[self.facts.coordinator] = now
+                self.facts.offset = self.facts.offset if offset is None else offset
 
     def _note(self, event: Event, now: float) -> Iterator[Action]:
         facts = self.facts
@@ -90,7 +124,7 @@ class Policy:
                 if facts.is_coordinator:
                     yield from self.rendezvous.note_things(facts.own_report())
             case events.Card(name=card, line=line):
-                yield from self._note_cards(facts.host, ((card, line),))
+                self._note_cards(facts.host, ((card, line),))
             case events.Signalled(number=number):
                 if facts.stopping_since is None and facts.outcome is None:
                     yield events.Say(message=f"signal {number}: stopping; scripts have {self.settings.stop_grace:g} s")
@@ -100,6 +134,9 @@ class Policy:
             case events.Informed(news=news, offset=offset):
                 facts.offset = facts.offset if offset is None else offset
                 yield from self._note_news(news, now)
+            case events.Unreached(host=host):
+                facts.unreached[host] = now
+                self._silent_at = now if facts.causes else self._silent_at
             case events.Rejected(host=host, why=why):
                 self.rendezvous.note_rejected(host, why, now)
             case events.Looked(found=found):
@@ -139,6 +176,8 @@ class Policy:
         if chance and (again := list(self.attempts.start_alone(spec, now))):
             yield from again
             return
+        from entrypoint.explain import explain, explain_mpirun  # here, since most jobs never need it
+
         if spec.duty is Duty.LAUNCHER:  # it fails because a rank did, or falls over its own feet then
             error, details, strength = explain_mpirun(event.output)
             strength = Strength.STRONG if exit.signal == SIGKILL else strength
@@ -176,7 +215,7 @@ class Policy:
         facts.reports[host] = report
         facts.heard[host] = now
         facts.first_heard.setdefault(host, now)
-        yield from self._note_cards(host, report.cards)
+        self._note_cards(host, report.cards)
         if report.things and report.things != (before and before.things):
             yield from self.rendezvous.note_things(report)
         if report.stopping and facts.stopping_since is None and facts.outcome is None:
@@ -192,7 +231,7 @@ class Policy:
 
     def _note_news(self, news: News, now: float) -> Iterator[Action]:
         facts = self.facts
-        facts.heard[facts.coordinator] = now
+        facts.heard[facts.coordinator], facts.last_news = now, news
         facts.note_question(news.question, now)
         facts.assembled = facts.assembled or news.assembled
         if news.attempt > facts.attempt:
@@ -201,21 +240,27 @@ class Policy:
         if news.attempt == facts.attempt:
             facts.ready |= news.ready
             facts.go = facts.go or news.go
-        yield from self._note_cards(facts.coordinator, news.cards)
+        self._note_cards(facts.coordinator, news.cards)
         if news.stopping and facts.stopping_since is None and facts.outcome is None:
             facts.stopping_since = now
             yield events.Say(message="the coordinator says: stop")
         if news.outcome and facts.outcome is None:
             yield from self._settle_on(news.outcome, now)
 
-    def _note_cards(self, host: str, cards: tuple[tuple[str, str], ...]) -> Iterator[Action]:
+    def _note_cards(self, host: str, cards: tuple[tuple[str, str], ...]) -> None:
         reads_them = any(spec.card for spec in self.facts.specs.values())  # who shows none has no use for any
         for card, line in cards:
             lines = self.facts.cards.setdefault(card, {})
             if lines.get(host) != line and reads_them:
                 lines[host] = line
-                ordered = tuple((name, lines[name]) for name in self.facts.plan.hosts if name in lines)
-                yield events.WriteCards(card=card, lines=ordered)
+                self._new_cards.append(card)
+
+    def _write_cards(self) -> Iterator[Action]:
+        cards, self._new_cards = dict.fromkeys(self._new_cards), []
+        for card in cards:
+            lines = self.facts.cards[card]
+            ordered = tuple((name, lines[name]) for name in self.facts.plan.hosts if name in lines)
+            yield events.WriteCards(card=card, lines=ordered)
 
     def _notice_own_pause(self, now: float) -> None:
         # If this process was stopped (SIGSTOP, a frozen machine), nobody was silent: we were deaf.
@@ -237,6 +282,7 @@ class Policy:
         facts = self.facts
         if self._finished:
             return
+        yield from self._write_cards()
         yield from self.rendezvous.advance(now)
         if facts.outcome is None:
             yield from self._watch_the_clock(now)
@@ -294,22 +340,34 @@ class Policy:
 
     def _watch_others(self, now: float) -> None:
         """Hosts that fell silent."""
-        facts, limit = self.facts, self.settings.peer_timeout
+        facts = self.facts
+        if now < self._silent_at:
+            return
+        self._silent_at = now + self.settings.peer_timeout  # of one that is not heard yet
         watched = facts.others if facts.is_coordinator else [facts.coordinator]
         for host in watched if facts.others else []:
             heard = facts.heard.get(host)
-            if heard is not None and now >= heard + limit and not facts.is_gone(host) and host not in facts.lost():
+            limit = self._patience_with(host)
+            if heard is not None and now < heard + limit:
+                self._silent_at = min(self._silent_at, heard + limit)
+            elif heard is not None and not facts.is_gone(host) and host not in facts.lost():
                 nobody = len(facts.others) > 1 and self._all_silent(now)
                 error = f"nor is any other host; {facts.host} itself may be cut off the network" if nobody else ""
-                facts.note_cause(
-                    Cause(host=host, process="", what=f"lost: not heard for {limit:g} s", error=error,
-                          code=ExitCode.HOST_LOST),
-                    now, at=heard,
-                )  # fmt: skip
+                away = ", and it takes no connection" if limit < self.settings.peer_timeout else ""
+                what = f"lost: not heard for {limit:g} s{away}"
+                cause = Cause(host=host, process="", what=what, error=error, code=ExitCode.HOST_LOST)
+                facts.note_cause(cause, now, at=heard)
+
+    def _patience_with(self, host: str) -> float:
+        """Seconds that it may be silent. It need not be long where the job is failing already and its kernel takes no
+        connection, as that of a host would which is only busy or paused."""
+        facts, settings = self.facts, self.settings
+        away = facts.unreached.get(host, float("-inf")) > facts.heard.get(host, float("inf"))
+        return MISSED * settings.heartbeat if facts.causes and away else settings.peer_timeout
 
     def _all_silent(self, now: float) -> bool:
         """Whether the coordinator hears nobody any more, of hosts that should be there."""
-        facts, missed = self.facts, 2 * self.settings.heartbeat
+        facts, missed = self.facts, MISSED * self.settings.heartbeat
         there = [host for host in facts.others if not facts.is_gone(host)]
         return facts.is_coordinator and all(now >= facts.heard.get(host, now) + missed for host in there)
 
@@ -320,7 +378,8 @@ class Policy:
             return
         users = [name for name in facts.running() if facts.specs[name].duty.is_users and name not in facts.asked]
         if users and now >= self._look_at:
-            self._look_at = now + LOOK_AGAIN
+            # Words that matter come at once, mostly; and a thousand hosts may be waiting for one that does not answer.
+            self._look_at = now + max(LOOK_AGAIN, (now - (facts.question_at or now)) / 2)
             yield events.Look(names=tuple(users))
         for name, (since, error, details) in facts.dying.items():
             if name in users and now >= since + UNENDING and facts.own_cause() is None:
@@ -390,7 +449,8 @@ class Policy:
         if facts.is_coordinator:
             lost = facts.lost()
             silent = {host for host, heard in facts.heard.items() if now >= heard + self.settings.peer_timeout}
-            left = [host for host in facts.others if not facts.is_gone(host) and host not in lost | silent]
+            away = lost | silent
+            left = [host for host in facts.others if not facts.is_gone(host) and host not in away]
             if any(now < self._wait_until(host, facts.outcome) for host in left):
                 return
         self._finished = True
@@ -408,11 +468,18 @@ class Policy:
 
     def deadline(self, now: float) -> float:
         """When to be called again with Due, if nothing happens before."""
+        if self._due is None:
+            self._due = self._next_deadline(now)
+        return self._due
+
+    def _next_deadline(self, now: float) -> float:
         facts = self.facts
         times = [now + self.settings.heartbeat]
         ending = facts.outcome is not None or facts.stopping_since is not None or facts.causes or facts.clearing
-        if ending or facts.asked_within(DYING, now):
+        if ending:
             times.append(now + 0.05)  # the end is near: several short limits are running
+        elif facts.asked_within(DYING, now):
+            times.append(self._look_at)
         times += [
             since + need.at_most
             for (attempt, name), since in self.held_since.items()
@@ -421,12 +488,11 @@ class Policy:
             if need.at_most is not None
         ]
         if facts.outcome is None:
-            times += [heard + self.settings.peer_timeout for heard in facts.heard.values()]
-            times.append(facts.began + self.settings.start_timeout)
+            times += [self._silent_at, facts.began + self.settings.start_timeout]
             times += [*self.rendezvous.deadlines(), *self.attempts.deadlines()]
             if self.settings.max_runtime:
                 times.append(facts.began + self.settings.max_runtime - self.settings.stop_early)
             if facts.decided_since is not None:
-                times += {facts.decided_since + spec.lingers for spec in facts.plan.processes}
+                times += {facts.decided_since + seconds for seconds in self._lingers}
         # What was due at the last event has been seen to.
         return max(now + 0.001, min(time for time in times if time > self._last))

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -69,7 +68,7 @@ def _stdin(text: str) -> Iterator[IO[bytes] | int]:
     if not text:
         yield subprocess.DEVNULL
         return
-    with tempfile.TemporaryFile() as file:
+    with open(os.memfd_create("stdin"), "w+b") as file:
         file.write(text.encode())
         file.seek(0)
         yield file
@@ -125,6 +124,8 @@ def _descendants(spare: Collection[int]) -> list[int]:
 
 def become_subreaper() -> None:
     """Adopt orphans of our descendants, as PID 1 does by itself (Linux, prctl PR_SET_CHILD_SUBREAPER)."""
+    if os.getpid() == 1:
+        return
     import ctypes
 
     with contextlib.suppress(OSError, AttributeError):

@@ -4,7 +4,7 @@ Pure, like the policy that asks it: the probing itself is an action, and what ca
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from entrypoint import events
 from entrypoint.errors import ExitCode
@@ -18,6 +18,7 @@ PROBE_AGAIN = 0.5  # seconds between two tries to reach hosts that are all up
 REACH = 120.0  # seconds that these tries may take: all are up, so only a name can still be on its way
 STILL = 2.5  # seconds after which a refusal is not of now any more
 SHOWN = 20  # hosts that a table lists
+ALL_MEET = 64  # hosts of the largest job in which each host tries to reach every other
 
 
 class Rendezvous:
@@ -32,6 +33,8 @@ class Rendezvous:
         self._assembled_since: float | None = None
         self._last = facts.began
         self._things: dict[str, dict[str, str]] = {}  # thing -> host -> version or digest
+        self._steps = [spec for spec in facts.plan.processes if spec.duty is Duty.STEP]  # that are yet to be ready
+        self._meets = meets(facts.plan.hosts, facts.host)
 
     def note_probed(self, found: tuple[Reach, ...]) -> Iterator[Action]:
         facts = self.facts
@@ -70,8 +73,8 @@ class Rendezvous:
         self._last = now
         if facts.outcome is not None or not facts.others:
             return
-        if facts.is_coordinator and all(host in facts.heard for host in facts.others):
-            facts.assembled = True
+        if facts.is_coordinator and not facts.assembled and len(facts.heard) >= len(facts.others):
+            facts.assembled = all(host in facts.heard for host in facts.others)
         if facts.assembled and self._assembled_since is None:
             self._assembled_since = self._probe_at = now
         if not self.is_over():
@@ -116,12 +119,16 @@ class Rendezvous:
         facts = self.facts
         if not facts.assembled:
             return
-        unreached = [host for host in facts.others if not (host in facts.reach and facts.reach[host].reached)]
+        unreached = self._unreached()
         if not unreached or not facts.plan.hosts_meet:
             facts.ready.add((facts.host, PREFLIGHT))
         elif now >= self._probe_at and not self._probing:
             self._probing, self._probe_at = True, now + PROBE_AGAIN
             yield events.Probe(hosts=tuple(unreached))
+
+    def _unreached(self) -> list[str]:
+        reach = self.facts.reach
+        return [host for host in self._meets if not (host in reach and reach[host].reached)]
 
     def watch(self, now: float) -> None:
         """Blame who keeps the job from starting, when the time for it is over."""
@@ -131,18 +138,18 @@ class Rendezvous:
         if self._assembled_since is not None and now >= self._assembled_since + self._patience() and not self.is_over():
             self._blame_unreached(now)
         if facts.is_coordinator and now >= facts.began + self.settings.start_timeout:
-            for spec in facts.plan.processes:
-                if spec.duty is Duty.STEP and (spec.host, spec.name) not in facts.ready:
-                    what = f"{spec.name} did not end within {self.settings.start_timeout:g} s"
-                    facts.blame_host(now, spec.host, what, ExitCode.START_TIMEOUT)
+            self._steps = [spec for spec in self._steps if (spec.host, spec.name) not in facts.ready]
+            for spec in self._steps:
+                what = f"{spec.name} did not end within {self.settings.start_timeout:g} s"
+                facts.blame_host(now, spec.host, what, ExitCode.START_TIMEOUT)
 
     def _patience(self) -> float:
         return min(REACH, self.settings.start_timeout)
 
     def _watch_missing(self, now: float) -> None:
         facts, limit = self.facts, self.settings.start_timeout
-        missing = self._missing()
-        if missing and now >= facts.began + limit:
+        missing = self._missing() if now >= facts.began + limit and not facts.assembled else []
+        if missing:
             lines = "\n".join(table(facts, missing, now))
             for host in missing:
                 error = _state(facts.reach.get(host))
@@ -163,7 +170,7 @@ class Rendezvous:
 
     def _blame_unreached(self, now: float) -> None:
         facts = self.facts
-        unreached = [host for host in facts.others if not (host in facts.reach and facts.reach[host].reached)]
+        unreached = self._unreached()
         if unreached:
             lines = "\n".join(table(facts, unreached, now))
             error = _state(facts.reach.get(unreached[0]))
@@ -177,6 +184,20 @@ class Rendezvous:
             yield self._assembled_since + self._patience()
         for since, _, _ in self.facts.rejected.values():
             yield since + self.settings.peer_timeout
+
+
+def meets(hosts: Sequence[str], me: str) -> list[str]:
+    """The hosts that one host is to reach before the user's programs start.
+
+    In most jobs all others. Where that would be a million connections, the coordinator reaches all, all reach it,
+    and each reaches those that are 1, 4, 16, ... places behind it: so each is tried from near and far, and a host that
+    is cut off is found, or a part of the hosts that does not reach another part.
+    """
+    if len(hosts) <= ALL_MEET or me == hosts[0]:
+        return [host for host in hosts if host != me]
+    own, count = hosts.index(me), len(hosts)
+    steps = [1 << power for power in range(0, count.bit_length(), 2) if 1 << power < count]
+    return list(dict.fromkeys([hosts[0], *(hosts[(own + step) % count] for step in steps)]))
 
 
 def different(coordinator: str, thing: str, values: Mapping[str, str]) -> list[tuple[str, str]]:

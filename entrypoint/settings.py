@@ -9,7 +9,7 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from entrypoint.errors import ConfigError
@@ -17,6 +17,7 @@ from entrypoint.errors import ConfigError
 ENVIRONMENT_PREFIX = "ENTRYPOINT_"
 HYPERPARAMETER_PREFIX = "sagemaker_entrypoint_"
 MAX_PROCESSES_PER_HOST = 512
+SIGNS_OF_LIFE = 250  # a second, that the coordinator of a large job hears
 
 # What a host can be called, in DNS, in /etc/hosts and by Docker; it becomes part of commands and of ssh's files.
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?", re.ASCII)
@@ -186,8 +187,18 @@ class Settings:
     control_port: int = _setting(7979, whole_number(1, 65535), "Port of the control channel and of /status.")
     ssh_port: int = _setting(7922, whole_number(1, 65535), "mpi: port of the job's own ssh daemon.")
     token: str = _setting("", _token, "Secret that hosts of the job must show to one another.", secret=True)
-    heartbeat: float = _setting(1.0, _seconds(0.05, 60), "Seconds between two signs of life of a host.")
-    peer_timeout: float = _setting(5.0, _seconds(0.5, 3600), "Seconds of silence after which a host is lost.")
+    heartbeat: float = _setting(
+        1.0,
+        _seconds(0.05, 60),
+        "Seconds between two signs of life of a host. In jobs of more than 250 hosts longer: the coordinator hears no "
+        "more than 250 a second.",
+    )
+    peer_timeout: float = _setting(
+        5.0,
+        _seconds(0.5, 3600),
+        "Seconds of silence after which a host is lost. In jobs of more than 250 hosts at least three times the "
+        "seconds between two signs of life.",
+    )
     start_timeout: float = _setting(
         1200.0, _seconds(1, 86_400), "Seconds to wait for all hosts to appear and be ready."
     )
@@ -265,6 +276,12 @@ class Settings:
     port_base: int = _setting(
         0, whole_number(0, 60_000), "Added to each port of all hosts: for jobs that share one machine.", machine=True
     )
+
+    def paced(self, hosts: int) -> "Settings":
+        """For a job of so many hosts: signs of life are as many as one coordinator can hear beside its other work."""
+        heartbeat = max(self.heartbeat, hosts / SIGNS_OF_LIFE)
+        patience = self.peer_timeout if heartbeat == self.heartbeat else max(self.peer_timeout, 3 * heartbeat)
+        return replace(self, heartbeat=heartbeat, peer_timeout=patience)
 
 
 def read_settings(environment: Mapping[str, str], hyperparameters: Mapping[str, Any]) -> tuple[Settings, list[str]]:

@@ -11,27 +11,24 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, assert_never
 
-from entrypoint import events, evidence, inventory, memory, process, reach, ssh
+from entrypoint import events, memory, process, ssh
 from entrypoint.channels import SHARDS
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Event
-from entrypoint.explain import dying
-from entrypoint.fingerprint import fingerprint
 from entrypoint.job import Job
 from entrypoint.logs import Log
 from entrypoint.machine import this_machine
 from entrypoint.outcome import Exit, Kind, Outcome
 from entrypoint.plan import ATTEMPT, Duty, Plan, ProcessSpec, command_line
 from entrypoint.policy import Policy
-from entrypoint.ranks import Ranks
 
 if TYPE_CHECKING:
     from entrypoint.peers import Peers
+    from entrypoint.ranks import Ranks
 
 POLL_PORTS = 0.02  # seconds between two looks whether a process listens, while one is awaited
 BROKEN = 5.0  # seconds beyond the grace in which a launcher with a fault of its own may end in good order
@@ -42,15 +39,23 @@ DRAIN = 0.3  # seconds in which the last output of an ended process may arrive
 class Supervisor:
     """Runs one host's rows of a plan."""
 
-    def __init__(self, job: Job, plan: Plan, environment: Mapping[str, str], log: Log) -> None:
+    def __init__(
+        self,
+        job: Job,
+        plan: Plan,
+        environment: Mapping[str, str],
+        log: Log,
+        begun: Mapping[str, process.Process] | None = None,
+    ) -> None:
         self.job, self.plan, self.log = job, plan, log
+        self.begun = dict(begun or {})  # started already, and not watched yet
         self.environment = dict(environment)
         self.host = job.cluster.me.name
         self.began = time.monotonic()
         self.policy = Policy(plan, self.host, job.settings, self.began)
         self.facts = self.policy.facts
-        self.facts.things = fingerprint(job, plan) if plan.processes else {}
         self.queue: queue.SimpleQueue[Event | _StatusAsked] = queue.SimpleQueue()
+        self._kept: Event | _StatusAsked | None = None  # from the queue, and not seen to yet
         self.processes: dict[str, process.Process] = {}
         self.by_pid: dict[int, str] = {}
         self.reaped: dict[str, Exit] = {}
@@ -66,17 +71,18 @@ class Supervisor:
 
         `signals` are those that came until now (read when our own handlers are there), `early` is what else happened.
         """
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda number, _: self.queue.put(events.Signalled(number=number)))
-        signal.signal(signal.SIGCHLD, lambda *_: self.queue.put(events.ChildrenChanged()))
-        process.become_subreaper()
+        self._hear_the_kernel()
         self._prepare_folders()
         self._say_parts()
         for event in (*(events.Signalled(number=number) for number in signals), *early, *self._ports_taken()):
             self._decide(event)
-        self._decide(events.Due())  # the first processes start before the control channel is imported
+        self._decide(events.Due())  # the first processes start before we import what they do not need
         if self.outcome is None:
+            from entrypoint import echoes, explain, inventory  # noqa: F401 - here, so that the end waits for none
+            from entrypoint.fingerprint import fingerprint
             from entrypoint.peers import Peers
+
+            self.facts.things = fingerprint(self.job, self.plan) if self.plan.processes else {}
 
             self.peers = Peers(self.job.cluster, self.job.settings, self.queue.put, self._ask_status, self.log.say)
             self._carry_out(self.policy.repeat())
@@ -84,13 +90,15 @@ class Supervisor:
         give_up = float("inf")
         while self.outcome is None:
             try:
-                for event in self._next_events():
-                    self._decide(event)
+                for happened in self._next_events():
+                    self._decide(*happened)
             except Exception as error:
                 # The other hosts are to hear of it from us, not to find out by our silence.
                 if broken:
                     raise
                 broken, give_up = error, time.monotonic() + self.job.settings.failure_grace + BROKEN
+                import traceback
+
                 self.log.say(traceback.format_exc())
                 self.queue.put(_broken(error))
             if broken and time.monotonic() > give_up:  # what we know may be wrong now; do not wait for it to come true
@@ -100,18 +108,34 @@ class Supervisor:
 
     # --- events in ---
 
-    def _next_events(self) -> list[Event]:
+    def _hear_the_kernel(self) -> None:
+        """What a process can do only once, in its main thread."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, _: self.queue.put(events.Signalled(number=number)))
+        signal.signal(signal.SIGCHLD, lambda *_: self.queue.put(events.ChildrenChanged()))
+        self.queue.put(events.ChildrenChanged())  # what was begun before may have ended
+        process.become_subreaper()
+
+    def _next_events(self) -> list[tuple[Event, ...]]:
+        """What happened next: one event after another, but for reports of other hosts, which come in swarms."""
         awaited = self.facts.awaited()
         wait = self.policy.deadline(time.monotonic()) - time.monotonic()
-        try:
-            event = self.queue.get(timeout=max(0.0, min(wait, POLL_PORTS) if awaited else wait))
-        except queue.Empty:
-            event = events.Due()
+        event: Event | _StatusAsked | None
+        event = self._get(max(0.0, min(wait, POLL_PORTS) if awaited else wait)) or events.Due()
+        swarm: list[tuple[Event, ...]] = []
+        if isinstance(event, events.Reported):
+            reports = [event]
+            while isinstance(another := self._get(0.0), events.Reported):
+                reports.append(another)
+            self._kept = another
+            swarm, event = [tuple(reports)], None
         if isinstance(event, _StatusAsked):
             event.answer.put(self.facts.status(time.monotonic()))
             return []
         found: list[Event] = []
-        if isinstance(event, events.ChildrenChanged):
+        if event is None:
+            pass
+        elif isinstance(event, events.ChildrenChanged):
             for pid, status in process.reap():
                 if (name := self.by_pid.pop(pid, None)) is not None:
                     self.reaped[name] = Exit.from_wait_status(status)
@@ -122,7 +146,16 @@ class Supervisor:
         for name in [name for name, exit in self.reaped.items() if not self._is_deserted(name, exit)]:
             found += self._events_of_end(self.facts.specs[name], self.reaped.pop(name))
         found += [events.Listening(name=spec.name) for spec in awaited if process.listening(spec.ready_port or 0)]
-        return found
+        return [*swarm, *((each,) for each in found)]
+
+    def _get(self, timeout: float) -> "Event | _StatusAsked | None":
+        """The next in the queue, or what was taken out of it too early; None if there is nothing."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            return kept
+        with contextlib.suppress(queue.Empty):
+            return self.queue.get(timeout=timeout) if timeout else self.queue.get_nowait()
+        return None
 
     def _is_deserted(self, name: str, exit: Exit) -> bool:
         """Whether a shell died of our SIGTERM and left the program that it ran, which may still be saving.
@@ -176,8 +209,8 @@ class Supervisor:
             return file.read(FAILURE)
         return ""
 
-    def _decide(self, event: Event) -> None:
-        self._carry_out(self.policy.on(event, time.monotonic()))
+    def _decide(self, *happened: Event) -> None:
+        self._carry_out(self.policy.on_all(happened, time.monotonic()))
 
     # --- actions out ---
 
@@ -193,9 +226,12 @@ class Supervisor:
                 case events.Sweep(keep=keep):
                     self._sweep(keep)
                 case events.Look(names=names):
+                    from entrypoint.explain import dying
+
                     seen = [(name, dying(self.log.tail(name))) for name in names]
                     found = tuple((name, why.error, why.details) for name, why in seen if why)
-                    self.queue.put(events.Looked(found=found))
+                    if found or self.facts.dying:  # else it is what was known
+                        self.queue.put(events.Looked(found=found))
                 case events.Probe(hosts=hosts):
                     threading.Thread(target=self._probe, args=(hosts,), name="probe", daemon=True).start()
                 case events.TakeInventory():
@@ -222,7 +258,9 @@ class Supervisor:
         if spec.duty is Duty.LAUNCHER:
             self.log.say("running " + command_line(spec.argv))
         try:
-            started = process.spawn(spec, self._command(spec), self._environment_of(spec), self.log)
+            started = self.begun.pop(spec.name, None) or process.spawn(
+                spec, self._command(spec), self._environment_of(spec), self.log
+            )
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else error
             self.queue.put(events.NotStarted(name=spec.name, why=f"{spec.argv[0]}: {why}"))
@@ -291,6 +329,8 @@ class Supervisor:
             self.log.say(f"the script wrote {self.job.paths.failure}, removed before the next attempt: {said[:1000]}")
 
     def _probe(self, hosts: Sequence[str]) -> None:
+        from entrypoint import reach
+
         try:
             found = reach.look_for(self.job.cluster, hosts, self.job.settings.control_port)
         except Exception as error:  # an answer is waited for
@@ -304,6 +344,8 @@ class Supervisor:
             self.queue.put(events.Inventoried(artifacts=None))
 
     def _take_inventory(self) -> None:
+        from entrypoint import inventory
+
         found = None
         try:
             found = inventory.take(self.job.paths, len(self.job.cluster.hosts))
@@ -343,6 +385,8 @@ class Supervisor:
         if any(spec.card for spec in specs):
             ssh.write_files(self.job)
         if any(spec.duty is Duty.RANK for spec in self.plan.processes):
+            from entrypoint.ranks import Ranks
+
             self.ranks = Ranks(self.job.paths.ranks, self._order_for_rank, self._put_rank, self.log)
 
     def _say_parts(self) -> None:
@@ -378,6 +422,8 @@ class Supervisor:
 
     def evidence(self) -> tuple[list[str], str]:
         """What is known of an end that was no success: (in short, in full)."""
+        from entrypoint import evidence
+
         assert self.outcome is not None
         tails = {name: self.log.tail(name) for name in self.processes}
         return (

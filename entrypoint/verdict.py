@@ -5,7 +5,6 @@ is not an echo counts, by the time at which it happened and not at which it was 
 """
 
 from entrypoint import outcome
-from entrypoint.echoes import broke_off
 from entrypoint.facts import Facts, Noted
 from entrypoint.outcome import Cause, Exit, Outcome, Strength
 from entrypoint.plan import Duty
@@ -72,11 +71,9 @@ def settled_cause(facts: Facts, settings: Settings, now: float) -> Cause | None:
     if not facts.causes:
         return None
     since = facts.causes[0].heard
-    lost = facts.lost()
-    all_answered = all(facts.answered(host) for host in facts.others if host in facts.heard and host not in lost)
     # A host that does not answer may be what the others fail of, whatever they call it.
     late = now >= since + settings.peer_timeout + settings.heartbeat
-    if not (all_answered or late):
+    if not (late or facts.all_answered()):
         return None
     strong = [noted for noted in facts.causes if noted.cause.strength is Strength.STRONG]
     if strong:
@@ -94,7 +91,11 @@ def _how_surely_an_echo(facts: Facts, cause: Cause) -> int:
     duty = next((spec.duty for spec in facts.plan.processes if (spec.host, spec.name) == process), None)
     if duty is Duty.LAUNCHER:
         return 3
-    return 2 if cause.what == str(Exit(code=143, signal=15)) else int(broke_off(cause.error))
+    if cause.what == str(Exit(code=143, signal=15)):
+        return 2
+    from entrypoint.echoes import broke_off  # here, since most jobs never need it
+
+    return int(broke_off(cause.error))
 
 
 def _of_a_stop(facts: Facts) -> Outcome | None:

@@ -1,10 +1,10 @@
 """Reports and news as JSON and back. What is not what a host of this job would send is Refused."""
 
 import math
+from collections.abc import Container
 from typing import Any
 
 from entrypoint.artifacts import Artifacts, File
-from entrypoint.cluster import Cluster
 from entrypoint.events import News, Reach, Report
 from entrypoint.outcome import Outcome, cause_from_json
 
@@ -42,12 +42,12 @@ def report_to_json(report: Report) -> dict[str, Any]:
     }
 
 
-def report_from_json(data: Any, cluster: Cluster) -> Report:
-    """Inverse of report_to_json; Refused if a host of this cluster would not have sent `data`."""
+def report_from_json(data: Any, followers: Container[str]) -> Report:
+    """Inverse of report_to_json; Refused if none of these hosts would have sent `data`."""
     try:
         _check_protocol(data)
         host = str(data["host"])
-        if host not in {follower.name for follower in cluster.followers}:
+        if host not in followers:
             raise Refused(f"{host!r} is not a follower in this job")
         return Report(
             host=host,

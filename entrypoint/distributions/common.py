@@ -2,28 +2,29 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from entrypoint.cluster import Cluster, Host
 from entrypoint.job import Job
-from entrypoint.plan import ALL_HOSTS, PREFLIGHT, Duty, Need, ProcessSpec, Ready, Restart, Role
+from entrypoint.plan import ALL_HOSTS, CLUSTER, PREFLIGHT, Duty, Need, ProcessSpec, Ready, Restart, Role
 
 CHILDREN = Path(__file__).resolve().parent.parent / "children"
 STAND_INS = Path(__file__).resolve().parent.parent / "stand_ins"
 PREPARE = "prepare"
 
 
-def child(name: str, suffix: str = ".py") -> tuple[str, ...]:
+def child(name: str, suffix: str = ".py", options: tuple[str, ...] = ("-P",)) -> tuple[str, ...]:
     """The command of one of our helper programs: a file, or without suffix a folder with a `__main__.py`.
 
-    By path and with -P, so that a module of the user's that is called like one of ours cannot get in the way.
+    By path and with -P, or more, so that a module of the user's that is called like one of ours cannot get in
+    the way.
     """
-    return (sys.executable, "-P", str(CHILDREN / f"{name}{suffix}"))
+    return (sys.executable, *options, str(CHILDREN / f"{name}{suffix}"))
 
 
 def prepare(job: Job, host: Host) -> ProcessSpec:
-    """Fetches and installs the user's code and computes SM_*, once per host."""
+    """Fetches and installs the user's code and computes SM_*, once per host. Its input is long: only ours has it."""
     return ProcessSpec(
         host=host.name,
         name=PREPARE,
@@ -31,21 +32,25 @@ def prepare(job: Job, host: Host) -> ProcessSpec:
         duty=Duty.STEP,
         argv=child("prepare", suffix=""),
         env=(("SAGEMAKER_BASE_DIR", str(job.paths.base)),),
-        stdin=json.dumps(
-            {
-                "program": job.program.name,
-                "source": job.program.source,
-                "code": str(job.paths.code),
-                "channel": str(job.paths.base / "input" / "data" / "code"),
-                "result": str(job.paths.prepared),
-                "stand_ins": [str(STAND_INS)] if job.smdistributed else [],
-                "resource_config": {**job.resource_config, "current_host": host.name},
-                "input_data_config": job.input_data_config,
-                "hyperparameters": job.hyperparameters,
-            }
-        ),
+        stdin=_to_prepare(job) if host.name == job.cluster.me.name else "",
         ready=Ready.ENDED,
         restart=Restart.KEEP,
+    )
+
+
+def _to_prepare(job: Job) -> str:
+    return json.dumps(
+        {
+            "program": job.program.name,
+            "source": job.program.source,
+            "code": str(job.paths.code),
+            "channel": str(job.paths.base / "input" / "data" / "code"),
+            "result": str(job.paths.prepared),
+            "stand_ins": [str(STAND_INS)] if job.smdistributed else [],
+            "resource_config": {**job.resource_config, "current_host": job.cluster.me.name},
+            "input_data_config": job.input_data_config,
+            "hyperparameters": job.hyperparameters,
+        }
     )
 
 
@@ -72,7 +77,7 @@ def rendezvous(cluster: Cluster) -> tuple[Need, ...]:
     return (Need(host=ALL_HOSTS, process=PREPARE), Need(host=ALL_HOSTS, process=PREFLIGHT))
 
 
-def evaluator(job: Job, cluster: Mapping[str, list[str]]) -> list[ProcessSpec]:
+def evaluator(job: Job, cluster: str) -> list[ProcessSpec]:
     """The script as task `evaluator`, if the job has one: no member of the cluster, so nobody connects to it."""
     if not job.evaluator:
         return []
@@ -83,7 +88,8 @@ def evaluator(job: Job, cluster: Mapping[str, list[str]]) -> list[ProcessSpec]:
             role=Role.EVALUATOR,
             duty=Duty.SIDECAR,
             argv=program(job),
-            env=(tf_config(cluster, "evaluator", 0, environment="cloud"),),
+            env=(tf_config("evaluator", 0, environment="cloud"),),
+            cluster=cluster,
             runs_program=True,
             cwd=job.paths.code,
             needs=rendezvous(job.cluster),
@@ -128,10 +134,10 @@ def where(job: Job, detail: str = "") -> str:
     return f"on {inside}{detail}" + (f"; {count(others, 'host')} outside" if others else "")
 
 
-def tf_config(cluster: Mapping[str, list[str]], task_type: str, index: int, **more: str) -> tuple[str, str]:
-    """TF_CONFIG as an environment entry."""
-    value = {"cluster": cluster, **more, "task": {"type": task_type, "index": index}}
-    return ("TF_CONFIG", json.dumps(value))
+def tf_config(task_type: str, index: int, **more: str) -> tuple[str, str]:
+    """TF_CONFIG as an environment entry, for a process with a `cluster`."""
+    rest = json.dumps({**more, "task": {"type": task_type, "index": index}})
+    return ("TF_CONFIG", f'{{"cluster": {CLUSTER}, {rest[1:]}')
 
 
 def count(number: int, noun: str) -> str:

@@ -1,5 +1,7 @@
 """MultiWorkerMirroredStrategy: `worker` tasks in rank order, the first is TensorFlow's chief."""
 
+import json
+
 from entrypoint.distributions import common
 from entrypoint.job import Job
 from entrypoint.plan import Duty, Plan, ProcessSpec, Role
@@ -9,7 +11,8 @@ FIRST_PORT = 8890  # what AWS's toolkit uses, so security groups that were opene
 
 def plan(job: Job) -> Plan:
     tasks = [(host, local) for host in job.cluster.training for local in range(job.processes_per_host)]
-    cluster = {"worker": [f"{host.address}:{host.port(FIRST_PORT + local)}" for host, local in tasks]}
+    addresses = [f"{host.address}:{host.port(FIRST_PORT + local)}" for host, local in tasks]
+    cluster = json.dumps({"worker": addresses})
     rows = [common.prepare(job, host) for host in job.cluster.hosts]
     for index, (host, local) in enumerate(tasks):
         rows.append(
@@ -20,7 +23,8 @@ def plan(job: Job) -> Plan:
                 duty=Duty.SCRIPT,
                 task=f"worker {index} of {len(tasks)}",
                 argv=common.program(job),
-                env=(common.tf_config(cluster, "worker", index),),
+                env=(common.tf_config("worker", index),),
+                cluster=cluster,
                 runs_program=True,
                 cwd=job.paths.code,
                 ports=(host.port(FIRST_PORT + local),),

@@ -21,6 +21,8 @@ _SYNONYMS = {
     "-map-by": "map-by", "--map-by": "map-by", "--map-to": "map-by",
     "-bind-to": "bind-to", "--bind-to": "bind-to",
 }  # fmt: skip
+# Options of Python for programs that need no package: it starts in half the time.
+STANDARD_LIBRARY = ("-I", "-S")
 _MCA = {"-mca", "--mca", "-gmca", "--gmca"}
 
 
@@ -41,7 +43,7 @@ def plan(job: Job) -> Plan:
             role=Role.LAUNCHER,
             duty=Duty.LAUNCHER,
             task=f"{total} ranks" if total != len(hosts) * slots else f"{total} ranks, {slots} on each host",
-            argv=(*command, *common.child("rank")),
+            argv=(*command, *common.child("rank", options=STANDARD_LIBRARY)),
             env=((ssh.RANKS_SOCKET, str(job.paths.ranks)),),
             cwd=job.paths.run,
             needs=tuple(needs),

@@ -5,6 +5,7 @@ images. `server`: TensorFlow servers are the workers and the user's script runs 
 servers are TensorFlow's as well, unless `ENTRYPOINT_PS_SERVERS=script` has the user's script run them.
 """
 
+import json
 from collections.abc import Sequence
 
 from entrypoint.cluster import Host
@@ -35,12 +36,12 @@ def plan(job: Job) -> Plan:
     chief_port = chief_host.port(next(ports[chief_host.name][0]))
     worker_ports = [host.port(next(ports[host.name][0])) for host in worker_hosts]
     ps_ports = [host.port(next(ports[host.name][1])) for host in ps_hosts]
-    cluster = {
+    tasks = {
         chief_name: _addresses([chief_host], [chief_port]),
         "worker": _addresses(worker_hosts, worker_ports),
         "ps": _addresses(ps_hosts, ps_ports),
     }
-    cluster = {task: addresses for task, addresses in cluster.items() if addresses}
+    cluster = json.dumps({task: addresses for task, addresses in tasks.items() if addresses})
 
     def server(host: Host, role: Role, index: int, of: int, port: int) -> ProcessSpec:
         # Parameter servers hold variables in main memory: without this they would take the GPUs' memory too.
@@ -53,7 +54,8 @@ def plan(job: Job) -> Plan:
             duty=Duty.SERVER,
             task=f"{role} {index} of {of}",
             argv=common.program(job) if users else common.child("tf_server"),
-            env=(common.tf_config(cluster, role, index, environment="cloud"), *hide_gpus),
+            env=(common.tf_config(role, index, environment="cloud"), *hide_gpus),
+            cluster=cluster,
             env_if=renamed,
             runs_program=users,
             cwd=job.paths.code if users else None,
@@ -73,7 +75,8 @@ def plan(job: Job) -> Plan:
             duty=Duty.SCRIPT,
             task="chief" if role is Role.CHIEF else f"{role} {index} of {of}",
             argv=common.program(job),
-            env=(common.tf_config(cluster, chief_name if role is Role.CHIEF else role, index, environment="cloud"),),
+            env=(common.tf_config(chief_name if role is Role.CHIEF else role, index, environment="cloud"),),
+            cluster=cluster,
             env_if=renamed,
             runs_program=True,
             # TensorFlow 2's tutorial lets a worker's script join its server, which never returns.

@@ -38,7 +38,7 @@ def _divided(job: Job, computing: list[ProcessSpec], most: int) -> list[ProcessS
             gpu_share = (training.index(spec.name), most)
         elif pins and training and spec.role in (Role.CHIEF, Role.EVALUATOR) and spec.name not in training:
             gpu_share = NO_GPU  # it would take the memory of the GPUs from those that train here
-        rows.append(replace(spec, cpu_share=cpu_share, gpu_share=gpu_share))
+        rows.append(spec.but(cpu_share=cpu_share, gpu_share=gpu_share))
     return rows
 
 

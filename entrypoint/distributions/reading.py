@@ -26,7 +26,7 @@ def with_readers(job: Job, plan: Plan) -> Plan:
         mine = (spec.host, spec.name)
         if mine in usual or mine in other:
             flagged = (Flag.TF1_SESSIONS, other[mine]) if mine in other else None
-            spec = replace(spec, reader=usual.get(mine), reader_if=flagged)
+            spec = spec.but(reader=usual.get(mine), reader_if=flagged)
         rows.append(spec)
     here: dict[str, list[Reader]] = {host.name: [] for host in job.cluster.hosts if host.part is not Part.OUTSIDE}
     for (host, _), reader in usual.items():

@@ -20,7 +20,6 @@ from entrypoint.events import News, Report
 from entrypoint.outcome import Cause, failed, succeeded
 from entrypoint.wire import PROTOCOL, news_to_json, report_to_json
 
-REQUESTS = 10_000
 SENDERS = 8
 PROGRAM = """
 import os, pathlib, time
@@ -103,14 +102,14 @@ def malformed(rng: random.Random, genuine: bytes) -> bytes:
 class Storm:
     """Sends hostile requests to all hosts of a job from many addresses, and counts what came of them."""
 
-    def __init__(self, job, token: str) -> None:
+    def __init__(self, job, token: str, requests: int) -> None:
         self.job, self.token = job, token
         self.lies = lies(job)
         net = job.addresses["algo-1"].rpartition(".")[0]
         self.strangers = [f"{net}.{last}" for last in range(100, 120)] + ["127.0.0.2"]
         self.answers: collections.Counter[str] = collections.Counter()
         self.held: collections.deque[socket.socket] = collections.deque(maxlen=600)
-        self.left = iter(range(REQUESTS))
+        self.left = iter(range(requests))
 
     def run(self) -> None:
         senders = [threading.Thread(target=self._send, args=(random.Random(seed),)) for seed in range(SENDERS)]
@@ -176,12 +175,12 @@ def status(job, number: int, token: str) -> dict | None:
     return None
 
 
-@pytest.mark.parametrize("token", ["", TOKEN], ids=["no token", "token"])
-def test_ten_thousand_hostile_requests_change_nothing(hosts, token, record_property):
+@pytest.mark.parametrize("token, requests", [("", 10_000), (TOKEN, 3_000)], ids=["no token", "token"])
+def test_hostile_requests_change_nothing(hosts, token, requests, record_property):
     environment = {"ENTRYPOINT_TOKEN": token} if token else {}
     job = hosts(3, "train.py", code={"train.py": PROGRAM}, environment=environment)
     job.all_say("at work")
-    storm = Storm(job, token)
+    storm = Storm(job, token, requests)
     over = threading.Event()
     seen: list[dict] = []
 
@@ -196,13 +195,13 @@ def test_ten_thousand_hostile_requests_change_nothing(hosts, token, record_prope
     took = time.monotonic() - began
     over.set()
     looker.join()
-    print(f"{REQUESTS} hostile requests in {took:.1f} s: {dict(storm.answers)}; {len(seen)} looks at the status")
-    record_property("seconds for 10,000 hostile requests", round(took, 1))
+    print(f"{requests} hostile requests in {took:.1f} s: {dict(storm.answers)}; {len(seen)} looks at the status")
+    record_property(f"seconds for {requests} hostile requests", round(took, 1))
     for each in seen + [eventually(lambda n=n: status(job, n, token), within=30) for n in (1, 2, 3)]:
         assert each["phase"] == "running" and each["outcome"] is None
         assert not any(peer["done"] or peer["gone"] for peer in each["peers"].values())
     assert {each["host"] for each in seen} == set(job.names)
-    assert sum(storm.answers.values()) == REQUESTS
+    assert sum(storm.answers.values()) == requests
     assert storm.answers["200"] == 0, "somebody was believed"
     assert all(host.process.poll() is None for host in job.hosts.values())
     (job.folder / "enough").touch()

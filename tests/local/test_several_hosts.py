@@ -8,6 +8,7 @@ import socket
 import time
 
 import pytest
+from hosts import LISTENS
 from waiting import eventually
 
 MWMS = {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
@@ -44,6 +45,19 @@ def test_multi_worker_mirrored(hosts):
     assert len(set(configs[0]["cluster"]["worker"])) == 6
     assert sorted(config["task"]["index"] for config in configs) == list(range(6))
     assert {config["task"]["type"] for config in configs} == {"worker"}
+
+
+def test_parameter_servers_with_scripts(hosts):
+    job = hosts(3, "writes_tf_config.py", hyperparameters=PS, environment=LISTENS)
+    assert job.end() == [0, 0, 0]
+    configs = tf_configs(job)
+    assert [(c["task"]["type"], c["task"]["index"]) for c in configs] == [("chief", 0), ("worker", 0), ("worker", 1)]
+    assert {task: len(addresses) for task, addresses in configs[0]["cluster"].items()} == {
+        "chief": 1,
+        "worker": 2,
+        "ps": 3,
+    }
+    assert configs[0]["environment"] == "cloud"
 
 
 def test_nobody_leaves_before_the_last_script_has_ended(hosts):

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from entrypoint import inventory
 from entrypoint.artifacts import Artifacts, File, warnings
 from entrypoint.callers import MAX_MESSAGE
-from entrypoint.cluster import Cluster, Host
 from entrypoint.config import MAX_HOSTS
 from entrypoint.events import Report
 from entrypoint.job import Tree
@@ -205,10 +204,7 @@ def test_what_a_host_tells_fits_into_a_message(tmp_path, hosts):
 
 
 NAME = st.text(max_size=8)
-CLUSTER = Cluster(
-    hosts=tuple(Host(name=f"algo-{n}", rank=n - 1, address=f"127.0.0.{n}") for n in (1, 2)),
-    me=Host(name="algo-1", rank=0, address="127.0.0.1"),
-)
+FOLLOWERS = frozenset({"algo-2"})
 
 
 @given(st.lists(st.tuples(NAME, st.integers(0, 1 << 62), NAME)), st.booleans(), NAME, st.booleans())
@@ -218,7 +214,7 @@ def test_what_a_host_leaves_comes_through_the_wire(files, model, saved, whole):
         model=model, saved=saved, whole=whole,
     )  # fmt: skip
     report = Report(host="algo-2", artifacts=left)
-    assert report_from_json(json.loads(json.dumps(report_to_json(report))), CLUSTER) == report
+    assert report_from_json(json.loads(json.dumps(report_to_json(report))), FOLLOWERS) == report
 
 
 @pytest.mark.parametrize("wrong", [
@@ -228,7 +224,7 @@ def test_what_no_host_would_tell_is_refused(wrong):
     message = report_to_json(Report(host="algo-2", artifacts=Artifacts(model=True)))
     artifacts = {**message["artifacts"], **wrong} if wrong and isinstance(wrong, dict) else wrong
     with pytest.raises(Refused):
-        report_from_json({**message, "artifacts": artifacts}, CLUSTER)
+        report_from_json({**message, "artifacts": artifacts}, FOLLOWERS)
 
 
 def test_names_that_utf8_cannot_hold_come_through(tmp_path):
@@ -238,7 +234,7 @@ def test_names_that_utf8_cannot_hold_come_through(tmp_path):
     (tmp_path / "2" / "model" / os.fsdecode(b"\xff")).write_text("more")
     one, two = (inventory.take(Tree(base=tmp_path / host), 2) for host in ("1", "2"))
     report = Report(host="algo-2", artifacts=two)
-    assert report_from_json(json.loads(json.dumps(report_to_json(report))), CLUSTER) == report
+    assert report_from_json(json.loads(json.dumps(report_to_json(report))), FOLLOWERS) == report
     *_, collision = warnings({"algo-1": one, "algo-2": two})
     assert collision.startswith("'/opt/ml/model/\\udcff': not the same")
 

@@ -313,7 +313,7 @@ def check_plan(plan: Plan, job: Job, case: dict) -> None:
             there = [host for host in hosts if need.host in (ALL_HOSTS, host)]
             assert there
             assert need.process == PREFLIGHT or all((host, need.process) in keys for host in there)
-        for word in (*spec.argv, *(part for entry in spec.env for part in entry)):
+        for word in (*spec.argv, *(part for entry in spec.environment(()).items() for part in entry)):
             assert b"\0" not in os.fsencode(word)  # else it cannot be started
     check_ports(plan, job)
     check_tasks(plan, job)
@@ -329,7 +329,8 @@ def check_ports(plan: Plan, job: Job) -> None:
 
 
 def check_tasks(plan: Plan, job: Job) -> None:
-    told = [(spec, json.loads(dict(spec.env)["TF_CONFIG"])) for spec in plan.processes if "TF_CONFIG" in dict(spec.env)]
+    tasks = [spec for spec in plan.processes if "TF_CONFIG" in dict(spec.env)]
+    told = [(spec, json.loads(spec.environment(())["TF_CONFIG"])) for spec in tasks]
     if not told:
         return
     cluster = told[0][1]["cluster"]

@@ -4,12 +4,13 @@ import pytest
 from builders import read
 
 from entrypoint.distributions import common, plan_for
+from entrypoint.distributions.mpi import STANDARD_LIBRARY
 from entrypoint.plan import Duty
 
 
 def mpirun(tmp_path, options: str = "", hosts: int = 2, per_host: int = 2) -> tuple[str, ...]:
     """mpirun's own words, without the program that it starts."""
-    return launched(tmp_path, options, hosts, per_host)[1].argv[: -len(common.child("rank"))]
+    return launched(tmp_path, options, hosts, per_host)[1].argv[: -len(common.child("rank", options=STANDARD_LIBRARY))]
 
 
 def launched(tmp_path, options: str = "", hosts: int = 2, per_host: int = 2):

@@ -121,7 +121,7 @@ def started(command: str, tmp_path, options: str | None = "[]") -> subprocess.Co
         file.write_text(options)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", OPTIONS: str(file), "SSH_ORIGINAL_COMMAND": command}
     return subprocess.run(
-        [sys.executable, "-P", str(FORCED_COMMAND)], env={**environment, "LD_PRELOAD": "", "MINE": "1"},
+        [sys.executable, "-I", "-S", str(FORCED_COMMAND)], env={**environment, "LD_PRELOAD": "", "MINE": "1"},
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
 
@@ -159,4 +159,4 @@ def test_the_line_that_binds_the_key_to_it(monkeypatch):
     monkeypatch.setattr(sys, "executable", '/home/me/my "env"/bin/python')
     line = card_line("authorized_keys", "algo-1", "ssh-ed25519 AAAA client_key")
     inner = line.removeprefix('restrict,command="').removesuffix('" ssh-ed25519 AAAA').replace('\\"', '"')
-    assert shlex.split(inner) == ['/home/me/my "env"/bin/python', "-P", str(FORCED_COMMAND)]
+    assert shlex.split(inner) == ['/home/me/my "env"/bin/python', "-I", "-S", str(FORCED_COMMAND)]

@@ -91,7 +91,7 @@ def job_of(base: Path, hosts: list[str], me: str, request: dict):
 
 
 def tf_configs(plan: Plan) -> list[dict]:
-    return [json.loads(dict(spec.env)["TF_CONFIG"]) for spec in plan.processes if "TF_CONFIG" in dict(spec.env)]
+    return [json.loads(spec.environment(())["TF_CONFIG"]) for spec in plan.processes if "TF_CONFIG" in dict(spec.env)]
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_every_plan(base, count, request, seed):
         assert len(addresses) == len(set(addresses))
         for spec in plan.processes:
             if "TF_CONFIG" in dict(spec.env):
-                task = json.loads(dict(spec.env)["TF_CONFIG"])["task"]
+                task = json.loads(spec.environment(())["TF_CONFIG"])["task"]
                 if task["type"] == "evaluator":
                     assert spec.host == {"first": plan.hosts[0], "last": plan.hosts[-1]}[request["evaluator"]]
                     continue

@@ -116,6 +116,10 @@ def reported(host: int, **facts) -> events.Reported:
     return events.Reported(report=Report(host=f"algo-{host}", **facts))
 
 
+def unreached(host: int) -> events.Unreached:
+    return events.Unreached(host=f"algo-{host}")
+
+
 def informed(**facts) -> events.Informed:
     facts.setdefault("ready", frozenset({("*", "prepare"), ("*", "preflight")}))
     facts.setdefault("assembled", True)
@@ -548,6 +552,52 @@ def test_a_second_lost_follower_is_not_waited_for(play):
     assert p.blamed.startswith("algo-2 (lost: not heard for 5 s)")
     assert p.what[-1] == "finish failed 69"
     assert p.did[-1][0] == pytest.approx(7.5, abs=0.1)
+
+
+GONE = "(lost: not heard for 2 s, and it takes no connection)"
+
+
+def test_a_failing_job_does_not_wait_long_for_a_host_that_takes_no_connection(play):
+    p = mpi(play)
+    p.at(3, reported(2, ready=frozenset({"prepare", "preflight", "sshd"}), answers=0))
+    p.at(3.5, ended("mpirun", 1), ended("rank 0", signal=15), ended("rank 1", signal=15), unreached(2))
+    p.at(4.9)
+    assert p.policy.facts.outcome is None
+    p.at(5.1)
+    assert p.blamed == f"algo-2 {GONE}"
+
+
+def test_one_that_takes_connections_may_only_be_paused(play):
+    p = mpi(play)
+    p.at(3, reported(2, ready=frozenset({"prepare", "preflight", "sshd"}), answers=0))
+    p.at(3.5, ended("mpirun", 1), ended("rank 0", signal=15), ended("rank 1", signal=15))
+    p.at(7.9)
+    assert p.policy.facts.outcome is None
+    p.at(8.1)
+    assert p.blamed == "algo-2 (lost: not heard for 5 s)"
+
+
+def test_one_that_is_heard_again_is_not_lost(play):
+    p = mpi(play)
+    p.at(3.5, ended("mpirun", 1), ended("rank 0", signal=15), ended("rank 1", signal=15), unreached(2))
+    p.at(3.6, reported(2, ready=frozenset({"prepare", "preflight", "sshd"})))
+    p.at(6)
+    assert "algo-2" not in p.policy.facts.lost()
+
+
+def test_where_nothing_is_wrong_a_network_may_be_away_for_longer(play):
+    p = running(play)
+    p.at(4.5, unreached(2), reported(3))
+    p.at(6.9, reported(3))
+    assert p.policy.facts.outcome is None
+
+
+def test_a_follower_that_fails_does_not_wait_long_for_a_coordinator_that_takes_no_connection(play):
+    p = mpi(play, me=2)
+    p.at(3.5, events.RankOrphaned(name="rank 2"), unreached(1))
+    assert p.policy.facts.outcome is None
+    p.at(4.1)
+    assert p.blamed == f"algo-1 {GONE}"
 
 
 def test_a_lost_coordinator(play):

@@ -323,6 +323,7 @@ class World:
         if not self.hosts[sender].alive or self.random.random() < self.story.loss:
             return False
         if not self.hosts[receiver].there:
+            self.at(self.random.uniform(0.001, 1), self.happen, sender, events.Unreached(host=receiver))
             return False
         self.at(self.random.uniform(0.001, 0.1), arrive)
         return True

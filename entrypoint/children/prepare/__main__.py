@@ -9,7 +9,6 @@ import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 from findings import digest, digest_of_code, flags, software
 from installing import install, is_package
@@ -29,7 +28,8 @@ def main() -> int:
         origin = fetch(task["source"], program, code, Path(task["channel"]))
         package = is_package(program, code)
         check(program, code, origin, package)
-        things = things_of(code)
+        several = len(task["resource_config"]["hosts"]) > 1
+        things = things_of(code) if several else {}
         do_without_boto3()
         install(program, code)
     except Unusable as wrong:
@@ -42,7 +42,7 @@ def main() -> int:
         "env": environment(task, code),
         "module": program.removesuffix(".py") if package else None,
         "flags": flags(code),
-        "things": {**things, **software()},
+        "things": {**things, **software()} if several else {},
     }
     write(Path(task["result"]), json.dumps(result))
     return 0
@@ -65,7 +65,7 @@ def do_without_boto3() -> None:
         sys.modules["boto3"] = SimpleNamespace(session=SimpleNamespace(Session=lambda: session))  # type: ignore[assignment]
 
 
-def environment(task: dict[str, Any], code: Path) -> dict[str, str]:
+def environment(task: dict, code: Path) -> dict[str, str]:
     """SM_* as sagemaker-training computes them, and PYTHONPATH."""
     from sagemaker_training import environment as library
 
@@ -82,7 +82,7 @@ def environment(task: dict[str, Any], code: Path) -> dict[str, str]:
     return {**short_enough(sagemaker.to_env_vars()), **own_variables, "PYTHONPATH": os.pathsep.join(path)}
 
 
-def taken_by_the_library(hyperparameters: dict[str, Any]) -> dict[str, Any]:
+def taken_by_the_library(hyperparameters: dict) -> dict:
     """It falls over these two where they are null, and over a job's name that is a number."""
     known = {key: hyperparameters.get(key) for key in ("sagemaker_job_name", "sagemaker_distribution_instance_groups")}
     rest = {key: value for key, value in hyperparameters.items() if key not in known}
@@ -104,7 +104,7 @@ def of_its_process() -> dict[str, str]:
     return {name: os.environ[name] for name in ("CURRENT_HOST", "SAGEMAKER_JOB_NAME", "SAGEMAKER_REGION")}
 
 
-def of_newer_versions(resource_config: dict[str, Any]) -> dict[str, str]:
+def of_newer_versions(resource_config: dict) -> dict[str, str]:
     """What later versions of sagemaker-training add: where the hosts of an UltraServer are."""
     topology = resource_config.get("topology")
     return {"SM_TOPOLOGY": json.dumps(topology, sort_keys=True, separators=(",", ":"))} if topology else {}

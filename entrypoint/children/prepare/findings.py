@@ -1,7 +1,6 @@
 """What can be said of the code and the software around it: flags for the plan, digests to compare between hosts."""
 
 import contextlib
-import hashlib
 import json
 import re
 import sys
@@ -47,6 +46,8 @@ def _texts(code: Path) -> Iterator[str]:
 
 def digest_of_code(code: Path) -> str:
     """The user's code as it was fetched, in 12 characters: names and contents, without what running it leaves."""
+    import hashlib
+
     whole = hashlib.sha256()
     for path in sorted(code.rglob("*")):
         inside = path.relative_to(code)
@@ -61,6 +62,8 @@ def digest_of_code(code: Path) -> str:
 
 
 def digest(text: str | bytes) -> str:
+    import hashlib
+
     return hashlib.sha256(text if isinstance(text, bytes) else text.encode()).hexdigest()[:12]
 
 

@@ -1,28 +1,8 @@
-"""Installs what the user's code asks for, once per host, by sagemaker-training's own functions."""
+"""What the user's code asks to be installed, once per host."""
 
-import contextlib
-import fcntl
-import os
-import re
-import sys
-import tempfile
-import threading
-import tomllib
-from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 from unusable import Unusable, reason
-
-CODE_ARTIFACT = (
-    "wanted codeartifact:GetAuthorizationToken, codeartifact:GetRepositoryEndpoint, codeartifact:ReadFromRepository "
-    "and sts:GetServiceBearerToken for the job's execution role, and a network that leads to that service"
-)
-LAST_RETRY = "Retry(total=0,"  # of pip's, in the line that says why its index was not reached
-UNREACHED = (
-    " (pip did not reach its index: under network isolation, or in a VPC without a way to one, a job has only what the "
-    "image or the code brings)"
-)
 
 
 def is_package(program: str, code: Path) -> bool:
@@ -36,6 +16,8 @@ def is_package(program: str, code: Path) -> bool:
         return True
     if program.endswith(".py") or (code / program).is_file() or not (code / "pyproject.toml").is_file():
         return False
+    import tomllib
+
     try:
         return bool({"project", "build-system"} & tomllib.loads((code / "pyproject.toml").read_text("utf-8")).keys())
     except ValueError as error:
@@ -50,76 +32,6 @@ def install(program: str, code: Path) -> None:
         if requirements:  # as on the AWS images, where such a script calls pip itself
             print(f"requirements.txt is left to {program}: it is installed for .py programs and packages", flush=True)
     elif package or requirements:
-        _pip(package, code)
+        from with_pip import run_pip
 
-
-def _pip(package: bool, code: Path) -> None:
-    from sagemaker_training import errors, modules
-
-    _keep_cache()
-    # With a network that is cut off, pip would look for a newer pip for a quarter of a minute.
-    os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
-    if package:
-        _build_with_what_is_here(code)
-    what = "requirements.txt" if (code / "requirements.txt").is_file() else "the package"
-    failed = None
-    with one_at_a_time(), errors_of_pip() as said:
-        try:
-            (modules.install if package else modules.install_requirements)(str(code), capture_error=False)
-        except errors.ClientError:  # its text is the command line, which may hold CodeArtifact's token
-            failed = "see the lines of pip above"
-        except Exception as error:  # of _get_codeartifact_index, which raises these only
-            causes = ": ".join(reason(each) for each in (error, error.__context__) if each)
-            failed = f"CA_REPOSITORY_ARN is set, and {causes}; {CODE_ARTIFACT}"
-    if failed:
-        raise Unusable(f"{what} in {code} cannot be installed: {said[-1] if said else failed}")
-
-
-def _keep_cache() -> None:
-    """In a warm pool, pip finds what the job before has downloaded and built."""
-    if folder := os.environ.get("SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"):
-        os.environ.setdefault("PIP_CACHE_DIR", str(Path(folder) / "pip"))
-
-
-def _build_with_what_is_here(code: Path) -> None:
-    """To build a plain setup.py, pip fetches setuptools from an index, which network isolation keeps away."""
-    asks_for_more = any((code / name).is_file() for name in ("pyproject.toml", "requirements.txt"))
-    if not asks_for_more and find_spec("setuptools"):
-        os.environ.setdefault("PIP_NO_BUILD_ISOLATION", "false")  # pip reads it as --no-build-isolation
-
-
-@contextlib.contextmanager
-def errors_of_pip() -> Iterator[list[str]]:
-    """The lines in which pip says what is wrong; everything still reaches our stderr, as it comes."""
-    said: list[str] = []
-    real = os.dup(2)
-    reader, writer = os.pipe()
-    os.dup2(writer, 2)
-    os.close(writer)
-
-    def copy() -> None:
-        with open(reader, "rb") as lines:
-            unreached = ""
-            for line in lines:
-                os.write(real, line)
-                text = line.decode("utf-8", "replace").strip()
-                unreached = UNREACHED if LAST_RETRY in text else unreached
-                if text.lower().startswith("error:"):
-                    said.append(text + unreached)
-
-    copier = threading.Thread(target=copy, daemon=True)
-    copier.start()
-    try:
-        yield said
-    finally:
-        os.dup2(real, 2)  # closes the last writer of ours, so the copier comes to an end
-        copier.join(timeout=5)
-
-
-@contextlib.contextmanager
-def one_at_a_time() -> Iterator[None]:
-    """Hosts that are simulated on one machine share its Python: pip may run once at a time."""
-    name = re.sub(r"\W", "_", sys.prefix)
-    with open(Path(tempfile.gettempdir()) / f"entrypoint-install{name}-{os.getuid()}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        run_pip(package, code)

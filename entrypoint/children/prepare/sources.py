@@ -1,10 +1,8 @@
 """Brings the user's code into its folder, unless it is there: from a folder, an archive, S3 or channel `code`."""
 
 import shutil
-import tempfile
 from pathlib import Path
 
-from archives import unpack
 from unusable import Unusable, reason, shown
 
 UNFINISHED = ".entrypoint-unfinished"  # in the code folder for as long as it is being filled
@@ -54,12 +52,14 @@ def check(program: str, code: Path, origin: str, is_package: bool) -> None:
 def _from(source: str, program: str, code: Path) -> None:
     place = Path(source)
     if source.startswith("s3://"):
+        import tempfile
+
         from s3 import download  # imports boto3, which takes as long as all the rest
 
         with tempfile.TemporaryDirectory() as scratch:
             archive = Path(scratch) / "sourcedir.tar.gz"
             download(source, archive)
-            unpack(archive, code, shown(source))
+            _unpack(archive, code, shown(source))
     elif "://" in source:
         raise Unusable(f"the code is at {shown(source)}; {WANTED}")
     elif place.is_dir():
@@ -69,7 +69,7 @@ def _from(source: str, program: str, code: Path) -> None:
     elif place.name == Path(program).name:
         shutil.copy2(place, code)
     else:
-        unpack(place, code, source)
+        _unpack(place, code, source)
 
 
 def _from_channel(channel: Path, program: str, code: Path) -> None:
@@ -77,7 +77,13 @@ def _from_channel(channel: Path, program: str, code: Path) -> None:
     _copy(channel, code)
     if not any((code / name).is_file() for name in (program, "setup.py", "pyproject.toml")):
         for archive in sorted(code.glob("*.tar.gz")):
-            unpack(archive, code, str(channel / archive.name))
+            _unpack(archive, code, str(channel / archive.name))
+
+
+def _unpack(archive: Path, code: Path, shown: str) -> None:
+    from archives import unpack
+
+    unpack(archive, code, shown)
 
 
 def _copy(folder: Path, code: Path) -> None:

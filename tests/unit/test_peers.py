@@ -1,0 +1,136 @@
+"""post.py and peers.py on sockets of loopback: what is said arrives, and what answers oddly harms nobody."""
+
+import contextlib
+import random
+import socket
+import threading
+import time
+
+import pytest
+from waiting import eventually
+
+from entrypoint.cluster import Cluster, Host
+from entrypoint.control import make_door
+from entrypoint.events import Informed, News, Report, Reported, Unreached
+from entrypoint.peers import Peers
+from entrypoint.post import post
+from entrypoint.settings import Settings
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+
+
+class Answering:
+    """A server that takes one connection after another and sends these blocks, with pauses between them."""
+
+    def __init__(self, *blocks: bytes, pause: float = 0.0) -> None:
+        self.asked: list[bytes] = []
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.address = self.socket.getsockname()
+        self._blocks, self._pause = blocks, pause
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.socket.accept()
+                with connection, contextlib.suppress(OSError):
+                    self.asked.append(connection.recv(1 << 16))
+                    for block in self._blocks:
+                        connection.sendall(block)
+                        time.sleep(self._pause)
+
+
+def test_a_question_and_its_answer():
+    server = Answering(ANSWER[:20], ANSWER[20:], pause=0.01)
+    answer = post(server.address, "/news", b'{"a": 1}', 20, headers="X-Token: t\r\n")
+    assert (answer.status, answer.body) == (200, b"{}")
+    assert answer.asked < answer.heard
+    assert server.asked[0].startswith(b"POST /news HTTP/1.1\r\n")
+    assert b"\r\nContent-Length: 8\r\n" in server.asked[0] and b"\r\nX-Token: t\r\n\r\n" in server.asked[0]
+
+
+@pytest.mark.parametrize(
+    "blocks", [(), (b"",), (b"hello\r\n\r\n",), (b"HTTP/1.1 200 OK\r\n",), (b"HTTP/1.1 x\r\n\r\n",)]
+)
+def test_what_is_no_answer_is_an_error(blocks):
+    with pytest.raises(ConnectionError):
+        post(Answering(*blocks).address, "/news", b"{}", 20)
+
+
+def test_an_answer_that_never_ends_is_given_up():
+    server = Answering(*[b"x"] * 10_000, pause=0.01)
+    with pytest.raises(TimeoutError):
+        post(server.address, "/news", b"{}", 0.3)
+    endless = Answering(*[b"x" * (1 << 20)] * 100)
+    with pytest.raises(TimeoutError):
+        post(endless.address, "/news", b"{}", 60)
+
+
+def test_nobody_there_is_an_error():
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        address = gone.getsockname()
+    with pytest.raises(OSError):
+        post(address, "/news", b"{}", 5)
+
+
+def test_a_host_that_takes_no_connection_is_told_of():
+    net = Net(2, there=range(0))
+    net.peers(0).announce(News(question=1))
+    eventually(lambda: Unreached(host="algo-2") in net.heard["algo-1"], within=20)
+
+
+class Net:
+    """Hosts of one job on a network of loopback addresses; those in `there` listen."""
+
+    def __init__(self, count: int, there: range) -> None:
+        net, port = f"127.{random.randint(16, 250)}.{random.randint(1, 250)}", random.randint(20_000, 30_000)
+        self.hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address=f"{net}.{n + 1}") for n in range(count))
+        self.settings = Settings(control_port=port, heartbeat=60, peer_timeout=300)
+        self.heard: dict[str, list] = {host.name: [] for host in self.hosts}
+        for host in (self.hosts[n] for n in there):
+            door = make_door(
+                Cluster(hosts=self.hosts, me=host), "", self.heard[host.name].append, dict, News,
+                address=host.address, port=port,
+            )  # fmt: skip
+            threading.Thread(target=door.run, daemon=True).start()
+
+    def peers(self, number: int) -> Peers:
+        me = self.hosts[number]
+        return Peers(Cluster(hosts=self.hosts, me=me), self.settings, self.heard[me.name].append, dict, print)
+
+
+def test_who_does_not_answer_keeps_no_other_from_hearing():
+    """Most hosts are gone: more than there are threads to tell them."""
+    net = Net(250, there=range(240, 250))
+    net.peers(0).announce(News(question=1))
+    eventually(
+        lambda: all(net.heard[host.name] == [Informed(news=News(question=1))] for host in net.hosts[240:]), within=20
+    )
+
+
+def test_the_last_news_are_what_is_heard():
+    net = Net(12, there=range(1, 12))
+    coordinator = net.peers(0)
+    for question in range(20):
+        coordinator.announce(News(question=question))
+    last = Informed(news=News(question=19))
+    eventually(lambda: all(net.heard[host.name][-1:] == [last] for host in net.hosts[1:]), within=20)
+
+
+def test_a_report_reaches_the_coordinator_and_its_answer_the_follower():
+    net = Net(2, there=range(0))
+    net.peers(0)
+    follower, report = net.peers(1), Report(host="algo-2", done=True)
+    follower.report(report)
+    eventually(lambda: net.heard["algo-2"], within=60)
+    assert net.heard["algo-1"][0] == Reported(report=report)
+    event = net.heard["algo-2"][0]
+    assert event.news == News() and abs(event.offset) < 5  # one clock, here
+
+
+@pytest.mark.parametrize("hosts, heartbeat, timeout", [(1, 1, 5), (250, 1, 5), (300, 1.2, 5), (1000, 4, 12)])
+def test_signs_of_life_of_many_hosts_are_further_apart(hosts, heartbeat, timeout):
+    paced = Settings().paced(hosts)
+    assert (paced.heartbeat, paced.peer_timeout) == (heartbeat, timeout)
+    patient = Settings(heartbeat=5, peer_timeout=60)
+    assert patient.paced(hosts) == patient
