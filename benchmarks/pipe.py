@@ -4,16 +4,16 @@ TFRecord and RecordIO, records of 1 KB and 100 KB. A process of its own feeds th
 the page cache, as fast as they are read. The readers take turns, round by round; what is read is counted. In the image,
 which has sagemaker-tensorflow's operator, or anywhere with TensorFlow, then without it:
 
-    docker run --rm -v "$PWD/benchmarks:/benchmarks:ro" sagemaker-tf-entrypoint:latest python /benchmarks/pipe.py
+    docker run --rm -w / -v "$PWD/benchmarks:/benchmarks:ro" -v "$PWD/docs/benchmarks:/out" \\
+        sagemaker-tf-entrypoint:latest python -m benchmarks.pipe --megabytes 128 --json /out/pipe.json
+    python -m benchmarks.pipe
 
-A file of RecordIO is read by our reader's parser, since TensorFlow has none. Prints a Markdown table; --json FILE keeps
-the raw figures.
+A file of RecordIO is read by our reader's parser, since TensorFlow has none. Prints a Markdown table.
 """
 
 import argparse
 import json
 import os
-import platform
 import random
 import resource
 import statistics
@@ -115,14 +115,20 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.feed:
         feed(*arguments.feed)
+    from benchmarks import machine  # not in the feeder, which runs as a file
+
+    record = machine.head("pipe", limits={"megabytes": arguments.megabytes})
     with tempfile.TemporaryDirectory(prefix="bench-pipe-") as folder:
-        cases = run(Path(folder), arguments.rounds, arguments.megabytes * 1_000_000)
+        run(Path(folder), arguments.rounds, arguments.megabytes * 1_000_000, record)
     if arguments.json:
-        arguments.json.write_text(json.dumps(cases, indent=1))
+        machine.write(arguments.json, record)
 
 
-def run(base: Path, rounds: int, total: int) -> list[dict[str, Any]]:
+def run(base: Path, rounds: int, total: int, record: dict[str, Any]) -> None:
+    """Adds each pass to the record's runs."""
     import tensorflow as tf
+
+    from benchmarks import machine
 
     os.environ["SAGEMAKER_BASE_DIR"] = str(base)
     (base / "input/config").mkdir(parents=True)
@@ -132,42 +138,38 @@ def run(base: Path, rounds: int, total: int) -> list[dict[str, Any]]:
     config = {name: {"TrainingInputMode": "Pipe"} for name in names.values()}
     (base / "input/config/inputdataconfig.json").write_text(json.dumps(config))
     print(
-        f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, TensorFlow {tf.__version__}; "
+        f"{machine.cpus()} CPUs, {record['machine']['kernel']}, TensorFlow {tf.__version__}; "
         f"{total / 1e6:.0f} MB, {rounds} rounds after one to warm up; median (least to most)\n"
     )
     print("| format | record | reader | records/s | MB/s | CPU seconds per GB |\n|---|---|---|---|---|---|")
-    cases = []
     for (kind, size), name in names.items():
         length, batch = SIZES[size]
         file = base / name
         number = write(file, kind, length, total)
         size_of_all = file.stat().st_size
         feeder = subprocess.Popen([sys.executable, __file__, "--feed", str(file), str(base / "input/data" / name)])
-        figures: dict[str, list[tuple[float, float]]] = {}
         try:
             makers = readers(kind, name, file, base)
             for turn in range(rounds + 1):
                 for reader, make in makers.items():
-                    figure = measure(make, batch, number)
+                    seconds, cpu = measure(make, batch, number)
+                    case = {"format": kind, "record": size, "reader": reader, "round": turn, "load": machine.load()}
+                    measures = {
+                        "records_per_s": number / seconds,
+                        "mb_per_s": size_of_all / 1e6 / seconds,
+                        "cpu_s_per_gb": cpu / size_of_all * 1e9,
+                    }
                     if turn:
-                        figures.setdefault(reader, []).append(figure)
+                        record["runs"].append({**case, "measures": measures})
         finally:
             feeder.kill()
             feeder.wait()
             file.unlink()
-        for reader, found in figures.items():
-            case = {
-                "format": kind,
-                "record": size,
-                "reader": reader,
-                "records/s": [number / seconds for seconds, _ in found],
-                "MB/s": [size_of_all / 1e6 / seconds for seconds, _ in found],
-                "CPU s/GB": [cpu / size_of_all * 1e9 for _, cpu in found],
-            }
-            cases.append(case)
-            cells = " | ".join(shown(case[column]) for column in ("records/s", "MB/s", "CPU s/GB"))
+        for reader in makers:
+            where = {"format": kind, "record": size, "reader": reader}.items()
+            found = [each["measures"] for each in record["runs"] if where <= each.items()]
+            cells = " | ".join(shown([each[name] for each in found]) for name in found[0])
             print(f"| {kind} | {size} | {reader} | {cells} |", flush=True)
-    return cases
 
 
 def shown(figures: list[float]) -> str:

@@ -1,23 +1,22 @@
 """Examples per second of parameter-server training: a loop that waits for each step, and one that does not.
 
-One job of `entrypoint local` with DeepFM (examples/deepfm): a parameter server, a chief and two workers, as processes.
-In it, in turns, from fresh weights each time, for the same number of rows:
+One job of `entrypoint local` for each number of workers, as processes: DeepFM (examples/deepfm), a parameter server, a
+chief. In it, in turns, from fresh weights each time, for the same number of rows:
 
     waits, metrics   as common TF2 examples have it: one step per `schedule`, `fetch` of its loss, two Keras metrics
                      in each step, read every ten steps
     waits            the same without metrics
     hands out        what examples/deepfm/train.py does: several steps per `schedule`, none waited for until the end
 
-Prints Markdown; --json FILE keeps the raw figures. The rows are TFRecord files as examples/deepfm/libsvm_to_tfrecord.py
-makes them; the last one is evaluated on.
+Prints Markdown. The rows are TFRecord files as examples/deepfm/libsvm_to_tfrecord.py makes them; the last one is
+evaluated on.
 
-    python benchmarks/ps_loop.py --data data/training
+    python -m benchmarks.ps_loop --data data/training --workers 2 3 4 --json ps-loop.json
 """
 
 import argparse
 import json
 import os
-import platform
 import re
 import shutil
 import statistics
@@ -26,6 +25,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 DEEPFM = Path(__file__).resolve().parents[1] / "examples" / "deepfm"
 LOOPS = ("waits, metrics", "waits", "hands out")
@@ -101,51 +101,78 @@ def measure() -> None:
             seconds = time.monotonic() - began
             train.fetch(model, here)
             auc, _ = train.evaluate(here, evaluation)
-            figures = {"round": number, "loop": name, "rows": steps * args.batch_size, "seconds": seconds, "auc": auc}
-            print("MEASURED", json.dumps(figures | {"load": os.getloadavg()[0]}), flush=True)
+            rows = steps * args.batch_size
+            measures = {"rows_per_s": rows / seconds, "wall_s": seconds, "auc": auc}
+            run = {"round": number + 1, "loop": name, "rows": rows, "load": os.getloadavg()[0], "measures": measures}
+            print("MEASURED", json.dumps(run), flush=True)
 
 
 # --- the command ---
 
 
 def main() -> None:
+    from benchmarks import machine  # not on the job's chief, which has this file only
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--data", type=Path, required=True, metavar="DIR", help="folder of TFRecord files, two at least"
     )
-    parser.add_argument("--rounds", type=int, default=7, help="of all three loops in turn")
+    parser.add_argument("--workers", type=int, nargs="+", default=[2])
+    parser.add_argument("--rounds", type=int, default=5, help="of all three loops in turn")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--steps-per-call", type=int, default=25)
-    parser.add_argument("--json", type=Path, help="file for the raw figures")
+    parser.add_argument("--json", type=Path, help="file for the figures of each run")
     args = parser.parse_args()
+    record = machine.head("ps-loop", limits={"batch_size": args.batch_size, "steps_per_call": args.steps_per_call})
+    for workers in args.workers:
+        record["runs"] += one_job(args, workers)
+        if args.json:
+            machine.write(args.json, record)
+    loads = [run["load"] for run in record["runs"]]
+    print(
+        f"{machine.cpus()} CPUs, {record['machine']['kernel']}; 1 parameter server; batches of {args.batch_size}, "
+        f"{args.steps_per_call} steps per call; {args.rounds} rounds of {record['runs'][0]['rows']} rows; load "
+        f"{min(loads):.1f} to {max(loads):.1f}; median (least to most)\n"
+    )
+    print("\n".join(table(record["runs"])))
+
+
+def one_job(args: argparse.Namespace, workers: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="ps-loop-") as folder:
         code = shutil.copytree(DEEPFM, Path(folder) / "code", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(__file__, code)
         passed = [f"{name}={getattr(args, name)}" for name in ("rounds", "epochs", "batch_size", "steps_per_call")]
-        command = [sys.executable, "-m", "entrypoint", "local", str(code / Path(__file__).name), "--hosts", "3"]
-        command += ["--mode", "ps", "--channel", f"training={args.data.resolve()}", "--output", f"{folder}/out"]
+        command = [sys.executable, "-m", "entrypoint", "local", str(code / Path(__file__).name), "--mode", "ps"]
+        command += ["--hosts", str(1 + workers), "--output", f"{folder}/out"]
+        command += ["--channel", f"training={args.data.resolve()}"]
         command += ["--hyperparameters", "sagemaker_entrypoint_ps_workers=server", "sagemaker_entrypoint_ps_count=1"]
         log = subprocess.run([*command, *passed], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    runs = [json.loads(found) for found in re.findall(r"MEASURED (\{.*\})", log.stdout)]
+    runs = [{"workers": workers, **json.loads(found)} for found in re.findall(r"MEASURED (\{.*\})", log.stdout)]
     if log.returncode or len(runs) != args.rounds * len(LOOPS):
         raise SystemExit(f"{log.stdout}\nps_loop: the job ended with exit code {log.returncode} after {len(runs)} runs")
-    loads = [run["load"] for run in runs]
-    print(
-        f"{os.cpu_count()} cores, {platform.system()} {platform.release()}; 1 parameter server, 2 workers; batches of "
-        f"{args.batch_size}, {args.steps_per_call} steps per call; {args.rounds} rounds of {runs[0]['rows']} rows; "
-        f"load {min(loads):.1f} to {max(loads):.1f}; medians (least to most)\n"
-    )
-    print("| loop | rows per second | times the first | AUC |\n|---|---|---|---|")
-    speeds = {name: [run["rows"] / run["seconds"] for run in runs if run["loop"] == name] for name in LOOPS}
-    for name in LOOPS:
-        times = [mine / first for mine, first in zip(speeds[name], speeds[LOOPS[0]], strict=True)]
-        aucs = [run["auc"] for run in runs if run["loop"] == name]
-        print(f"| {name} | {spread(speeds[name], '.0f')} | {spread(times, '.2f')} | {spread(aucs, '.4f')} |")
-    second = [mine / theirs for mine, theirs in zip(speeds["hands out"], speeds["waits"], strict=True)]
-    print(f"\n'hands out' against 'waits': {spread(second, '.2f')} times")
-    if args.json:
-        args.json.write_text(json.dumps(runs, indent=1))
+    return runs
+
+
+def table(runs: list[dict[str, Any]]) -> list[str]:
+    lines = ["| workers | loop | rows per second | times the first | times the second | AUC |"]
+    lines.append("|---|---|---|---|---|---|")
+    for workers in sorted({run["workers"] for run in runs}):
+        of_loop = {
+            name: [run["measures"] for run in runs if (run["workers"], run["loop"]) == (workers, name)]
+            for name in LOOPS
+        }
+        for name, mine in of_loop.items():
+            speeds, aucs = ([each[measure] for each in mine] for measure in ("rows_per_s", "auc"))
+            first, second = (times(mine, of_loop[other]) for other in LOOPS[:2])
+            cells = [spread(speeds, ".0f"), spread(first, ".2f"), spread(second, ".2f"), spread(aucs, ".4f")]
+            lines.append(f"| {workers} | {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def times(mine: list[dict[str, float]], others: list[dict[str, float]]) -> list[float]:
+    """How much faster, round by round."""
+    return [each["rows_per_s"] / other["rows_per_s"] for each, other in zip(mine, others, strict=True)]
 
 
 def spread(values: list[float], form: str) -> str:

@@ -2,18 +2,21 @@
 
 Two containers with two ranks each, by `entrypoint local`; Docker and the image (./build.sh) are needed. Each job
 measures one rank, two ranks of one host, and four of both, and prints its own table; this gathers them. The jobs run
-in turn, `--runs` times, and what is shown is the median of the runs.
+in turn, `--rounds` times, and what is shown is the median of the rounds.
+
+    python -m benchmarks.resnet --rounds 3 --json resnet.json
 """
 
 import argparse
-import os
-import platform
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
+
+from benchmarks import machine
 
 TRAIN = Path(__file__).resolve().parents[1] / "examples/resnet/train.py"
 WAYS = {
@@ -51,32 +54,46 @@ def one_run(arguments: argparse.Namespace, way: dict[str, str]) -> dict[int, flo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--image", default="sagemaker-tf-entrypoint:latest")
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=10, help="measured in each run, after 2 that are not")
     parser.add_argument("--image-size", type=int, default=64)
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--cycle-time-ms", type=float, default=10, help="of Horovod")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--json", type=Path, help="file for the figures of each run")
     arguments = parser.parse_args()
+    sizes = {name: getattr(arguments, name) for name in ("steps", "image_size", "batch_size", "cycle_time_ms")}
+    record = machine.head("resnet", limits=sizes)
+    for number in range(arguments.rounds):
+        for way in arguments.ways:
+            for ranks, step in one_run(arguments, WAYS[way]).items():
+                measures = {"step_s": step, "images_per_s": ranks * arguments.batch_size / step}
+                run = {"gradients": way, "ranks": ranks, "round": number + 1, "load": machine.load()}
+                record["runs"].append({**run, "measures": measures})
+            if arguments.json:
+                machine.write(arguments.json, record)
+    loads = [run["load"] for run in record["runs"]]
     print(
-        f"{os.cpu_count()} cores, {platform.system()} {platform.release()}; ResNet-50, {arguments.batch_size} images "
-        f"of {arguments.image_size} x {arguments.image_size} per rank and step; {arguments.runs} runs of "
-        f"{arguments.steps} steps\n"
+        f"{machine.cpus()} CPUs, {record['machine']['kernel']}, load {min(loads)} to {max(loads)}; ResNet-50, "
+        f"{arguments.batch_size} images of {arguments.image_size} x {arguments.image_size} per rank and step; "
+        f"{arguments.rounds} rounds of {arguments.steps} steps\n"
     )
-    runs: dict[str, list[dict[int, float]]] = {way: [] for way in arguments.ways}
-    for _ in range(arguments.runs):
-        for way, done in runs.items():
-            done.append(one_run(arguments, WAYS[way]))
-    print("| gradients | ranks | step, median (least-most of the runs) s | images/s in all | against 1 rank |")
-    print("|---|---|---|---|---|")
-    for way, done in runs.items():
-        for ranks in (1, 2, 4):
-            steps = [run[ranks] for run in done]
-            step, alone = statistics.median(steps), statistics.median(run[1] for run in done)
-            print(
-                f"| {way} | {ranks} | {step:.2f} ({min(steps):.2f}-{max(steps):.2f}) "
-                f"| {ranks * arguments.batch_size / step:.1f} | {ranks * alone / step:.2f} times |"
-            )
+    print("\n".join(table(record["runs"])))
+
+
+def table(runs: list[dict[str, Any]]) -> list[str]:
+    lines = ["| gradients | ranks | step, median (least-most) s | images/s in all | against 1 rank |"]
+    lines.append("|---|---|---|---|---|")
+    by_case: dict[tuple[str, int], list[dict[str, float]]] = {}
+    for run in runs:
+        by_case.setdefault((run["gradients"], run["ranks"]), []).append(run["measures"])
+    for (way, ranks), mine in by_case.items():
+        steps = [each["step_s"] for each in mine]
+        speed = statistics.median(each["images_per_s"] for each in mine)
+        alone = statistics.median(each["images_per_s"] for each in by_case[way, 1])
+        step = f"{statistics.median(steps):.2f} ({min(steps):.2f}-{max(steps):.2f})"
+        lines.append(f"| {way} | {ranks} | {step} | {speed:.1f} | {speed / alone:.2f} times |")
+    return lines
 
 
 if __name__ == "__main__":

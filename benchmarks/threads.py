@@ -8,19 +8,22 @@ else the machine does meets all of them alike:
     each all    ENTRYPOINT_THREADS=off: each rank starts as many threads as there are CPUs, as TensorFlow does by itself
     each 32     as TensorFlow would by itself in a container that may use as much CPU time as here, of a machine with 32
 
-Prints a Markdown table; --json FILE keeps the raw figures.
+Prints a Markdown table.
+
+    python -m benchmarks.threads --rounds 5 --json threads.json
 """
 
 import argparse
 import json
-import os
-import platform
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
+
+from benchmarks import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 MANY = "32"
@@ -90,8 +93,8 @@ if hvd.rank() == 0:
 """
 
 
-def one_run(image: str, model: str, variant: str, ranks: int, cpus: float | None, seconds: float) -> list[float]:
-    """[examples per second of all ranks, milliseconds of CPU time for each]."""
+def one_run(image: str, model: str, variant: str, ranks: int, cpus: float | None, seconds: float) -> dict[str, float]:
+    """Examples per second of all ranks, CPU time for each."""
     with tempfile.TemporaryDirectory(prefix="bench-threads-") as folder:
         config, code = Path(folder, "input", "config"), Path(folder, "code")
         config.mkdir(parents=True)
@@ -114,7 +117,8 @@ def one_run(image: str, model: str, variant: str, ranks: int, cpus: float | None
         result = subprocess.run([*command, image, "train"], capture_output=True, text=True)
     if not (found := re.findall(r"BENCH ([\d.]+) ([\d.]+)", result.stdout)):
         raise SystemExit(f"{model}, {variant}: exit code {result.returncode}\n{result.stdout}\n{result.stderr}")
-    return [float(word) for word in found[0]]
+    rate, milliseconds = map(float, found[0])
+    return {"examples_per_s": rate, "cpu_us_per_example": 1000 * milliseconds}
 
 
 def spread(values: list[float], form: str) -> str:
@@ -125,34 +129,43 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--image", default="sagemaker-tf-entrypoint:latest")
     parser.add_argument("--model", choices=["deepfm", "resnet50"], nargs="+", default=["deepfm", "resnet50"])
+    parser.add_argument("--variants", choices=VARIANTS, nargs="+", default=list(VARIANTS))
     parser.add_argument("--rounds", type=int, default=5, help="counted runs of each variant")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--cpus", type=float, help="quota of the container, in CPUs; default: none")
     parser.add_argument("--seconds", type=float, default=8, help="measured in each run, about")
-    parser.add_argument("--json", type=Path, help="file for the raw figures; figures that are there are added to")
+    parser.add_argument("--json", type=Path, help="file for the figures of each run")
     args = parser.parse_args()
-    raw = json.loads(args.json.read_text()) if args.json and args.json.exists() else {}
+    record = machine.head("threads", limits={"ranks": args.ranks, "quota": args.cpus, "seconds": args.seconds})
     for model in args.model:
-        figures = raw.setdefault(f"{model}, {args.ranks} ranks, quota {args.cpus or 'none'}", {})
         for number in range(args.rounds):
-            done = len(figures.get("ours", []))
-            names = list(VARIANTS)
-            for variant in names[done % len(names) :] + names[: done % len(names)]:  # another one goes first each time
-                run = one_run(args.image, model, variant, args.ranks, args.cpus, args.seconds)
-                figures.setdefault(variant, []).append(run)
-                print(f"{model} {number + 1} {variant}: {run}", file=sys.stderr, flush=True)
+            first = number % len(args.variants)  # another one goes first each time
+            for variant in args.variants[first:] + args.variants[:first]:
+                measures = one_run(args.image, model, variant, args.ranks, args.cpus, args.seconds)
+                run = {"model": model, "variant": variant, "round": number + 1, "load": machine.load()}
+                record["runs"].append({**run, "measures": measures})
+                print(record["runs"][-1], file=sys.stderr, flush=True)
             if args.json:
-                args.json.write_text(json.dumps(raw, indent=1))
-    print(f"{os.cpu_count()} CPUs, {platform.system()} {platform.release()}; median (least-most)\n")
-    print("| case | variant | runs | examples/s | ours to this, by round | CPU ms each |\n|---|---|---|---|---|---|")
-    for case, figures in raw.items():
-        for variant, runs in figures.items():
-            ratios = [mine[0] / other[0] for mine, other in zip(figures["ours"], runs, strict=True)]
-            compared = "" if variant == "ours" else spread(ratios, ".2f")
-            rates, costs = ([run[column] for run in runs] for column in (0, 1))
-            print(
-                f"| {case} | {variant} | {len(runs)} | {spread(rates, '.0f')} | {compared} | {spread(costs, '.3f')} |"
-            )
+                machine.write(args.json, record)
+    loads = [run["load"] for run in record["runs"]]
+    kernel = record["machine"]["kernel"]
+    print(f"{machine.cpus()} CPUs, {kernel}, load {min(loads)} to {max(loads)}; median (least-most)\n")
+    print("\n".join(table(record["runs"])))
+
+
+def table(runs: list[dict[str, Any]]) -> list[str]:
+    lines = ["| model | variant | runs | examples/s | ours to this, by round | CPU time of an example, µs |"]
+    lines.append("|---|---|---|---|---|---|")
+    by_case: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for run in sorted(runs, key=lambda run: run["round"]):
+        by_case.setdefault((run["model"], run["variant"]), []).append(run["measures"])
+    for (model, variant), mine in by_case.items():
+        rates, costs = ([each[measure] for each in mine] for measure in ("examples_per_s", "cpu_us_per_example"))
+        ours = [each["examples_per_s"] for each in by_case.get((model, "ours"), [])]
+        ratios = [our / other for our, other in zip(ours, rates, strict=True)] if ours and variant != "ours" else []
+        cells = [str(len(mine)), spread(rates, ".0f"), spread(ratios, ".2f") if ratios else "", spread(costs, ".1f")]
+        lines.append(f"| {model} | {variant} | {' | '.join(cells)} |")
+    return lines
 
 
 if __name__ == "__main__":

@@ -205,8 +205,8 @@ def _make(directory: str) -> None:
         scheme = directory.partition("://")[0]
         raise DataError(
             f"checkpoints cannot go to {directory}: this TensorFlow has no file system for {scheme}://. Leave it out "
-            "(SageMaker copies its own to the CheckpointConfig's S3Uri), name one that all hosts share, or add a "
-            "tensorflow-io of this TensorFlow's version to requirements.txt"
+            "(SageMaker copies its own to the CheckpointConfig's S3Uri), name one that all hosts share, or add "
+            "tensorflow-io to requirements.txt: 0.34.0 for TensorFlow 2.14 (later ones end with exit code 134)"
         ) from None
     except tf.errors.OpError as error:
         raise DataError(f"checkpoints cannot go to {directory}: {str(error).splitlines()[0]}") from error

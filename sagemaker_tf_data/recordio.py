@@ -4,6 +4,7 @@ The upper three bits of the length say that a record goes on in the next frame (
 joined as they are, which is what sagemaker-tensorflow's operator does.
 """
 
+import mmap
 import struct
 
 from sagemaker_tf_data.errors import DataError
@@ -13,7 +14,7 @@ _header = struct.Struct("<II").unpack_from
 _LENGTH = (1 << 29) - 1
 
 
-def split(buffer: bytearray, end: int, last: bool) -> tuple[list[bytes], int]:
+def split(buffer: mmap.mmap | bytearray, end: int, last: bool) -> tuple[list[bytes], int]:
     """The whole records in `buffer[:end]`, and how many bytes they take; `last` if nothing follows.
 
     Raises:

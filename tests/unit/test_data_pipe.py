@@ -339,8 +339,11 @@ def encoded(records: list[bytes], record_format: str, folder: Path) -> bytes:
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("record_format", ["TFRecord", "RecordIO", "TextLine"])
-def test_three_passes_of_a_channel(record_format: str, job: Path, tmp_path: Path) -> None:
+def test_three_passes_of_a_channel(
+    record_format: str, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Several pieces, records longer than a piece among them; each round of repeat() is a pass of its own."""
+    monkeypatch.setattr(chunks, "FILE_SIZE", 1 << 20)
     chance = random.Random(1)
     orders = []
     for number in range(3):

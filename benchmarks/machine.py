@@ -1,0 +1,104 @@
+"""The head of every benchmark's JSON: what was measured, when, of which commit, by which command, on which machine.
+
+    record = machine.head("many-hosts", limits={"seconds": 60})  # first of all: takes the date and the load before
+    record["runs"] = [...]
+    machine.write(Path("many-hosts.json"), record)               # as often as wanted: takes the load after
+
+No host names, and no paths outside of the repository.
+"""
+
+import datetime
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+NOT_CODE = (":!docs", ":!*.md")  # changing these, as a benchmark's report does, changes no figure
+
+
+def head(what: str, limits: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {
+        "what": what,
+        "date": datetime.date.today().isoformat(),
+        "commit": commit(),
+        "command": command(sys.orig_argv),
+        "machine": {
+            "cpus": cpus(),
+            "cpu": cpu_model(),
+            "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+            "kernel": f"{platform.system()} {platform.release()}",
+            "docker": said("docker", "version", "-f", "{{.Server.Version}}"),
+            "load_before": load(),
+        },
+        "limits": limits or {},
+        "runs": [],
+    }
+
+
+def write(path: Path, record: dict[str, Any]) -> None:
+    record["machine"]["load_after"] = load()
+    keep(path, record)
+
+
+def keep(path: Path, record: dict[str, Any]) -> None:
+    """One line for each field, and for each run: short, and a changed figure is a changed line."""
+    fields = []
+    for name, value in record.items():
+        if name == "runs" and value:
+            fields.append('"runs": [\n' + ",\n".join(json.dumps(run) for run in value) + "\n]")
+        else:
+            fields.append(f"{json.dumps(name)}: {json.dumps(value)}")
+    path.write_text("{\n" + ",\n".join(fields) + "\n}\n")
+
+
+def commit() -> str:
+    """The short hash, with a + if code was changed since; "unknown" outside of a checkout, as in the image."""
+    found = said("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD")
+    changed = said("git", "-C", str(ROOT), "status", "--porcelain", "--", str(ROOT), *NOT_CODE)
+    return f"{found}{'+' if changed else ''}" if found else "unknown"
+
+
+def command(words: list[str]) -> str:
+    """How to call it from the root of the repository."""
+    return shlex.join(["python", *(_without_place(word) for word in words[1:])])
+
+
+def _without_place(word: str) -> str:
+    option, equals, value = word.rpartition("=")
+    if not value.startswith("/"):
+        return word
+    path = Path(value)
+    return option + equals + (str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name)
+
+
+def cpus() -> float:
+    """CPUs that this process may use: the affinity mask's, or less where the control group has a quota."""
+    allowed = len(os.sched_getaffinity(0))
+    try:
+        from entrypoint.machine import this_machine
+    except ImportError:  # a benchmark that runs as a file in a container
+        return allowed
+    here = this_machine().cpus
+    return int(here) if here == int(here) else here
+
+
+def cpu_model() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def load() -> float:
+    return round(os.getloadavg()[0], 1)
+
+
+def said(*words: str) -> str:
+    """A command's output; empty if it fails or is not there."""
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
