@@ -1,0 +1,227 @@
+"""How the launcher grows: jobs of 10 to 1,000 hosts on one machine, with sockets of loopback.
+
+    python -m benchmarks.many_hosts --json many-hosts.json
+
+Each host has an address of its own (127.x.y.z), its own control channel and the launcher's own policy and loop. The
+coordinator is a process of its own, and so is one follower; they run all of the launcher, with real processes (`true`
+for the prepare step, `sleep` for the script). The other hosts share processes, where their children are stand-ins: see
+worker.py. The machine bears the work of all hosts, which real ones have their own processors for.
+"""
+
+import argparse
+import itertools
+import json
+import math
+import os
+import random
+import select
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine
+from benchmarks.many_hosts.aims import AIMED_AT, AIMS
+from entrypoint.config import read_job
+from entrypoint.distributions import plan_for
+from entrypoint.fingerprint import fingerprint
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARE = 25  # hosts of one process, about
+SETTLE = 2.0  # seconds after the start before the steady state is looked at
+LIMIT = 120.0  # seconds for anything
+PLANNED = {"mpi": 8, "mwms": 1, "ps": 1}  # processes on each host, of the plans that are timed
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--hosts", type=int, nargs="+", default=[10, 100, 300, 1000])
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--steady", type=float, default=5.0, help="seconds of the steady state that are measured")
+    options.add_argument("--json", type=Path, help="where to write the figures")
+    given = options.parse_args()
+    record = machine.head("many-hosts", limits={"seconds": LIMIT, "steady_s": given.steady})
+    for number in range(1, given.rounds + 1):
+        for hosts in given.hosts:
+            measures = one_round(hosts, number, given.steady)
+            record["runs"].append({"hosts": hosts, "round": number, "measures": measures})
+            print(
+                f"{hosts} hosts, round {number}: " + ", ".join(f"{k} {v:.4g}" for k, v in measures.items()), flush=True
+            )
+            if given.json:
+                machine.write(given.json, record)
+    print("\n".join(table(record["runs"])))
+
+
+def one_round(hosts: int, number: int, steady: float) -> dict[str, float]:
+    dice = random.Random(f"{hosts} {number}")
+    with tempfile.TemporaryDirectory(prefix="many-hosts-") as folder, ExitStack() as stack:
+        base = Path(folder)
+        names = [f"algo-{each + 1}" for each in range(hosts)]
+        measures = plans(base, names)
+        workers = [stack.enter_context(worker(base, hosts, first, count)) for first, count in shares(hosts)]
+        coordinator, lone, *others = workers
+        for each in workers:
+            each.wait_for("up")
+        idle = [each.ask(do="use") for each in workers]
+        start = time.monotonic()
+        for each in workers:
+            each.tell(do="start")
+        measures["rendezvous_s"] = max(each.wait_for("gone")["at"] for each in workers) - start
+
+        met = [each.ask(do="use") for each in workers]
+        measures["rendezvous_cpu_s"] = used(idle, met)
+        measures["rendezvous_coordinator_cpu_s"] = used(idle[:1], met[:1])
+
+        time.sleep(SETTLE)
+        before = coordinator.ask(do="use")
+        time.sleep(steady)
+        after, follower = coordinator.ask(do="use"), lone.ask(do="use")
+        seconds = after["at"] - before["at"]
+        measures["requests_per_s"] = (after["heard"] - before["heard"]) / seconds
+        measures["coordinator_cpu_share"] = (after["cpu"] - before["cpu"]) / seconds
+        measures["coordinator_memory_bytes"], measures["memory_per_host_bytes"] = after["rss"], follower["rss"]
+
+        running = [each.ask(do="use") for each in workers]
+        where = dice.choice(others)
+        failed = where.ask("failed", do="fail", host=dice.choice(sorted(names_of(where, names))))["at"]
+        told = [each.wait_for("told")["at"] - failed for each in workers]
+        measures["verdict_s"], measures["told_all_s"] = told[0], max(told)
+        over = [each.wait_for("end") for each in workers]
+        measures["end_cpu_s"], measures["end_coordinator_cpu_s"] = used(running, over), used(running[:1], over[:1])
+        ends = [each.wait_for("finished") for each in workers]
+        measures["all_ended_s"] = max(end["at"] for end in ends) - failed
+        codes, texts = {code for end in ends for code in end["codes"]}, {text for end in ends for text in end["texts"]}
+        if codes != {"1"} or len(texts) != 1:
+            raise SystemExit(f"hosts disagree on the outcome: {codes}, {texts}")
+    return measures
+
+
+def used(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> float:
+    """Seconds of processor time."""
+    return float(sum(b["cpu"] - a["cpu"] for a, b in zip(before, after, strict=True)))
+
+
+def plans(base: Path, names: list[str]) -> dict[str, float]:
+    """Seconds for the plan of each kind; and for the digest of it that hosts compare."""
+    config = base / "input" / "config"
+    config.mkdir(parents=True)
+    resources = {"current_host": names[0], "hosts": names, "network_interface_name": "lo"}
+    (config / "resourceconfig.json").write_text(json.dumps(resources))
+    (config / "hyperparameters.json").write_text('{"sagemaker_program": "train.py"}')
+    (base / "code").mkdir()
+    (base / "code" / "train.py").write_text("")
+    found = {}
+    for mode, each in PLANNED.items():
+        began = time.perf_counter()
+        job = read_job(base, {"ENTRYPOINT_MODE": mode, "ENTRYPOINT_PROCESSES_PER_HOST": str(each)}, base / "run")
+        read = time.perf_counter()
+        plan = plan_for(job)
+        planned = time.perf_counter()
+        fingerprint(job, plan)
+        name = "plan" if mode == "mpi" else f"plan_{mode}"
+        found[f"{name}_s"], found[f"{name}_digest_s"] = planned - read, time.perf_counter() - planned
+        if mode == "mpi":
+            found["read_config_s"] = read - began
+    return found
+
+
+def shares(hosts: int) -> list[tuple[int, int]]:
+    """(first, count) of the hosts of each process: the coordinator, one follower, and the others."""
+    left = hosts - 2
+    processes = -(-left // SHARE)
+    edges = [2 + left * each // processes for each in range(processes + 1)]
+    return [(0, 1), (1, 1), *((a, b - a) for a, b in itertools.pairwise(edges))]
+
+
+def names_of(where: "Worker", names: list[str]) -> list[str]:
+    ordered = sorted(names)
+    return ordered[where.first : where.first + where.count]
+
+
+class Worker:
+    def __init__(self, process: "subprocess.Popen[str]", log: Path, first: int, count: int) -> None:
+        self._process, self._log, self.first, self.count = process, log, first, count
+        self._said: list[dict[str, Any]] = []
+
+    def tell(self, **command: Any) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+
+    def ask(self, answer: str = "use", **command: Any) -> dict[str, Any]:
+        self.tell(**command)
+        return self.wait_for(answer)
+
+    def wait_for(self, what: str) -> dict[str, Any]:
+        assert self._process.stdout
+        deadline = time.monotonic() + LIMIT
+        while True:
+            for said in self._said:
+                if said["what"] == what:
+                    self._said.remove(said)
+                    return said
+            ready, _, _ = select.select([self._process.stdout], [], [], max(0, deadline - time.monotonic()))
+            line = os_line(self._process) if ready else ""
+            if not line:
+                log = self._log.read_text(errors="replace")[-3000:]
+                raise SystemExit(f"{log}\n{self.count} hosts from rank {self.first} on: no '{what}' within {LIMIT:g} s")
+            self._said.append(json.loads(line))
+
+
+def os_line(process: "subprocess.Popen[str]") -> str:
+    """A line, read byte by byte, so that select() sees what is left."""
+    assert process.stdout
+    text = b""
+    while not text.endswith(b"\n"):
+        byte = os.read(process.stdout.fileno(), 1)
+        if not byte:
+            break
+        text += byte
+    return text.decode()
+
+
+@contextmanager
+def worker(base: Path, hosts: int, first: int, count: int) -> Iterator[Worker]:
+    run = base / "run"
+    run.mkdir(exist_ok=True)
+    words = [
+        "--base", str(base), "--run", str(run), "--network", f"127.{20 + os.getpid() % 200}",
+        "--hosts", str(hosts), "--first", str(first), "--count", str(count),
+    ]  # fmt: skip
+    real = ["--real"] if count == 1 and first < 2 else []
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.many_hosts.worker", *words, *real],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        yield Worker(process, run / f"log-{first}", first, count)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def table(runs: list[dict[str, Any]]) -> list[str]:
+    """Medians (least to most) by hosts, and how each grows: with hosts to the power of so much."""
+    sizes = sorted({run["hosts"] for run in runs})
+    lines = ["", "measure".ljust(26) + "".join(f"{size} hosts".rjust(28) for size in sizes) + "  growth"]
+    for name in runs[0]["measures"]:
+        found = {size: [run["measures"][name] for run in runs if run["hosts"] == size] for size in sizes}
+        middle = {size: statistics.median(values) for size, values in found.items()}
+        cells = [f"{middle[s]:.4g} ({min(found[s]):.4g} to {max(found[s]):.4g})".rjust(28) for s in sizes]
+        grows = [
+            f"{math.log(middle[b] / middle[a]) / math.log(b / a):.2f}" if middle[a] > 0 and middle[b] > 0 else "-"
+            for a, b in itertools.pairwise(sizes)
+        ]
+        aim = f"  (aim at {AIMED_AT} hosts: {AIMS[name]:g})" if name in AIMS else ""
+        lines.append(name.ljust(26) + "".join(cells) + "  " + ", ".join(grows) + aim)
+    return lines
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""Some hosts of the job, in one process; started by `__main__.py`, with which it talks in lines of JSON.
+
+`--real`: one host, and all of it is the launcher's: policy, loop, sockets, processes, signals. Otherwise each host is a
+thread that runs the same Supervisor, and stand-ins take the place of what a process can have only once, or of what one
+machine has not enough for all: signal handlers, and children (a step that ends at once, a script that runs until it is
+told to end). All hosts of a process share what each real host finds out by itself: the plan, its digest, the
+machine's CPUs.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from entrypoint import door, echoes, explain, fingerprint, peers, reach, supervisor  # noqa: F401 - else hundreds of threads import them at once
+from entrypoint.config import read_job
+from entrypoint.distributions import plan_for
+from entrypoint.events import Ended, Event, Reported
+from entrypoint.job import Job
+from entrypoint.logs import Log
+from entrypoint.outcome import Exit
+from entrypoint.plan import Duty, Plan, ProcessSpec
+from entrypoint.supervisor import Supervisor
+
+# Hundreds of threads that wait for one interpreter wake so often to ask for it; at the usual 5 ms that is most of the
+# work.
+SWITCH = 0.02
+PORT = 7777
+SAID = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n    main()\nValueError: a failure\n'
+RAISES = Exit(code=1)
+STACK = 256 * 1024  # bytes of a thread, of which a thousand hosts have many; the launcher's hosts are not so many
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    for name in ("--base", "--run", "--network"):
+        options.add_argument(name, required=True)
+    for name in ("--hosts", "--first", "--count"):
+        options.add_argument(name, type=int, required=True)
+    options.add_argument("--real", action="store_true")
+    given = options.parse_args()
+    said = os.fdopen(os.dup(1), "w", buffering=1)
+    Worker(given, lambda **what: print(json.dumps(what), file=said)).run()
+
+
+class Worker:
+    """`say` tells the driver."""
+
+    def __init__(self, given: argparse.Namespace, say: Callable[..., None]) -> None:
+        self._say, self._lock, self._counts = say, threading.Lock(), Counter[str]()
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        job = read_job(Path(given.base), environment_of(given.hosts, given.network), Path(given.run) / "nobody")
+        hosts = job.cluster.hosts[given.first : given.first + given.count]
+        job = at(job, hosts[0].name)
+        plan = trivial(plan_for(job))
+        log = Log(hosts[0].name, fd=os.open(Path(given.run) / f"log-{given.first}", os.O_CREAT | os.O_WRONLY, 0o644))
+        kind = Watched if given.real else StandIn
+        if not given.real:
+            threading.stack_size(STACK)
+            sys.setswitchinterval(SWITCH)
+            things, here = fingerprint.fingerprint(job, plan), supervisor.this_machine()
+            fingerprint.fingerprint = lambda job, plan: dict(things)
+            supervisor.this_machine = lambda: here
+        self.hosts = {host.name: kind(at(job, host.name), plan, log, self._count) for host in hosts}
+        for each in self.hosts.values():
+            each.job.paths.prepared.write_text(json.dumps({"flags": [], "things": {}, "env": {}, "module": None}))
+        say(what="up")
+
+    def run(self) -> None:
+        started = threading.Event()
+        threading.Thread(target=self._obey, args=(started,), daemon=True).start()
+        started.wait()
+        real = [each for each in self.hosts.values() if not isinstance(each, StandIn)]
+        if real:
+            real[0].run()
+        else:
+            threads = [threading.Thread(target=each.run) for each in self.hosts.values()]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        self._say(what="end", at=time.monotonic(), **use())
+        codes = Counter(each.outcome.exit_code for each in self.hosts.values() if each.outcome)
+        texts = {each.outcome.failure_text() for each in self.hosts.values() if each.outcome}
+        self._say(what="finished", at=time.monotonic(), codes=dict(codes), texts=sorted(texts))
+        os._exit(0)
+
+    def _obey(self, started: threading.Event) -> None:
+        for line in sys.stdin:
+            command = json.loads(line)
+            match command["do"]:
+                case "start":
+                    started.set()
+                case "use":
+                    self._say(what="use", at=time.monotonic(), heard=self._counts["heard"], **use())
+                case "fail":
+                    self.hosts[command["host"]].fail()  # type: ignore[attr-defined]
+                    self._say(what="failed", at=time.monotonic())
+        os._exit(1)  # the driver is gone
+
+    def _count(self, what: str) -> None:
+        with self._lock:
+            self._counts[what] += 1
+            if what != "heard" and self._counts[what] == len(self.hosts):
+                self._say(what=what, at=time.monotonic())
+
+
+class Watched(Supervisor):
+    """A host that says what becomes of it."""
+
+    def __init__(self, job: Job, plan: Plan, log: Log, count: Callable[[str], None]) -> None:
+        job.paths.run.mkdir(parents=True, exist_ok=True)
+        super().__init__(job, plan, os.environ, log)
+        self._count, self._was = count, set[str]()
+
+    def _decide(self, *happened: Event) -> None:
+        super()._decide(*happened)
+        for event in happened:
+            if isinstance(event, Reported):
+                self._count("heard")
+        if self.facts.outcome is not None:
+            self._note("told")
+
+    def _start(self, spec: ProcessSpec) -> None:
+        super()._start(spec)
+        if spec.duty is not Duty.STEP:
+            self._note("gone")
+
+    def _note(self, what: str) -> None:
+        if what not in self._was:
+            self._was.add(what)
+            self._count(what)
+
+
+class StandIn(Watched):
+    """A host among others in a process: no signal handlers, no children."""
+
+    def _hear_the_kernel(self) -> None:
+        pass
+
+    def _start(self, spec: ProcessSpec) -> None:
+        if spec.duty is Duty.STEP:
+            self.queue.put(Ended(name=spec.name, exit=Exit(code=0)))
+        else:
+            self._note("gone")
+
+    def _signal(self, name: str, number: int) -> None:
+        self.queue.put(Ended(name=name, exit=Exit(code=128 + number, signal=number)))
+
+    def _clean_up(self) -> None:
+        if self.peers:
+            self.peers.flush(within=1.0)
+
+    def fail(self) -> None:
+        """Its script raises."""
+        name = next(spec.name for spec in self.facts.specs.values() if spec.duty is Duty.SCRIPT)
+        for end in self.log.open_pipes(name):
+            with contextlib.suppress(OSError):
+                os.write(end, SAID.encode())
+            os.close(end)
+            break
+        self.queue.put(Ended(name=name, exit=RAISES))
+
+
+def environment_of(hosts: int, network: str) -> dict[str, str]:
+    addresses = {f"algo-{number + 1}": f"{network}.{number >> 8}.{number & 255}" for number in range(hosts)}
+    return {
+        "ENTRYPOINT_MODE": "mwms",
+        "ENTRYPOINT_CONTROL_PORT": str(PORT),
+        "ENTRYPOINT_HOST_ADDRESSES": json.dumps(addresses),
+    }
+
+
+def trivial(plan: Plan) -> Plan:
+    """The plan with commands that do nothing, and nothing that listens."""
+    does = {Duty.STEP: ("true",), Duty.SCRIPT: ("sleep", "3600")}
+    rows = [
+        replace(spec, argv=does[spec.duty], ports=(), stdin="", cwd=None, runs_program=False) for spec in plan.processes
+    ]
+    return replace(plan, processes=tuple(rows))
+
+
+def at(job: Job, host: str) -> Job:
+    me = next(each for each in job.cluster.hosts if each.name == host)
+    run = job.paths.run.parent / host
+    return replace(job, cluster=replace(job.cluster, me=me), paths=replace(job.paths, base=run, run=run))
+
+
+def use() -> dict[str, Any]:
+    """Processor time and memory of this process, without its children."""
+    times = os.times()
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    memory = {key: int(status[name].split()[0]) * 1024 for key, name in (("rss", "VmRSS"), ("most", "VmHWM"))}
+    return {"cpu": times.user + times.system, "threads": int(status["Threads"]), **memory}
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    main()

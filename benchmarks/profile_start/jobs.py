@@ -1,0 +1,152 @@
+"""The jobs whose start and end are taken apart: ours, and by hand what no launcher can be faster than."""
+
+import contextlib
+import datetime
+import json
+import re
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.profile_start.kernel import Kernel
+from benchmarks.profile_start.phases import Host
+
+SCRIPT = """
+import time
+print(f"MARK {time.monotonic_ns()}", flush=True)
+time.sleep(1.5)
+"""
+NAMES = ("algo-1", "algo-2")
+KEYS = "/root/.ssh"
+# What a person would have made before: keys that are shared, and a config that trusts them.
+SSH_CONFIG = "Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
+SSHD = f"/usr/sbin/sshd -D -o HostKey={KEYS}/id_ed25519 -o UsePAM=no -o UseDNS=no"
+MPIRUN = (
+    "until (: </dev/tcp/algo-2/22) 2>/dev/null; do sleep 0.01; done; "
+    "exec mpirun --allow-run-as-root -np 2 --host algo-1,algo-2 --mca btl ^openib "
+    "/opt/venv/bin/python /opt/ml/code/train.py"
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job of ours, and the commands of its hosts when it is done by hand."""
+
+    title: str
+    hyperparameters: dict[str, str]
+    by_hand: tuple[tuple[str, ...], ...]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return NAMES[: len(self.by_hand)]
+
+
+PYTHON = ("python", "/opt/ml/code/train.py")
+CASES = {
+    "single": Case("single, 1 host", {}, (PYTHON,)),
+    "ps": Case("parameter servers, 2 hosts", {"sagemaker_parameter_server_enabled": "true"}, (PYTHON, PYTHON)),
+    "mpi": Case(
+        "MPI, 2 hosts x 1 rank",
+        {"sagemaker_mpi_enabled": "true"},
+        (("bash", "-c", MPIRUN), ("sh", "-c", f"exec {SSHD}")),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What was seen of one job. Seconds of the engine: from its call to the first program, from PID 1's end on."""
+
+    hosts: list[Host]
+    engine_start: float
+    engine_end: float
+
+
+def run(image: str, case: Case, ours: bool) -> Ran:
+    """One job, in containers of their own network, under the kernel's eyes."""
+    name = f"profile-{uuid.uuid4().hex[:8]}"
+    with tempfile.TemporaryDirectory(prefix=name) as folder, _network(name):
+        containers = [_create(name, image, case, rank, Path(folder), ours) for rank in range(len(case.hosts))]
+        with Kernel() as kernel, _removed(containers):
+            called = time.monotonic_ns()
+            # By hand, mpirun's host comes last: it then finds what it would have to wait for.
+            docker("start", *(containers if ours else reversed(containers)))
+            pids = [int(pid) for pid in docker("inspect", "-f", "{{.State.Pid}}", *containers).split()]
+            waited = containers if ours or case.hyperparameters.get("sagemaker_mpi_enabled") is None else containers[:1]
+            codes = docker("wait", *waited).split()
+            logs = [_logs(container) for container in containers]
+            if set(codes) != {"0"}:
+                raise SystemExit(f"a host failed, exit codes {codes}:\n" + "".join(logs))
+            marks = [[int(mark) for mark in re.findall(r"MARK (\d+)", log)] for log in logs]
+            hosts = [Host(kernel.below(pid), lines) for pid, lines in zip(pids, marks, strict=True)]
+            shift = time.time() - time.monotonic()
+            finished = max(_timestamp(docker("inspect", "-f", "{{.State.FinishedAt}}", each)) for each in waited)
+            ended = max(host.ended for host in hosts) / 1e9
+            return Ran(hosts, (max(host.began for host in hosts) - called) / 1e9, finished - shift - ended)
+
+
+def docker(*words: str) -> str:
+    return subprocess.run(["docker", *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _create(run: str, image: str, case: Case, rank: int, folder: Path, ours: bool) -> str:
+    name = NAMES[rank]
+    base = folder / name
+    (config := base / "input" / "config").mkdir(parents=True)
+    (code := base / "code").mkdir()
+    (code / "train.py").write_text(SCRIPT)
+    resources = {"current_host": name, "hosts": case.hosts, "network_interface_name": "eth0"}
+    (config / "resourceconfig.json").write_text(json.dumps(resources))
+    (config / "hyperparameters.json").write_text(json.dumps({"sagemaker_program": "train.py", **case.hyperparameters}))
+    (config / "inputdataconfig.json").write_text("{}")
+    mounts = ["-v", f"{base / 'input'}:/opt/ml/input", "-v", f"{code}:/opt/ml/code"]
+    if not ours and case.hyperparameters.get("sagemaker_mpi_enabled"):
+        mounts += ["-v", f"{_keys(folder)}:{KEYS}"]
+    docker(
+        "create", "--name", f"{run}-{name}", "--hostname", f"ip-10-0-0-{rank + 1}.ec2.internal",
+        "--network", run, "--network-alias", name, *mounts,
+        image, *(["train"] if ours else case.by_hand[rank]),
+    )  # fmt: skip
+    return f"{run}-{name}"
+
+
+def _keys(folder: Path) -> Path:
+    keys = folder / "keys"
+    if not keys.exists():
+        keys.mkdir(mode=0o700)
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", keys / "id_ed25519"], check=True)
+        (keys / "authorized_keys").write_bytes((keys / "id_ed25519.pub").read_bytes())
+        (keys / "config").write_text(SSH_CONFIG)
+    return keys
+
+
+def _logs(container: str) -> str:
+    done = subprocess.run(["docker", "logs", container], capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
+
+
+def _timestamp(text: str) -> float:
+    """Docker's nanosecond timestamps, as seconds since the epoch."""
+    head, _, rest = text.rstrip("Z").partition(".")
+    return datetime.datetime.fromisoformat(f"{head}+00:00").timestamp() + float(f"0.{rest or 0}")
+
+
+@contextlib.contextmanager
+def _network(name: str) -> Iterator[None]:
+    docker("network", "create", name)
+    try:
+        yield
+    finally:
+        docker("network", "rm", name)
+
+
+@contextlib.contextmanager
+def _removed(containers: list[str]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        subprocess.run(["docker", "rm", "-f", *containers], capture_output=True, check=False)

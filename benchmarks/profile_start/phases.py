@@ -1,0 +1,73 @@
+"""From what the kernel saw of a job's processes to the phases of its start and of its end. Pure.
+
+Work that several hosts do at a time, or one host beside other work, counts with what it adds: a phase begins when all
+before it is over on every host, and lasts until the last host has done it, or not at all if that was earlier.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from benchmarks.profile_start.kernel import Execution, Seen
+
+Phase = tuple[str, float]
+
+
+@dataclass(frozen=True)
+class Host:
+    """One container: its processes, PID 1 first, and when its scripts came to their first lines."""
+
+    processes: list[Seen]
+    first_lines: list[int]
+
+    @property
+    def began(self) -> int:
+        """The exec of the container's first program; what runc did before is the engine's."""
+        return next(run.began for run in self.processes[0].executions if "runc" not in "".join(run.argv[:1]))
+
+    @property
+    def ended(self) -> int:
+        return self.processes[0].ended or 0
+
+
+def start(hosts: list[Host], marks: Iterable[tuple[str, str, str]]) -> list[Phase]:
+    """(what, seconds) from the last container's first program to the last script's first line.
+
+    Each mark is (name of the phase that it ends, word of a command line, "exec", "first exec" of each host, or "exit").
+    """
+    last = max(hosts, key=lambda host: host.began)
+    found, until = [], last.began
+    for name, word, what in marks:
+        times = [at for host in hosts for at in _times(host, word, what)]
+        reached = max([until, *times])
+        found.append((name, (reached - until) / 1e9))
+        until = reached
+    first_line = max(line for host in hosts for line in host.first_lines)
+    return [*found, ("the script's Python, to its first line", (first_line - until) / 1e9)]
+
+
+def end(hosts: list[Host], script: str, marks: Iterable[tuple[str, str, str]]) -> list[Phase]:
+    """(what, seconds) from the last script's end to that of the last container's first program."""
+    until = max(at for host in hosts for at in _times(host, script, "exit"))
+    found = []
+    for name, word, what in marks:
+        reached = max([until, *(at for host in hosts for at in _times(host, word, what))])
+        found.append((name, (reached - until) / 1e9))
+        until = reached
+    return [*found, ("to the end of PID 1", (max(host.ended for host in hosts) - until) / 1e9)]
+
+
+def since(hosts: list[Host], word: str) -> float:
+    """Seconds from the exec of a program to the last script's first line."""
+    began = min(at for host in hosts for at in _times(host, word, "exec"))
+    return (max(line for host in hosts for line in host.first_lines) - began) / 1e9
+
+
+def _times(host: Host, word: str, what: str) -> list[int]:
+    if what != "exit":
+        execs = [run.began for seen in host.processes for run in seen.executions if _is(run, word)]
+        return execs[:1] if what == "first exec" else execs
+    return [seen.ended for seen in host.processes if seen.ended and any(_is(run, word) for run in seen.executions)]
+
+
+def _is(run: Execution, word: str) -> bool:
+    return any(part == word or part.endswith("/" + word) for part in run.argv)

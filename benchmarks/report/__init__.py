@@ -1,0 +1,1 @@
+"""From the JSON files of benchmarks to pages and plots in docs/benchmarks."""

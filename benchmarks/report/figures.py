@@ -1,0 +1,102 @@
+"""What was measured, as numbers: medians, spreads, ratios, and what did not end before its limit."""
+
+import json
+import math
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ENDS = ("start_s", "tail_s", "gone_s", "wall_s")  # a run that was cut may not have come to these
+SINCE_LIMIT = ("gone_s", "wall_s")  # of these, the ones that the limit of a run is counted for: they are longer than it
+
+
+class BadRecord(Exception):
+    """One line: what was found in which file, and what was wanted."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measure of one case on one side, of all rounds."""
+
+    values: tuple[float, ...]  # of the rounds that came to it
+    cut: int = 0  # rounds that had not come to it when they were cut
+    limit: float | None = None  # seconds after which they were cut
+    bound: bool = True  # is what is measured longer than the limit, in a run that was cut?
+
+    @property
+    def runs(self) -> int:
+        return len(self.values) + self.cut
+
+    @property
+    def median(self) -> float | None:
+        """A cut run counts as longer than all others. None: the median lies beyond the limit."""
+        value = statistics.median([*self.values, *[math.inf] * self.cut])
+        return value if math.isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class Ratio:
+    value: float
+    bound: str = ""  # "<": it is less than that, as the other side was cut; ">": more, as this one was
+
+    def meets(self, most: float) -> bool | None:
+        """None: what was measured cannot say."""
+        if self.bound == ">":
+            return False if self.value >= most else None
+        if self.bound == "<":
+            return True if self.value <= most else None
+        return self.value <= most
+
+
+def ratio(ours: Measured | None, other: Measured | None) -> Ratio | None:
+    """Median to median. None where a side is missing, both were cut, or there is nothing to divide by."""
+    if ours is None or other is None:
+        return None
+    mine, theirs = ours.median, other.median
+    if mine is None and theirs is None:
+        return None
+    if mine is None:
+        return Ratio(ours.limit / theirs, ">") if ours.limit and ours.bound and theirs else None
+    if theirs is None:
+        return Ratio(mine / other.limit, "<") if other.limit and other.bound else None
+    return Ratio(mine / theirs) if theirs else None
+
+
+def ratio_of_rounds(
+    runs: list[dict[str, Any]], case: str, measure: str, side: str = "ours", other: str = "toolkit"
+) -> list[float]:
+    """Least and most of the ratios of each round by itself; empty where fewer than two rounds have both."""
+    by_round: dict[Any, dict[str, float]] = {}
+    for run in runs:
+        if run["case"] == case and measure in run["measures"]:
+            by_round.setdefault(run.get("round"), {})[run["side"]] = run["measures"][measure]
+    each = [pair[side] / pair[other] for pair in by_round.values() if side in pair and pair.get(other)]
+    return [min(each), max(each)] if len(each) > 1 else []
+
+
+def measured(runs: Iterable[dict[str, Any]], measure: str) -> Measured | None:
+    """Of runs of one case on one side. None: no run has it."""
+    values, cut, limit = [], 0, None
+    for run in runs:
+        if measure in run["measures"]:
+            values.append(float(run["measures"][measure]))
+        elif measure in ENDS and run.get("cut_at_s") is not None:
+            cut, limit = cut + 1, run["cut_at_s"]
+    return Measured(tuple(values), cut, limit, measure in SINCE_LIMIT or not cut) if values or cut else None
+
+
+def read(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise BadRecord(f"{path}: {error}; wanted: a JSON file that a benchmark wrote") from None
+    wanted = {"what": str, "date": str, "commit": str, "command": str, "machine": dict, "runs": list}
+    found = record if isinstance(record, dict) else {}
+    if missing := [name for name, kind in wanted.items() if not isinstance(found.get(name), kind)]:
+        raise BadRecord(f"{path}: no {', '.join(missing)}; wanted: what benchmarks/machine.py writes")
+    for number, run in enumerate(record["runs"], 1):
+        if not isinstance(run, dict) or not isinstance(run.get("measures"), dict):
+            raise BadRecord(f"{path}: run {number} has no measures; wanted: an object with measures of numbers")
+    return record

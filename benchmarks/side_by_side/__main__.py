@@ -1,0 +1,134 @@
+"""Our launcher and AWS's toolkit, in turns, on the same cases, in containers of this machine. See benchmarks/README.md.
+
+python -m benchmarks.side_by_side --rounds 5 --json docs/benchmarks/side-by-side.json
+python -m benchmarks.side_by_side --quick
+"""
+
+import argparse
+import fnmatch
+import json
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks import machine
+from benchmarks.side_by_side import docker, images, quick, rounds
+from benchmarks.side_by_side.cases import CASES, LIMITS, OURS, START, TOOLKIT, Case
+from benchmarks.side_by_side.run import run
+
+
+def main() -> int:
+    arguments = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    record = machine.head("side-by-side", LIMITS)
+    if arguments.resume and arguments.json.exists():
+        record = json.loads(arguments.json.read_text())
+    try:
+        sides = arguments.sides.split(",")
+        names = {OURS: arguments.image}
+        if TOOLKIT in sides:
+            began = time.monotonic()
+            names[TOOLKIT] = images.build_toolkit(arguments.image)
+            say(f"the toolkit's image: {time.monotonic() - began:.0f} s")
+        measure(arguments, record, names, sides)
+    finally:
+        docker.remove_all()
+    if arguments.quick:
+        found = quick.complaints(record["runs"])
+        say(*found or ["nothing that noise does not explain"])
+        return 1 if found else 0
+    return 0
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.side_by_side",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="counted rounds, after a warm-up (default: 5)")
+    parser.add_argument(
+        "--cases", default="*", metavar="PATTERN", help="names with * and ?, commas between them; default: all"
+    )
+    parser.add_argument("--sides", default=f"{OURS},{TOOLKIT}", help=f"default: {OURS},{TOOLKIT}")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go, after every run")
+    parser.add_argument("--resume", action="store_true", help="leave out what the JSON file has already")
+    parser.add_argument("--image", default="sagemaker-tf-entrypoint:latest", help="ours; the toolkit's is built on it")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the last log of each case and side there")
+    parser.add_argument("--quick", action="store_true", help="some cases, once; exit code 1 for what cannot be noise")
+    parser.add_argument("--list", action="store_true", help="print the cases and end")
+    arguments = parser.parse_args()
+    patterns = arguments.cases.split(",")
+    arguments.chosen = [
+        case
+        for case in CASES
+        if any(fnmatch.fnmatchcase(case.name, pattern) for pattern in patterns) and (case.quick or not arguments.quick)
+    ]
+    if unknown := set(arguments.sides.split(",")) - {OURS, TOOLKIT}:
+        parser.error(
+            f"--sides: found {', '.join(sorted(unknown))}; wanted {OURS}, {TOOLKIT} or both, with a comma between them"
+        )
+    if not arguments.chosen:
+        parser.error(f"--cases: no case is called {arguments.cases}; --list shows them all")
+    if arguments.resume and not arguments.json:
+        parser.error("--resume: wanted --json FILE, too, to go on from")
+    if arguments.list:
+        print("\n".join(f"{case.name:22} {case.title}" for case in arguments.chosen))
+        sys.exit()
+    if arguments.quick:
+        arguments.rounds = 1
+    return arguments
+
+
+def measure(arguments: argparse.Namespace, record: dict, names: dict[str, str], sides: list[str]) -> None:
+    record["order"] = rounds.ORDER.format(together=rounds.TOGETHER)
+    record["images"] = {side: images.described(side, names[side]) for side in sides}
+    record["cases"] = [
+        {"name": case.name, "title": case.title, "group": case.group, "hosts": case.hosts, "limit_s": case.limit_s}
+        for case in arguments.chosen
+    ]
+
+    if arguments.quick:
+        arguments.chosen = [replace(case, limit_s=min(case.limit_s, quick.LIMIT_S)) for case in arguments.chosen]
+
+    had = {(each["case"], each["side"], each["round"]) for each in record["runs"]}
+
+    def do(case: Case, side: str, at_work: rounds.Signal = None) -> rounds.Run:
+        return run(case, side, names, at_work, arguments.keep)
+
+    if not arguments.quick:
+        for case in arguments.chosen:
+            if case.group == START and case.hosts * case.ranks <= 2:
+                for side in sides:
+                    say(f"warm-up: {case.name}, {side}")
+                    do(case, side)
+    for number in range(1, arguments.rounds + 1):
+        due = [
+            (case, side)
+            for case in arguments.chosen
+            for side in sides
+            if number <= (case.rounds or number) and (case.name, side, number) not in had
+        ]
+        for result in rounds.one_round(due, do):
+            record["runs"].append({**result, "round": number})
+            say(f"{number}/{arguments.rounds} {shown(result)}")
+            if arguments.json:
+                machine.write(arguments.json, record)
+
+
+def shown(result: rounds.Run) -> str:
+    figures = " ".join(f"{name}={value:g}" for name, value in result["measures"].items())
+    cut = "" if result["cut_at_s"] is None else f" CUT at {result['cut_at_s']:g} s"
+    ended = f"codes={result['exit_codes']}{cut}{'' if result['right'] else ' (not right)'}"
+    return f"{result['case']} {result['side']}: {figures} {ended}"
+
+
+def say(*lines: str) -> None:
+    for line in lines:
+        print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""What we aim at: our figure, divided by the toolkit's. The one table of it, for the report and for `--quick`."""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True)
+class Aim:
+    measure: str
+    cases: tuple[str, ...]  # patterns of names
+    ratio: float  # at most
+    words: str
+
+    @property
+    def limit(self) -> float:
+        """Half of the aim's distance to 1 is what no noise explains."""
+        return 1 - (1 - self.ratio) / 2
+
+
+AIMS = (
+    Aim("start_s", ("start-mpi-*",), 0.3, "start, MPI"),
+    Aim("start_s", ("start-*",), 0.25, "start, single host and parameter servers"),
+    Aim("tail_s", ("start-mpi-*", "real-horovod-*"), 0.02, "tail, MPI"),
+    Aim("tail_s", ("start-*", "real-*"), 0.5, "tail, otherwise"),
+    Aim("gone_s", ("*-mpi-*",), 0.02, "failure to all hosts gone, MPI"),
+    Aim("launcher_memory_bytes", ("start-*",), 0.15, "the launcher's memory"),
+    Aim("cpu_us_per_line", ("log-*",), 0.3, "CPU per line of the log"),
+)
+
+
+def aim(case: str, measure: str) -> Aim | None:
+    """The first that holds for the case."""
+    return next(
+        (a for a in AIMS if a.measure == measure and any(fnmatchcase(case, pattern) for pattern in a.cases)), None
+    )

@@ -1,0 +1,124 @@
+"""What is run, as a table. A case is one job; what befalls it is its event."""
+
+from dataclasses import dataclass
+
+# How long a job may take before it is cut and shown as cut, in seconds.
+LIMITS = {
+    "MPI": 180.0,  # the toolkit's workers look for their coordinator every 120 s, with 30 s between looks
+    "MPI, network cut": 300.0,  # the toolkit never ends; a fiftieth of it is 6 s
+    "otherwise": 60.0,
+    "stop": 120.0,  # SageMaker's own limit: then it kills
+    "success": 120.0,
+    "12 hosts": 300.0,  # two cores import TensorFlow twelve times for the toolkit
+}
+MODES = {
+    "single": {},
+    "ps": {"sagemaker_parameter_server_enabled": "true"},
+    "mwms": {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"},
+    "mpi": {"sagemaker_mpi_enabled": "true", "sagemaker_mpi_custom_mpi_options": '""'},
+}
+OURS, TOOLKIT = "ours", "toolkit"  # the sides
+START, FAILURE, STOP, REAL, LOG = "start and tail", "failure", "stop", "real job", "log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """`event`: none; `raise` in the script, `kill` or `cut`, on `host` (counted from 0); `stop`: SIGTERM to all."""
+
+    name: str
+    title: str
+    group: str
+    mode: str
+    hosts: int
+    ranks: int = 1  # on each host
+    program: str = "acts.py"
+    arguments: tuple[tuple[str, str], ...] = ()
+    event: str = ""
+    host: int = 0
+    limit_s: float = LIMITS["success"]
+    rounds: int | None = None  # at most; None: as many as asked for
+    quick: bool = False
+
+    @property
+    def processes(self) -> int:
+        return self.hosts * self.ranks
+
+    @property
+    def hyperparameters(self) -> dict[str, str]:
+        mpi = {"sagemaker_mpi_num_of_processes_per_host": str(self.ranks)} if self.mode == "mpi" else {}
+        return {"sagemaker_program": f'"{self.program}"', **MODES[self.mode], **mpi, **dict(self.arguments)}
+
+
+def _start(name: str, title: str, mode: str, hosts: int, ranks: int = 1, quick: bool = False) -> Case:
+    return Case(
+        name=f"start-{name}", title=title, group=START, mode=mode, hosts=hosts, ranks=ranks,
+        arguments=(("seconds", "0.5"),), quick=quick,
+    )  # fmt: skip
+
+
+def _fault(event: str, name: str, title: str, mode: str, hosts: int, host: int, quick: bool = False) -> Case:
+    limit = "otherwise" if mode != "mpi" else "MPI, network cut" if event == "cut" else "MPI"
+    return Case(
+        name=f"{event}-{name}", title=title, group=FAILURE, mode=mode, hosts=hosts, event=event, host=host,
+        arguments=(("seconds", "3600"),), limit_s=LIMITS[limit], quick=quick,
+    )  # fmt: skip
+
+
+def _stop(name: str, title: str, mode: str, hosts: int, quick: bool = False) -> Case:
+    return Case(
+        name=f"stop-{name}", title=title, group=STOP, mode=mode, hosts=hosts, event="stop",
+        arguments=(("seconds", "3600"), ("saves", "yes")), limit_s=LIMITS["stop"], quick=quick,
+    )  # fmt: skip
+
+
+def _log(name: str, title: str, mode: str, hosts: int, ranks: int, lines: int, rounds: int | None = None) -> Case:
+    return Case(
+        name=f"log-{name}", title=title, group=LOG, mode=mode, hosts=hosts, ranks=ranks, program="prints.py",
+        arguments=(("lines", str(lines)),), limit_s=LIMITS["12 hosts" if hosts == 12 else "success"], rounds=rounds,
+        quick=name == "single-1",
+    )  # fmt: skip
+
+
+CASES = (
+    _start("single-1", "single host", "single", 1, quick=True),
+    _start("plain-2", "plain script, 2 hosts", "single", 2),
+    _start("ps-2", "parameter servers, 2 hosts", "ps", 2, quick=True),
+    _start("ps-4", "parameter servers, 4 hosts", "ps", 4),
+    _start("mwms-2", "MultiWorkerMirrored, 2 hosts", "mwms", 2),
+    _start("mpi-2x1", "MPI, 2 hosts x 1 rank", "mpi", 2, 1, quick=True),
+    _start("mpi-2x2", "MPI, 2 hosts x 2 ranks", "mpi", 2, 2),
+    _start("mpi-4x1", "MPI, 4 hosts x 1 rank", "mpi", 4, 1),
+    _fault("raise", "single-1", "single host: the script raises", "single", 1, 0),
+    _fault("raise", "ps-2-chief", "PS, 2 hosts: the chief raises", "ps", 2, 0),
+    _fault("raise", "ps-2-worker", "PS, 2 hosts: the worker raises", "ps", 2, 1, quick=True),
+    _fault("raise", "mwms-2-worker-0", "MWMS, 2 hosts: worker 0 raises", "mwms", 2, 0),
+    _fault("raise", "mwms-2-worker-1", "MWMS, 2 hosts: worker 1 raises", "mwms", 2, 1),
+    _fault("raise", "mpi-2-rank-0", "MPI, 2 hosts: rank 0 raises", "mpi", 2, 0),
+    _fault("raise", "mpi-2-rank-1", "MPI, 2 hosts: rank 1 raises", "mpi", 2, 1, quick=True),
+    _fault("raise", "mpi-4-rank-3", "MPI, 4 hosts: rank 3 raises", "mpi", 4, 3),
+    _fault("kill", "ps-2-chief", "PS, 2 hosts: the chief's host is killed", "ps", 2, 0),
+    _fault("kill", "ps-2-worker", "PS, 2 hosts: the worker's host is killed", "ps", 2, 1),
+    _fault("kill", "mwms-2-worker-0", "MWMS, 2 hosts: worker 0's host is killed", "mwms", 2, 0),
+    _fault("kill", "mwms-2-worker-1", "MWMS, 2 hosts: worker 1's host is killed", "mwms", 2, 1),
+    _fault("kill", "mpi-2-coordinator", "MPI, 2 hosts: the coordinator's host is killed", "mpi", 2, 0),
+    _fault("kill", "mpi-2-worker", "MPI, 2 hosts: the other host is killed", "mpi", 2, 1),
+    _fault("cut", "ps-2", "PS, 2 hosts: the worker's network is cut", "ps", 2, 1),
+    _fault("cut", "mwms-2", "MWMS, 2 hosts: worker 1's network is cut", "mwms", 2, 1),
+    _fault("cut", "mpi-2", "MPI, 2 hosts: the other host's network is cut", "mpi", 2, 1),
+    _stop("single-1", "single host: SIGTERM", "single", 1, quick=True),
+    _stop("ps-2", "PS, 2 hosts: SIGTERM to both", "ps", 2),
+    _stop("mwms-2", "MWMS, 2 hosts: SIGTERM to both", "mwms", 2),
+    _stop("mpi-2", "MPI, 2 hosts: SIGTERM to both", "mpi", 2),
+    Case(
+        name="real-ps-2", title="Estimator with parameter servers, 2 hosts", group=REAL, mode="ps", hosts=2,
+        program="ps_job.py",
+    ),
+    Case(
+        name="real-horovod-2", title="Keras with Horovod, 2 hosts x 1 rank", group=REAL, mode="mpi", hosts=2,
+        program="horovod_job.py",
+    ),
+    _log("single-1", "single host, 100,000 lines", "single", 1, 1, 100_000),
+    _log("mpi-2x2", "MPI, 2 hosts x 2 ranks, 25,000 lines each", "mpi", 2, 2, 25_000),
+    # Labels do not vary from round to round.
+    _log("mpi-12x1", "MPI, 12 hosts x 1 rank, 500 lines each", "mpi", 12, 1, 500, rounds=1),
+)  # fmt: skip

@@ -1,0 +1,55 @@
+"""The two images: ours, and the peer, which is built on ours."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from benchmarks.side_by_side.docker import docker
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+DOCKERFILE = HERE / "Dockerfile.toolkit"
+TOOLKIT = "sagemaker-toolkit-for-comparison"
+# As build.sh has them.
+CA_VARIABLES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
+BUILD_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL")
+
+MADE_OF = {
+    "ours": "Debian 12, Python 3.11, TensorFlow 2.14 and Horovod without headers and symbol tables, Open MPI, sshd; "
+    "our launcher",
+    "toolkit": "the same layers (slimmed as ours are), with sagemaker-training 4.9.0 and sagemaker-tensorflow-training "
+    "20.5.0 in our launcher's place, and curl",
+}
+
+
+def build_toolkit(ours: str) -> str:
+    """The peer image's name. Seconds where docker still has its layers, else well under a minute."""
+    docker("image", "inspect", "-f", "{{.Id}}", ours)  # or its complaint
+    with tempfile.TemporaryDirectory(prefix="toolkit-") as context:
+        shutil.copy(DOCKERFILE, context)
+        if bundle := _ca_bundle():
+            shutil.copy(bundle, Path(context) / "ca-bundle.pem")
+        arguments = [word for name in BUILD_VARIABLES if os.environ.get(name) for word in ("--build-arg", name)]
+        docker(
+            "build", "--build-arg", f"OURS={ours}", *arguments, "--tag", TOOLKIT,
+            "--file", f"{context}/{DOCKERFILE.name}", context, within=600,
+        )  # fmt: skip
+    return TOOLKIT
+
+
+def _ca_bundle() -> str | None:
+    """The certificates to trust while building, for archives behind a private CA; as build.sh finds them."""
+    named = [str(ROOT / "ca-bundle.pem"), *(os.environ.get(name, "") for name in CA_VARIABLES)]
+    return next((path for path in named if path and Path(path).is_file()), None)
+
+
+def described(side: str, image: str) -> dict[str, str | int]:
+    """`bytes` as `docker images` has them; `files_bytes`: the files that a container sees."""
+    seen = docker("run", "--rm", "--network", "none", "--entrypoint", "du", image, "-sxb", "/").split()[0]
+    return {
+        "name": image,
+        "bytes": int(docker("image", "inspect", "-f", "{{.Size}}", image)),
+        "files_bytes": int(seen),
+        "made_of": MADE_OF[side],
+    }

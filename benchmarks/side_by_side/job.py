@@ -1,0 +1,214 @@
+"""A job on one side: a container for each host, with what SageMaker would mount, on a network of the job's own."""
+
+import contextlib
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.side_by_side.cases import Case
+from benchmarks.side_by_side.docker import MARK, docker
+from benchmarks.side_by_side.times import seconds
+from benchmarks.side_by_side.usage import Usage
+
+HERE = Path(__file__).parent
+SILENCE = HERE.parents[1] / "entrypoint/local/silence.py"
+POLL_S = 0.01
+QUIET_S = 0.2
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that a process of the script said: its host, the process, what, and when (or how much)."""
+
+    host: str
+    process: str
+    what: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What is left of a host. `finished` and `exit_code` are None if it was still there when the job was cut."""
+
+    host: str
+    started: float
+    finished: float | None
+    exit_code: int | None
+    log: str  # each line begins with the time at which the engine had it
+
+
+class Job:
+    """The hosts of one job; `with` it, they are created, and removed in the end."""
+
+    def __init__(self, case: Case, image: str, ours: str) -> None:
+        self.case, self._image, self._ours = case, image, ours
+        self._id = f"side-{uuid.uuid4().hex[:8]}"
+        self.hosts = sorted(f"algo-{number + 1}" for number in range(case.hosts))
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> "Job":
+        with self._stack:
+            self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix=self._id)))
+            self.usage = self._stack.enter_context(Usage(self._id, self.case.program))
+            docker("network", "create", "--label", MARK, self._id)
+            self._stack.callback(docker, "network", "rm", self._id, check=False)
+            self._stack.callback(docker, "rm", "-f", "-v", *map(self._name, self.hosts), check=False)
+            for number, host in enumerate(self.hosts):
+                self._create(number, host)
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _name(self, host: str) -> str:
+        return f"{self._id}-{host}"
+
+    def _bench(self, host: str) -> Path:
+        return self._folder / host / "bench"
+
+    def _create(self, number: int, host: str) -> None:
+        base = self._folder / host
+        config = base / "input/config"
+        for part in ("input/config", "code", "model", "output/data", "bench"):
+            (base / part).mkdir(parents=True)
+        (self._folder / "shared").mkdir(exist_ok=True)
+        for file in (self.case.program, "marks.py"):  # no more: our launcher reads what the code uses
+            shutil.copy(HERE / "programs" / file, base / "code")
+        resources = {
+            "current_host": host,
+            "current_instance_type": "ml.c5.xlarge",
+            "current_group_name": "homogeneousCluster",
+            "hosts": self.hosts,
+            "instance_groups": [
+                {"instance_group_name": "homogeneousCluster", "instance_type": "ml.c5.xlarge", "hosts": self.hosts}
+            ],
+            "network_interface_name": "eth0",
+        }
+        (config / "resourceconfig.json").write_text(json.dumps(resources))
+        (config / "hyperparameters.json").write_text(json.dumps(self.case.hyperparameters))
+        (config / "inputdataconfig.json").write_text("{}")
+        (base / "bench/host").write_text(host)
+        mounts = [f"{base / part}:/opt/ml/{part}" for part in ("input", "model", "output", "code")]
+        mounts += [f"{base}/bench:/bench", f"{self._folder}/shared:/shared"]
+        docker(
+            "create", "--name", self._name(host), "--hostname", f"ip-10-0-0-{number + 1}.ec2.internal", "--label", MARK,
+            "--network", self._id, "--network-alias", host, "--cgroup-parent", self.usage.parent,
+            *[word for mount in mounts for word in ("-v", mount)], self._image, "train",
+        )  # fmt: skip
+
+    # --- what happens to it ---
+
+    def start(self) -> None:
+        docker("start", *map(self._name, self.hosts))
+
+    def tell(self, word: str, *hosts: str) -> None:
+        """The programs there look for a file of this name."""
+        for host in hosts or self.hosts:
+            (self._bench(host) / word).touch()
+
+    def kill(self, host: str) -> float:
+        """The host is gone at once; when."""
+        at = time.time()
+        docker("kill", self._name(host))
+        return at
+
+    def cut(self, host: str) -> float:
+        """Nothing goes in or out of the host's network card any more, and nobody is told; when."""
+        docker(
+            "run", "--rm", "--label", MARK, "--network", f"container:{self._name(host)}", "--cap-add", "NET_ADMIN",
+            "-v", f"{SILENCE}:/silence.py:ro", "--entrypoint", "python", self._ours, "/silence.py", "on",
+        )  # fmt: skip
+        return time.time()
+
+    def terminate(self) -> float:
+        """SIGTERM to every host; when."""
+        at = time.time()
+        docker("kill", "--signal", "TERM", *map(self._name, self.hosts))
+        return at
+
+    # --- what is seen of it ---
+
+    def marks(self) -> list[Mark]:
+        return list(self._read_marks())
+
+    def _read_marks(self) -> Iterator[Mark]:
+        for host in self.hosts:
+            for file in sorted(self._bench(host).glob("marks-*")):
+                for line in file.read_text().splitlines():
+                    what, _, value = line.partition(" ")
+                    yield Mark(host, file.name, what, float(value))
+
+    def see(self, what: str, within: float) -> bool:
+        """Wait until every process of the script has said so; False if they have not by then, or a host is gone."""
+        deadline = time.monotonic() + within
+        look_at_hosts = time.monotonic() + 5
+        while sum(mark.what == what for mark in self._read_marks()) < self.case.processes:
+            if time.monotonic() > deadline:
+                return False
+            if time.monotonic() > look_at_hosts:
+                look_at_hosts += 5
+                if len(self._running()) < len(self.hosts):
+                    return False
+            time.sleep(POLL_S)
+        return True
+
+    def _running(self) -> list[str]:
+        shown = docker("inspect", "-f", "{{.State.Running}}", *map(self._name, self.hosts)).split()
+        return [host for host, running in zip(self.hosts, shown, strict=True) if running == "true"]
+
+    def drain(self, within: float) -> None:
+        """Wait until nothing comes to the engine's log any more."""
+        paths = docker("inspect", "-f", "{{.LogPath}}", *map(self._name, self.hosts)).split()
+        sizes: list[int] = []
+        deadline, since = time.monotonic() + within, time.monotonic()
+        while time.monotonic() < deadline and time.monotonic() < since + QUIET_S:
+            now = [Path(path).stat().st_size for path in paths]
+            if now != sizes:
+                sizes, since = now, time.monotonic()
+            time.sleep(POLL_S)
+
+    def wait(self, within: float) -> bool:
+        """Wait until all hosts are gone; False if they are not by then."""
+        waiting = subprocess.Popen(
+            ["docker", "wait", *map(self._name, self.hosts)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+        try:
+            waiting.wait(max(0.0, within))
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            waiting.kill()
+            waiting.wait()
+        return True
+
+    def endings(self) -> list[Ending]:
+        return [self._ending(host) for host in self.hosts]
+
+    def _ending(self, host: str) -> Ending:
+        state = json.loads(docker("inspect", "-f", "{{json .State}}", self._name(host)))
+        log = subprocess.run(
+            ["docker", "logs", "--timestamps", self._name(host)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
+        )  # fmt: skip
+        gone = not state["Running"]
+        return Ending(
+            host=host,
+            started=seconds(state["StartedAt"]),
+            finished=seconds(state["FinishedAt"]) if gone else None,
+            exit_code=state["ExitCode"] if gone else None,
+            log=log.stdout.decode("utf-8", "replace"),
+        )
+
+    def keep(self, folder: Path, endings: list[Ending]) -> None:
+        """Logs and marks, for a person to look at."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for ending in endings:
+            (folder / f"{ending.host}.log").write_text(ending.log)
+        (folder / "marks").write_text("".join(f"{m.host} {m.process} {m.what} {m.value:.6f}\n" for m in self.marks()))

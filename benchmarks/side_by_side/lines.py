@@ -1,0 +1,46 @@
+"""Pure: what became of the numbered lines of programs/prints.py on their way through a launcher."""
+
+import re
+from collections.abc import Mapping
+
+from benchmarks.side_by_side.times import seconds
+
+WHOLE = re.compile(
+    r"^(?P<label>[^<]*(?:<std...>)?[^<]*)<(?P<host>algo-\d+) (?P<rank>\d+|-) (?P<number>\d+)>   [^<]* </(?P=number)>$"
+)
+TOOLKIT_LABEL = re.compile(r"\[\d+,mpirank:(?P<rank>\d+),(?P<host>algo-\d+)\]")
+OUR_LABEL = re.compile(r"\[(?P<host>algo-\d+) (?:rank (?P<rank>\d+)|[^]]+)\]")
+
+
+def log_measures(logs: Mapping[str, str], wanted: int, began: float) -> dict[str, float]:
+    """`logs`: each host's, the engine's time before each line. `wanted`: how many were printed, from `began` on."""
+    whole, wrong, unlabelled, last = 0, 0, 0, began
+    for log in logs.values():
+        for line in log.splitlines():
+            time, _, text = line.partition(" ")
+            if "<algo-" not in text and "</" not in text:
+                continue
+            last = max(last, seconds(time))
+            if not (found := WHOLE.match(text)):
+                continue
+            whole += 1
+            named = label(found["label"])
+            if named is None:
+                unlabelled += 1
+            elif named != (found["host"], found["rank"]):
+                wrong += 1
+    return {
+        "lines_per_s": wanted / (last - began) if last > began else 0.0,
+        "split_share": 1 - whole / wanted,
+        "mislabelled_share": wrong / whole if whole else 0.0,
+        "unlabelled_share": unlabelled / whole if whole else 0.0,
+    }
+
+
+def label(text: str) -> tuple[str, str] | None:
+    """The host and the rank that a label names; a script that is no rank is "-". None: there is no label."""
+    if found := TOOLKIT_LABEL.search(text):
+        return found["host"], found["rank"]
+    if found := OUR_LABEL.search(text):
+        return found["host"], found["rank"] or "-"
+    return None

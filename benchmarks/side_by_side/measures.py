@@ -1,0 +1,69 @@
+"""Pure: what a job did, from the marks of its script and the ends of its hosts."""
+
+from collections.abc import Iterable
+
+from benchmarks.side_by_side.cases import FAILURE, LOG, START, STOP, Case
+from benchmarks.side_by_side.job import Ending, Mark
+from benchmarks.side_by_side.lines import log_measures
+
+COSTS_FROM = 10_000  # lines of each process: with fewer, other things than lines cost more
+
+
+def measures(
+    case: Case,
+    marks: Iterable[Mark],
+    endings: list[Ending],
+    event_at: float | None,  # None: the script marks it itself, or nothing happens
+    killed: str | None,
+    cpu_s: float,
+    printing_cpu_s: float | None,
+    peak_bytes: int,
+) -> dict[str, float]:
+    """Only what could be measured. A job that was cut has no end."""
+    by_name: dict[str, list[float]] = {}
+    for mark in marks:
+        by_name.setdefault(mark.what, []).append(mark.value)
+    began = max(ending.started for ending in endings)
+    ends = [ending.finished for ending in endings if ending.host != killed]
+    over = max([end for end in ends if end is not None]) if ends and None not in ends else None
+    all_there = len(by_name.get("first", [])) == case.processes
+    found: dict[str, float] = {}
+    if all_there and case.group not in (FAILURE, STOP):
+        found["start_s"] = max(by_name["first"]) - began
+    if case.group in (FAILURE, STOP):
+        event_at = max(by_name["fails"]) if "fails" in by_name else event_at
+        if over is not None and event_at is not None:
+            found["gone_s"] = over - event_at
+        if case.group == STOP and event_at is not None and len(by_name.get("heard", [])) == case.processes:
+            found["told_s"] = max(by_name["heard"]) - event_at
+        return found
+    if over is not None:
+        found["wall_s"] = over - min(ending.started for ending in endings)
+        if len(by_name.get("last", [])) == case.processes:
+            found["tail_s"] = over - max(by_name["last"])
+            found["launcher_cpu_s"] = cpu_s - sum(by_name["cpu"])
+    if case.group == START:
+        found["launcher_memory_bytes"] = peak_bytes
+    if case.group == LOG and all_there and "prints" in by_name:
+        lines = int(dict(case.arguments)["lines"])
+        found |= log_measures(
+            {ending.host: ending.log for ending in endings}, case.processes * lines, min(by_name["prints"])
+        )
+        if lines < COSTS_FROM:
+            del found["lines_per_s"]
+        elif printing_cpu_s is not None:
+            scripts = sum(by_name["cpu"]) - sum(by_name["cpu-before"])
+            found["cpu_us_per_line"] = (printing_cpu_s - scripts) / (case.processes * lines) * 1e6
+    return found
+
+
+def ended_well(case: Case, marks: Iterable[Mark], endings: list[Ending], killed: str | None) -> bool:
+    """Did all hosts end as the job did? All 0 after a success; none after a failure; after SIGTERM, all have saved."""
+    codes = [ending.exit_code for ending in endings if ending.host != killed]
+    if None in codes:
+        return False
+    if case.group == FAILURE:
+        return 0 not in codes
+    what = "saved" if case.group == STOP else "last"
+    done = sum(mark.what == what for mark in marks) == case.processes
+    return done and (case.group == STOP or set(codes) == {0})

@@ -1,0 +1,37 @@
+"""A training script without a framework: it sleeps for some seconds, and raises where the benchmark says so.
+
+With `--saves yes` it does at SIGTERM what a script with checkpoints does: takes a second to save, and ends.
+"""
+
+from marks import ends, mark
+
+mark("first")
+import argparse  # noqa: E402
+import os  # noqa: E402
+import signal  # noqa: E402
+import sys  # noqa: E402
+import time  # noqa: E402
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--seconds", type=float)
+parser.add_argument("--saves", default="no")
+arguments, _ = parser.parse_known_args()
+
+
+def save(*_):
+    mark("heard")
+    time.sleep(1)
+    mark("saved")
+    sys.exit(0)
+
+
+if arguments.saves == "yes":
+    signal.signal(signal.SIGTERM, save)
+mark("trains")
+until = time.monotonic() + arguments.seconds
+while time.monotonic() < until:
+    if os.path.exists("/bench/raise"):  # noqa: PTH110
+        mark("fails")
+        raise ValueError("the loss is not a number")
+    time.sleep(0.005)
+ends()

@@ -1,0 +1,34 @@
+"""Pure: what `--quick` calls a failure: only what cannot be noise."""
+
+import statistics
+from collections.abc import Iterable
+from typing import Any
+
+from benchmarks.side_by_side.aims import aim
+
+LIMIT_S = 25.0  # for both sides. What the toolkit does in more than that is counted as that, which is in its favour.
+
+
+def complaints(runs: Iterable[dict[str, Any]]) -> list[str]:
+    """A run of ours that hung or ended wrongly; a ratio beyond half the aim's distance to 1. One line each."""
+    found: list[str] = []
+    figures: dict[tuple[str, str], dict[str, list[float]]] = {}  # by case and measure, and by side
+    for run in runs:
+        if run["side"] == "ours" and run["cut_at_s"] is not None:
+            found.append(f"{run['case']}: ours had not ended after {run['cut_at_s']:g} s")
+        elif run["side"] == "ours" and not run["right"]:
+            found.append(f"{run['case']}: ours ended wrongly, exit codes {run['exit_codes']}")
+        cut = {} if run["cut_at_s"] is None else dict.fromkeys(("tail_s", "gone_s"), run["cut_at_s"])
+        for measure, value in {**cut, **run["measures"]}.items():
+            figures.setdefault((run["case"], measure), {}).setdefault(run["side"], []).append(value)
+    for (case, measure), sides in figures.items():
+        goal = aim(case, measure)
+        if not goal or len(sides) < 2:
+            continue
+        ours, toolkit = statistics.median(sides["ours"]), statistics.median(sides["toolkit"])
+        if ours > goal.limit * toolkit:
+            found.append(
+                f"{case}: {measure} is {ours:.3g}, the toolkit's {toolkit:.3g}; "
+                f"the aim is {goal.ratio:g} times that, the limit {goal.limit:.3g} times"
+            )
+    return found

@@ -1,0 +1,62 @@
+"""In which order cases run. Sides take turns: ours, the toolkit, ours, the toolkit.
+
+Nothing runs beside a run, but for one kind: after the failure or the stop of several hosts the toolkit waits, asleep,
+for up to minutes. These runs, and only these, run side by side at the end of a round, begun one after another.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+from benchmarks.side_by_side import docker
+from benchmarks.side_by_side.cases import FAILURE, STOP, TOOLKIT, Case
+
+ORDER = (
+    "One warm-up of start cases, not in the figures; then rounds. In a round each case runs on our side, then on the "
+    "toolkit's, with nothing beside it. But failures of several hosts and stops first run on our side, one after "
+    "another, and then on the toolkit's side by side, up to {together} at once, each begun when the failure of the one "
+    "before has happened: what the toolkit does then is waiting on timers, asleep."
+)
+TOGETHER = 16
+
+Run = dict[str, Any]
+Signal = threading.Event | None
+Do = Callable[[Case, str, Signal], Run]
+
+
+def one_round(due: Iterable[tuple[Case, str]], do: Do) -> Iterator[Run]:
+    """`due`: what is to run, and on which side, in order."""
+    due = list(due)
+    for case, side in due:
+        if not waits(case):
+            yield do(case, side, None)
+    for case, side in due:
+        if waits(case) and side != TOOLKIT:
+            yield do(case, side, None)
+    longest_first = sorted(
+        [case for case, side in due if waits(case) and side == TOOLKIT], key=lambda case: -case.limit_s
+    )
+    yield from together(longest_first, do)
+
+
+def waits(case: Case) -> bool:
+    return case.group in (FAILURE, STOP) and (case.hosts > 1 or case.group == STOP)
+
+
+def together(cases: list[Case], do: Do) -> Iterator[Run]:
+    """Side by side, each begun when the event of the one before has happened (or it has ended without)."""
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        try:
+            running = []
+            for case in cases:
+                at_work = threading.Event()
+                running.append(future := pool.submit(do, case, "toolkit", at_work))
+                while not at_work.wait(0.1) and not future.done():
+                    pass
+            for future in as_completed(running):
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            docker.remove_all()  # so that what the threads wait for is over
+            raise

@@ -1,0 +1,74 @@
+"""One run of a case on one side, from the first container to the figures."""
+
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.side_by_side.cases import LOG, OURS, Case
+from benchmarks.side_by_side.job import Job
+from benchmarks.side_by_side.measures import ended_well, measures
+
+SETTLE_S = 1.0  # between the last process's first words and what befalls the job
+
+
+def run(
+    case: Case,
+    side: str,
+    images: Mapping[str, str],
+    at_work: threading.Event | None = None,
+    keep: Path | None = None,
+) -> dict[str, Any]:
+    """`at_work` is set when what befalls the job has happened."""
+    with Job(case, images[side], images[OURS]) as job:
+        cut_at = time.monotonic() + case.limit_s
+        job.start()
+        event_at, printing_cpu_s = None, None
+        if case.group == LOG and job.see("first", case.limit_s):
+            before = job.usage.cpu_s()
+            job.tell("go")
+            if job.see("last", case.limit_s):
+                job.drain(case.limit_s)
+                printing_cpu_s = job.usage.cpu_s() - before
+        if case.event and job.see("trains", case.limit_s):
+            time.sleep(SETTLE_S)
+            event_at = befall(job, case)
+            cut_at = time.monotonic() + case.limit_s
+        if at_work:
+            at_work.set()
+        gone = job.wait(cut_at - time.monotonic())
+        marks, endings = job.marks(), job.endings()
+        killed = job.hosts[case.host] if case.event == "kill" else None
+        figures = measures(
+            case, marks, endings, event_at, killed, job.usage.cpu_s(), printing_cpu_s, job.usage.peak_bytes
+        )
+        if keep:
+            job.keep(keep / f"{case.name}-{side}", endings)
+        return {
+            "case": case.name,
+            "title": case.title,
+            "group": case.group,
+            "hosts": case.hosts,
+            "side": side,
+            "measures": {name: round(value, 4) for name, value in figures.items()},
+            "cut_at_s": None if gone else case.limit_s,
+            "exit_codes": [ending.exit_code for ending in endings],
+            "right": ended_well(case, marks, endings, killed),
+        }
+
+
+def befall(job: Job, case: Case) -> float | None:
+    """Let it happen; when it did, or None where the script will say so itself."""
+    host = job.hosts[case.host]
+    match case.event:
+        case "raise":
+            job.tell("raise", host)
+            return None
+        case "kill":
+            return job.kill(host)
+        case "cut":
+            return job.cut(host)
+        case "stop":
+            return job.terminate()
+    raise ValueError(case.event)
