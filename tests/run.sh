@@ -12,17 +12,19 @@ usage() {
     cat <<TEXT
 Usage: tests/run.sh [--ring RING]... [--no-docker] [-k EXPRESSION] [-- PYTEST-ARGUMENT...]
 
-  --ring RING     unit, local, cluster or sdk; may be repeated. Without it: all four, in this order, after ruff and mypy
-  --no-docker     leave out what needs Docker: the image and the rings cluster and sdk
+  --ring RING     unit, local, cluster, sdk or benchmarks; may be repeated. Without it: all, in this order, after ruff
+                  and mypy
+  --no-docker     leave out what needs Docker: the image and the rings cluster, sdk and benchmarks
   -k EXPRESSION   only tests whose names match, as pytest takes it
   --              what follows goes to pytest as it is
 
-unit     values in, values out
-local    real processes on this machine
-cluster  jobs of several containers, on the image that ./build.sh builds
-sdk      jobs that SageMaker's own SDKs run on that image, in their local mode
+unit        values in, values out
+local       real processes on this machine
+cluster     jobs of several containers, on the image that ./build.sh builds
+sdk         jobs that SageMaker's own SDKs run on that image, in their local mode
+benchmarks  a few cases of benchmarks/side_by_side, against AWS's toolkit: fails only on what cannot be noise
 
-It makes .venv with Python 3.11 and what the tests import, and for the last ring one more for each SDK. As root on
+It makes .venv with Python 3.11 and what the tests import, and for the ring sdk one more for each SDK. As root on
 Debian it also installs with apt what is missing (Docker, Open MPI, ssh, ...) and starts dockerd where no daemon
 answers; it stops the one that it started. What cannot be had is left out, and the summary says so. With CI=true,
 leaving something out is a failure.
@@ -45,8 +47,8 @@ read_arguments() {
         case $1 in
             --ring)
                 case ${2-} in
-                    unit | local | cluster | sdk) rings+=("$2") ;;
-                    *) die "--ring is '${2-}'; wanted unit, local, cluster or sdk" ;;
+                    unit | local | cluster | sdk | benchmarks) rings+=("$2") ;;
+                    *) die "--ring is '${2-}'; wanted unit, local, cluster, sdk or benchmarks" ;;
                 esac
                 shift 2
                 ;;
@@ -119,8 +121,6 @@ make_venv() {
 
 daemon_answers() { docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
 
-compose_works() { docker compose version >/dev/null 2>&1 || docker-compose version >/dev/null 2>&1; }
-
 # Sets why_no_docker where there is no Docker to be had.
 why_no_docker='' dockerd_pid='' dockerd_log=''
 get_docker() {
@@ -130,8 +130,6 @@ get_docker() {
         why_no_docker='there is no docker command (as root on Debian it would be installed)'
     elif ! daemon_answers && ! start_dockerd; then
         : # start_dockerd has said why
-    elif ! compose_works && ! need docker-compose docker-compose; then
-        why_no_docker='there is neither docker compose nor docker-compose'
     fi
     [[ -z $why_no_docker ]]
 }
@@ -160,6 +158,8 @@ start_dockerd() {
 }
 
 clean_up() {
+    if [[ -n $sdk_pid ]]; then kill -INT "$sdk_pid" 2>/dev/null && wait "$sdk_pid" || true; fi
+    if [[ -n $sdk_log ]]; then rm -f "$sdk_log"; fi
     if [[ -n $dockerd_pid ]]; then
         kill "$dockerd_pid" 2>/dev/null && wait "$dockerd_pid" 2>/dev/null || true
         rm -f "$dockerd_log"
@@ -196,9 +196,25 @@ left_out() {
 check() { "$VENV/bin/ruff" check entrypoint sagemaker_tf_data && "$VENV/bin/mypy"; }
 
 ring() {
-    local name=$1
-    shift
-    "$VENV/bin/python" -m pytest "tests/$name" "$@" ${pytest_arguments[@]+"${pytest_arguments[@]}"}
+    "$VENV/bin/python" -m pytest "$@" ${pytest_arguments[@]+"${pytest_arguments[@]}"}
+}
+
+# The ring sdk runs in the background: its jobs come one after the other. SIGINT, which bash has it ignore there, must
+# end it with its containers.
+sdk_pid='' sdk_log=''
+start_sdk() {
+    sdk_log=$(mktemp)
+    env --default-signal=INT "$VENV/bin/python" -m pytest tests/sdk \
+        ${pytest_arguments[@]+"${pytest_arguments[@]}"} >"$sdk_log" 2>&1 &
+    sdk_pid=$!
+}
+
+finish_sdk() {
+    local status=0
+    wait "$sdk_pid" || status=$?
+    sdk_pid=''
+    cat "$sdk_log"
+    return $status
 }
 
 build_image() {
@@ -216,29 +232,35 @@ main() {
     make_venv
 
     ((${#rings[@]} > 0)) || step check check || true
-    if asked_for unit; then step unit ring unit -n 2 --dist worksteal || true; fi
+    if asked_for unit; then step unit ring tests/unit -n 2 --dist worksteal || true; fi
     if asked_for local; then
         need mpirun openmpi-bin && need ssh-keygen openssh-client && need sshd openssh-server ||
             left_out 'local, mpi' 'Open MPI and an ssh daemon are not here (as root on Debian they would be installed)'
         ((EUID == 0)) && need ip iproute2 && need nsenter util-linux ||
             left_out 'local, namespaces' 'these take root, and the commands ip and nsenter'
-        # Its tests wait for most of their time.
-        step local ring local -n 3 --dist loadfile || true
+        # Its tests wait for much of their time. By name: the files of one long test are not left for the end.
+        step local ring tests/local -n 3 --dist loadfile --no-loadscope-reorder || true
     fi
-    if asked_for cluster || asked_for sdk; then
+    if asked_for cluster || asked_for sdk || asked_for benchmarks; then
         if ! get_docker; then
-            left_out 'cluster and sdk' "$why_no_docker"
+            left_out 'cluster, sdk and benchmarks' "$why_no_docker"
         elif ! step image build_image; then
-            left_out 'cluster and sdk' 'the image could not be built'
+            left_out 'cluster, sdk and benchmarks' 'the image could not be built'
         else
             export TEST_IMAGE=$IMAGE
+            # Side by side: while the hosts of one job wait, those of another import TensorFlow, or an SDK thinks.
+            if asked_for sdk && step 'sdk, environments' tests/sdk/make_environments.sh; then start_sdk; fi
             if asked_for cluster; then
-                # Jobs that train keep two CPUs busy: one at a time. The others wait for most of their time.
-                step cluster ring cluster -m 'not tensorflow' -n 2 --dist loadfile || true
-                step 'cluster, TensorFlow' ring cluster -m tensorflow || true
+                step cluster ring tests/cluster -n 2 --dist loadfile --no-loadscope-reorder || true
             fi
-            if asked_for sdk; then
-                step 'sdk, environments' tests/sdk/make_environments.sh && step sdk ring sdk || true
+            if [[ -n $sdk_pid ]]; then step 'sdk, the rest' finish_sdk || true; fi
+            # Last and alone, since it measures. It has no tests to choose from.
+            if asked_for benchmarks && ((${#pytest_arguments[@]} == 0)); then
+                if ((EUID == 0)); then
+                    step benchmarks "$VENV/bin/python" -m benchmarks.side_by_side --quick || true
+                else
+                    left_out benchmarks 'these take root, to read control groups'
+                fi
             fi
         fi
     fi

@@ -13,15 +13,6 @@ CRITEO = ROOT.parent / "shared/data"
 
 StartCluster = Callable[..., Cluster]
 
-# Their jobs train or serve with TensorFlow and keep two CPUs busy; those of other files wait for most of their time.
-BUSY = ("evaluator", "examples", "foreign", "outcomes", "pipe", "resnet", "restarts", "serve", "sharding", "uneven")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.parent == Path(__file__).parent and item.path.stem.removeprefix("test_cluster_") in BUSY:
-            item.add_marker("tensorflow")
-
 
 @pytest.fixture(scope="session")
 def image() -> Iterator[str]:

@@ -6,20 +6,18 @@ Host names are aliases on a network of the job's own, and a container's own host
 
 import contextlib
 import json
-import os
 import re
 import shutil
 import subprocess
+import threading
 import time
 import uuid
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
-
-from waiting import eventually
 
 from entrypoint.local.channels import Channel
 from entrypoint.local.delivery import deliver, shown
@@ -28,7 +26,10 @@ from entrypoint.local.feed import Stream, feeding
 PROGRAMS = Path(__file__).parent / "programs"
 # On every container and network of this test session, so that the session can see that none is left.
 LABEL, SESSION = "sagemaker-tf-entrypoint.tests", uuid.uuid4().hex[:8]
-PATIENCE = 120.0  # seconds: when to give up, not how fast a job has to be
+# For hosts that train, as they share the processors of this machine: Open MPI's waiting ranks leave them to those that
+# work, and a host that does not come to its turn for a while is not lost.
+BUSY = {"OMPI_MCA_mpi_yield_when_idle": "1", "ENTRYPOINT_PEER_TIMEOUT": "30"}
+PATIENCE = 240.0  # seconds: when to give up, not how fast a job has to be
 
 Value = str | int | float | bool | list[Any] | dict[str, Any]
 
@@ -41,17 +42,6 @@ def sh(*command: str, within: float = 60, check: bool = True, **options: Any) ->
     if check:
         assert result.returncode == 0, f"{command}: {result.returncode}\n{result.stdout}\n{result.stderr}"
     return result
-
-
-@cache
-def compose_command() -> tuple[str, ...]:
-    for command in (("docker", "compose"), ("docker-compose",)):
-        try:
-            if sh(*command, "version", check=False).returncode == 0:
-                return command
-        except FileNotFoundError:
-            pass
-    raise AssertionError("wanted `docker compose` or docker-compose; neither is here")
 
 
 def leftovers() -> str:
@@ -97,6 +87,11 @@ def resources(hosts: Iterable[str], current: str, groups: Mapping[str, Iterable[
         "network_interface_name": "eth0",
         "topology": None,
     }
+
+
+def repeated(option: str, values: Iterable[str]) -> list[str]:
+    """The values as a command takes an option that may be repeated."""
+    return [word for value in values for word in (option, value)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,8 +142,9 @@ class Cluster:
     ) -> None:
         self.image, self.folder = image, folder
         self.hosts = [f"algo-{n + 1}" for n in range(hosts)] if isinstance(hosts, int) else sorted(hosts)
-        self.project = f"tfe{uuid.uuid4().hex[:8]}"
-        self._compose_file = folder / "compose.json"
+        self.network = f"tfe{uuid.uuid4().hex[:8]}"
+        self._options = ["--internal"] if isolated else []
+        self._commands: list[list[str]] = []  # one for each host
         self.channels = [
             each if isinstance(each, Channel) else Channel(name=name, source=each.resolve())
             for name, each in (channels or {}).items()
@@ -156,7 +152,6 @@ class Cluster:
         self._fed = contextlib.ExitStack()
         self._unfed: list[str] = []  # what was wrong with channels
         environment = {**({"ENTRYPOINT_MODE": mode} if mode else {}), **(environment or {})}
-        services = {}
         for number, host in enumerate(self.hosts, 1):
             ml = self.ml(host)
             write_config(
@@ -180,31 +175,20 @@ class Cluster:
             mounts += [f"{ml}/code:/opt/ml/code"] if program else []
             mounts += [f"{path}:/opt/ml/input/data/{name}:ro" for name, path in shown(self.channels, parts)]
             mounts += [f"{shared.resolve()}:/opt/ml/checkpoints"] if shared else []
-            services[host] = {
-                "image": image,
-                "command": "train",
-                "container_name": self.container(host),
-                "hostname": f"ip-10-0-0-{number}.ec2.internal",
-                "environment": {**environment, **(host_environment or {}).get(host, {})},
-                "volumes": mounts,
-                "networks": {"default": {"aliases": [host]}},
-                "labels": {LABEL: SESSION},
-                "init": False,
-                "restart": "no",
-                "stop_grace_period": "120s",
-            }
-        network = {"labels": {LABEL: SESSION}, "internal": isolated}
-        compose = {"services": services, "networks": {"default": network}}
-        if compose_command() == ("docker-compose",):
-            compose = {"version": "3.7", **compose}
-        self._compose_file.write_text(json.dumps(compose, indent=1).replace("$", "$$"))
+            variables = {**environment, **(host_environment or {}).get(host, {})}
+            self._commands.append([
+                "docker", "run", "-d", "--name", self.container(host), "--hostname", f"ip-10-0-0-{number}.ec2.internal",
+                "--network", self.network, "--network-alias", host, "--label", f"{LABEL}={SESSION}",
+                "--stop-timeout", "120", *repeated("-v", mounts),
+                *repeated("-e", (f"{name}={value}" for name, value in variables.items())), image, "train",
+            ])  # fmt: skip
 
     def ml(self, host: str) -> Path:
         """The host's /opt/ml, on this machine."""
         return self.folder / host / "ml"
 
     def container(self, host: str) -> str:
-        return f"{self.project}-{host}"
+        return f"{self.network}-{host}"
 
     # --- up and down ---
 
@@ -216,7 +200,7 @@ class Cluster:
         ]
         self._fed.enter_context(feeding(streams, self._unfed.append))
         try:
-            self._compose("up", "-d", "--no-build")
+            self._start()
         except BaseException:
             self._tear_down()
             raise
@@ -231,17 +215,15 @@ class Cluster:
         if kind is None:
             assert not self._unfed
 
-    def _compose(self, *arguments: str, check: bool = True) -> None:
-        # Its own time limits are meant for slower networks than a socket of this machine.
-        sh(
-            *compose_command(), "-p", self.project, "-f", str(self._compose_file), *arguments,
-            within=PATIENCE, check=check, env={**os.environ, "COMPOSE_HTTP_TIMEOUT": "120"},
-        )  # fmt: skip
+    def _start(self) -> None:
+        sh("docker", "network", "create", "--label", f"{LABEL}={SESSION}", *self._options, self.network)
+        with ThreadPoolExecutor(len(self.hosts)) as pool:
+            list(pool.map(lambda command: sh(*command, within=PATIENCE), self._commands))
 
     def _tear_down(self) -> None:
         with self._fed:  # to the end of those who read
             sh("docker", "rm", "-f", "-v", *map(self.container, self.hosts), check=False, within=PATIENCE)
-            self._compose("down", "-v", "--remove-orphans")
+            sh("docker", "network", "rm", self.network)
 
     def _print_all(self) -> None:
         for host in self.hosts:
@@ -266,7 +248,7 @@ class Cluster:
 
     def disconnect(self, host: str) -> float:
         """The host runs on and reaches nobody; the time."""
-        sh("docker", "network", "disconnect", "-f", f"{self.project}_default", self.container(host))
+        sh("docker", "network", "disconnect", "-f", self.network, self.container(host))
         return time.time()
 
     def stop(self, *hosts: str, grace: int = 100) -> float:
@@ -293,12 +275,17 @@ class Cluster:
     def sees(self, text: str, *hosts: str, times: int = 1, within: float = PATIENCE) -> None:
         """Wait until the logs of these hosts (all, if none is named) have the text, each so many times."""
         for host in hosts or self.hosts:
-            eventually(
-                lambda host=host: self.log(host).count(text) >= times or not self._is_up(host),
-                within,
-                f"{text!r} in the log of {host}",
-            )
-            assert self.log(host).count(text) >= times, f"{host} ended without {text!r}"
+            command = ["docker", "logs", "--follow", self.container(host)]
+            # Followed, and not asked for again and again, which would take half a processor from those that train.
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as log:
+                give_up = threading.Timer(within, log.kill)
+                give_up.start()
+                found = 0
+                while found < times and (line := log.stdout.readline()):
+                    found += line.count(text.encode())
+                give_up.cancel()
+                log.kill()
+            assert found >= times, f"{host} has ended, or {within:g} s are over, with {text!r} {found} times of {times}"
 
     def _is_up(self, host: str) -> bool:
         state = sh("docker", "inspect", "-f", "{{.State.Running}}", self.container(host)).stdout
@@ -345,9 +332,8 @@ def run_alone(
     limits: Iterable[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     """One container on no job's network, with `docker run`; stdout and stderr as one text in stdout."""
-    options = [*limits]
-    options += [word for path, target in (mounts or {}).items() for word in ("-v", f"{path}:{target}")]
-    options += [word for name, value in (environment or {}).items() for word in ("-e", f"{name}={value}")]
+    options = [*limits, *repeated("-v", (f"{path}:{target}" for path, target in (mounts or {}).items()))]
+    options += repeated("-e", (f"{name}={value}" for name, value in (environment or {}).items()))
     return subprocess.run(
         ["docker", "run", "--rm", "--label", f"{LABEL}={SESSION}", "--network", network, *options, image, *command],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=within,

@@ -56,7 +56,7 @@ def test_hosts_that_reach_nobody_but_one_another(cluster: StartCluster, tmp_path
     code = archived(tmp_path / "channel", files)
     hyperparameters = {**IN_CHANNEL, **TWO_RANKS}
     with cluster(program="", hosts=2, isolated=True, channels={"code": code}, hyperparameters=hyperparameters) as job:
-        network = f"{job.project}_default"
+        network = job.network
         assert sh("docker", "network", "inspect", "-f", "{{.Internal}}", network).stdout.strip() == "true"
         for ending in all_well(job.wait()):
             assert sums(ending) == [10, 10]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from containers import Cluster
+from containers import BUSY, Cluster
 
 StartCluster = Callable[..., Cluster]
 Figure = Callable[[str, float], None]
@@ -18,7 +18,7 @@ def test_the_last_checkpoint_is_evaluated_after_the_chiefs_success(
         program="evaluates.py",
         mode="ps",
         hyperparameters={"sagemaker_entrypoint_ps_workers": "server", "sagemaker_entrypoint_ps_count": 2},
-        environment={"ENTRYPOINT_EVALUATOR": "last"},
+        environment={**BUSY, "ENTRYPOINT_EVALUATOR": "last"},
         shared=shared,
     ) as job:
         endings = job.wait(within=420)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from containers import PROGRAMS, Cluster, Ending, run_alone
+from containers import BUSY, PROGRAMS, Cluster, Ending, run_alone
 
 from entrypoint.local.channels import Channel, InputMode
 
@@ -48,6 +48,7 @@ PIPES = {
     "parameter servers": {
         "mode": "ps",
         "hyperparameters": {"sagemaker_entrypoint_ps_workers": "server", "steps-per-epoch": 94},
+        "environment": BUSY,
         "channels": ["training", "evaluation"],
     },
     # A channel for each rank of a host. Both hold all the rows, as in "no multi-path" of AWS's own example.
@@ -55,7 +56,7 @@ PIPES = {
         "mode": "mpi",
         "hosts": 2,
         "hyperparameters": {"sagemaker_mpi_num_of_processes_per_host": 2},
-        "environment": {"ENTRYPOINT_CHANNEL_GROUPS": "same"},
+        "environment": {"ENTRYPOINT_CHANNEL_GROUPS": "same", **BUSY},
         "channels": ["training", "training-2", "evaluation"],
     },
 }
@@ -88,7 +89,7 @@ def test_deepfm_from_pipes(
 
 
 def test_digits_on_two_workers(image: str, cluster: StartCluster, figure: Figure) -> None:
-    with cluster(program="train.py", code=ROOT / "examples/digits", mode="mwms", hosts=2) as job:
+    with cluster(program="train.py", code=ROOT / "examples/digits", mode="mwms", hosts=2, environment=BUSY) as job:
         endings = job.wait(within=PATIENCE)
         only_the_first_saved(endings)
         accuracy = number(endings["algo-1"], r"test accuracy=(\d\.\d+)")

@@ -1,5 +1,6 @@
 """Jobs in which something goes wrong: every host ends, soon, with one code and one explanation.
 
+What is not here goes wrong while TensorFlow trains: test_cluster_outcomes.py.
 The limits are generous, since the machine may be busy; the figures printed are what was measured.
 """
 
@@ -8,16 +9,13 @@ from collections.abc import Callable
 
 import pytest
 from containers import Cluster, Ending
-from waiting import eventually
 
 StartCluster = Callable[..., Cluster]
 Figure = Callable[[str, float], None]
 
-MODES = ["single", "ps", "mwms", "mpi"]
 PROCESSES = {
     "single": ["script", "script", "script"],
     "ps": ["chief/0", "worker/0", "worker/1"],
-    "mwms": ["worker/0", "worker/1", "worker/2"],
     "mpi": ["rank 0", "rank 1", "rank 2"],
 }
 HOST_LOST = 69
@@ -36,8 +34,9 @@ def same_explanation(endings: dict[str, Ending]) -> str:
     return text.splitlines()[0]
 
 
-@pytest.mark.parametrize("culprit", ["algo-1", "algo-2"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode, culprit", [("single", "algo-1"), ("single", "algo-2"), ("ps", "algo-1"), ("mpi", "algo-1")]
+)
 def test_script_raises(cluster: StartCluster, figure: Figure, mode: str, culprit: str) -> None:
     with cluster(program="raises.py", mode=mode, hyperparameters={"on": culprit}) as job:
         endings = job.wait()
@@ -54,8 +53,10 @@ def test_script_raises(cluster: StartCluster, figure: Figure, mode: str, culprit
         assert gone < 10
 
 
-@pytest.mark.parametrize("victim", ["algo-1", "algo-2"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode, victim",
+    [("single", "algo-1"), ("single", "algo-2"), ("ps", "algo-2"), ("mwms", "algo-1"), ("mpi", "algo-1")],
+)
 def test_host_is_killed(cluster: StartCluster, figure: Figure, mode: str, victim: str) -> None:
     with cluster(program="waits.py", mode=mode) as job:
         job.sees("] waiting")
@@ -84,42 +85,6 @@ def test_host_freezes_and_thaws(cluster: StartCluster, figure: Figure, victim: s
         assert late.exit_code != 0
         assert late.failure
         figure(f"{victim} thaws after the job's end: gone after", late.finished - thawed)
-
-
-@pytest.mark.parametrize("mode", ["mwms", "mpi"])
-def test_host_is_cut_off(cluster: StartCluster, figure: Figure, mode: str) -> None:
-    """No side is reset or refused; there is silence only. Both sides of the cut end."""
-    with cluster(program="waits.py", mode=mode) as job:
-        job.sees("] waiting")
-        cut = job.disconnect("algo-2")
-        endings = job.wait()
-        assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, HOST_LOST)
-        assert endings["algo-1"].failure.startswith("algo-2 (lost: ")
-        assert endings["algo-2"].failure.startswith("algo-1 (lost: ")
-        assert endings["algo-3"].failure == endings["algo-1"].failure
-        gone = last_end(endings) - cut
-        figure(f"{mode}, algo-2 is cut off: all hosts gone after", gone)
-        assert gone < 15
-
-
-def test_process_is_killed(cluster: StartCluster, figure: Figure) -> None:
-    """What the kernel does when memory is short."""
-    with cluster(program="waits.py", mode="ps") as job:
-        job.sees("] waiting")
-        eventually(lambda: "serving ps 2" in job.log("algo-3"), within=60)
-        job.exec("algo-3", "pkill", "-KILL", "-f", "tf_server.py")
-        endings = job.wait()
-        assert {ending.exit_code for ending in endings.values()} == {137}
-        assert same_explanation(endings).startswith("algo-3 ps/2 (ended too early, killed by SIGKILL)")
-
-
-def test_launcher_is_killed_on_one_host(cluster: StartCluster) -> None:
-    """Our own PID 1 is shot: the container is gone, and the others see it as a lost host."""
-    with cluster(program="waits.py", mode="single") as job:
-        job.sees("] waiting")
-        job.kill("algo-3")
-        endings = job.wait("algo-1", "algo-2")
-        assert same_explanation(endings).startswith("algo-3 (lost: ")
 
 
 def test_one_host_never_comes(cluster: StartCluster) -> None:

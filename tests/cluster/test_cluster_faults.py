@@ -1,6 +1,7 @@
 """`entrypoint local --engine docker --fault`: what each fault does to containers, and that nothing of it stays."""
 
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,13 +40,13 @@ class Run:
         return re.findall(r"^fault.*$", self.terminal.partition("tail s")[2], re.MULTILINE)
 
 
-def ours() -> set[str]:
-    """Containers, networks and volumes of local runs."""
+def left_by(pid: int) -> list[str]:
+    """Containers, networks and volumes of the local run that had this pid, which is in their names."""
     found: list[str] = []
     for words in (("ps", "--all", "--format", "{{.Names}}"), ("network", "ls", "--format", "{{.Name}}"),
                   ("volume", "ls", "--format", "{{.Name}}")):  # fmt: skip
         found += sh("docker", *words, "--filter", LABEL).stdout.split()
-    return set(found)
+    return [name for name in found if name.startswith(f"entrypoint-{pid}-")]
 
 
 @pytest.fixture
@@ -53,16 +54,20 @@ def local(image: str, tmp_path: Path) -> Callable[..., Run]:
     """Runs a job on three containers to its end."""
 
     def start(*faults: str, steps: int = 60, program: Path = LOCAL_PROGRAMS / "beats.py", env: str = "") -> Run:
-        before = ours()
         command = [str(Path(sys.executable).with_name("entrypoint")), "local", str(program), "--hosts", "3"]
         command += ["--mode", "mwms", "--engine", "docker", "--image", image, "--output", str(tmp_path / "out")]
         command += ["--hyperparameters", f"steps={steps}"] if program.name == "beats.py" else []
         command += [word for fault in faults for word in ("--fault", fault)] + (["--env", env] if env else [])
-        result = sh(*command, within=LONG, cwd=tmp_path, check=False)
-        print(result.stdout + result.stderr)
-        mine = set(re.findall(r"entrypoint-\d+-[0-9a-f]{6}\S*", "\n".join(ours() - before)))
-        assert not mine, f"left behind: {mine}"
-        return Run(result.returncode, result.stdout, tmp_path / "out")
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=tmp_path, text=True
+        ) as run:
+            try:
+                terminal, _ = run.communicate(timeout=LONG)
+            finally:
+                run.terminate()
+        print(terminal)
+        assert not left_by(run.pid)
+        return Run(run.returncode, terminal, tmp_path / "out")
 
     return start
 

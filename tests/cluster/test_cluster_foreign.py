@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from containers import Cluster, Ending, run_alone
+from containers import BUSY, Cluster, Ending, run_alone
 from sent import DATA_PARALLEL, PARAMETER_SERVER, by_sdk, mpi
 
 FOREIGN = Path(__file__).resolve().parents[1] / "programs/foreign"
@@ -19,7 +19,7 @@ def foreign(cluster: StartCluster, tmp_path: Path) -> StartForeign:
     """`with foreign(script, distribution, **hyperparameters) as job:` on two hosts."""
 
     def start(script: str, distribution: dict, shared: Path | None = None, **users: object) -> Cluster:
-        code, environment = tmp_path / "code", users.pop("environment", {})
+        code, environment = tmp_path / "code", {**BUSY, **users.pop("environment", {})}
         code.mkdir()
         shutil.copy(FOREIGN / script, code / "train.py")
         hyperparameters = by_sdk("train.py", distribution, **users)
@@ -70,7 +70,7 @@ def all_alike(ranks: list[dict]) -> bool:
 def test_workers_serve_until_the_chief_writes_a_file_to_a_shared_folder(foreign: StartForeign, shared: Path) -> None:
     users = {"folder": "/opt/ml/checkpoints", "poll": 0.1}
     with foreign("ps_renames_master.py", PARAMETER_SERVER, shared, **users) as job:
-        chief, worker = all_well(job.wait(within=180))
+        chief, worker = all_well(job.wait(within=400))
         assert "tasks: chief ps worker" in chief.log
         assert "epoch 2, loss" in chief.log and "model copied" in chief.log
         assert "worker 0 has seen DONE" in worker.log
@@ -79,7 +79,7 @@ def test_workers_serve_until_the_chief_writes_a_file_to_a_shared_folder(foreign:
 
 def test_an_estimator_trains_evaluates_exports_and_ends(foreign: StartForeign, shared: Path) -> None:
     with foreign("estimator.py", PARAMETER_SERVER, shared, model_dir="/opt/ml/checkpoints") as job:
-        master, worker = all_well(job.wait(within=240))
+        master, worker = all_well(job.wait(within=400))
         assert "task master 0, filters /job:ps /job:master" in master.log
         assert "task worker 0, filters /job:ps /job:worker/task:0" in worker.log
         assert all("train_and_evaluate has ended" in host.log for host in (master, worker))
@@ -95,7 +95,7 @@ def test_the_tutorials_fit_ends_though_workers_and_ps_join_their_servers(
     """Parameter servers are ours, as on AWS's images; or the script's, if it is asked for."""
     users = {"folder": "/opt/ml/checkpoints", "environment": {"ENTRYPOINT_PS_SERVERS": servers}}
     with foreign("ps_tutorial_fit.py", PARAMETER_SERVER, shared, **users) as job:
-        chief, worker = all_well(job.wait(within=180))
+        chief, worker = all_well(job.wait(within=400))
         assert "fit has ended, loss" in chief.log
         assert "] worker 0 joins its server" in worker.log
         for number, host in enumerate((chief, worker)):
@@ -107,7 +107,7 @@ def test_the_tutorials_fit_ends_though_workers_and_ps_join_their_servers(
 def test_horovod_ranks_are_pinned_and_rank_0_saves(foreign: StartForeign) -> None:
     options = f"-verbose -x HOROVOD_CYCLE_TIME=2 --NCCL_DEBUG=WARN -x orte_base_help_aggregate=0 {SHARED_CORES}"
     with foreign("horovod_pinned.py", mpi(2, options), **{"learning-rate": 0.02}) as job:
-        endings = all_well(job.wait(within=180))
+        endings = all_well(job.wait(within=400))
         ranks = told(endings)
         assert places(ranks) == TWO_ON_EACH
         assert all_alike(ranks)
@@ -118,7 +118,7 @@ def test_horovod_ranks_are_pinned_and_rank_0_saves(foreign: StartForeign) -> Non
 def test_a_loop_for_sagemakers_data_parallel_library(foreign: StartForeign) -> None:
     distribution = {**DATA_PARALLEL, "sagemaker_distributed_dataparallel_custom_mpi_options": SHARED_CORES}
     with foreign("smddp_tape.py", distribution, sagemaker_entrypoint_processes_per_host=2) as job:
-        endings = all_well(job.wait(within=180))
+        endings = all_well(job.wait(within=400))
         assert "Horovod stands in for SageMaker's data-parallel library" in endings[0].log
         ranks = told(endings)
         assert places(ranks) == TWO_ON_EACH
@@ -136,7 +136,7 @@ def test_a_loop_for_sagemakers_data_parallel_library(foreign: StartForeign) -> N
 
 def test_fit_with_that_librarys_optimizer_and_callbacks(foreign: StartForeign) -> None:
     with foreign("smddp_fit.py", DATA_PARALLEL) as job:
-        ranks = told(all_well(job.wait(within=180)))
+        ranks = told(all_well(job.wait(within=400)))
         assert places(ranks) == [("algo-1", 0, 2), ("algo-2", 0, 2)], "one rank on a host without GPUs"
         assert all_alike(ranks)
         assert len({each["loss"] for each in ranks}) == 1, "MetricAverageCallback"

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from containers import PATIENCE, Cluster
+from containers import BUSY, PATIENCE, Cluster
 from endpoint import ask, serving
+
+from entrypoint.local.channels import Channel, InputMode
 
 StartCluster = Callable[..., Cluster]
 Figure = Callable[[str, float], None]
 
 RESNET = Path(__file__).resolve().parents[2] / "examples/resnet"
-# Open MPI's waiting ranks would otherwise keep processors from those that work.
-YIELD = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 SMALL = {"cycle-time-ms": 20, "classes": 2, "skip-steps": 2}
 LEARNS = {"model": "MobileNetV2", "epochs": 4, "warmup-epochs": 1, "schedule": "cosine", "settle-batches": 10}
 
@@ -29,10 +29,14 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("sklearn")
     folder = tmp_path_factory.mktemp("resnet")
     tool(folder, "sample_photos.py", "photos", "--training=320", "--validation=60")
-    # 3 files among 4 ranks: their records are dealt out. 4 files are dealt out whole.
+    # 3 files among 4 ranks: their records are dealt out. 4 files: 2 for each pipe of a host.
     tool(folder, "folder_to_tfrecord.py", "photos/training", "--output=data/training", "--shards=4")
     tool(folder, "folder_to_tfrecord.py", "photos/validation", "--output=data/validation", "--shards=3")
     assert (folder / "data/labels.txt").read_text() == "china\nflower\n"
+    for number, file in enumerate(sorted((folder / "data/training").iterdir())):
+        half = folder / f"data/half-{number % 2 + 1}"
+        half.mkdir(exist_ok=True)
+        (half / file.name).hardlink_to(file)
     return folder
 
 
@@ -41,20 +45,27 @@ def tool(folder: Path, name: str, *arguments: str) -> None:
     subprocess.run(command, cwd=folder, check=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
 
 
-def test_learns_photographs(image: str, cluster: StartCluster, figure: Figure, photos: Path) -> None:
-    """With a small network: ResNet-50 on four ranks is too much for two processors. All else is the same."""
+def test_learns_photographs_streamed(image: str, cluster: StartCluster, figure: Figure, photos: Path) -> None:
+    """With a small network: ResNet-50 on four ranks is too much for two processors. All else is the same.
+
+    Each rank of a host has a pipe with half of the images, of which its fellow on the other host takes every other one.
+    """
+    pipes = {
+        name: Channel(name=name, source=photos / "data" / half, mode=InputMode.PIPE)
+        for name, half in (("training-1", "half-1"), ("training-2", "half-2"))
+    }
     with cluster(
         program="train.py",
         code=RESNET,
         mode="mpi",
         hosts=2,
-        environment=YIELD,
+        environment=BUSY,
         hyperparameters={
             **SMALL, **LEARNS,
             "sagemaker_mpi_num_of_processes_per_host": 2, "image-size": 48, "batch-size": 16,
-            "compression": "fp16", "groups": 4,
+            "compression": "fp16", "groups": 4, "images": 640,
         },
-        channels={part: photos / "data" / part for part in ("training", "validation")},
+        channels={**pipes, "validation": photos / "data/validation"},
     ) as job:  # fmt: skip
         endings = job.wait(within=420)
         assert [ending.exit_code for ending in endings.values()] == [0, 0]
@@ -96,7 +107,7 @@ def test_resnet_50_on_noise(cluster: StartCluster, figure: Figure) -> None:
         code=RESNET,
         mode="mpi",
         hosts=2,
-        environment=YIELD,
+        environment=BUSY,
         hyperparameters={**SMALL, "synthetic": True, "image-size": 32, "batch-size": 2, "steps": 3},
     ) as job:
         endings = job.wait(within=420)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from containers import Cluster
+from containers import BUSY, Cluster
 from test_cluster_examples import ROOT, number
 
 StartCluster = Callable[..., Cluster]
@@ -33,9 +33,9 @@ def test_worker_servers_that_are_all_lost_twice(cluster: StartCluster, figure: F
         mode="ps",
         hyperparameters={
             "sagemaker_entrypoint_ps_workers": "server",
-            "batch-size": 16,
+            "batch-size": 32,
         },  # long enough to be killed twice
-        environment={"ENTRYPOINT_RESTARTS": "2", "ENTRYPOINT_RESTART_BACKOFF": "0.5"},
+        environment={**BUSY, "ENTRYPOINT_RESTARTS": "2", "ENTRYPOINT_RESTART_BACKOFF": "0.5"},
         channels={"training": criteo},
     ) as job:
         for epoch in (1, 2):
@@ -61,8 +61,9 @@ def test_horovod_resumes_from_its_checkpoint(cluster: StartCluster, figure: Figu
         program="train.py",
         code=ROOT / "examples/deepfm",
         mode="mpi",
+        hosts=2,
         hyperparameters={"batch-size": 32},  # long enough to be killed after an epoch
-        environment={"ENTRYPOINT_RESTARTS": "1", "ENTRYPOINT_RESTART_BACKOFF": "0.5"},
+        environment={**BUSY, "ENTRYPOINT_RESTARTS": "1", "ENTRYPOINT_RESTART_BACKOFF": "0.5"},
         channels={"training": criteo},
     ) as job:
         job.sees("epoch 1/4 is over", "algo-1", within=PATIENCE)
@@ -79,9 +80,9 @@ def test_horovod_resumes_from_its_checkpoint(cluster: StartCluster, figure: Figu
 
 
 def test_a_job_that_is_killed_goes_on_in_the_next_from_its_checkpoint(image: str, tell: Tell, criteo: Path) -> None:
-    """Two kills of all at once; benchmarks/kills.py says what it asks, and does it more often."""
+    """All at once, while it saves; benchmarks/kills.py says what it asks, and does it more often."""
     command = [sys.executable, ROOT / "benchmarks/kills.py", "--mode", "mpi", "--engine", "docker", "--image", image]
-    command += ["--data", criteo, "--kills", "2", "--unkilled", "1", "--seed", "5"]
+    command += ["--data", criteo, "--kills", "1", "--unkilled", "1", "--seed", "37"]
     with subprocess.Popen([*map(str, command)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as kills:
         try:
             printed, _ = kills.communicate(timeout=3 * PATIENCE)
@@ -91,5 +92,5 @@ def test_a_job_that_is_killed_goes_on_in_the_next_from_its_checkpoint(image: str
     assert kills.returncode == 0, printed
     assert "; 0 jobs resumed" not in printed, printed
     found = re.findall(r"\| (?:killed and resumed|not killed) \| (\d\.\d+) ", printed)
-    tell(f"DeepFM, mpi, job killed twice: AUC {found[0]}, not killed: {found[1]}")
+    tell(f"DeepFM, mpi, job killed: AUC {found[0]}, not killed: {found[1]}")
     assert min(map(float, found)) >= WITHOUT_LOSS

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from containers import PROGRAMS, Cluster, sh
+from containers import BUSY, PROGRAMS, Cluster, repeated, sh
 from epochs import CELLS, FAST_FILE, FILE, OWN, PIPE, SAME, SHARDED, make, name_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,10 +27,11 @@ def read(cluster: StartCluster, tmp_path: Path, data, mode: str, **environment: 
             "ENTRYPOINT_PROCESSES_PER_HOST": "2",
             "ENTRYPOINT_CHANNEL_GROUPS": data.groups,
             "TF_CPP_MIN_LOG_LEVEL": "2",
+            **BUSY,
             **environment,
         },
     ) as job:
-        endings = job.wait(within=240)
+        endings = job.wait(within=400)
         assert {host: ending.exit_code for host, ending in endings.items()} == {"algo-1": 0, "algo-2": 0}
         files = [path for ending in endings.values() for path in (ending.ml / "output/data").glob("numbers-*.json")]
         assert len(files) == (1 if mode == "ps" else 4)  # there the chief writes what the workers found
@@ -50,12 +51,13 @@ def test_every_record_once_under_entrypoint_local(image: str, tmp_path: Path) ->
     data = make(tmp_path / "data", [cell for cell in CELLS if cell[2] is FAST_FILE])
     words = ["--hosts", "2", "--mode", "mpi", "--processes-per-host", "2", "--engine", "docker", "--image", image]
     groups = {"ENTRYPOINT_CHANNEL_GROUPS": data.groups, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    words += repeated("--env", (f"{name}={value}" for name, value in BUSY.items()))
     (tmp_path / "code").mkdir()
     shutil.copy(PROGRAMS / "reads.py", tmp_path / "code")
     sh(
         sys.executable, "-m", "entrypoint", "local", str(tmp_path / "code/reads.py"), *words, *data.words,
         "--hyperparameters", f"names={data.names}", "--output", str(tmp_path / "out"),
-        within=240, env={**os.environ, **groups, "PYTHONPATH": str(ROOT)},
+        within=400, env={**os.environ, **groups, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     files = list(tmp_path.glob("out/*/ml/output/data/numbers-*.json"))
     assert len(files) == 4
@@ -66,7 +68,7 @@ def test_every_record_once_where_a_coordinator_has_workers_read(cluster: StartCl
     """The first host has one worker, beside the chief: what it was dealt of a second channel is read by nobody."""
     cells = [cell for cell in CELLS if cell[2] is PIPE or (cell[2] is FILE and cell[0] != SAME)]
     data = make(tmp_path / "data", cells)
-    wrong = read(cluster, tmp_path, data, "ps", ENTRYPOINT_PS_WORKERS="server")
+    wrong = read(cluster, tmp_path, data, "ps", ENTRYPOINT_PS_WORKERS="server", ENTRYPOINT_PS_COUNT="1")
     unread = {name_of(cell) for cell in cells if cell[:2] == (OWN, SHARDED)}
     assert {where.partition(",")[0] for where in wrong} == unread
     dealt = [100, 101, *range(111, 115)]  # the first and the third file of epochs.make's second source

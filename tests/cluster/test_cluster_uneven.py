@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from containers import Cluster
+from containers import BUSY, Cluster
 from epochs import tfrecords
 
 from entrypoint.channels import Distribution
@@ -24,12 +24,13 @@ def test_ranks_with_uneven_shards_end_together(cluster: StartCluster, tmp_path: 
         hosts=2,
         channels={"train": channel},
         environment={
+            **BUSY,
             "HOROVOD_STALL_CHECK_TIME_SECONDS": "2",
-            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "20",
+            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "12",
             "TF_CPP_MIN_LOG_LEVEL": "2",
         },
     ) as job:
-        endings = job.wait(within=180)
+        endings = job.wait(within=400)
         assert {host: ending.exit_code for host, ending in endings.items()} == {"algo-1": 0, "algo-2": 0}
         told = [json.loads((endings[f"algo-{n + 1}"].ml / f"output/data/rank-{n}.json").read_text()) for n in (0, 1)]
         assert [each.pop("batches") for each in told] == [8, 5]

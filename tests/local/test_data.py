@@ -20,8 +20,9 @@ def test_the_workers_of_a_coordinator_read_each_their_own_shard(hosts):
         f"input/data/train/{name}.txt": "".join(f"{number}\n" for number in part)
         for name, part in {"a": numbers[:7], "deep/b": numbers[7:50], "c": numbers[50:60], "d": numbers[60:]}.items()
     }
+    environment = {"ENTRYPOINT_PS_WORKERS": "server", "ENTRYPOINT_PS_COUNT": "1"}
     job = hosts(3, "ps_shards.py", hyperparameters={"sagemaker_parameter_server_enabled": "true"},
-                environment={"ENTRYPOINT_PS_WORKERS": "server"}, base_files=base_files)  # fmt: skip
+                environment=environment, base_files=base_files)  # fmt: skip
     assert job.end(within=300) == [0, 0, 0]
     told = json.loads((job[1].base / "output/data/read.json").read_text())
     assert told["traced"] == told["eager"] == [numbers[0::2], numbers[1::2]]

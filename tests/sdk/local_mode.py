@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DRIVERS = Path(__file__).parent / "drivers"
 COMPOSE = ROOT / ".venv-sdk-compose"  # there if the machine's own docker has no compose
 NETWORK = "sagemaker-local"  # what both SDKs call it, for all jobs of a machine
-PATIENCE = 240.0  # seconds: when to give up, not how fast a job has to be
+PATIENCE = 600.0  # seconds: when to give up, not how fast a job has to be
 
 NO_TELEMETRY = "SchemaVersion: '1.0'\nSageMaker: {PythonSDK: {Modules: {TelemetryOptOut: true}}}\n"
 

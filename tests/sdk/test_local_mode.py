@@ -17,6 +17,7 @@ Run = Callable[[str, dict[str, Any]], Job]
 
 HERE = Path(__file__).parent
 DIGITS, DEEPFM, PROGRAMS = HERE.parents[1] / "examples/digits", HERE.parents[1] / "examples/deepfm", HERE / "programs"
+SHARED_CORES = "--mca mpi_yield_when_idle 1"  # ranks that wait leave their core to others
 # How SDK 3 is told which program to run: it has no word for it but for its own launchers.
 IN_CHANNEL = {"sagemaker_program": "train.py", "sagemaker_submit_directory": "/opt/ml/input/data/code"}
 
@@ -78,14 +79,6 @@ def test_v2_estimator_on_one_host(run: Run, image: str) -> None:
 
 
 @pytest.mark.tensorflow
-def test_v2_estimator_on_two_hosts(run: Run, image: str) -> None:
-    """Estimator drops `distribution`, so the way is a hyperparameter."""
-    switch = {"sagemaker_multi_worker_mirrored_strategy_enabled": True}
-    job = run("v2", estimator_call(image, 2, DIGITS, "train.py", hyperparameters={"epochs": 1, **switch}))
-    tells_digits_apart(job)
-
-
-@pytest.mark.tensorflow
 def test_v2_tensorflow_with_parameter_servers(run: Run, image: str, clicks: Path) -> None:
     call = estimator_call(
         image, 2, DEEPFM, "train.py",
@@ -100,7 +93,7 @@ def test_v2_tensorflow_with_parameter_servers(run: Run, image: str, clicks: Path
 def test_v2_tensorflow_with_mpi(run: Run, image: str, clicks: Path) -> None:
     call = estimator_call(
         image, 2, DEEPFM, "train.py",
-        distribution={"mpi": {"enabled": True, "processes_per_host": 2}},
+        distribution={"mpi": {"enabled": True, "processes_per_host": 2, "custom_mpi_options": SHARED_CORES}},
         hyperparameters={"epochs": 1},
     )  # fmt: skip
     job = run("v2", {**call, "estimator": "TensorFlow", "inputs": {"training": f"file://{clicks}"}})
@@ -131,16 +124,10 @@ def test_v3_on_one_host(run: Run, image: str, command: str | None) -> None:
 def test_v3_on_two_hosts_with_mpi(run: Run, image: str, clicks: Path) -> None:
     """mpirun must not be told of the interface that resourceconfig.json names."""
     switches = {"sagemaker_mpi_enabled": True, "sagemaker_mpi_num_of_processes_per_host": 1}
+    switches["sagemaker_mpi_custom_mpi_options"] = SHARED_CORES
     job = run("v3", trainer_call(image, 2, DEEPFM, None, {"epochs": 1, **switches}, training=clicks))
     predicts_clicks(job)
     assert "network interface ethwe named in resourceconfig.json does not exist here" in job.output
-
-
-@pytest.mark.tensorflow
-def test_v3_on_two_hosts_with_command_train(run: Run, image: str) -> None:
-    switch = {"sagemaker_multi_worker_mirrored_strategy_enabled": True}
-    job = run("v3", trainer_call(image, 2, DIGITS, "train", {"epochs": 1, **switch}))
-    tells_digits_apart(job)
 
 
 @pytest.mark.parametrize("sdk", ["v2", "v3"])
