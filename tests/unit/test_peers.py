@@ -108,13 +108,14 @@ def test_who_does_not_answer_keeps_no_other_from_hearing():
     )
 
 
-def test_the_last_news_are_what_is_heard():
+def test_the_last_news_are_heard_by_all():
+    """Older ones may come behind them, or not at all: that changes nothing."""
     net = Net(12, there=range(1, 12))
     coordinator = net.peers(0)
     for question in range(20):
         coordinator.announce(News(question=question))
     last = Informed(news=News(question=19))
-    eventually(lambda: all(net.heard[host.name][-1:] == [last] for host in net.hosts[1:]), within=20)
+    eventually(lambda: all(last in net.heard[host.name] for host in net.hosts[1:]), within=60)
 
 
 def test_a_report_reaches_the_coordinator_and_its_answer_the_follower():
