@@ -121,8 +121,9 @@ def test_a_host_is_lost(hosts, lost):
     kill_host(job, lost)
     codes = job.end()
     assert codes[2 - lost] == 69
-    # Open MPI notices it, and its kernel takes no connection: no need to wait for the whole peer timeout.
-    assert job[3 - lost].failure == f"algo-{lost} (lost: not heard for 1 s, and it takes no connection)"
+    # Soon, where Open MPI notices it first and the host's kernel takes no connection any more.
+    lines = ("0.6 s, and it takes no connection", "2 s")
+    assert job[3 - lost].failure in [f"algo-{lost} (lost: not heard for {line})" for line in lines]
 
 
 def test_stopped_ranks_save(hosts):
