@@ -79,6 +79,8 @@ class Peers:
         self._telling: list[threading.Thread] = []
         self._delivered = threading.Event()
         self._tried_to_open = threading.Event()
+        # Where each host was reached last. To look up the name of one that has gone can take longer than all else.
+        self._found: dict[str, str] = {}
         threading.Thread(target=self._serve, name="control", daemon=True).start()
         if not cluster.is_coordinator:
             threading.Thread(target=self._keep_reporting, name="reports", daemon=True).start()
@@ -169,9 +171,10 @@ class Peers:
         """POST to another host. OSError if it is not reached, Refused if it says no."""
         own = self._cluster.me.address
         token = self._settings.token
+        address = self._found.pop(host.name, host.address)  # kept if it is still right
         try:
             answer = post(
-                (host.address, host.port(self._settings.control_port)), path, message, timeout,
+                (address, host.port(self._settings.control_port)), path, message, timeout,
                 source=own if own.startswith("127.") else "",
                 headers=f"{TOKEN_HEADER}: {token}\r\n" if token else "",
             )  # fmt: skip
@@ -180,6 +183,7 @@ class Peers:
             raise
         if answer.status != 200:
             raise Refused(_reason(answer.body) or f"it answered {answer.status}", answer.status)
+        self._found[host.name] = answer.address
         return answer
 
     def _serve(self) -> None:

@@ -24,6 +24,7 @@ class Answer:
     body: bytes
     asked: float  # when the question went out, on the monotonic clock
     heard: float  # when the answer was there
+    address: str  # where the other was, as a number
 
 
 def post(
@@ -40,7 +41,7 @@ def post(
         f"Content-Length: {len(body)}\r\n{headers}\r\n"
     )
     with _connected(address, min(timeout, CONNECTING), source) as connection:
-        asked = time.monotonic()
+        asked, found = time.monotonic(), str(connection.getpeername()[0])
         connection.settimeout(timeout)
         connection.sendall(head.encode("utf-8") + body)
         text = b""
@@ -55,7 +56,7 @@ def post(
     words = top.split(None, 2)
     if not (end and len(words) > 1 and words[0].startswith(b"HTTP/") and words[1].isdigit()):
         raise ConnectionError("what answers there does not speak HTTP, or broke off")
-    return Answer(status=int(words[1]), body=rest, asked=asked, heard=heard)
+    return Answer(status=int(words[1]), body=rest, asked=asked, heard=heard, address=found)
 
 
 def _connected(address: tuple[str, int], timeout: float, source: str) -> socket.socket:

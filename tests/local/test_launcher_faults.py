@@ -23,8 +23,8 @@ if os.environ.get("HOSTNAME") == "{hostname}" and "from entrypoint.launch" in " 
 MISTAKES = {
     # module, place, when it goes wrong
     "reading the last output, once": ("logs", "Log.tail", "words[0].startswith('worker') and len(calls) < 3"),
-    "deciding, once": ("policy", "Policy._note", "type(words[0]).__name__ == 'Ended' and len(calls) > 3 and 1 not in calls"
-                       " and not calls.append(1)"),
+    "deciding, once": ("policy", "Policy._note", "type(words[0]).__name__ == 'Ended' and len(calls) > 3"
+                       " and 1 not in calls and not calls.append(1)"),
     "deciding, always": ("policy", "Policy._note", "type(words[0]).__name__ == 'Ended' and words[0].name != 'prepare'"),
 }  # fmt: skip
 

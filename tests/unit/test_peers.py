@@ -118,6 +118,28 @@ def test_the_last_news_are_heard_by_all():
     eventually(lambda: all(last in net.heard[host.name] for host in net.hosts[1:]), within=60)
 
 
+def test_the_name_of_a_host_is_looked_up_until_it_was_reached(monkeypatch):
+    """To look up one that has gone may take longer than all else that is to be done then."""
+    server, called, connect = Answering(ANSWER), [], socket.create_connection
+
+    def connecting(address, *words, **named):
+        if threading.current_thread() is threading.main_thread():  # hosts of other tests may still be calling
+            called.append(address[0])
+        return connect(address, *words, **named)
+
+    monkeypatch.setattr(socket, "create_connection", connecting)
+    me, other = Host(name="algo-1", rank=0, address="127.0.0.1"), Host(name="algo-2", rank=1, address="localhost")
+    settings = Settings(control_port=server.address[1])
+    peers = Peers(Cluster(hosts=(me, other), me=me), settings, [].append, dict, print)
+    for _ in range(3):
+        peers._call(other, "/news", b"{}", timeout=20)
+    server.socket.shutdown(socket.SHUT_RDWR)  # wakes who waits for a call, and takes no more
+    for _ in range(2):
+        with pytest.raises(OSError):
+            peers._call(other, "/news", b"{}", timeout=20)
+    assert called == ["localhost", "127.0.0.1", "127.0.0.1", "127.0.0.1", "localhost"]
+
+
 def test_a_report_reaches_the_coordinator_and_its_answer_the_follower():
     net = Net(2, there=range(0))
     net.peers(0)
