@@ -67,7 +67,8 @@ class Stopping:
         launchers = self._running(Duty.LAUNCHER)
         if launchers and not self._running(Duty.RANK):
             # mpirun has no work of its own left: it goes when the ranks have had their time.
-            others_left = facts.outcome is not None and all(facts.is_gone(host) for host in facts.others)
+            lost = facts.lost()
+            others_left = facts.outcome is not None and all(facts.is_gone(h) or h in lost for h in facts.others)
             out_of_time = facts.outcome is not None and now >= facts.outcome_at + self.settings.failure_grace
             if facts.clearing or others_left or out_of_time:
                 yield from self._force(launchers)

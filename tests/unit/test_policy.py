@@ -531,6 +531,16 @@ def test_mpirun_goes_when_the_job_has_failed(play):
     assert p.what[-1] == "finish failed 3"
 
 
+def test_mpirun_is_not_waited_for_where_no_other_host_is_left(play):
+    """It waits for a daemon that is lost."""
+    p = mpi(play)
+    p.at(7.1, ended("rank 0", signal=15), ended("rank 1", signal=15))
+    assert p.blamed == "algo-2 (lost: not heard for 5 s)"
+    assert p.what[-1] == "force mpirun"
+    p.at(7.2, ended("mpirun", signal=9), ended("sshd"))
+    assert p.what[-1] == "finish failed 69"
+
+
 # --- hosts that vanish ---
 
 
