@@ -17,11 +17,11 @@ from sagemaker_tf_data.fifo import Fifo
 if TYPE_CHECKING:
     import numpy as np
 
-SIZE, FILE_SIZE = 1 << 20, 4 << 20  # bytes of an array of records, of a file of TFRecords
+SIZE, FILE_SIZE = 1 << 20, 8 << 20  # bytes of an array of records, of a file of TFRecords
 LINGER = 0.02  # seconds without a byte after which a piece goes out as it is: a slow pipe does not hold records back
 LONGEST_LINE = 256 << 20
 # What TensorFlow reads TFRecords by: small ones through a buffer, larger ones straight into their tensors.
-BUFFER, DIRECT = 64 << 10, 32 << 10
+BUFFER, DIRECT = 256 << 10, 32 << 10
 CUT = "the pass ends there, in the middle of a record"
 
 Buffer = mmap.mmap | bytearray
