@@ -1,7 +1,6 @@
 """The jobs whose start and end are taken apart: ours, and by hand what no launcher can be faster than."""
 
 import contextlib
-import datetime
 import json
 import re
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.profile_start.kernel import Kernel
 from benchmarks.profile_start.phases import Host
+from benchmarks.side_by_side.times import seconds
 
 SCRIPT = """
 import time
@@ -84,7 +84,7 @@ def run(image: str, case: Case, ours: bool) -> Ran:
             marks = [[int(mark) for mark in re.findall(r"MARK (\d+)", log)] for log in logs]
             hosts = [Host(kernel.below(pid), lines) for pid, lines in zip(pids, marks, strict=True)]
             shift = time.time() - time.monotonic()
-            finished = max(_timestamp(docker("inspect", "-f", "{{.State.FinishedAt}}", each)) for each in waited)
+            finished = max(seconds(docker("inspect", "-f", "{{.State.FinishedAt}}", each)) for each in waited)
             ended = max(host.ended for host in hosts) / 1e9
             return Ran(hosts, (max(host.began for host in hosts) - called) / 1e9, finished - shift - ended)
 
@@ -127,12 +127,6 @@ def _keys(folder: Path) -> Path:
 def _logs(container: str) -> str:
     done = subprocess.run(["docker", "logs", container], capture_output=True, text=True, check=True)
     return done.stdout + done.stderr
-
-
-def _timestamp(text: str) -> float:
-    """Docker's nanosecond timestamps, as seconds since the epoch."""
-    head, _, rest = text.rstrip("Z").partition(".")
-    return datetime.datetime.fromisoformat(f"{head}+00:00").timestamp() + float(f"0.{rest or 0}")
 
 
 @contextlib.contextmanager

@@ -62,11 +62,9 @@ class Kernel:
         top = next((seen for seen in reversed(self.seen) if seen.pid == pid), None)
         if top is None:
             raise SystemExit(f"no process {pid} was seen; 0: the container had ended before Docker said its number")
-        family, found = {id(top)}, [top]
-        members = {pid: top}
+        found, members = [top], {pid: top}
         for seen in self.seen[self.seen.index(top) + 1 :]:
             if seen.parent in members and seen.pid not in members:
-                family.add(id(seen))
                 members[seen.pid] = seen
                 found.append(seen)
         return found
