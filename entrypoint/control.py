@@ -15,6 +15,7 @@ import hmac
 import json
 import math
 import queue
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -35,19 +36,31 @@ Put = Callable[[Event], None]
 Status = Callable[[], dict[str, Any]]
 Environ = dict[str, Any]
 Application = Callable[[Environ, Any], Any]
-Answer = tuple[int, bytes]  # HTTP status, JSON
+Keep = Callable[[str, socket.socket], None]
+Answer = tuple[int, bytes, str]  # HTTP status, JSON, the follower whose report was taken
 
 
 def make_door(
-    cluster: Cluster, token: str, put: Put, status: Status, news: Callable[[], News], *, address: str, port: int
+    cluster: Cluster,
+    token: str,
+    put: Put,
+    status: Status,
+    news: Callable[[], News],
+    *,
+    address: str,
+    port: int,
+    keep: Keep | None = None,
 ) -> Any:
-    """The server of one host, listening; `run()` serves. OSError if it cannot listen."""
+    """The server of one host, listening; `run()` serves. OSError if it cannot listen.
+
+    `keep` takes the connections of followers that want to leave theirs open.
+    """
     from entrypoint.door import Door
 
     callers = Callers(cluster)
     limits = Limits(callers)
     control = Control(cluster, callers, token, put, status, news)
-    return Door(control, control.answer, TOKEN_HEADER, limits, address, port)
+    return Door(control, control.answer, TOKEN_HEADER, limits, address, port, keep)
 
 
 class Control:
@@ -66,13 +79,13 @@ class Control:
         method, path, caller = environ["REQUEST_METHOD"], environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR", "")
         shown = environ.get("HTTP_" + TOKEN_HEADER.upper().replace("-", "_"), "")
         if refused := self._refusal(method, path, caller, shown):
-            code, text = refused
+            code, text, _ = refused
         elif path not in PATHS:
             return self._for_people(environ, start_response)
         elif method != "POST":
-            code, text = _no(Refused(f"{path} takes POST", 405))
+            code, text, _ = _no(Refused(f"{path} takes POST", 405))
         else:
-            code, text = self._take(path, caller, environ["wsgi.input"].read(MAX_MESSAGE + 1))
+            code, text, _ = self._take(path, caller, environ["wsgi.input"].read(MAX_MESSAGE + 1))
         length = str(len(text))
         headers = [("Content-Type", "application/json"), ("Content-Length", length)]
         start_response(f"{code} {HTTPStatus(code).phrase}", headers)
@@ -98,11 +111,11 @@ class Control:
         if take is None:
             return _no(Refused(f"nothing is taken at {path[:100]}", 404))
         try:
-            return 200, take(caller, body)
+            return 200, *take(caller, body)
         except Refused as error:
             return _no(error)
 
-    def _take_report(self, caller: str, body: bytes) -> bytes:
+    def _take_report(self, caller: str, body: bytes) -> tuple[bytes, str]:
         cluster = self._cluster
         if not cluster.is_coordinator:  # groups and settings say who it is: somebody reads them differently
             me, other = cluster.me.name, cluster.coordinator.name
@@ -117,18 +130,18 @@ class Control:
         if report.host not in hosts:
             raise Refused(f"{caller} is not {report.host}")
         self._put(Reported(report=report))
-        return self._news.with_clock(time.monotonic())
+        return self._news.with_clock(time.monotonic()), report.host
 
-    def _take_news(self, caller: str, body: bytes) -> bytes:
+    def _take_news(self, caller: str, body: bytes) -> tuple[bytes, str]:
         data = parse(body)
         if self._cluster.coordinator.name not in self._callers.hosts_at(caller):
             raise Refused(f"{caller} is not the coordinator")
         self._put(Informed(news=news_from_json(data)))
-        return b"{}"
+        return b"{}", ""
 
 
 def _no(error: Refused) -> Answer:
-    return error.status, json.dumps({"error": str(error)}).encode()
+    return error.status, json.dumps({"error": str(error)}).encode(), ""
 
 
 def _make_flask(status: Status) -> Application:

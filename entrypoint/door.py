@@ -7,6 +7,7 @@ What hosts say to one another is answered by the thread that reads it: nobody is
 speak at once. What people ask may have to wait for the supervisor, and has threads.
 """
 
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -19,7 +20,9 @@ from waitress.task import ThreadedTaskDispatcher
 
 from entrypoint.callers import MAX_MESSAGE, OPEN, Limits
 
-Answerer = Callable[[str, str, str, bytes], tuple[int, bytes]]  # (path, caller, token, body) -> (status, body)
+# (path, caller, token, body) -> (status, body, whose connection it is, if that may stay open)
+Answerer = Callable[[str, str, str, bytes], tuple[int, bytes, str]]
+Keep = Callable[[str, socket.socket], None]
 
 _MAX_HEAD = 1 << 14  # bytes
 _LONGEST = 10.0  # seconds from connecting to the answer, however busily a caller sends byte after byte
@@ -40,19 +43,26 @@ class _Channel(HTTPChannel):
             body = request.get_body_stream().read()
             request.close()
             self.server.charge(self.addr[0], len(body))
-            code, text = self.server.answer(request.path, self.addr[0], shown, body)
+            code, text, who = self.server.answer(request.path, self.addr[0], shown, body)
+            stays = who and self.server.keep and request.headers.get("CONNECTION", "").lower() == "keep-alive"
             self._write(
-                f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: close\r\n"
+                f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: {'keep-alive' if stays else 'close'}\r\n"
                 f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n".encode()
-                + text
+                + text,
+                who if stays else "",
             )
 
-    def _write(self, text: bytes) -> None:
-        """As a task's thread would, and without one."""
+    def _write(self, text: bytes, stays_of: str = "") -> None:
+        """As a task's thread would, and without one. A connection that stays is watched by others from then on."""
         self.outbufs[-1].append(text)
         self.total_outbufs_len += len(text)
         self.close_when_flushed = True
+        line = self.socket.dup() if stays_of else None  # what waitress closes, that has been said, is not its end then
         self.handle_write()
+        if line and self.total_outbufs_len:  # it does not read; it may ask again
+            line.close()
+        elif line:
+            self.server.keep(stays_of, line)
 
     def service(self) -> None:
         request = self.requests[0]
@@ -76,10 +86,17 @@ class Door(TcpWSGIServer):
     channel_class = _Channel
 
     def __init__(
-        self, application: Any, answer: Answerer, token_header: str, limits: Limits, address: str, port: int
+        self,
+        application: Any,
+        answer: Answerer,
+        token_header: str,
+        limits: Limits,
+        address: str,
+        port: int,
+        keep: Keep | None = None,
     ) -> None:
         self._limits, self.token_key = limits, token_header.upper().replace("-", "_")
-        self.answer = answer
+        self.answer, self.keep = answer, keep
         self._open, self._lock = Counter[str](), threading.Lock()
         super().__init__(
             application, dispatcher=ThreadedTaskDispatcher(), host=address, port=port, backlog=4096,

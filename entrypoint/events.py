@@ -151,6 +151,13 @@ class Unreached:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LineEnded:
+    """The connection that a host kept open to us is closed at its end: its launcher has ended, or has lost it."""
+
+    host: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rejected:
     """A host of the job, by its address, was refused; or, on a follower, the coordinator refuses us."""
 
@@ -200,7 +207,7 @@ class ChildrenChanged:
 
 Event = (
     Ended | NotStarted | RankStarted | RankOrphaned | Listening | Prepared | Card | Signalled | Reported | Informed
-    | Unreached | Rejected | Looked | Probed | Inventoried | Due | Broken | ChildrenChanged
+    | Unreached | LineEnded | Rejected | Looked | Probed | Inventoried | Due | Broken | ChildrenChanged
 )  # fmt: skip
 
 

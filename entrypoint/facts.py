@@ -63,6 +63,7 @@ class Facts:
         self.last_news: News | None = None  # a follower's
         self.first_heard: dict[str, float] = {}
         self.unreached: dict[str, float] = {}  # when a host last took no connection of ours
+        self.line_ended: dict[str, float] = {}  # when a host's launcher closed the connection that it kept to us
         self.woke = float("-inf")  # when we last stood still ourselves, and went on
         self.reports: dict[str, Report] = {}  # the coordinator's: the last of each follower
         self.causes: list[Noted] = []  # of this attempt, in the order in which they were heard

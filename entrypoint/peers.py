@@ -1,4 +1,4 @@
-"""The wire between hosts: a small HTTP server on each, reports to the coordinator, news from it.
+"""The wire between hosts: a small HTTP server on each, reports to the coordinator, news from it over kept connections.
 
 Reports and news hold whole facts, not changes, so a lost or repeated message does no harm: the next
 heartbeat repairs it. No opinions here: what is heard becomes an event, what to say comes from the policy.
@@ -6,9 +6,11 @@ Waitress is imported in a thread of its own, beside the start of the first proce
 """
 
 import collections
+import contextlib
 import json
 import logging
 import math
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -16,9 +18,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from entrypoint.cluster import Cluster, Host
-from entrypoint.control import TOKEN_HEADER, Put, Status, make_door
+from entrypoint.control import TOKEN_HEADER, Put, Status, make_door, parse
 from entrypoint.errors import ExitCode
-from entrypoint.events import Broken, Informed, News, Rejected, Report, Unreached
+from entrypoint.events import Broken, Informed, LineEnded, News, Rejected, Report, Unreached
+from entrypoint.lines import Lines, messages
 from entrypoint.post import Answer, Unreachable, post
 from entrypoint.settings import Settings
 from entrypoint.wire import Refused, news_from_json, news_to_json, report_to_json
@@ -75,7 +78,11 @@ class Peers:
         self._lock = threading.Condition()
         self._report: Report | None = None
         self._news = News()
-        self._untold: collections.deque[_Telling] = collections.deque()  # who is to hear the news
+        self._lines = Lines(put)  # the coordinator's
+        self._line: socket.socket | None = None  # a follower's
+        self._line_again = 0.0  # when it may ask for another one
+        self._report_again = False
+        self._untold: collections.deque[_Telling] = collections.deque()  # who is to hear the news by a POST
         self._telling: list[threading.Thread] = []
         self._delivered = threading.Event()
         self._tried_to_open = threading.Event()
@@ -98,7 +105,11 @@ class Peers:
         with self._lock:
             self._news = news
             # What is left of older news is not told any more.
-            self._untold = collections.deque(_Telling(follower, message) for follower in self._cluster.followers)
+            self._untold = collections.deque(
+                _Telling(follower, message)
+                for follower in self._cluster.followers
+                if not self._lines.tell(follower.name, message)
+            )
             if not self._telling:
                 self._telling = [
                     threading.Thread(target=self._keep_telling, name="news", daemon=True)
@@ -138,14 +149,19 @@ class Peers:
         self._tried_to_open.wait()
         while True:
             with self._lock:
-                if self._report is last or self._report is None:
+                if not self._report_again and (self._report is last or self._report is None):
                     self._lock.wait(self._settings.heartbeat if reached or self._report is None else RETRY)
-                report = self._report
+                report, self._report_again = self._report, False
             if report is None:
                 continue
             try:
                 message = json.dumps(report_to_json(report)).encode()
-                answer = self._call(self._cluster.coordinator, "/report", message, timeout=self._settings.peer_timeout)
+                answer = self._call(
+                    self._cluster.coordinator, "/report", message, timeout=self._settings.peer_timeout,
+                    stay=self._line is None and time.monotonic() >= self._line_again,
+                )  # fmt: skip
+                if answer.line:
+                    self._hold(answer.line, answer.rest)
                 said = json.loads(answer.body)
                 news = news_from_json(said)
                 clock.compare(answer.asked, said.get("clock"), answer.heard)
@@ -165,9 +181,36 @@ class Peers:
                 time.sleep(RETRY)
             except (OSError, ValueError):
                 reached = False
+                self._drop_line()
                 time.sleep(RETRY)
 
-    def _call(self, host: Host, path: str, message: bytes, timeout: float) -> Answer:
+    def _hold(self, line: socket.socket, said: bytes) -> None:
+        """This is our line to the coordinator from now on."""
+        line.settimeout(None)
+        self._line, self._line_again = line, time.monotonic() + self._settings.heartbeat
+        threading.Thread(target=self._listen, args=(line, said), name="line", daemon=True).start()
+
+    def _listen(self, line: socket.socket, said: bytes) -> None:
+        """Hear news over our line until it ends. Who is still there hears of us at once, then."""
+        with line, contextlib.suppress(Refused):
+            for message in messages(line, said):
+                self._put(Informed(news=news_from_json(parse(message))))
+        with self._lock:
+            if self._line is line:
+                self._line = None
+                self._put(LineEnded(host=self._cluster.coordinator.name))
+                self._report_again = True
+                self._lock.notify_all()
+
+    def _drop_line(self) -> None:
+        """Of a coordinator that could not be reached it is not known whether the line leads to it any more."""
+        with self._lock:
+            line, self._line = self._line, None
+        if line:
+            with contextlib.suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)  # which ends _listen
+
+    def _call(self, host: Host, path: str, message: bytes, timeout: float, stay: bool = False) -> Answer:
         """POST to another host. OSError if it is not reached, Refused if it says no."""
         own = self._cluster.me.address
         token = self._settings.token
@@ -177,6 +220,7 @@ class Peers:
                 (address, host.port(self._settings.control_port)), path, message, timeout,
                 source=own if own.startswith("127.") else "",
                 headers=f"{TOKEN_HEADER}: {token}\r\n" if token else "",
+                stay=stay,
             )  # fmt: skip
         except Unreachable:
             self._put(Unreached(host=host.name))
@@ -194,7 +238,7 @@ class Peers:
         try:
             server = make_door(
                 self._cluster, self._settings.token, self._put, self._status, lambda: self._news,
-                address=listen, port=port,
+                address=listen, port=port, keep=self._lines.keep if me is self._cluster.coordinator else None,
             )  # fmt: skip
         except (OSError, ImportError) as error:
             if len(self._cluster.hosts) > 1:

@@ -85,6 +85,8 @@ class Policy:
         if facts.causes or facts.clearing or ending:
             return False
         match event:
+            case events.Unreached():
+                return True  # it matters where something has failed
             case events.Reported(report=report):
                 return facts.reports.get(report.host) == report
             case events.Informed(news=news):
@@ -93,6 +95,8 @@ class Policy:
 
     def _note_sign_of_life(self, event: Event, now: float) -> None:
         match event:
+            case events.Unreached(host=host):
+                self.facts.unreached[host] = now
             case events.Reported(report=report):
                 self.facts.heard[report.host] = now
             case events.Informed(offset=offset):
@@ -137,6 +141,8 @@ class Policy:
             case events.Unreached(host=host):
                 facts.unreached[host] = now
                 self._silent_at = now if facts.causes else self._silent_at
+            case events.LineEnded(host=host):
+                facts.line_ended[host] = self._silent_at = now
             case events.Rejected(host=host, why=why):
                 self.rendezvous.note_rejected(host, why, now)
             case events.Looked(found=found):
@@ -347,23 +353,32 @@ class Policy:
         watched = facts.others if facts.is_coordinator else [facts.coordinator]
         for host in watched if facts.others else []:
             heard = facts.heard.get(host)
-            limit = self._patience_with(host)
-            if heard is not None and now < heard + limit:
-                self._silent_at = min(self._silent_at, heard + limit)
-            elif heard is not None and not facts.is_gone(host) and host not in facts.lost():
+            if heard is None or facts.is_gone(host) or host in facts.lost():
+                continue
+            limit, words = self._patience_with(host, heard)
+            if now < limit:
+                self._silent_at = min(self._silent_at, limit)
+            else:
                 nobody = len(facts.others) > 1 and self._all_silent(now)
                 error = f"nor is any other host; {facts.host} itself may be cut off the network" if nobody else ""
-                away = ", and it takes no connection" if limit < self.settings.peer_timeout else ""
-                what = f"lost: not heard for {limit:g} s{away}"
-                cause = Cause(host=host, process="", what=what, error=error, code=ExitCode.HOST_LOST)
+                cause = Cause(host=host, process="", what=f"lost: {words}", error=error, code=ExitCode.HOST_LOST)
                 facts.note_cause(cause, now, at=heard)
 
-    def _patience_with(self, host: str) -> float:
-        """Seconds that it may be silent. It need not be long where the job is failing already and its kernel takes no
-        connection, as that of a host would which is only busy or paused."""
+    def _patience_with(self, host: str, heard: float) -> tuple[float, str]:
+        """Until when it may be silent, and what it is if it still is, then.
+
+        Its kernel tells more than silence: a launcher that has lost its connection, and runs, says so at once; and a
+        host that is only busy or paused takes a connection, which is asked where the job is failing already.
+        """
         facts, settings = self.facts, self.settings
-        away = facts.unreached.get(host, float("-inf")) > facts.heard.get(host, float("inf"))
-        return MISSED * settings.heartbeat if facts.causes and away else settings.peer_timeout
+        patience = [(heard + settings.peer_timeout, f"not heard for {settings.peer_timeout:g} s")]
+        if (ended := facts.line_ended.get(host, heard)) > heard:
+            words = f"its connection ended, and it was not heard for {settings.heartbeat:g} s"
+            patience.append((ended + settings.heartbeat, words))
+        if facts.causes and facts.unreached.get(host, heard) > heard:
+            missed = MISSED * settings.heartbeat
+            patience.append((heard + missed, f"not heard for {missed:g} s, and it takes no connection"))
+        return min(patience)
 
     def _all_silent(self, now: float) -> bool:
         """Whether the coordinator hears nobody any more, of hosts that should be there."""
@@ -448,7 +463,7 @@ class Policy:
             return
         if facts.is_coordinator:
             lost = facts.lost()
-            silent = {host for host, heard in facts.heard.items() if now >= heard + self.settings.peer_timeout}
+            silent = {host for host, heard in facts.heard.items() if now >= self._patience_with(host, heard)[0]}
             away = lost | silent
             left = [host for host in facts.others if not facts.is_gone(host) and host not in away]
             if any(now < self._wait_until(host, facts.outcome) for host in left):

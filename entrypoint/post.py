@@ -1,17 +1,22 @@
-"""One POST to another host, over a connection of its own. Bytes in, bytes out; opinions are in peers.py.
+"""One POST to another host, over a connection of its own, which may stay. Bytes in, bytes out; opinions: peers.py.
 
 A thousand hosts make this often: it costs a third of what http.client's objects do.
 """
 
+import contextlib
+import re
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from entrypoint.callers import MAX_MESSAGE
 
 CONNECTING = 1.0  # seconds: the other's kernel answers, however busy its processes are
 _BLOCK = 1 << 16
 _MAX_HEAD = 1 << 14
+_STATUS = re.compile(rb"HTTP/1\.\d (\d{3})\b")
+_LENGTH = re.compile(rb"\r\nContent-Length:[ \t]*(\d+)[ \t]*(?:\r|$)", re.IGNORECASE)
+_STAYS = re.compile(rb"\r\nConnection:[ \t]*keep-alive[ \t]*(?:\r|$)", re.IGNORECASE)
 
 
 class Unreachable(OSError):
@@ -25,38 +30,67 @@ class Answer:
     asked: float  # when the question went out, on the monotonic clock
     heard: float  # when the answer was there
     address: str  # where the other was, as a number
+    line: socket.socket | None = None  # the connection, if both sides want to keep it
+    rest: bytes = b""  # what came over it behind the answer
 
 
 def post(
-    address: tuple[str, int], path: str, body: bytes, timeout: float, *, source: str = "", headers: str = ""
+    address: tuple[str, int],
+    path: str,
+    body: bytes,
+    timeout: float,
+    *,
+    source: str = "",
+    headers: str = "",
+    stay: bool = False,
 ) -> Answer:
     """Ask, and wait for the answer, at most `timeout` seconds. OSError if there is none that is HTTP; Unreachable if it
     could not be asked.
 
-    `source` is the address that we are to call from, `headers` are whole lines with their ends.
+    `source` is the address that we are to call from, `headers` are whole lines with their ends. With `stay`, the other
+    is asked to leave the connection open; it is then the answer's `line`, and the caller's to close.
     """
     deadline = time.monotonic() + timeout
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: {address[0]}\r\nConnection: close\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\n{headers}\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: {address[0]}\r\nConnection: {'keep-alive' if stay else 'close'}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
     )
-    with _connected(address, min(timeout, CONNECTING), source) as connection:
+    with contextlib.ExitStack() as stack:
+        connection = stack.enter_context(_connected(address, min(timeout, CONNECTING), source))
         asked, found = time.monotonic(), str(connection.getpeername()[0])
         connection.settimeout(timeout)
         connection.sendall(head.encode("utf-8") + body)
         text = b""
-        while block := connection.recv(_BLOCK):
+        while (whole := _whole(text)) is None:
+            block = connection.recv(_BLOCK)
+            if not block:
+                raise ConnectionError("what answers there does not speak HTTP, or broke off")
             text += block
             left = deadline - time.monotonic()
             if left <= 0 or len(text) > _MAX_HEAD + MAX_MESSAGE:
                 raise TimeoutError(f"no end of an answer within {timeout:g} s")
             connection.settimeout(left)
-    heard = time.monotonic()
-    top, end, rest = text.partition(b"\r\n\r\n")
-    words = top.split(None, 2)
-    if not (end and len(words) > 1 and words[0].startswith(b"HTTP/") and words[1].isdigit()):
-        raise ConnectionError("what answers there does not speak HTTP, or broke off")
-    return Answer(status=int(words[1]), body=rest, asked=asked, heard=heard, address=found)
+        heard = time.monotonic()
+        status, body, rest, stays = whole
+        answer = Answer(status=status, body=body, asked=asked, heard=heard, address=found)
+        if stay and stays:
+            stack.pop_all()
+            answer = replace(answer, line=connection, rest=rest)
+    return answer
+
+
+def _whole(text: bytes) -> tuple[int, bytes, bytes, bool] | None:
+    """(status, body, what is behind it, whether the connection stays) of an answer; None if more of it is to come."""
+    head, end, rest = text.partition(b"\r\n\r\n")
+    if not end:
+        return None
+    status, length = _STATUS.match(head), _LENGTH.search(head)
+    if not (status and length):
+        raise ConnectionError("what answers there does not speak HTTP as the hosts of a job do")
+    size = int(length[1])
+    if len(rest) < size:
+        return None
+    return int(status[1]), rest[:size], rest[size:], bool(_STAYS.search(head))
 
 
 def _connected(address: tuple[str, int], timeout: float, source: str) -> socket.socket:

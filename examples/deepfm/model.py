@@ -5,8 +5,12 @@
                  + mlp(v[id_1] x_1, ..., v[id_n] x_n)      deep: whatever else there is
 
 Guo et al., "DeepFM: A Factorization-Machine based Neural Network for CTR Prediction", 2017.
+
+All weights are in two variables: a row of the table is (w, v) of one feature, and the network's are one long vector.
+With parameter servers each variable costs messages in every step, which for small ones are dearer than what they bring.
 """
 
+import itertools
 import math
 
 import tensorflow as tf
@@ -51,27 +55,52 @@ class PenalizeRows(tf.keras.layers.Layer):
         return vectors
 
 
+class Network(tf.keras.layers.Layer):
+    """Dense layers down to one output, with ReLU and dropout in between; kernels and biases lie in one variable."""
+
+    def __init__(self, hidden, dropout, **kwargs):
+        super().__init__(**kwargs)
+        self.hidden, self.dropout = hidden, tf.keras.layers.Dropout(dropout)
+
+    def build(self, shape):
+        self.pairs = list(itertools.pairwise([shape[-1], *self.hidden, 1]))  # what goes into a layer, what comes out
+        size = sum(inputs * outputs + outputs for inputs, outputs in self.pairs)
+        self.packed = self.add_weight("packed", [size], initializer=self.first)
+
+    def first(self, shape, dtype=None, **partition):
+        """What each of `tf.keras.layers.Dense` would begin with."""
+        draw = tf.keras.initializers.GlorotUniform()
+        kernels = [tf.reshape(draw(pair, dtype), [-1]) for pair in self.pairs]
+        biases = [tf.zeros(sum(outputs for _, outputs in self.pairs), dtype)]
+        return tf.concat(kernels + biases, axis=0)
+
+    def call(self, x, training=False):
+        sizes = [inputs * outputs for inputs, outputs in self.pairs] + [outputs for _, outputs in self.pairs]
+        parts = tf.split(self.packed, sizes)
+        kernels, biases = parts[: len(self.pairs)], parts[len(self.pairs) :]
+        for number, (pair, kernel, bias) in enumerate(zip(self.pairs, kernels, biases, strict=True)):
+            if number:
+                x = self.dropout(tf.nn.relu(x), training=training)
+            x = x @ tf.reshape(kernel, pair) + bias
+        return x
+
+
 def deepfm(features=FEATURES, fields=FIELDS, dim=8, hidden=(64, 32), dropout=0.5, l2=1e-3):
     """The model, not compiled: {"ids", "values"} in, the probability of a click out."""
     ids = tf.keras.Input([fields], dtype=tf.int64, name="ids")
     values = tf.keras.Input([fields], dtype=tf.float32, name="values")
     x = Damp(name="damp")(values)[:, :, tf.newaxis]
 
-    # The weights start at zero and the vectors near it: an id that training never saw adds nothing.
-    weights = tf.keras.layers.Embedding(features, 1, embeddings_initializer="zeros", name="weights")(ids)
-    weights = PenalizeRows(l2, name="penalize_weights")(weights)
-    vectors = tf.keras.layers.Embedding(
-        features, dim, embeddings_initializer=tf.keras.initializers.RandomNormal(stddev=0.01), name="vectors"
-    )(ids)
-    vectors = PenalizeRows(l2, name="penalize_vectors")(vectors) * x
+    # All start near zero: an id that training never saw adds next to nothing.
+    near_zero = tf.keras.initializers.RandomNormal(stddev=0.01)
+    rows = tf.keras.layers.Embedding(features, 1 + dim, embeddings_initializer=near_zero, name="features")(ids)
+    rows = PenalizeRows(l2, name="penalize")(rows) * x
+    weights, vectors = rows[:, :, 0], rows[:, :, 1:]
 
-    first_order = tf.reduce_sum(weights * x, axis=1)
+    first_order = tf.reduce_sum(weights, axis=1, keepdims=True)
     second_order = PairwiseProducts(name="pairs")(vectors)
     deep = tf.keras.layers.Reshape([fields * dim])(vectors)
-    for index, units in enumerate(hidden):
-        deep = tf.keras.layers.Dense(units, activation="relu", name=f"deep_{index}")(deep)
-        deep = tf.keras.layers.Dropout(dropout)(deep)
-    deep = tf.keras.layers.Dense(1, name="deep_logit")(deep)  # its bias is the bias of the whole
+    deep = Network(hidden, dropout, name="deep")(deep)  # its last bias is the bias of the whole
 
     click = tf.keras.layers.Activation("sigmoid", name="click")(first_order + second_order + deep)
     return tf.keras.Model({"ids": ids, "values": values}, click, name="deepfm")

@@ -210,13 +210,23 @@ def hand_out(coordinator, take_steps, batches, steps, per_call):
     return np.mean(coordinator.fetch(list(losses)))
 
 
+UNROLLED = 5  # steps in each turn of a worker's loop
+
+
 def steps_on_a_worker(strategy, model):
-    """The function that takes so many steps on one worker, each with the next of that worker's batches."""
+    """The function that takes so many steps on one worker, each with the next of that worker's batches.
+
+    Its loop is in the graph, and runs on the parameter servers, too: at each turn the worker tells each of them whether
+    there is another. So a turn is several steps, and those that are left over have a loop of their own.
+    """
 
     @tf.function
     def take_steps(batches, count):
         losses = 0.0
-        for _ in tf.range(count):
+        for _ in tf.range(count // UNROLLED):
+            for _ in range(UNROLLED):
+                losses += strategy.run(step, args=(model, next(batches)))
+        for _ in tf.range(count % UNROLLED):
             losses += strategy.run(step, args=(model, next(batches)))
         return losses / tf.cast(count, losses.dtype)
 

@@ -27,6 +27,7 @@ from outcomes.case import (
 
 HERE = "when 'all are here'"  # the line that scripts write when all of them run
 LOST = "{host} (lost: not heard for ...)"
+KILLED = "{host} (lost: ...)"  # its kernel says so, or a connection that it does not take
 ABSENT = f"{{host}} (did not appear within {START_TIMEOUT:g} s): "
 NO_ANSWER = ABSENT + "it is at ..., port ...: Connection refused..."
 NO_NAME = ABSENT + "its name does not resolve: ..."
@@ -47,12 +48,12 @@ CUT = {
 }  # fmt: skip
 
 
-def lost(way: Way, event: str, where: str, when: str, *faults: str, own: Own, **more: Any) -> Case:
+def lost(way: Way, event: str, where: str, when: str, *faults: str, own: Own, text: str = LOST, **more: Any) -> Case:
     """The whole host is gone, for good or too long: the others name it."""
     host = host_of(where)
     return Case(
         way=way, event=event, where=where, when=when, faults=tuple(fault.format(host=host) for fault in faults),
-        does={"do": "waits", "on": host, "when": when}, hosts=3, code=69, text=LOST, bound=HOST, hit={host: own},
+        does={"do": "waits", "on": host, "when": when}, hosts=3, code=69, text=text, bound=HOST, hit={host: own},
         **more,
     )  # fmt: skip
 
@@ -61,7 +62,7 @@ def hosts_that_go() -> Iterator[Case]:
     everywhere = [(way, where) for way in SEVERAL for where in (COORDINATOR, FOLLOWER)]
     most = [*everywhere[4:], (Way.SCRIPTS, COORDINATOR), (Way.PS, FOLLOWER)]
     for way, where in everywhere:
-        yield lost(way, "host is killed", where, "run", f"kill {{host}} {HERE}", own=NO_SAY)
+        yield lost(way, "host is killed", where, "run", f"kill {{host}} {HERE}", own=NO_SAY, text=KILLED)
     for way, where in most:
         yield lost(way, "host is paused for ever", where, "run", f"pause {{host}} {HERE}", own=FROZEN)
         yield lost(way, "host is cut off for ever", where, "run", f"cut {{host}} {HERE}", own=CUT[where])
@@ -70,7 +71,7 @@ def hosts_that_go() -> Iterator[Case]:
         yield lost(way, "host is paused for 9 s", where, "run", f"pause {{host}} {HERE} for 9", own=LATE)
     # The other scripts have ended well, this host's has not.
     for way, where in ((Way.MWMS, COORDINATOR), (Way.MPI, FOLLOWER), (Way.PS, FOLLOWER)):
-        yield lost(way, "host is killed", where, "end", "kill {host} when 'acts at'", own=NO_SAY)
+        yield lost(way, "host is killed", where, "end", "kill {host} when 'acts at'", own=NO_SAY, text=KILLED)
     yield lost(Way.MWMS, "host is cut off for ever", FOLLOWER, "end", "cut {host} when 'acts at'", own=CUT[FOLLOWER])
 
 

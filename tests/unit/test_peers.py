@@ -1,8 +1,10 @@
 """post.py and peers.py on sockets of loopback: what is said arrives, and what answers oddly harms nobody."""
 
 import contextlib
+import json
 import random
 import socket
+import struct
 import threading
 import time
 
@@ -11,10 +13,12 @@ from waiting import eventually
 
 from entrypoint.cluster import Cluster, Host
 from entrypoint.control import make_door
-from entrypoint.events import Informed, News, Report, Reported, Unreached
+from entrypoint.events import Informed, LineEnded, News, Report, Reported, Unreached
+from entrypoint.lines import LONGEST, Lines, messages
 from entrypoint.peers import Peers
 from entrypoint.post import post
 from entrypoint.settings import Settings
+from entrypoint.wire import news_to_json
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
 
@@ -149,6 +153,91 @@ def test_a_report_reaches_the_coordinator_and_its_answer_the_follower():
     (event,) = eventually(lambda: [each for each in net.heard["algo-2"] if isinstance(each, Informed)][:1], within=60)
     assert net.heard["algo-1"][0] == Reported(report=report)
     assert event.news == News() and abs(event.offset) < 5  # one clock, here
+
+
+class Line:
+    """A kept connection: the coordinator's `lines`, what they put, and the follower's end."""
+
+    def __init__(self) -> None:
+        self.heard: list = []
+        self.lines = Lines(self.heard.append)
+        self.end = self.another()
+
+    def another(self) -> socket.socket:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            end = socket.create_connection(server.getsockname(), timeout=20)
+            self.lines.keep("algo-2", server.accept()[0])
+        return end
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_news_come_over_a_kept_connection_and_its_end_is_told(reset):
+    line = Line()
+    assert line.lines.tell("algo-2", b"news")
+    assert next(messages(line.end, b"")) == b"news"
+    assert not line.heard and not line.lines.tell("algo-3", b"news")
+    if reset:
+        line.end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    line.end.close()
+    eventually(lambda: line.heard == [LineEnded(host="algo-2")], within=20)
+    assert not line.lines.tell("algo-2", b"news")
+
+
+def test_a_new_connection_takes_the_place_of_an_old_one():
+    line = Line()
+    new = line.another()
+    assert not list(messages(line.end, b""))  # it is closed
+    assert line.lines.tell("algo-2", b"news")
+    assert next(messages(new, b"")) == b"news"
+    new.close()
+    eventually(lambda: line.heard == [LineEnded(host="algo-2")], within=20)
+
+
+def test_who_speaks_over_it_is_hung_up_on():
+    line = Line()
+    line.end.sendall(b"x" * 1000)
+    eventually(lambda: line.heard == [LineEnded(host="algo-2")], within=20)
+
+
+def test_who_does_not_read_keeps_nobody_waiting():
+    """Whole messages, and then its end."""
+    line = Line()
+    assert not line.lines.tell("algo-2", b"x" * (LONGEST + 1))
+    told = [b"%d" % number * (LONGEST // 8) for number in range(100)]
+    taken = sum(line.lines.tell("algo-2", message) for message in told)
+    assert 0 < taken < 100
+    heard = list(messages(line.end, b""))
+    assert heard == told[: len(heard)] and len(heard) <= taken
+
+
+def test_a_follower_keeps_its_connection_and_hears_the_news_there():
+    """Its own door is shut, so that nobody can bring them."""
+    net = Net(2, there=range(0))
+    with socket.create_server((net.hosts[1].address, net.settings.control_port)):
+        coordinator, follower = net.peers(0), net.peers(1)
+        follower.report(Report(host="algo-2"))
+
+        def is_told() -> bool:  # the connection is kept when the answer is out
+            coordinator.announce(News(question=1))
+            return Informed(news=News(question=1)) in net.heard["algo-2"]
+
+        eventually(is_told, within=20)
+
+
+def test_a_follower_whose_connection_ends_says_so_and_asks_at_once():
+    """The next heartbeat is a minute away."""
+    news = json.dumps(news_to_json(News())).encode()
+    pushed = json.dumps(news_to_json(News(question=3))).encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: keep-alive\r\n\r\n" % len(news)
+    server = Answering(head, news + pushed + b"\n")
+    heard: list = []
+    hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address="127.0.0.1") for n in range(2))
+    settings = Settings(control_port=server.address[1], heartbeat=60, peer_timeout=300)
+    follower = Peers(Cluster(hosts=hosts, me=hosts[1]), settings, heard.append, dict, print)
+    follower.report(Report(host="algo-2"))
+    eventually(lambda: LineEnded(host="algo-1") in heard and len(server.asked) >= 2, within=20)
+    assert Informed(news=News(question=3)) in heard
+    assert b"keep-alive" in server.asked[0] and b"keep-alive" not in server.asked[1]  # not as fast as it can
 
 
 @pytest.mark.parametrize("hosts, heartbeat, timeout", [(1, 1, 5), (250, 1, 5), (300, 1.2, 5), (1000, 4, 12)])

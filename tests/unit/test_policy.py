@@ -120,6 +120,10 @@ def unreached(host: int) -> events.Unreached:
     return events.Unreached(host=f"algo-{host}")
 
 
+def line_ended(host: int) -> events.LineEnded:
+    return events.LineEnded(host=f"algo-{host}")
+
+
 def informed(**facts) -> events.Informed:
     facts.setdefault("ready", frozenset({("*", "prepare"), ("*", "preflight")}))
     facts.setdefault("assembled", True)
@@ -610,6 +614,48 @@ def test_a_follower_that_fails_does_not_wait_long_for_a_coordinator_that_takes_n
     assert p.blamed == f"algo-1 {GONE}"
 
 
+CLOSED = "(lost: its connection ended, and it was not heard for 1 s)"
+
+
+@pytest.mark.parametrize("me, other", [(1, 2), (2, 1)])
+def test_a_launcher_that_is_killed_is_lost_soon(play, me, other):
+    p = running(play, me=me)
+    p.at(2.7, line_ended(other))
+    p.at(3.6, *([reported(3)] if me == 1 else []))
+    assert p.policy.facts.outcome is None
+    p.at(3.8)
+    assert p.blamed == f"algo-{other} {CLOSED}"
+
+
+def test_a_connection_that_is_lost_is_no_host_that_is_lost(play):
+    p = running(play)
+    p.at(2.7, line_ended(2))
+    p.at(2.8, reported(2), reported(3))
+    p.at(6, reported(3))
+    assert p.policy.facts.outcome is None
+    p.at(8)
+    assert p.blamed == "algo-2 (lost: not heard for 5 s)"
+
+
+def test_who_hangs_up_after_its_last_words_is_not_lost(play):
+    p = running(play)
+    p.at(2, reported(2, done=True), reported(3, done=True), ended("worker/0", 0))
+    p.at(2.5, reported(2, done=True, gone=True), line_ended(2))
+    p.at(2.6, reported(3, done=True, gone=True), line_ended(3))
+    p.at(9)
+    assert p.what[-1] == "finish succeeded 0"
+
+
+def test_a_host_that_is_killed_while_the_job_ends_is_not_waited_for(play):
+    p = running(play)
+    p.at(2, ended("worker/0", 3, RAISED), reported(2), reported(3))
+    p.at(2.9, line_ended(2), reported(3, gone=True))
+    p.at(3.8)
+    assert not p.what[-1].startswith("finish")
+    p.at(4)
+    assert p.what[-1] == "finish failed 3"
+
+
 def test_a_lost_coordinator(play):
     p = running(play, me=3)
     p.at(7.1, ended("worker/2", signal=15))
@@ -639,9 +685,7 @@ def test_a_host_that_never_appears(play):
     p.reachable = {"algo-3": "port 7979: Connection refused"}
     p.at(1, ended("prepare"))
     heartbeats(p, 70, 2)
-    assert p.blamed == (
-        "algo-3 (did not appear within 60 s): it is at 10.0.0.1, port 7979: Connection refused"
-    )
+    assert p.blamed == ("algo-3 (did not appear within 60 s): it is at 10.0.0.1, port 7979: Connection refused")
     assert p.policy.facts.outcome.cause.details.splitlines() == [
         "host    name resolves  port answers                   last heard",
         "algo-3  10.0.0.1       port 7979: Connection refused  never",

@@ -178,8 +178,15 @@ class World:
         if host.there or (host.alive and host.policy is None):
             self.went_wrong.append((self.now, name, "dies"))
         host.alive = False
+        self.hang_up(name)
         if any(spec.duty is Duty.RANK for spec in self.plan.on(name)):
             self.fail_mpirun()
+
+    def hang_up(self, name: str) -> None:
+        """Its kernel ends the lines that it had, behind what it said over them."""
+        for other in self.plan.hosts[1:] if name == self.first else [self.first]:
+            if (policy := self.hosts[other].policy) and name in policy.facts.heard:
+                self.at(self.random.uniform(0.1, 0.2), self.happen, other, events.LineEnded(host=name))
 
     def carry_out(self, host: SimulatedHost, action: events.Action) -> None:
         match action:
@@ -214,6 +221,7 @@ class World:
                     self.at(self.random.uniform(0.001, 1), self.happen, host.name, found)
             case events.Finish(outcome=outcome):
                 host.outcome, host.ended_at = outcome, self.now
+                self.hang_up(host.name)
 
     # --- processes ---
 
