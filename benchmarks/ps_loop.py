@@ -90,8 +90,9 @@ def measure() -> None:
         train.hand_out(coordinator, take_steps, batches, steps, args.steps_per_call)
 
     loops = dict(zip(LOOPS, (waits_and_measures, waits, hands_out), strict=True))
+    workers = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"])
     for loop in loops.values():
-        loop(2 * args.steps_per_call)  # traces its function, on both workers
+        loop(2 * workers * args.steps_per_call)  # a first call for every worker, which takes seconds
     for number in range(args.rounds):
         for name, loop in loops.items():
             here = train.compiled(0.1)

@@ -2,9 +2,11 @@
 
 Two containers with two ranks each, by `entrypoint local`; Docker and the image (./build.sh) are needed. Each job
 measures one rank, two ranks of one host, and four of both, and prints its own table; this gathers them. The jobs run
-in turn, `--rounds` times, and what is shown is the median of the rounds.
+in turn, `--rounds` times, and what is shown is the median of the rounds. On two processors a job takes two to three
+minutes, and all four in three rounds half an hour; `--ways` and `--rounds` make it less.
 
     python -m benchmarks.resnet --rounds 3 --json resnet.json
+    python -m benchmarks.resnet --rounds 1 --ways "as it comes"
 """
 
 import argparse
@@ -55,7 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--image", default="sagemaker-tf-entrypoint:latest")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=10, help="measured in each run, after 2 that are not")
+    parser.add_argument("--steps", type=int, default=6, help="measured in each run, after 2 that are not")
     parser.add_argument("--image-size", type=int, default=64)
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--cycle-time-ms", type=float, default=10, help="of Horovod")

@@ -55,7 +55,7 @@ if args.model == "deepfm":
     labels = tf.constant(draw.integers(0, 2, (rows, 1)))
     loss = tf.keras.losses.BinaryCrossentropy()
 else:
-    rows = 16
+    rows = 8
     model = tf.keras.applications.ResNet50(weights=None, input_shape=(64, 64, 3), classes=10)
     batch = tf.constant(draw.random((rows, 64, 64, 3), dtype=np.float32))
     labels = tf.constant(draw.integers(0, 10, rows))
@@ -82,8 +82,8 @@ def run(steps):
     hvd.allreduce(tf.zeros(1))
     return time.perf_counter() - began
 
-run(4)
-steps = int(hvd.broadcast(tf.constant(max(2, int(4 * args.seconds / run(4)))), 0))
+run(2)
+steps = int(hvd.broadcast(tf.constant(max(4, int(2 * args.seconds / run(2)))), 0))
 used = cpu()
 seconds = run(steps)
 used = float(hvd.allreduce(tf.constant(cpu() - used, tf.float64), op=hvd.Sum))
@@ -145,8 +145,8 @@ def main() -> None:
                 run = {"model": model, "variant": variant, "round": number + 1, "load": machine.load()}
                 record["runs"].append({**run, "measures": measures})
                 print(record["runs"][-1], file=sys.stderr, flush=True)
-            if args.json:
-                machine.write(args.json, record)
+                if args.json:
+                    machine.write(args.json, record)
     loads = [run["load"] for run in record["runs"]]
     kernel = record["machine"]["kernel"]
     print(f"{machine.cpus()} CPUs, {kernel}, load {min(loads)} to {max(loads)}; median (least-most)\n")

@@ -63,7 +63,8 @@ class Facts:
         self.last_news: News | None = None  # a follower's
         self.first_heard: dict[str, float] = {}
         self.unreached: dict[str, float] = {}  # when a host last took no connection of ours
-        self.line_ended: dict[str, float] = {}  # when a host's launcher closed the connection that it kept to us
+        # When the connection ended that a host's launcher kept to us, of hosts that were not heard since.
+        self.line_ended: dict[str, float] = {}
         self.woke = float("-inf")  # when we last stood still ourselves, and went on
         self.reports: dict[str, Report] = {}  # the coordinator's: the last of each follower
         self.causes: list[Noted] = []  # of this attempt, in the order in which they were heard
@@ -80,6 +81,10 @@ class Facts:
         self.outcome_at = now
         self.inventoried = False  # it is known what this host leaves, or nobody waits for that any more
         self.artifacts: Artifacts | None = None
+
+    def note_heard(self, host: str, now: float) -> None:
+        self.heard[host] = now
+        self.line_ended.pop(host, None)
 
     def met(self, need: Need) -> bool:
         if need.only_if is not None and self.flags is not None and need.only_if not in self.flags:

@@ -98,9 +98,9 @@ class Policy:
             case events.Unreached(host=host):
                 self.facts.unreached[host] = now
             case events.Reported(report=report):
-                self.facts.heard[report.host] = now
+                self.facts.note_heard(report.host, now)
             case events.Informed(offset=offset):
-                self.facts.heard[self.facts.coordinator] = now
+                self.facts.note_heard(self.facts.coordinator, now)
                 self.facts.offset = self.facts.offset if offset is None else offset
 
     def _note(self, event: Event, now: float) -> Iterator[Action]:
@@ -141,8 +141,10 @@ class Policy:
             case events.Unreached(host=host):
                 facts.unreached[host] = now
                 self._silent_at = now if facts.causes else self._silent_at
-            case events.LineEnded(host=host):
+            case events.LineEnded(host=host) if not facts.is_gone(host):
                 facts.line_ended[host] = self._silent_at = now
+            case events.LineEnded():
+                pass  # it has said its last words
             case events.Rejected(host=host, why=why):
                 self.rendezvous.note_rejected(host, why, now)
             case events.Looked(found=found):
@@ -219,7 +221,7 @@ class Policy:
         host = report.host
         before = facts.reports.get(host)
         facts.reports[host] = report
-        facts.heard[host] = now
+        facts.note_heard(host, now)
         facts.first_heard.setdefault(host, now)
         self._note_cards(host, report.cards)
         if report.things and report.things != (before and before.things):
@@ -237,7 +239,8 @@ class Policy:
 
     def _note_news(self, news: News, now: float) -> Iterator[Action]:
         facts = self.facts
-        facts.heard[facts.coordinator], facts.last_news = now, news
+        facts.note_heard(facts.coordinator, now)
+        facts.last_news = news
         facts.note_question(news.question, now)
         facts.assembled = facts.assembled or news.assembled
         if news.attempt > facts.attempt:
@@ -372,7 +375,7 @@ class Policy:
         """
         facts, settings = self.facts, self.settings
         patience = [(heard + settings.peer_timeout, f"not heard for {settings.peer_timeout:g} s")]
-        if (ended := facts.line_ended.get(host, heard)) > heard:
+        if (ended := facts.line_ended.get(host)) is not None:
             words = f"its connection ended, and it was not heard for {settings.heartbeat:g} s"
             patience.append((ended + settings.heartbeat, words))
         if facts.causes and facts.unreached.get(host, heard) > heard:

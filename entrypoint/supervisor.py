@@ -117,18 +117,18 @@ class Supervisor:
         process.become_subreaper()
 
     def _next_events(self) -> list[tuple[Event, ...]]:
-        """What happened next: one event after another, but for reports of other hosts, which come in swarms."""
+        """What happened next: one event after another, but for what is heard of other hosts, which comes in swarms."""
         awaited = self.facts.awaited()
         wait = self.policy.deadline(time.monotonic()) - time.monotonic()
         event: Event | _StatusAsked | None
         event = self._get(max(0.0, min(wait, POLL_PORTS) if awaited else wait)) or events.Due()
         swarm: list[tuple[Event, ...]] = []
-        if isinstance(event, events.Reported):
-            reports = [event]
-            while isinstance(another := self._get(0.0), events.Reported):
-                reports.append(another)
+        if isinstance(event, events.Reported | events.LineEnded):
+            heard: list[Event] = [event]
+            while isinstance(another := self._get(0.0), events.Reported | events.LineEnded):
+                heard.append(another)
             self._kept = another
-            swarm, event = [tuple(reports)], None
+            swarm, event = [tuple(heard)], None
         if isinstance(event, _StatusAsked):
             event.answer.put(self.facts.status(time.monotonic()))
             return []
