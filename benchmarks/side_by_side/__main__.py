@@ -83,7 +83,7 @@ def parse() -> argparse.Namespace:
 
 
 def measure(arguments: argparse.Namespace, record: dict, names: dict[str, str], sides: list[str]) -> None:
-    record["order"] = rounds.ORDER.format(together=rounds.TOGETHER)
+    record["order"] = rounds.ORDER.format(together=rounds.TOGETHER, cuts=rounds.CUTS)
     record["images"] = {side: images.described(side, names[side]) for side in sides}
     record["cases"] = [
         {"name": case.name, "title": case.title, "group": case.group, "hosts": case.hosts, "limit_s": case.limit_s}
@@ -109,13 +109,19 @@ def measure(arguments: argparse.Namespace, record: dict, names: dict[str, str], 
             (case, side)
             for case in arguments.chosen
             for side in sides
-            if number <= (case.rounds or number) and (case.name, side, number) not in had
+            if number <= (case.rounds or number)
+            and (case.name, side, number) not in had
+            and cuts(record["runs"], case, side) < rounds.CUTS
         ]
         for result in rounds.one_round(due, do):
             record["runs"].append({**result, "round": number})
             say(f"{number}/{arguments.rounds} {shown(result)}")
             if arguments.json:
                 machine.write(arguments.json, record)
+
+
+def cuts(runs: list[rounds.Run], case: Case, side: str) -> int:
+    return sum((run["case"], run["side"]) == (case.name, side) and run["cut_at_s"] is not None for run in runs)
 
 
 def shown(result: rounds.Run) -> str:

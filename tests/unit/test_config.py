@@ -126,7 +126,9 @@ BAD_REQUESTS = {
     "a program that is an option": ({"sagemaker_program": '"-c.py"'}, {}, ['"-c.py"', "no option"]),
     "addresses of lists": ({}, {"ENTRYPOINT_HOST_ADDRESSES": '{"algo-1": ["x"]}'}, ["ENTRYPOINT_HOST_ADDRESSES"]),
     "an address that is an option": (
-        {}, {"ENTRYPOINT_HOST_ADDRESSES": '{"algo-1": "-oProxyCommand=id"}'}, ["ENTRYPOINT_HOST_ADDRESSES"]
+        {},
+        {"ENTRYPOINT_HOST_ADDRESSES": '{"algo-1": "-oProxyCommand=id"}'},
+        ["ENTRYPOINT_HOST_ADDRESSES"],
     ),
     "very deep addresses": ({}, {"ENTRYPOINT_HOST_ADDRESSES": "[" * 100_000}, ["ENTRYPOINT_HOST_ADDRESSES"]),
     "a token that no HTTP header can hold": ({}, {"ENTRYPOINT_TOKEN": "geheim\n"}, ["ENTRYPOINT_TOKEN", "wanted"]),
