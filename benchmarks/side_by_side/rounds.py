@@ -16,8 +16,8 @@ ORDER = (
     "One warm-up of start cases, not in the figures; then rounds. In a round each case runs on our side, then on the "
     "toolkit's, with nothing beside it. But failures of several hosts and stops first run on our side, one after "
     "another, and then on the toolkit's side by side, up to {together} at once, each begun when the failure of the one "
-    "before has happened: what the toolkit does then is waiting on timers, asleep. What was cut in {cuts} rounds, as it did "
-    "not end, is not run again."
+    "before has happened: what the toolkit does then is waiting on timers, asleep. What was cut in {cuts} rounds, as "
+    "it did not end, is not run again."
 )
 TOGETHER = 16
 CUTS = 2
