@@ -195,12 +195,14 @@ def shell(seen):
 
 
 def of_the_ranks_own_host(seen):
-    from sagemaker_training import mpi
-
     first, hosts = seen.theirs("mpi, algo-1"), ["algo-1", "algo-2"]
-    command = mpi.MasterRunner(
-        "train.py", first["args"], first["env"], 1, "algo-1", hosts, "", "eth0"
-    )._create_command()
+    words = ("train.py", first["args"], first["env"], 1, "algo-1", hosts, "", "eth0")
+    code = (
+        f"import json; from sagemaker_training import mpi; print(json.dumps(mpi.MasterRunner{words}._create_command()))"
+    )
+    env = {**container(), "SAGEMAKER_BASE_DIR": str(seen.bases["mpi, algo-1"])}  # it reads the config once more
+    out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    command = json.loads(out.stdout.splitlines()[-1])
     assert command[command.index("SM_CURRENT_HOST") - 1] == "-x"
     mine = seen.mine("mpi, algo-2")
     (mpirun,) = [spec for spec in mine["plan"].processes if spec.role is Role.LAUNCHER]
