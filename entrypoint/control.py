@@ -5,7 +5,7 @@ a report is taken from the address of the host that it is of, news from the coor
 whoever calls must show it too. Callers are limited (door.py, callers.py), so none can keep another from being heard,
 and what is not a message of this protocol changes nothing.
 
-What is not. Messages travel as plain HTTP within the job's network: who can read or forge packets there can read the
+What is not. Messages travel as plain text within the job's network: who can read or forge packets there can read the
 token. Without a token every process on a host of the job is trusted, as it has the host's address. A message that was
 recorded and is sent again is refused from other addresses, and without the token; from the host itself it says
 what that host has said before. And a process on a host can always use up what its own host may ask for.
@@ -36,7 +36,7 @@ Put = Callable[[Event], None]
 Status = Callable[[], dict[str, Any]]
 Environ = dict[str, Any]
 Application = Callable[[Environ, Any], Any]
-Keep = Callable[[str, socket.socket], None]
+Keep = Callable[[str, socket.socket, Callable[[bytes], bytes]], None]
 Answer = tuple[int, bytes, str]  # HTTP status, JSON, the follower whose report was taken
 
 

@@ -1,7 +1,8 @@
 """The listening end of the control channel: waitress, with bounds on who comes in and how long they stay.
 
 Bounded here, before a thread or the application has any work: connections a second and open ones of each host and of
-all strangers together, the size of a request, and the time that it may take to arrive. One request per connection.
+all strangers together, the size of a request, and the time that it may take to arrive. One request per connection; a
+follower's may stay open behind its first report, and lines.py has it from then on, with the same limits.
 
 What hosts say to one another is answered by the thread that reads it: nobody is waited for, and a thousand hosts may
 speak at once. What people ask may have to wait for the supervisor, and has threads.
@@ -11,6 +12,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -19,10 +21,11 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
 from entrypoint.callers import MAX_MESSAGE, OPEN, Limits
+from entrypoint.lines import LONGEST, Answer
 
 # (path, caller, token, body) -> (status, body, whose connection it is, if that may stay open)
 Answerer = Callable[[str, str, str, bytes], tuple[int, bytes, str]]
-Keep = Callable[[str, socket.socket], None]
+Keep = Callable[[str, socket.socket, Answer], None]
 
 _MAX_HEAD = 1 << 14  # bytes
 _LONGEST = 10.0  # seconds from connecting to the answer, however busily a caller sends byte after byte
@@ -44,25 +47,27 @@ class _Channel(HTTPChannel):
             request.close()
             self.server.charge(self.addr[0], len(body))
             code, text, who = self.server.answer(request.path, self.addr[0], shown, body)
-            stays = who and self.server.keep and request.headers.get("CONNECTION", "").lower() == "keep-alive"
+            wanted = request.headers.get("CONNECTION", "").lower() == "keep-alive"
+            stays = wanted and who and self.server.keep and len(text) <= LONGEST
             self._write(
                 f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: {'keep-alive' if stays else 'close'}\r\n"
                 f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n".encode()
                 + text,
-                who if stays else "",
+                (who, partial(self.server.answer_again, self.addr[0], shown)) if stays else None,
             )
 
-    def _write(self, text: bytes, stays_of: str = "") -> None:
-        """As a task's thread would, and without one. A connection that stays is watched by others from then on."""
+    def _write(self, text: bytes, stays: tuple[str, Answer] | None) -> None:
+        """As a task's thread would, and without one. A connection that stays is read by others from then on."""
         self.outbufs[-1].append(text)
         self.total_outbufs_len += len(text)
         self.close_when_flushed = True
-        line = self.socket.dup() if stays_of else None  # what waitress closes, that has been said, is not its end then
+        line = self.socket.dup() if stays else None  # what waitress closes, that has been said, is not its end then
         self.handle_write()
         if line and self.total_outbufs_len:  # it does not read; it may ask again
             line.close()
-        elif line:
-            self.server.keep(stays_of, line)
+        elif line and stays:
+            who, answer = stays
+            self.server.keep(who, line, answer)
 
     def service(self) -> None:
         request = self.requests[0]
@@ -127,6 +132,14 @@ class Door(TcpWSGIServer):
         except OSError:  # it has hung up already, or we have no file descriptor left
             return False
         return True
+
+    def answer_again(self, caller: str, shown: str, report: bytes) -> bytes:
+        """Over a connection that stays: the answer to one more report; nothing where it is refused."""
+        if not self._limits.take(self._limits.party(caller)):
+            return b""
+        self.charge(caller, len(report))
+        code, text, _ = self.answer("/report", caller, shown, report)
+        return text if code == HTTPStatus.OK else b""
 
     def charge(self, caller: str, size: int) -> None:
         self._limits.charge(caller, size)

@@ -1,4 +1,4 @@
-"""The wire between hosts: a small HTTP server on each, reports to the coordinator, news from it over kept connections.
+"""The wire between hosts: a small HTTP server on each, reports to the coordinator, news from it; over kept connections.
 
 Reports and news hold whole facts, not changes, so a lost or repeated message does no harm: the next
 heartbeat repairs it. No opinions here: what is heard becomes an event, what to say comes from the policy.
@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from entrypoint.cluster import Cluster, Host
-from entrypoint.control import TOKEN_HEADER, Put, Status, make_door, parse
+from entrypoint.control import TOKEN_HEADER, Put, Status, make_door
 from entrypoint.errors import ExitCode
-from entrypoint.events import Broken, Informed, LineEnded, News, Rejected, Report, Unreached
-from entrypoint.lines import Lines, messages
+from entrypoint.events import Broken, Event, Informed, LineEnded, News, Rejected, Report, Unreached
+from entrypoint.lines import Lines, messages, prepare
 from entrypoint.post import Answer, Unreachable, post
 from entrypoint.settings import Settings
 from entrypoint.wire import Refused, news_from_json, news_to_json, report_to_json
@@ -82,6 +82,9 @@ class Peers:
         self._line: socket.socket | None = None  # a follower's
         self._line_again = 0.0  # when it may ask for another one
         self._report_again = False
+        self._clock = Clock()  # the coordinator's
+        self._asked = 0.0  # when we last reported over our line
+        self._answered = False
         self._untold: collections.deque[_Telling] = collections.deque()  # who is to hear the news by a POST
         self._telling: list[threading.Thread] = []
         self._delivered = threading.Event()
@@ -144,7 +147,6 @@ class Peers:
         last: Report | None = None
         reached = False
         refused_since, complaint = 0.0, ""
-        clock = Clock()
         # Who is heard is looked for at once. A look that comes before our door is open costs PROBE_AGAIN.
         self._tried_to_open.wait()
         while True:
@@ -155,17 +157,7 @@ class Peers:
             if report is None:
                 continue
             try:
-                message = json.dumps(report_to_json(report)).encode()
-                answer = self._call(
-                    self._cluster.coordinator, "/report", message, timeout=self._settings.peer_timeout,
-                    stay=self._line is None and time.monotonic() >= self._line_again,
-                )  # fmt: skip
-                if answer.line:
-                    self._hold(answer.line, answer.rest)
-                said = json.loads(answer.body)
-                news = news_from_json(said)
-                clock.compare(answer.asked, said.get("clock"), answer.heard)
-                self._put(Informed(news=news, offset=clock.offset))
+                self._bring(json.dumps(report_to_json(report)).encode())
                 last, reached, refused_since = report, True, 0.0
                 with self._lock:
                     if report is self._report:
@@ -184,21 +176,55 @@ class Peers:
                 self._drop_line()
                 time.sleep(RETRY)
 
+    def _bring(self, report: bytes) -> None:
+        """To the coordinator, and hear its answer; over our line, if we have one."""
+        patience = self._settings.peer_timeout
+        if line := self._line:
+            self._answered, self._asked = False, time.monotonic()
+            line.sendall(report + b"\n")
+            with self._lock:
+                self._lock.wait_for(lambda: self._answered or self._line is not line, patience)
+                if not self._answered:
+                    raise TimeoutError(f"no answer within {patience:g} s, or no line any more")
+            return
+        stay = time.monotonic() >= self._line_again
+        answer = self._call(self._cluster.coordinator, "/report", report, timeout=patience, stay=stay)
+        if answer.line:
+            self._hold(answer.line, answer.rest)
+        self._hear(answer.body, answer.asked, answer.heard)
+
+    def _hear(self, said: bytes, asked: float, heard: float) -> None:
+        """News, or the answer to a report, which are news, too."""
+        data = json.loads(said)
+        news = news_from_json(data)
+        if "clock" in data:
+            self._clock.compare(asked, data["clock"], heard)
+            with self._lock:
+                self._answered = True
+                self._lock.notify_all()
+        self._put(Informed(news=news, offset=self._clock.offset))
+
     def _hold(self, line: socket.socket, said: bytes) -> None:
         """This is our line to the coordinator from now on."""
         line.settimeout(None)
+        prepare(line)
         self._line, self._line_again = line, time.monotonic() + self._settings.heartbeat
         threading.Thread(target=self._listen, args=(line, said), name="line", daemon=True).start()
 
     def _listen(self, line: socket.socket, said: bytes) -> None:
-        """Hear news over our line until it ends. Who is still there hears of us at once, then."""
-        with line, contextlib.suppress(Refused):
-            for message in messages(line, said):
-                self._put(Informed(news=news_from_json(parse(message))))
+        """Hear what comes over our line until it ends. Who is still there hears of us at once, then."""
+        coordinator = self._cluster.coordinator.name
+        ended: Event = LineEnded(host=coordinator)
+        with line, contextlib.suppress(Refused, ValueError):
+            try:
+                for message in messages(line, said):
+                    self._hear(message, self._asked, time.monotonic())
+            except OSError:
+                ended = Unreached(host=coordinator)
         with self._lock:
             if self._line is line:
                 self._line = None
-                self._put(LineEnded(host=self._cluster.coordinator.name))
+                self._put(ended)
                 self._report_again = True
                 self._lock.notify_all()
 

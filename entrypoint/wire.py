@@ -8,7 +8,7 @@ from entrypoint.artifacts import Artifacts, File
 from entrypoint.events import News, Reach, Report
 from entrypoint.outcome import Outcome, cause_from_json
 
-PROTOCOL = 3
+PROTOCOL = 4
 
 
 class Refused(Exception):

@@ -88,7 +88,7 @@ MAY_IMPORT = {
     "ranks": {"events", "logs", "outcome"},
     "wire": {"artifacts", "events", "outcome"},
     "callers": {"cluster"},
-    "door": {"callers"},
+    "door": {"callers", "lines"},
     "control": {"callers", "cluster", "door", "events", "wire"},
     "post": {"callers"},
     "lines": {"callers", "events"},

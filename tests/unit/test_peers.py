@@ -11,6 +11,7 @@ import time
 import pytest
 from waiting import eventually
 
+from entrypoint.callers import BURST
 from entrypoint.cluster import Cluster, Host
 from entrypoint.control import make_door
 from entrypoint.events import Informed, LineEnded, News, Report, Reported, Unreached
@@ -18,7 +19,7 @@ from entrypoint.lines import LONGEST, Lines, messages
 from entrypoint.peers import Peers
 from entrypoint.post import post
 from entrypoint.settings import Settings
-from entrypoint.wire import news_to_json
+from entrypoint.wire import news_to_json, report_to_json
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
 
@@ -166,7 +167,7 @@ class Line:
     def another(self) -> socket.socket:
         with socket.create_server(("127.0.0.1", 0)) as server:
             end = socket.create_connection(server.getsockname(), timeout=20)
-            self.lines.keep("algo-2", server.accept()[0])
+            self.lines.keep("algo-2", server.accept()[0], lambda report: report.upper() if report != b"bad" else b"")
         return end
 
 
@@ -193,9 +194,19 @@ def test_a_new_connection_takes_the_place_of_an_old_one():
     eventually(lambda: line.heard == [LineEnded(host="algo-2")], within=20)
 
 
-def test_who_speaks_over_it_is_hung_up_on():
+def test_reports_over_it_are_answered_in_order_and_one_that_is_refused_ends_it():
     line = Line()
-    line.end.sendall(b"x" * 1000)
+    for part in (b"a\nb\nc", b"d", b"\n", b"e\nbad\nf\n"):
+        line.end.sendall(part)
+    assert list(messages(line.end, b"")) == [b"A", b"B", b"CD", b"E"]
+    eventually(lambda: line.heard == [LineEnded(host="algo-2")], within=20)
+
+
+def test_a_report_that_never_ends_is_not_read_for_ever():
+    line = Line()
+    with contextlib.suppress(OSError):
+        while True:
+            line.end.sendall(b"x" * (1 << 16))
     eventually(lambda: line.heard == [LineEnded(host="algo-2")], within=20)
 
 
@@ -210,6 +221,83 @@ def test_who_does_not_read_keeps_nobody_waiting():
     assert heard == told[: len(heard)] and len(heard) <= taken
 
 
+def by_hand(net: "Net", report: bytes):
+    """The answer to a first report, whose connection is kept."""
+
+    def asked():
+        with contextlib.suppress(OSError):  # it is not open yet
+            where = (net.hosts[0].address, net.settings.control_port)
+            return post(where, "/report", report, 20, source=net.hosts[1].address, stay=True)
+
+    answer = eventually(asked, within=20)
+    answer.line.settimeout(20)
+    return answer
+
+
+def test_whose_connection_it_is_may_report_over_it_and_nobody_else():
+    net = Net(3, there=range(0))
+    coordinator = net.peers(0)
+    own, others = (json.dumps(report_to_json(Report(host=host.name))).encode() for host in net.hosts[1:])
+    answer = by_hand(net, own)
+    heard = messages(answer.line, answer.rest)
+    answer.line.sendall(own + b"\n")
+    assert json.loads(next(heard))["clock"]
+    reports = [Reported(report=Report(host="algo-2"))] * 2
+    assert net.heard["algo-1"] == reports
+    answer.line.sendall(others + b"\n" + own + b"\n")
+    assert not list(heard)
+    assert net.heard["algo-1"][:2] == reports and Reported(report=Report(host="algo-3")) not in net.heard["algo-1"]
+    del coordinator
+
+
+def test_over_it_nobody_reports_more_than_a_host_may():
+    net = Net(2, there=range(0))
+    coordinator = net.peers(0)
+    own = json.dumps(report_to_json(Report(host="algo-2"))).encode()
+    answer = by_hand(net, own)
+    with contextlib.suppress(OSError):
+        answer.line.sendall((own + b"\n") * 5000)
+    list(messages(answer.line, answer.rest))
+    eventually(lambda: LineEnded(host="algo-2") in net.heard["algo-1"], within=20)
+    assert BURST - 2 <= net.heard["algo-1"].count(Reported(report=Report(host="algo-2"))) < 5000
+    del coordinator
+
+
+def test_a_follower_reports_over_its_connection():
+    """Nobody takes another one."""
+    first, news = threading.Event(), json.dumps(news_to_json(News()))[:-1]
+    answer = f'{news}, "clock": 5.0}}'.encode()
+    reports: list[bytes] = []
+
+    def serve(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        server.close()
+        with connection:
+            while not connection.recv(1 << 16).endswith(b"}"):
+                pass
+            head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: keep-alive\r\n\r\n" % len(answer)
+            connection.sendall(head + answer)
+            first.set()
+            for line in connection.makefile("rb"):
+                reports.append(line)
+                connection.sendall(answer + b"\n")
+
+    server = socket.create_server(("127.0.0.1", 0))
+    settings = Settings(control_port=server.getsockname()[1], heartbeat=60, peer_timeout=300)
+    threading.Thread(target=serve, args=(server,), daemon=True).start()
+    heard: list = []
+    hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address="127.0.0.1") for n in range(2))
+    follower = Peers(Cluster(hosts=hosts, me=hosts[1]), settings, heard.append, dict, print)
+    follower.report(Report(host="algo-2"))
+    assert first.wait(20)
+    for ready in ("a", "b", "c"):
+        follower.report(Report(host="algo-2", ready=frozenset({ready})))
+        follower.flush(within=20)
+    assert [json.loads(line)["ready"] for line in reports] == [["a"], ["b"], ["c"]]
+    answers = [event for event in heard if isinstance(event, Informed)]
+    assert len(answers) == 4 and answers[-1].offset is not None
+
+
 def test_a_follower_keeps_its_connection_and_hears_the_news_there():
     """Its own door is shut, so that nobody can bring them."""
     net = Net(2, there=range(0))
@@ -219,7 +307,7 @@ def test_a_follower_keeps_its_connection_and_hears_the_news_there():
 
         def is_told() -> bool:  # the connection is kept when the answer is out
             coordinator.announce(News(question=1))
-            return Informed(news=News(question=1)) in net.heard["algo-2"]
+            return News(question=1) in [event.news for event in net.heard["algo-2"] if isinstance(event, Informed)]
 
         eventually(is_told, within=20)
 
