@@ -20,7 +20,7 @@ from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
-from entrypoint.callers import MAX_MESSAGE, OPEN, Limits
+from entrypoint.callers import BURST, MAX_MESSAGE, OPEN, PAID_BY, RATE, Bucket, Limits
 from entrypoint.lines import LONGEST, Answer
 
 # (path, caller, token, body) -> (status, body, whose connection it is, if that may stay open)
@@ -53,7 +53,7 @@ class _Channel(HTTPChannel):
                 f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: {'keep-alive' if stays else 'close'}\r\n"
                 f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n".encode()
                 + text,
-                (who, partial(self.server.answer_again, self.addr[0], shown)) if stays else None,
+                (who, partial(self.server.answer_again, Bucket(RATE, BURST), self.addr[0], shown)) if stays else None,
             )
 
     def _write(self, text: bytes, stays: tuple[str, Answer] | None) -> None:
@@ -133,11 +133,14 @@ class Door(TcpWSGIServer):
             return False
         return True
 
-    def answer_again(self, caller: str, shown: str, report: bytes) -> bytes:
-        """Over a connection that stays: the answer to one more report; nothing where it is refused."""
-        if not self._limits.take(self._limits.party(caller)):
+    def answer_again(self, limit: Bucket, caller: str, shown: str, report: bytes) -> bytes:
+        """Over a connection that stays: the answer to one more report; nothing where it is refused.
+
+        It has a limit of its own, so that nothing else on that host can use up what its launcher may ask for.
+        """
+        if not limit.take():
             return b""
-        self.charge(caller, len(report))
+        limit.charge(len(report) / PAID_BY)
         code, text, _ = self.answer("/report", caller, shown, report)
         return text if code == HTTPStatus.OK else b""
 

@@ -82,32 +82,40 @@ class Lines:
             for number, _ in poll.poll():
                 with self._lock:
                     line = self._by_number.get(number)
-                if line and (ended := self._read(line)):
-                    with self._lock:
-                        current = self._of.get(line.host) is line
-                        if current:
-                            self._close(line.host)
-                    if current:
-                        self._put(ended)
+                if line:
+                    self._read(line)
 
-    def _read(self, line: _Line) -> Event | None:
-        """Answer what has come; the event, if the line is not to stay."""
+    def _read(self, line: _Line) -> None:
+        """Answer what has come. Where it is us who end the line, nothing is said of that."""
         try:
             block = line.connection.recv(_BLOCK)
         except BlockingIOError:  # it was another one's, with the same number
-            return None
+            return
         except ConnectionResetError:
             block = b""
         except OSError:  # what we said was not confirmed in time
-            return Unreached(host=line.host)
+            self._end(line, Unreached(host=line.host))
+            return
         *whole, line.unread = (line.unread + block).split(b"\n")
         for message in whole:
             answer = line.answer(message)
             with self._lock:
                 heard = bool(answer) and self._of.get(line.host) is line and self._send(line, answer)
             if not heard:
-                return LineEnded(host=line.host)
-        return None if block and len(line.unread) <= MAX_MESSAGE else LineEnded(host=line.host)
+                self._end(line)
+                return
+        if not block:
+            self._end(line, LineEnded(host=line.host))
+        elif len(line.unread) > MAX_MESSAGE:
+            self._end(line)
+
+    def _end(self, line: _Line, event: Event | None = None) -> None:
+        with self._lock:
+            current = self._of.get(line.host) is line
+            if current:
+                self._close(line.host)
+        if current and event:
+            self._put(event)
 
 
 def prepare(connection: socket.socket) -> None:

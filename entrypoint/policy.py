@@ -85,8 +85,8 @@ class Policy:
         if facts.causes or facts.clearing or ending:
             return False
         match event:
-            case events.Unreached():
-                return True  # it matters where something has failed
+            case events.Unreached(host=host):
+                return host not in facts.line_ended  # else it matters where something has failed
             case events.Reported(report=report):
                 return facts.reports.get(report.host) == report
             case events.Informed(news=news):
@@ -140,7 +140,7 @@ class Policy:
                 yield from self._note_news(news, now)
             case events.Unreached(host=host):
                 facts.unreached[host] = now
-                self._silent_at = now if facts.causes else self._silent_at
+                self._silent_at = now if facts.causes or host in facts.line_ended else self._silent_at
             case events.LineEnded(host=host) if not facts.is_gone(host):
                 facts.line_ended[host] = self._silent_at = now
             case events.LineEnded():
@@ -375,10 +375,12 @@ class Policy:
         """
         facts, settings = self.facts, self.settings
         patience = [(heard + settings.peer_timeout, f"not heard for {settings.peer_timeout:g} s")]
-        if (ended := facts.line_ended.get(host)) is not None:
+        ended, away = facts.line_ended.get(host), facts.unreached.get(host, float("-inf"))
+        # A coordinator that others on our host ask too much of may hang up on us, but it takes our next connection.
+        if ended is not None and (facts.is_coordinator or away >= ended):
             words = f"its connection ended, and it was not heard for {settings.heartbeat:g} s"
             patience.append((ended + settings.heartbeat, words))
-        if facts.causes and facts.unreached.get(host, heard) > heard:
+        if facts.causes and away > heard:
             missed = MISSED * settings.heartbeat
             patience.append((heard + missed, f"not heard for {missed:g} s, and it takes no connection"))
         return min(patience)

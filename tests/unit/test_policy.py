@@ -621,10 +621,21 @@ CLOSED = "(lost: its connection ended, and it was not heard for 1 s)"
 def test_a_launcher_that_is_killed_is_lost_soon(play, me, other):
     p = running(play, me=me)
     p.at(2.7, line_ended(other))
+    p.at(2.8, unreached(other))
     p.at(3.6, *([reported(3)] if me == 1 else []))
     assert p.policy.facts.outcome is None
     p.at(3.8)
     assert p.blamed == f"algo-{other} {CLOSED}"
+
+
+def test_a_coordinator_that_hangs_up_and_takes_connections_is_not_lost_soon(play):
+    """Others on our host may have asked too much of it."""
+    p = running(play, me=2)
+    p.at(2.7, line_ended(1))
+    p.at(6.9)
+    assert p.policy.facts.outcome is None
+    p.at(7.1)
+    assert p.blamed == "algo-1 (lost: not heard for 5 s)"
 
 
 def test_a_connection_that_is_lost_is_no_host_that_is_lost(play):
