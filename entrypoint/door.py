@@ -8,6 +8,7 @@ What hosts say to one another is answered by the thread that reads it: nobody is
 speak at once. What people ask may have to wait for the supervisor, and has threads.
 """
 
+import resource
 import socket
 import threading
 from collections import Counter
@@ -30,6 +31,7 @@ Keep = Callable[[str, socket.socket, Answer], None]
 _MAX_HEAD = 1 << 14  # bytes
 _LONGEST = 10.0  # seconds from connecting to the answer, however busily a caller sends byte after byte
 THREADS = 4  # for what people ask, from the first that asks on; of these, two may wait for the supervisor
+_MOST = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2  # descriptors; connections that stay leave as many to others
 _AT_ONCE = 64  # connections that are taken in a row, so that those in the kernel's queue wait for no slow one
 
 
@@ -48,7 +50,7 @@ class _Channel(HTTPChannel):
             self.server.charge(self.addr[0], len(body))
             code, text, who = self.server.answer(request.path, self.addr[0], shown, body)
             wanted = request.headers.get("CONNECTION", "").lower() == "keep-alive"
-            stays = wanted and who and self.server.keep and len(text) <= LONGEST
+            stays = wanted and who and self.server.keep and len(text) <= LONGEST and self.socket.fileno() < _MOST
             self._write(
                 f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: {'keep-alive' if stays else 'close'}\r\n"
                 f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n".encode()

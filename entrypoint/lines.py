@@ -11,7 +11,7 @@ import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from entrypoint.callers import MAX_MESSAGE
 from entrypoint.events import Event, LineEnded, Unreached
@@ -28,7 +28,7 @@ class _Line:
     host: str
     connection: socket.socket
     answer: Answer
-    unread: bytes = b""
+    unread: bytearray = field(default_factory=bytearray)
 
 
 class Lines:
@@ -48,8 +48,9 @@ class Lines:
         line = _Line(host, connection, answer)
         with self._lock:
             if self._poll is None:
-                self._poll = select.epoll()
-                threading.Thread(target=self._watch, args=(self._poll,), name="lines", daemon=True).start()
+                poll = select.epoll()
+                threading.Thread(target=self._watch, args=(poll,), name="lines", daemon=True).start()
+                self._poll = poll
             self._close(host)
             self._of[host] = self._by_number[connection.fileno()] = line
             self._poll.register(connection, select.EPOLLIN)
@@ -96,9 +97,12 @@ class Lines:
         except OSError:  # what we said was not confirmed in time
             self._end(line, Unreached(host=line.host))
             return
-        *whole, line.unread = (line.unread + block).split(b"\n")
+        line.unread += block
+        whole: list[bytearray] = []
+        if b"\n" in block:  # not with each byte of a message that does not end
+            *whole, line.unread = line.unread.split(b"\n")
         for message in whole:
-            answer = line.answer(message)
+            answer = line.answer(bytes(message))
             with self._lock:
                 heard = bool(answer) and self._of.get(line.host) is line and self._send(line, answer)
             if not heard:

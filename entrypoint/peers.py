@@ -209,7 +209,11 @@ class Peers:
         line.settimeout(None)
         prepare(line)
         self._line, self._line_again = line, time.monotonic() + self._settings.heartbeat
-        threading.Thread(target=self._listen, args=(line, said), name="line", daemon=True).start()
+        try:
+            threading.Thread(target=self._listen, args=(line, said), name="line", daemon=True).start()
+        except RuntimeError:  # no more threads: it goes without
+            self._line = None
+            line.close()
 
     def _listen(self, line: socket.socket, said: bytes) -> None:
         """Hear what comes over our line until it ends. Who is still there hears of us at once, then."""

@@ -35,6 +35,7 @@ STRAGGLER = 1.5  # seconds that the coordinator of a stopped job waits for hosts
 LEAVE = 3.0  # seconds beyond the grace in which the coordinator waits for followers' last words
 INVENTORY = 2.0  # seconds in which a host may see what it leaves; a disk that does not answer holds nobody up
 MISSED = 2  # heartbeats; who missed them may be gone
+HANG_UP = 0.5  # seconds beyond a heartbeat in which a launcher that has lost its connection is heard again
 PAUSE = 2.0  # seconds: a longer gap between two events means that we ourselves stood still
 
 
@@ -275,6 +276,8 @@ class Policy:
         # If this process was stopped (SIGSTOP, a frozen machine), nobody was silent: we were deaf.
         gap = now - self._last
         settings = self.settings
+        if gap > 1.25 * settings.heartbeat:
+            self.facts.line_ended = {host: ended + gap for host, ended in self.facts.line_ended.items()}
         if gap > max(1.5 * settings.heartbeat, min(PAUSE + settings.heartbeat, 0.8 * settings.peer_timeout)):
             self.facts.heard = {host: heard + gap for host, heard in self.facts.heard.items()}
             self.facts.woke = now
@@ -358,7 +361,7 @@ class Policy:
             heard = facts.heard.get(host)
             if heard is None or facts.is_gone(host) or host in facts.lost():
                 continue
-            limit, words = self._patience_with(host, heard)
+            limit, words = self._patience_with(host, heard, hurried=bool(facts.causes))
             if now < limit:
                 self._silent_at = min(self._silent_at, limit)
             else:
@@ -367,20 +370,20 @@ class Policy:
                 cause = Cause(host=host, process="", what=f"lost: {words}", error=error, code=ExitCode.HOST_LOST)
                 facts.note_cause(cause, now, at=heard)
 
-    def _patience_with(self, host: str, heard: float) -> tuple[float, str]:
+    def _patience_with(self, host: str, heard: float, hurried: bool = False) -> tuple[float, str]:
         """Until when it may be silent, and what it is if it still is, then.
 
         Its kernel tells more than silence: a launcher that has lost its connection, and runs, says so at once; and a
-        host that is only busy or paused takes a connection, which is asked where the job is failing already.
+        host that is only busy or paused takes a connection, which counts where the job is failing already (`hurried`).
         """
         facts, settings = self.facts, self.settings
         patience = [(heard + settings.peer_timeout, f"not heard for {settings.peer_timeout:g} s")]
         ended, away = facts.line_ended.get(host), facts.unreached.get(host, float("-inf"))
         # A coordinator that others on our host ask too much of may hang up on us, but it takes our next connection.
         if ended is not None and (facts.is_coordinator or away >= ended):
-            words = f"its connection ended, and it was not heard for {settings.heartbeat:g} s"
-            patience.append((ended + settings.heartbeat, words))
-        if facts.causes and away > heard:
+            seconds = settings.heartbeat + HANG_UP
+            patience.append((ended + seconds, f"its connection ended, and it was not heard for {seconds:g} s"))
+        if hurried and away > heard:
             missed = MISSED * settings.heartbeat
             patience.append((heard + missed, f"not heard for {missed:g} s, and it takes no connection"))
         return min(patience)

@@ -197,8 +197,8 @@ class Settings:
         5.0,
         _seconds(0.5, 3600),
         "Seconds of silence after which a host is lost. In jobs of more than 250 hosts at least three times the "
-        "seconds between two signs of life. A host whose launcher was killed closes its connection: it is lost after "
-        "one `ENTRYPOINT_HEARTBEAT`.",
+        "seconds between two signs of life. A host whose launcher was killed closes its connection: it is lost half a "
+        "second after the next `ENTRYPOINT_HEARTBEAT`.",
     )
     start_timeout: float = _setting(
         1200.0, _seconds(1, 86_400), "Seconds to wait for all hosts to appear and be ready."

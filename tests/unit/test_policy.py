@@ -614,7 +614,7 @@ def test_a_follower_that_fails_does_not_wait_long_for_a_coordinator_that_takes_n
     assert p.blamed == f"algo-1 {GONE}"
 
 
-CLOSED = "(lost: its connection ended, and it was not heard for 1 s)"
+CLOSED = "(lost: its connection ended, and it was not heard for 1.5 s)"
 
 
 @pytest.mark.parametrize("me, other", [(1, 2), (2, 1)])
@@ -623,9 +623,31 @@ def test_a_launcher_that_is_killed_is_lost_soon(play, me, other):
     p.at(2.7, line_ended(other))
     p.at(2.8, unreached(other))
     p.at(3.6, *([reported(3)] if me == 1 else []))
+    p.at(4.1)
     assert p.policy.facts.outcome is None
-    p.at(3.8)
+    p.at(4.3)
     assert p.blamed == f"algo-{other} {CLOSED}"
+
+
+def test_whose_connection_ended_has_its_time_though_we_stood_still(play):
+    p = running(play)
+    p.at(2.7, line_ended(2), reported(3))
+    p.now = 4.6  # nothing woke us
+    p._on(reported(3))  # the report of the other is behind this one
+    p.at(4.7, reported(2))
+    p.at(6, reported(2), reported(3))
+    assert p.policy.facts.outcome is None
+
+
+def test_a_failed_job_waits_for_one_that_is_cut_off_for_a_moment(play):
+    """It comes back, and is to hear what became of the job."""
+    p = running(play)
+    p.at(2, ended("worker/0", 3, RAISED), reported(2), reported(3))
+    p.at(3.3, unreached(2), reported(3, gone=True))
+    p.at(5.5)
+    assert not p.what[-1].startswith("finish")
+    p.at(5.6, reported(2, gone=True))
+    assert p.what[-1] == "finish failed 3"
 
 
 def test_a_coordinator_that_hangs_up_and_takes_connections_is_not_lost_soon(play):
@@ -661,9 +683,9 @@ def test_a_host_that_is_killed_while_the_job_ends_is_not_waited_for(play):
     p = running(play)
     p.at(2, ended("worker/0", 3, RAISED), reported(2), reported(3))
     p.at(2.9, line_ended(2), reported(3, gone=True))
-    p.at(3.8)
+    p.at(4.3)
     assert not p.what[-1].startswith("finish")
-    p.at(4)
+    p.at(4.5)
     assert p.what[-1] == "finish failed 3"
 
 
