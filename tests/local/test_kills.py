@@ -30,7 +30,8 @@ def test_the_next_job_goes_on_from_the_last_checkpoint(tmp_path, no_leftovers, t
     (tmp_path / "rows.libsvm").write_text("\n".join(rows))
     data = tmp_path / "rows"
     python("examples/deepfm/libsvm_to_tfrecord.py", tmp_path / "rows.libsvm", "--shards", 2, "--output", data)
-    how = ("--mode", "ps", "--data", data, "--kills", 2, "--unkilled", 1, "--epochs", 6, "--seed", 37)  # the first kill is late
+    # With this seed the first kill is late.
+    how = ("--mode", "ps", "--data", data, "--kills", 2, "--unkilled", 1, "--epochs", 6, "--seed", 37)
     printed = python("benchmarks/kills.py", *how)
     tell(printed.splitlines()[0])
     assert "2 kills in " in printed and "; 0 jobs resumed" not in printed, printed
