@@ -15,7 +15,6 @@ import hmac
 import json
 import math
 import queue
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from typing import Any
 from entrypoint.callers import LOOPBACK, MAX_MESSAGE, Callers, Limits
 from entrypoint.cluster import Cluster
 from entrypoint.events import Event, Informed, News, Rejected, Reported
+from entrypoint.lines import Keep
 from entrypoint.wire import PROTOCOL, Refused, news_from_json, news_to_json, report_from_json
 
 TOKEN_HEADER = "X-Entrypoint-Token"
@@ -36,7 +36,6 @@ Put = Callable[[Event], None]
 Status = Callable[[], dict[str, Any]]
 Environ = dict[str, Any]
 Application = Callable[[Environ, Any], Any]
-Keep = Callable[[str, socket.socket, Callable[[bytes], bytes]], None]
 Answer = tuple[int, bytes, str]  # HTTP status, JSON, the follower whose report was taken
 
 

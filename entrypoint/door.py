@@ -2,14 +2,13 @@
 
 Bounded here, before a thread or the application has any work: connections a second and open ones of each host and of
 all strangers together, the size of a request, and the time that it may take to arrive. One request per connection; a
-follower's may stay open behind its first report, and lines.py has it from then on, with the same limits.
+follower's may stay open behind its first report, and lines.py has it from then on, with a limit of its own.
 
 What hosts say to one another is answered by the thread that reads it: nobody is waited for, and a thousand hosts may
 speak at once. What people ask may have to wait for the supervisor, and has threads.
 """
 
 import resource
-import socket
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -22,11 +21,10 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
 from entrypoint.callers import BURST, MAX_MESSAGE, OPEN, PAID_BY, RATE, Bucket, Limits
-from entrypoint.lines import LONGEST, Answer
+from entrypoint.lines import LONGEST, Answer, Keep
 
 # (path, caller, token, body) -> (status, body, whose connection it is, if that may stay open)
 Answerer = Callable[[str, str, str, bytes], tuple[int, bytes, str]]
-Keep = Callable[[str, socket.socket, Answer], None]
 
 _MAX_HEAD = 1 << 14  # bytes
 _LONGEST = 10.0  # seconds from connecting to the answer, however busily a caller sends byte after byte

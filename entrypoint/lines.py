@@ -21,6 +21,7 @@ LONGEST = 1 << 17  # bytes that the kernel takes at once; longer news have a con
 _BLOCK = 1 << 16
 
 Answer = Callable[[bytes], bytes]  # report -> answer; nothing where it is refused
+Keep = Callable[[str, socket.socket, Answer], None]  # takes over a connection: (host, connection, who answers)
 
 
 @dataclass(eq=False)

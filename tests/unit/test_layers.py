@@ -89,7 +89,7 @@ MAY_IMPORT = {
     "wire": {"artifacts", "events", "outcome"},
     "callers": {"cluster"},
     "door": {"callers", "lines"},
-    "control": {"callers", "cluster", "door", "events", "wire"},
+    "control": {"callers", "cluster", "door", "events", "lines", "wire"},
     "post": {"callers"},
     "lines": {"callers", "events"},
     "peers": {"cluster", "control", "errors", "events", "lines", "post", "settings", "wire"},
