@@ -86,7 +86,7 @@ def run(
         job, lines = Job(while_writing=while_writing, over=over), queue.Queue[str | None]()
         threading.Thread(target=read, args=(process, lines.put), daemon=True).start()
         try:
-            return followed(process, job, lines, checkpoints, mark, kill_after)
+            return followed(process, job, lines, checkpoints, mark, kill_after, args.not_before)
         except BaseException:
             process.send_signal(signal.SIGINT)  # it ends its hosts
             process.wait()
@@ -100,12 +100,14 @@ def followed(
     checkpoints: Path,
     mark: str,
     kill_after: float | None,
+    not_before: int,
 ) -> Job:
     """The job, when it has ended."""
     pids, written = list[int](), names(checkpoints)
     give_up = time.monotonic() + PATIENCE
     while True:
         due = bool(kill_after is not None and job.began and time.monotonic() >= job.began + kill_after)
+        due = due and job.over >= not_before
         if due and not pids:
             pids, written = processes_with(mark), names(checkpoints)
         if due and not job.killed and (not job.while_writing or names(checkpoints) - written):
@@ -201,6 +203,7 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--most", type=int, default=4, help="kills in one story")
+    parser.add_argument("--not-before", type=int, default=0, metavar="EPOCH", help="no kill until this one is over")
     parser.add_argument("--minutes", type=float, default=120, help="no more kills after that")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=4)
