@@ -10,7 +10,8 @@ is made on the coordinator, at the first event that settles it, and followers ad
        \\--all deciding processes of all hosts ended with 0--> succeeded --> finished
 
 With restarts to spare, a cause that may be chance settles no outcome but begins a new attempt: attempts.py. What comes
-before the user's programs start: rendezvous.py. How processes are ended: stopping.py. What settles: verdict.py.
+before the user's programs start: rendezvous.py. Who is lost: watching.py. How processes are ended: stopping.py. What
+settles: verdict.py.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,21 +23,19 @@ from entrypoint.attempts import Attempts
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Event, News, Report
 from entrypoint.facts import Facts
-from entrypoint.outcome import Cause, Exit, Kind, Outcome, Strength
+from entrypoint.outcome import Exit, Kind, Outcome, Strength
 from entrypoint.plan import Duty, Plan, ProcessSpec, Ready, Restart
 from entrypoint.rendezvous import Rendezvous
 from entrypoint.settings import Settings
 from entrypoint.stopping import Stopping
 from entrypoint.verdict import DYING, LINGER, all_decided, verdict
+from entrypoint.watching import Watching
 
 LOOK_AGAIN = 0.1  # seconds between two looks at what processes print while something goes wrong
 UNENDING = 2.0  # seconds that a process has from its last words to its end
 STRAGGLER = 1.5  # seconds that the coordinator of a stopped job waits for hosts that never appeared
 LEAVE = 3.0  # seconds beyond the grace in which the coordinator waits for followers' last words
 INVENTORY = 2.0  # seconds in which a host may see what it leaves; a disk that does not answer holds nobody up
-MISSED = 2  # heartbeats; who missed them may be gone
-HANG_UP = 0.5  # seconds beyond a heartbeat in which a launcher that has lost its connection is heard again
-PAUSE = 2.0  # seconds: a longer gap between two events means that we ourselves stood still
 
 
 class Policy:
@@ -47,6 +46,7 @@ class Policy:
         self.rendezvous = Rendezvous(self.facts, settings)
         self.stopping = Stopping(self.facts, settings)
         self.attempts = Attempts(self.facts, settings)
+        self.watching = Watching(self.facts, settings, now)
         # When limited waits began.
         self.held_since: dict[tuple[int, str], float] = {}  # (attempt, process)
         # What was said already.
@@ -54,7 +54,6 @@ class Policy:
         self._told_news: News | None = None
         self._last = now
         self._due: float | None = None  # the next deadline, as far as it is known
-        self._silent_at = now  # nobody's silence can have been too long before
         self._look_at = now
         self._new_cards: list[str] = []  # that are to be written
         self._lingers = {spec.lingers for spec in plan.processes}
@@ -69,7 +68,8 @@ class Policy:
 
     def on_all(self, happened: Sequence[Event], now: float) -> list[Action]:
         """The same for events that came together: what follows from all of them is looked for once."""
-        self._notice_own_pause(now)
+        self.watching.notice_own_pause(now)
+        self._last = now
         if self._due is not None and now < self._due and all(self._is_only_a_sign_of_life(each) for each in happened):
             for event in happened:
                 self._note_sign_of_life(event, now)
@@ -97,7 +97,7 @@ class Policy:
     def _note_sign_of_life(self, event: Event, now: float) -> None:
         match event:
             case events.Unreached(host=host):
-                self.facts.unreached[host] = now
+                self.watching.note_unreached(host, now)
             case events.Reported(report=report):
                 self.facts.note_heard(report.host, now)
             case events.Informed(offset=offset):
@@ -140,12 +140,9 @@ class Policy:
                 facts.offset = facts.offset if offset is None else offset
                 yield from self._note_news(news, now)
             case events.Unreached(host=host):
-                facts.unreached[host] = now
-                self._silent_at = now if facts.causes or host in facts.line_ended else self._silent_at
-            case events.LineEnded(host=host) if not facts.is_gone(host):
-                facts.line_ended[host] = self._silent_at = now
-            case events.LineEnded():
-                pass  # it has said its last words
+                self.watching.note_unreached(host, now)
+            case events.LineEnded(host=host):
+                self.watching.note_line_ended(host, now)
             case events.Rejected(host=host, why=why):
                 self.rendezvous.note_rejected(host, why, now)
             case events.Looked(found=found):
@@ -272,17 +269,6 @@ class Policy:
             ordered = tuple((name, lines[name]) for name in self.facts.plan.hosts if name in lines)
             yield events.WriteCards(card=card, lines=ordered)
 
-    def _notice_own_pause(self, now: float) -> None:
-        # If this process was stopped (SIGSTOP, a frozen machine), nobody was silent: we were deaf.
-        gap = now - self._last
-        settings = self.settings
-        if gap > 1.25 * settings.heartbeat:
-            self.facts.line_ended = {host: ended + gap for host, ended in self.facts.line_ended.items()}
-        if gap > max(1.5 * settings.heartbeat, min(PAUSE + settings.heartbeat, 0.8 * settings.peer_timeout)):
-            self.facts.heard = {host: heard + gap for host, heard in self.facts.heard.items()}
-            self.facts.woke = now
-        self._last = now
-
     def repeat(self) -> list[Action]:
         """Say again what was said before anybody could be reached."""
         self._told_report = self._told_news = None
@@ -299,7 +285,7 @@ class Policy:
         if facts.outcome is None:
             yield from self._watch_the_clock(now)
             self.rendezvous.watch(now)
-            self._watch_others(now)
+            self.watching.watch(now)
             self._watch_mpirun(now)
             yield from self._watch_the_dying(now)
             if facts.is_coordinator and facts.decided_since is None and all_decided(facts):
@@ -349,50 +335,6 @@ class Policy:
         since = self.held_since.setdefault((facts.attempt, spec.name), now)
         limited = [need for need in spec.needs if need.at_most is not None]
         return all(facts.met(need) or now >= since + (need.at_most or 0) for need in limited)
-
-    def _watch_others(self, now: float) -> None:
-        """Hosts that fell silent."""
-        facts = self.facts
-        if now < self._silent_at:
-            return
-        self._silent_at = now + self.settings.peer_timeout  # of one that is not heard yet
-        watched = facts.others if facts.is_coordinator else [facts.coordinator]
-        for host in watched if facts.others else []:
-            heard = facts.heard.get(host)
-            if heard is None or facts.is_gone(host) or host in facts.lost():
-                continue
-            limit, words = self._patience_with(host, heard, hurried=bool(facts.causes))
-            if now < limit:
-                self._silent_at = min(self._silent_at, limit)
-            else:
-                nobody = len(facts.others) > 1 and self._all_silent(now)
-                error = f"nor is any other host; {facts.host} itself may be cut off the network" if nobody else ""
-                cause = Cause(host=host, process="", what=f"lost: {words}", error=error, code=ExitCode.HOST_LOST)
-                facts.note_cause(cause, now, at=heard)
-
-    def _patience_with(self, host: str, heard: float, hurried: bool = False) -> tuple[float, str]:
-        """Until when it may be silent, and what it is if it still is, then.
-
-        Its kernel tells more than silence: a launcher that has lost its connection, and runs, says so at once; and a
-        host that is only busy or paused takes a connection, which counts where the job is failing already (`hurried`).
-        """
-        facts, settings = self.facts, self.settings
-        patience = [(heard + settings.peer_timeout, f"not heard for {settings.peer_timeout:g} s")]
-        ended, away = facts.line_ended.get(host), facts.unreached.get(host, float("-inf"))
-        # A coordinator that others on our host ask too much of may hang up on us, but it takes our next connection.
-        if ended is not None and (facts.is_coordinator or away >= ended):
-            seconds = settings.heartbeat + HANG_UP
-            patience.append((ended + seconds, f"its connection ended, and it was not heard for {seconds:g} s"))
-        if hurried and away > heard:
-            missed = MISSED * settings.heartbeat
-            patience.append((heard + missed, f"not heard for {missed:g} s, and it takes no connection"))
-        return min(patience)
-
-    def _all_silent(self, now: float) -> bool:
-        """Whether the coordinator hears nobody any more, of hosts that should be there."""
-        facts, missed = self.facts, MISSED * self.settings.heartbeat
-        there = [host for host in facts.others if not facts.is_gone(host)]
-        return facts.is_coordinator and all(now >= facts.heard.get(host, now) + missed for host in there)
 
     def _watch_the_dying(self, now: float) -> Iterator[Action]:
         """Where something went wrong: see who is about to end of it; blame who does not get to its end."""
@@ -470,9 +412,7 @@ class Policy:
         if facts.outcome is None or not facts.leaving():
             return
         if facts.is_coordinator:
-            lost = facts.lost()
-            silent = {host for host, heard in facts.heard.items() if now >= self._patience_with(host, heard)[0]}
-            away = lost | silent
+            away = self.watching.away(now)
             left = [host for host in facts.others if not facts.is_gone(host) and host not in away]
             if any(now < self._wait_until(host, facts.outcome) for host in left):
                 return
@@ -511,7 +451,7 @@ class Policy:
             if need.at_most is not None
         ]
         if facts.outcome is None:
-            times += [self._silent_at, facts.began + self.settings.start_timeout]
+            times += [self.watching.look_at, facts.began + self.settings.start_timeout]
             times += [*self.rendezvous.deadlines(), *self.attempts.deadlines()]
             if self.settings.max_runtime:
                 times.append(facts.began + self.settings.max_runtime - self.settings.stop_early)

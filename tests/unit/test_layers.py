@@ -78,7 +78,9 @@ MAY_IMPORT = {
         "settings",
         "stopping",
         "verdict",
+        "watching",
     },
+    "watching": {"errors", "facts", "outcome", "settings"},
     "reach": {"cluster", "events"},
     "cgroups": set(),
     "memory": {"cgroups"},
@@ -120,7 +122,7 @@ def test_distributions_only_plan(path):
 
 
 @pytest.mark.parametrize("name", [
-    "policy", "facts", "verdict", "plan", "events", "outcome", "secrets", "explain", "tracebacks", "echoes",
+    "policy", "facts", "verdict", "watching", "plan", "events", "outcome", "secrets", "explain", "tracebacks", "echoes",
     "artifacts", "channels",
 ])  # fmt: skip
 def test_the_policy_is_pure(name):
