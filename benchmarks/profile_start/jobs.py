@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.docker import MARK, docker
 from benchmarks.profile_start.kernel import Kernel
 from benchmarks.profile_start.phases import Host
 from benchmarks.side_by_side.times import seconds
@@ -89,10 +90,6 @@ def run(image: str, case: Case, ours: bool) -> Ran:
             return Ran(hosts, (max(host.began for host in hosts) - called) / 1e9, finished - shift - ended)
 
 
-def docker(*words: str) -> str:
-    return subprocess.run(["docker", *words], check=True, capture_output=True, text=True).stdout.strip()
-
-
 def _create(run: str, image: str, case: Case, rank: int, folder: Path, ours: bool) -> str:
     name = NAMES[rank]
     base = folder / name
@@ -107,7 +104,7 @@ def _create(run: str, image: str, case: Case, rank: int, folder: Path, ours: boo
     if not ours and case.hyperparameters.get("sagemaker_mpi_enabled"):
         mounts += ["-v", f"{_keys(folder)}:{KEYS}"]
     docker(
-        "create", "--name", f"{run}-{name}", "--hostname", f"ip-10-0-0-{rank + 1}.ec2.internal",
+        "create", "--name", f"{run}-{name}", "--hostname", f"ip-10-0-0-{rank + 1}.ec2.internal", "--label", MARK,
         "--network", run, "--network-alias", name, *mounts,
         image, *(["train"] if ours else case.by_hand[rank]),
     )  # fmt: skip
@@ -131,11 +128,11 @@ def _logs(container: str) -> str:
 
 @contextlib.contextmanager
 def _network(name: str) -> Iterator[None]:
-    docker("network", "create", name)
+    docker("network", "create", "--label", MARK, name)
     try:
         yield
     finally:
-        docker("network", "rm", name)
+        docker("network", "rm", name, check=False)
 
 
 @contextlib.contextmanager
@@ -143,4 +140,4 @@ def _removed(containers: list[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["docker", "rm", "-f", *containers], capture_output=True, check=False)
+        docker("rm", "-f", "-v", *containers, check=False)

@@ -13,8 +13,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import machine
-from benchmarks.side_by_side import docker, images, quick, rounds
+from benchmarks import docker, machine
+from benchmarks.side_by_side import images, quick, rounds
 from benchmarks.side_by_side.cases import CASES, LIMITS, OURS, START, TOOLKIT, Case
 from benchmarks.side_by_side.run import run
 

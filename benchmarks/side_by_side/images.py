@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from benchmarks.side_by_side.docker import docker
+from benchmarks.docker import docker
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.docker import MARK, docker
 from benchmarks.side_by_side.cases import Case
-from benchmarks.side_by_side.docker import MARK, docker
 from benchmarks.side_by_side.times import seconds
 from benchmarks.side_by_side.usage import Usage
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
-from benchmarks.side_by_side import docker
+from benchmarks import docker
 from benchmarks.side_by_side.cases import FAILURE, STOP, TOOLKIT, Case
 
 ORDER = (

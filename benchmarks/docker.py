@@ -3,7 +3,7 @@
 import subprocess
 import uuid
 
-LABEL, SESSION = "sagemaker-tf-entrypoint.side-by-side", uuid.uuid4().hex[:8]
+LABEL, SESSION = "sagemaker-tf-entrypoint.benchmarks", uuid.uuid4().hex[:8]
 MARK = f"{LABEL}={SESSION}"
 
 
