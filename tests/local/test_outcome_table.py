@@ -90,9 +90,16 @@ def test_a_row_that_is_wrong_fails(tmp_path: Path) -> None:
     assert "left behind: sleep 600" in complaint
 
 
-def test_a_process_that_hides_is_found_and_ended(tmp_path: Path, no_leftovers: str) -> None:
-    hides = f"setsid sh -c 'sleep 600 & : {tmp_path}' & exit 3"
+@pytest.mark.parametrize("way", ["orphan", "moves"])
+def test_a_process_that_hides_is_found_and_ended(tmp_path: Path, no_leftovers: str, way: str) -> None:
+    """Also one that has gone on as another process whenever somebody looks."""
+    moves = (
+        "import os, time; end = time.monotonic() + 1\n"
+        "while time.monotonic() < end:\n    if os.fork(): os._exit(3)\n"
+        f"os.execvp('sh', ['sh', '-c', 'sleep 600 & : {tmp_path}; wait'])"
+    )
+    hides = {"orphan": f"setsid sh -c 'sleep 600 & : {tmp_path}' & exit 3", "moves": f'exec python3 -c "{moves}"'}[way]
     subprocess.run([sys.executable, "-I", ALONE, tmp_path / "left.json", "sh", "-c", hides], check=True, timeout=60)
     report = json.loads((tmp_path / "left.json").read_text())
     assert report["code"] == 3
-    assert "sleep 600" in report["left"].values()
+    assert any("sleep 600" in command for command in report["left"].values())

@@ -14,6 +14,8 @@ import signal
 import sys
 import time
 
+MOVING = 10  # seconds
+
 
 def descendants():
     """Living processes below us: pid to command line."""
@@ -31,6 +33,16 @@ def descendants():
     while new := {pid for pid, parent in parents.items() if parent in found and pid not in found}:
         found |= new
     return {pid: command(pid) for pid in (found - {os.getpid()}) & alive}
+
+
+def is_anybody_left():
+    """Whether we have descendants: the kernel's word, as one that moves about is in no list that takes time to read."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
 
 
 def command(pid):
@@ -95,13 +107,17 @@ def main(report, *argv):
         if pid == child:
             break
         time.sleep(0.02)
-    deadline = time.monotonic() + 0.5  # what was killed a moment ago may still be on its way out
-    while (left := descendants()) and time.monotonic() < deadline:
+    left, deadline = {}, time.monotonic() + 0.5  # what was killed a moment ago may still be on its way out
+    while is_anybody_left() and not (left and time.monotonic() > deadline):
+        left = descendants()
+        if time.monotonic() > deadline + MOVING:
+            left = left or {0: "a process that moves too fast to be named"}
         time.sleep(0.02)
+    left = left if is_anybody_left() else {}
     with open(report, "w") as file:
         json.dump({"code": os.waitstatus_to_exitcode(status), "gone": hosts.gone, "left": left}, file)
     deadline = time.monotonic() + 10
-    while descendants() and time.monotonic() < deadline:
+    while is_anybody_left() and time.monotonic() < deadline:
         kill(descendants())
         time.sleep(0.01)
 
