@@ -27,7 +27,7 @@ def test_parameter_servers_on_one_group_and_scripts_on_another(cluster: StartClu
     with cluster(program="grouped.py", mode="ps", groups=groups, environment=environment) as job:
         server, chief, worker = all_well(job.wait())
         assert told(server) == {}
-        assert "[algo-1 ps/0] serving ps 0 at " in server.log
+        assert "[algo-1] ps/0 started" in server.log and "[algo-1] ps/0 stopped" in server.log
         for host, task in ((chief, "chief"), (worker, "worker")):
             facts = {"group": "compute", "task": {"type": task, "index": 0}, "servers": ["algo-1:2223"]}
             assert told(host) == {"task": facts}
