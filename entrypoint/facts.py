@@ -39,7 +39,7 @@ class Facts:
             (need.host, need.process)
             for spec in plan.processes
             for need in spec.needs
-            if spec.host != self.coordinator and need.host != spec.host
+            if self.is_coordinator and spec.host != self.coordinator and need.host != spec.host
         }
         # Of this host.
         self.attempt = 0
