@@ -190,8 +190,8 @@ def meets(hosts: Sequence[str], me: str) -> list[str]:
     """The hosts that one host is to reach before the user's programs start.
 
     In most jobs all others. Where that would be a million connections, the coordinator reaches all, all reach it,
-    and each reaches those that are 1, 16, 256, ... places behind it: so each is tried from near and far, and a host that
-    is cut off is found, or a part of the hosts that does not reach another part.
+    and each reaches those that are 1, 16, 256, ... places behind it: so each is tried from near and far, and a host
+    that is cut off is found, or a part of the hosts that does not reach another part.
     """
     if len(hosts) <= ALL_MEET or me == hosts[0]:
         return [host for host in hosts if host != me]

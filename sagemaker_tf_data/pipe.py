@@ -102,9 +102,10 @@ def _records(pieces: Callable[[], Iterator[Any]], record_format: str) -> "tf.dat
     import tensorflow as tf
 
     if record_format == "TFRecord":
-        signature: Any = (tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int64))
+        count = tf.TensorSpec([], tf.int64)
+        signature: Any = (tf.TensorSpec([], tf.string), count, count)
         files = tf.data.Dataset.from_generator(pieces, output_signature=signature).prefetch(1)
-        return files.flat_map(lambda path, number, buffer: tf.data.TFRecordDataset(path, buffer_size=buffer).take(number))
+        return files.flat_map(lambda path, number, size: tf.data.TFRecordDataset(path, buffer_size=size).take(number))
     signature = tf.TensorSpec([None], tf.string)
     arrays = tf.data.Dataset.from_generator(pieces, output_signature=signature).prefetch(1)
     return arrays.flat_map(tf.data.Dataset.from_tensor_slices)
