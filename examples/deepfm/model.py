@@ -67,10 +67,9 @@ class Network(tf.keras.layers.Layer):
         size = sum(inputs * outputs + outputs for inputs, outputs in self.pairs)
         self.packed = self.add_weight("packed", [size], initializer=self.first)
 
-    def first(self, shape, dtype=None, **partition):
-        """What each of `tf.keras.layers.Dense` would begin with."""
-        draw = tf.keras.initializers.GlorotUniform()
-        kernels = [tf.reshape(draw(pair, dtype), [-1]) for pair in self.pairs]
+    def first(self, shape, dtype=None):
+        """What each of `tf.keras.layers.Dense` would begin with; drawn by one of its own, as one draws the same again."""
+        kernels = [tf.reshape(tf.keras.initializers.GlorotUniform()(pair, dtype), [-1]) for pair in self.pairs]
         biases = [tf.zeros(sum(outputs for _, outputs in self.pairs), dtype)]
         return tf.concat(kernels + biases, axis=0)
 

@@ -251,3 +251,14 @@ def test_variables_survive_the_way_to_parameter_servers_and_back(deepfm):
         [*here.variables, *here.optimizer.variables], [*back.variables, *back.optimizer.variables], strict=True
     ):
         assert (sent.numpy() == came.numpy()).all()
+
+
+def test_layers_of_one_shape_begin_with_different_weights(deepfm):
+    import model
+    import tensorflow as tf
+
+    network = model.Network(hidden=[8, 8, 8], dropout=0.0)
+    network(tf.zeros([1, 8]))
+    kernels = tf.reshape(network.packed[: 3 * 64], [3, 64]).numpy().tolist()
+    assert len({tuple(kernel) for kernel in kernels}) == 3
+    assert not network.packed[3 * 64 + 8 :].numpy().any(), "the biases, behind the last kernel"
