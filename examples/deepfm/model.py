@@ -68,7 +68,7 @@ class Network(tf.keras.layers.Layer):
         self.packed = self.add_weight("packed", [size], initializer=self.first)
 
     def first(self, shape, dtype=None):
-        """What each of `tf.keras.layers.Dense` would begin with; drawn by one of its own, as one draws the same again."""
+        """What each of `tf.keras.layers.Dense` would begin with, each by a draw of its own: one repeats itself."""
         kernels = [tf.reshape(tf.keras.initializers.GlorotUniform()(pair, dtype), [-1]) for pair in self.pairs]
         biases = [tf.zeros(sum(outputs for _, outputs in self.pairs), dtype)]
         return tf.concat(kernels + biases, axis=0)

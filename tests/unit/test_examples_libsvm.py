@@ -254,8 +254,9 @@ def test_variables_survive_the_way_to_parameter_servers_and_back(deepfm):
 
 
 def test_layers_of_one_shape_begin_with_different_weights(deepfm):
-    import model
     import tensorflow as tf
+
+    import model
 
     network = model.Network(hidden=[8, 8, 8], dropout=0.0)
     network(tf.zeros([1, 8]))
