@@ -106,8 +106,8 @@ def followed(
     pids, written = list[int](), names(checkpoints)
     give_up = time.monotonic() + PATIENCE
     while True:
-        due = bool(kill_after is not None and job.began and time.monotonic() >= job.began + kill_after)
-        due = due and job.over >= not_before
+        trains = kill_after is not None and job.began and job.over >= not_before
+        due = bool(trains and time.monotonic() >= job.began + kill_after)
         if due and not pids:
             pids, written = processes_with(mark), names(checkpoints)
         if due and not job.killed and (not job.while_writing or names(checkpoints) - written):

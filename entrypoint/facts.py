@@ -37,9 +37,9 @@ class Facts:
         self._unready: dict[str, str] = {}  # process -> a host where it was not ready when we last looked
         self._shared_needs = {
             (need.host, need.process)
-            for spec in plan.processes
+            for spec in (plan.processes if self.is_coordinator else ())  # who tells the others of them
             for need in spec.needs
-            if self.is_coordinator and spec.host != self.coordinator and need.host != spec.host
+            if spec.host != self.coordinator and need.host != spec.host
         }
         # Of this host.
         self.attempt = 0

@@ -52,7 +52,6 @@ class Policy:
         # What was said already.
         self._told_report: Report | None = None
         self._told_news: News | None = None
-        self._last = now
         self._due: float | None = None  # the next deadline, as far as it is known
         self._look_at = now
         self._new_cards: list[str] = []  # that are to be written
@@ -69,7 +68,6 @@ class Policy:
     def on_all(self, happened: Sequence[Event], now: float) -> list[Action]:
         """The same for events that came together: what follows from all of them is looked for once."""
         self.watching.notice_own_pause(now)
-        self._last = now
         if self._due is not None and now < self._due and all(self._is_only_a_sign_of_life(each) for each in happened):
             for event in happened:
                 self._note_sign_of_life(event, now)
@@ -458,4 +456,4 @@ class Policy:
             if facts.decided_since is not None:
                 times += {facts.decided_since + seconds for seconds in self._lingers}
         # What was due at the last event has been seen to.
-        return max(now + 0.001, min(time for time in times if time > self._last))
+        return max(now + 0.001, min(time for time in times if time > self.watching.last))

@@ -20,18 +20,18 @@ class Watching:
 
     def __init__(self, facts: Facts, settings: Settings, now: float) -> None:
         self.facts, self.settings = facts, settings
-        self._last = now
+        self.last = now
         self.look_at = now  # no host can have been silent for too long before
 
     def notice_own_pause(self, now: float) -> None:
         """If this process was stopped (SIGSTOP, a frozen machine), nobody was silent: we were deaf."""
-        gap, settings, facts = now - self._last, self.settings, self.facts
+        gap, settings, facts = now - self.last, self.settings, self.facts
         if gap > 1.25 * settings.heartbeat:
             facts.line_ended = {host: ended + gap for host, ended in facts.line_ended.items()}
         if gap > max(1.5 * settings.heartbeat, min(PAUSE + settings.heartbeat, 0.8 * settings.peer_timeout)):
             facts.heard = {host: heard + gap for host, heard in facts.heard.items()}
             facts.woke = now
-        self._last = now
+        self.last = now
 
     def note_unreached(self, host: str, now: float) -> None:
         facts = self.facts
