@@ -40,11 +40,16 @@ def manager(checkpoint: "tf.train.Checkpoint", directory: str | Path | None = No
 
 
 def folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """LocalPath of checkpointconfig.json, the folder that SageMaker copies to and from S3; else /opt/ml/checkpoints."""
-    path = channels.input_folder(environ) / "config" / "checkpointconfig.json"
+    """LocalPath of checkpointconfig.json, the folder that SageMaker copies to and from S3; else /opt/ml/checkpoints.
+
+    A host of `entrypoint local` that is no container has a folder of its own in place of /opt/ml: nothing there is of
+    another job.
+    """
+    inputs = channels.input_folder(environ)
+    path = inputs / "config" / "checkpointconfig.json"
     try:
         given = json.loads(path.read_text()) if path.is_file() else {}
-        return Path((given or {}).get("LocalPath") or "/opt/ml/checkpoints")
+        return Path((given or {}).get("LocalPath") or inputs.parent / "checkpoints")
     except (ValueError, AttributeError, TypeError):
         raise DataError(f'{path} holds {path.read_text()[:200]!r}; wanted {{"LocalPath": FOLDER}}') from None
 

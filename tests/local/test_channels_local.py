@@ -107,6 +107,22 @@ def test_two_hosts_with_channels_of_all_modes(tmp_path, rows, engine):
     assert sorted(path.name for path in rows.iterdir() if path.name != "new") == every
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_job_without_a_folder_for_checkpoints_goes_on_from_no_other_job(tmp_path, engine):
+    program = (
+        "from sagemaker_tf_data import checkpoints\n"
+        "folder = checkpoints.folder()\n"
+        "folder.mkdir(exist_ok=True)\n"
+        "print('found', sorted(path.name for path in folder.iterdir()))\n"
+        "(folder / 'ckpt-1').touch()\n"
+    )
+    for place in ("first", "second"):
+        (tmp_path / place).mkdir()
+        code, terminal = run(tmp_path / place, program, "--engine", engine, "--hosts", "2")
+        assert code == 0
+        assert terminal.count("found []") == 2, "two hosts, and nothing of the other one's or of an earlier job's"
+
+
 def test_a_job_that_is_stopped_in_the_midst_of_a_stream(tmp_path, rows):
     (rows / "large").write_bytes(bytes(8_000_000))
     program = "import os, time\nopen(os.environ['SM_INPUT_DIR'] + '/data/train_0').read(3)\ntime.sleep(600)\n"

@@ -15,7 +15,10 @@ def config(folder, text):
 
 
 def test_the_folder_is_the_one_that_sagemaker_copies(tmp_path):
-    assert checkpoints.folder({"SM_INPUT_DIR": str(tmp_path)}) == Path("/opt/ml/checkpoints")
+    assert checkpoints.folder({}) == Path("/opt/ml/checkpoints")
+    assert checkpoints.folder({"SM_INPUT_DIR": "/opt/ml/input"}) == Path("/opt/ml/checkpoints")
+    here = tmp_path / "ml"  # a host that is no container
+    assert checkpoints.folder({"SM_INPUT_DIR": f"{here}/input"}) == here / "checkpoints"
     assert checkpoints.folder(config(tmp_path, '{"LocalPath": "/somewhere"}')) == Path("/somewhere")
 
 
