@@ -167,13 +167,15 @@ class DockerEngine:
 
     def _do(self, host: str, *words: str, program: bytes = b"") -> bool:
         """docker, for a fault on a host. False if its container does not run, or what it is about is not in it."""
+        sent = False
         for _ in range(_LOOKS):  # one that begins or ends refuses although it runs, a moment later or still
             answer = self._call(*words, program=program)
             if answer.returncode in (0, _NOT_YET):
                 return not answer.returncode
+            sent = sent or answer.stdout.startswith(processes.SENDING.encode())
             state = self._call("inspect", "--format", "{{.State.Running}}", self._container(host))
             if state.stdout.strip() != b"true":
-                return False
+                return sent  # that was its end
             time.sleep(0.1)
         raise FaultFailed(
             last_line(answer.stderr or answer.stdout, f"docker {words[0]} ended with {answer.returncode}")

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+SENDING = "sending to "
 _KEYS = {"host-key": "host_key", "client-key": "client_key"}  # the plan's name of a step, the comment in its command
 
 
@@ -104,13 +105,16 @@ def _status(pid: int) -> dict[str, str]:
 
 
 def main() -> int:
-    """NAME TOLD NUMBER: signal a process of this container, "" for its launcher; 75 if it is not there yet."""
+    """NAME TOLD NUMBER: signal a process of this container, "" for its launcher; 75 if it is not there yet.
+
+    It says so first: the signal may end the container, and this process with it.
+    """
     name, told, number = sys.argv[1], int(sys.argv[2] or 0) or None, int(sys.argv[3])
     pid = find(1, name, told) if name else (1 if is_up(1) else None)
-    if pid is None or not send(pid, number):
+    if pid is None:
         return 75
-    print(pid)
-    return 0
+    print(f"{SENDING}{pid}", flush=True)
+    return 0 if send(pid, number) else 75
 
 
 if __name__ == "__main__":

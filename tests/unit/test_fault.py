@@ -1,6 +1,9 @@
 """Faults as a person writes them, when they are injected, and what is said of them."""
 
 import os
+import signal
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -337,3 +340,34 @@ def test_a_container_that_begins_is_asked_again(tmp_path, monkeypatch, then, the
     job = LocalJob(program="t.py", source=tmp_path, hosts=2, output=tmp_path)
     engine = DockerEngine(job, {}, "image", None)
     assert engine.inject(parse("kill algo-2:script"), "algo-2", 1, None) is there
+
+
+ENDS_WITH_IT = """#!/bin/sh
+# A container that ends as soon as its launcher hears the signal, and whoever sends it from within ends with it.
+# For a moment it still counts as running, and takes no more commands.
+if [ "$1" = inspect ]; then mkdir "{looked}" 2>/dev/null && echo true || echo false; exit; fi
+if [ -d "{looked}" ]; then echo "container is not running" >&2; exit 1; fi
+{says}
+exit 137
+"""
+SENDS_TO_ITSELF = """
+import os, sys
+from entrypoint.local import processes
+processes.find = lambda *_: os.getpid()
+sys.argv[1:] = ["script", "", "9"]
+processes.main()
+"""
+
+
+@pytest.mark.parametrize("killed_at_work", [True, False], ids=["it was at work", "it had not begun"])
+def test_a_fault_that_ends_its_container_has_happened(tmp_path, monkeypatch, killed_at_work):
+    says = ""
+    if killed_at_work:  # what our helper says before a signal that ends it, too
+        helper = subprocess.run([sys.executable, "-c", SENDS_TO_ITSELF], capture_output=True, text=True)
+        assert helper.returncode == -signal.SIGKILL
+        says = f"echo '{helper.stdout}'"
+    (tmp_path / "docker").write_text(ENDS_WITH_IT.format(says=says, looked=tmp_path / "looked"))
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    engine = DockerEngine(LocalJob(program="t.py", source=tmp_path, hosts=2, output=tmp_path), {}, "image", None)
+    assert engine.inject(parse("stop algo-2"), "algo-2", 1, None) is killed_at_work
