@@ -35,7 +35,6 @@ from pathlib import Path
 
 DEEPFM = Path(__file__).resolve().parents[1] / "examples" / "deepfm"
 PS = ["sagemaker_entrypoint_ps_workers=server"]
-YIELD = ["--env", "OMPI_MCA_mpi_yield_when_idle=1"]  # the hosts share this machine's processors
 PATIENCE = 300.0  # seconds for a job
 
 
@@ -79,7 +78,6 @@ def run(
         command = [sys.executable, "-m", "entrypoint", "local", str(DEEPFM / "train.py"), "--mode", args.mode]
         command += ["--hosts", str(args.hosts), "--engine", args.engine, "--channel", f"training={args.data.resolve()}"]
         command += ["--image", args.image] if args.image else []
-        command += YIELD if args.mode == "mpi" else []
         command += ["--checkpoints", str(checkpoints), "--env", mark, "--output", f"{output}/out", "--hyperparameters"]
         command += [*(PS if args.mode == "ps" else []), f"epochs={args.epochs}", f"batch-size={args.batch_size}"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

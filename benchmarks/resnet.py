@@ -42,7 +42,6 @@ def one_run(arguments: argparse.Namespace, way: dict[str, str]) -> dict[int, flo
             [
                 sys.executable, "-m", "entrypoint", "local", str(TRAIN), "--hosts", "2", "--mode", "mpi",
                 "--processes-per-host", "2", "--engine", "docker", "--image", arguments.image, "--output", output,
-                "--env", "OMPI_MCA_mpi_yield_when_idle=1",
                 "--hyperparameters", *(f"{name}={value}" for name, value in hyperparameters.items()),
             ],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

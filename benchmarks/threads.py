@@ -4,9 +4,12 @@ Needs Docker and the image (./build.sh). One container is one host; its ranks tr
 images, on data that is made up in memory, so that nothing but computing is measured. Variants take turns, so that what
 else the machine does meets all of them alike:
 
-    ours        ENTRYPOINT_THREADS=auto: the host's CPUs are divided among the ranks
-    each all    ENTRYPOINT_THREADS=off: each rank starts as many threads as there are CPUs, as TensorFlow does by itself
-    each 32     as TensorFlow would by itself in a container that may use as much CPU time as here, of a machine with 32
+    ours               ENTRYPOINT_THREADS=auto: CPUs are divided among the ranks, and a rank that waits yields its CPU
+    ours, spinning     the same, but a rank that waits keeps asking, as Open MPI does by itself
+    each all           ENTRYPOINT_THREADS=off: each rank starts as many threads as there are CPUs, as TensorFlow does by
+                       itself, and spins
+    each all, yielding the same, but a rank that waits yields
+    each 32            as without settings in a container that may use as much CPU time as here, of a machine with 32
 
 Prints a Markdown table.
 
@@ -27,11 +30,16 @@ from benchmarks import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 MANY = "32"
+YIELD = "OMPI_MCA_mpi_yield_when_idle"
 VARIANTS = {
     "ours": {"ENTRYPOINT_THREADS": "auto"},
+    "ours, spinning": {"ENTRYPOINT_THREADS": "auto", YIELD: "0"},
     "each all": {"ENTRYPOINT_THREADS": "off"},
-    f"each {MANY}": {"TF_NUM_INTRAOP_THREADS": MANY, "TF_NUM_INTEROP_THREADS": MANY, "OMP_NUM_THREADS": MANY},
-}
+    "each all, yielding": {"ENTRYPOINT_THREADS": "off", YIELD: "1"},
+    f"each {MANY}": {
+        "TF_NUM_INTRAOP_THREADS": MANY, "TF_NUM_INTEROP_THREADS": MANY, "OMP_NUM_THREADS": MANY, YIELD: "0",
+    },
+}  # fmt: skip
 PROGRAM = """
 import argparse, resource, time
 import horovod.tensorflow as hvd

@@ -5,7 +5,7 @@ The plan is the same on every host and says only how many share. The numbers are
 What acts on what, in TensorFlow's wheels for x86: TF_NUM_INTRAOP_THREADS and TF_NUM_INTEROP_THREADS on its two thread
 pools, in eager code, functions, sessions and servers, unless the program itself says a number. They are not built with
 OpenMP, so OMP_NUM_THREADS does nothing to them; it acts on NumPy, SciPy and scikit-learn. KMP_* would act on Intel's
-OpenMP only.
+OpenMP only. A rank that waits in Open MPI asks again and again, as fast as a processor can, unless it is told to yield.
 """
 
 import os
@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from entrypoint.cgroups import groups
-from entrypoint.plan import NO_GPU, ProcessSpec
+from entrypoint.plan import NO_GPU, Duty, ProcessSpec
 
 GPUS = "CUDA_VISIBLE_DEVICES"
+YIELD = "OMPI_MCA_mpi_yield_when_idle"
 LEAST_INTEROP = 2  # with one thread, an operation that waits for another one of its process would wait for ever
 
 
@@ -43,12 +44,18 @@ class Machine:
         Nothing is set that the process would find by itself. `allowed`: CPUs of its own affinity mask, if mpirun
         has bound it to some.
         """
-        part = {**self._threads(spec, allowed or self.allowed), **({} if GPUS in given else self._gpus(spec))}
+        by_cpus = {**self._threads(spec, allowed or self.allowed), **self._waiting(spec)} if spec.cpu_share else {}
+        part = {**by_cpus, **({} if GPUS in given else self._gpus(spec))}
         return {name: value for name, value in part.items() if name not in given}
 
+    def _waiting(self, spec: ProcessSpec) -> dict[str, str]:
+        """A rank's thread that waits for others would take a processor from the threads that compute.
+
+        Not beside GPUs, where processors compute little and nobody has measured it.
+        """
+        return {YIELD: "1"} if spec.duty is Duty.RANK and not self.gpus else {}
+
     def _threads(self, spec: ProcessSpec, allowed: int) -> dict[str, str]:
-        if not spec.cpu_share:
-            return {}
         threads = max(1, int(min(allowed, self.cpus / spec.cpu_share) + 0.5))
         if threads >= allowed:
             return {}

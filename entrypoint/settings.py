@@ -232,7 +232,8 @@ class Settings:
         "auto",
         _choice("auto", "off"),
         "`auto`: where several processes divide a host's CPUs, or a quota allows fewer than TensorFlow sees, each is "
-        "told how many threads to start, unless the environment says so already. `off`: none is.",
+        "told how many threads to start, unless the environment says so already; and with Horovod and MPI, on hosts "
+        "without GPUs, a rank that waits yields its CPU. `off`: none of this.",
     )
     pin_gpus: str = _setting(
         "auto",

@@ -26,9 +26,9 @@ from entrypoint.local.feed import Stream, feeding
 PROGRAMS = Path(__file__).parent / "programs"
 # On every container and network of this test session, so that the session can see that none is left.
 LABEL, SESSION = "sagemaker-tf-entrypoint.tests", uuid.uuid4().hex[:8]
-# For hosts that train, as they share the processors of this machine: Open MPI's waiting ranks leave them to those that
-# work, and a host that does not come to its turn for a while is not lost.
-BUSY = {"OMPI_MCA_mpi_yield_when_idle": "1", "ENTRYPOINT_PEER_TIMEOUT": "30"}
+# For hosts that train: they share the processors of this machine, and one that does not come to its turn for a while is
+# not lost.
+BUSY = {"ENTRYPOINT_PEER_TIMEOUT": "30"}
 PATIENCE = 240.0  # seconds: when to give up, not how fast a job has to be
 
 Value = str | int | float | bool | list[Any] | dict[str, Any]

@@ -208,6 +208,19 @@ def test_a_rank_that_mpirun_binds_starts_no_more_threads_than_it_has_cpus(hosts)
     assert [threads(each) for each in told(job)] == [[None, None, "9"]] * 2  # it sees its one CPU by itself
 
 
+@pytest.mark.skipif(this_machine().gpus > 0, reason="beside GPUs it is left as it is")
+@pytest.mark.parametrize(
+    "environment, options, expected",
+    [({}, "", "1"), ({"OMPI_MCA_mpi_yield_when_idle": "0"}, "", "0"), ({}, "--mca mpi_yield_when_idle 0", "0")],
+    ids=["by default", "the environment says no", "mpirun's option says no"],
+)
+def test_ranks_that_wait_yield_their_cpu_unless_the_user_says_otherwise(hosts, environment, options, expected):
+    parameters = with_ranks(2, **({"sagemaker_mpi_custom_mpi_options": options} if options else {}))
+    job = hosts(1, "mpi_sum.py", environment=environment, hyperparameters=parameters)
+    assert job.end() == [0]
+    assert [each["env"].get("OMPI_MCA_mpi_yield_when_idle") for each in told(job)] == [expected] * 2
+
+
 def test_mpirun_that_only_says_its_version_is_no_success(hosts):
     job = hosts(1, "mpi_sum.py", hyperparameters=with_ranks(1, sagemaker_mpi_custom_mpi_options="--version"))
     assert job.end() == [1]

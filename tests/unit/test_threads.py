@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -121,9 +122,23 @@ def test_what_the_user_has_set_stays():
     assert set(machine.part_of(spec(2, (0, 2)), {"OMP_NUM_THREADS": "7"})) == {
         "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "CUDA_VISIBLE_DEVICES",
     }  # fmt: skip
+    assert Machine(allowed=2).part_of(spec(1), {"OMPI_MCA_mpi_yield_when_idle": "0"}) == {}
     assert set(machine.part_of(spec(2, (0, 2)), {"CUDA_VISIBLE_DEVICES": ""})) == {
         "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "duty, share, gpus, expected",
+    [
+        (Duty.RANK, 1, 0, {"OMPI_MCA_mpi_yield_when_idle": "1"}),  # alone on its host: it waits for other hosts
+        (Duty.RANK, 0, 0, {}),  # switched off
+        (Duty.RANK, 1, 4, {}),
+        (Duty.SCRIPT, 1, 0, {}),  # gRPC's threads sleep while they wait
+    ],
+)
+def test_who_is_told_to_yield_its_cpu_while_it_waits(duty, share, gpus, expected):
+    assert Machine(allowed=2, gpus=gpus).part_of(replace(spec(share), duty=duty), {}) == expected
 
 
 @pytest.mark.parametrize(
@@ -214,5 +229,6 @@ def test_who_divides_the_gpus(tmp_path, settings, expected):
 def test_the_plan_shows_the_rule_and_the_numbers_of_this_machine(capsys):
     words = ["plan", "--hosts", "2", "--mode", "mpi", "--processes-per-host", "99"]
     assert cli.run(words, {"OMP_NUM_THREADS": "5"}) == 0
-    here = "; here TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=2" if this_machine().allowed > 1 else ""
-    assert f"    part      1 of 99 parts of the host's CPUs{here}\n" in capsys.readouterr().out
+    numbers = ["TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=2"] * (this_machine().allowed > 1)
+    here = " ".join([*numbers, *["OMPI_MCA_mpi_yield_when_idle=1"] * (not this_machine().gpus)])
+    assert f"    part      1 of 99 parts of the host's CPUs; here {here}\n" in capsys.readouterr().out
