@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import unused_port
 from waiting import eventually
 
 pytestmark = pytest.mark.tensorflow
@@ -29,8 +30,7 @@ class Server:
     """One `serve` process on a port of its own."""
 
     def __init__(self, base: Path, **environment: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = unused_port()
         own = {"SAGEMAKER_BASE_DIR": str(base), "SAGEMAKER_BIND_TO_PORT": str(self.port), "PYTHONPATH": str(ROOT)}
         self.log = base / "log"
         with self.log.open("wb") as log:

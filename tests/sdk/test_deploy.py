@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tarfile
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from local_mode import ROOT, Job
+from ports import unused_port
 
 pytestmark = pytest.mark.tensorflow
 
@@ -46,11 +46,6 @@ def made_by(example: str, arguments: list[str], **environment: str) -> None:
     )  # fmt: skip
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
-
-
 def test_digits_and_deepfm_answer(run: Callable[..., Job], image: str, tmp_path: Path) -> None:
     tf = pytest.importorskip("tensorflow")
     made_by("digits", ["train.py", "--epochs", "1"], SM_MODEL_DIR=str(tmp_path / "digits"))
@@ -64,7 +59,7 @@ def test_digits_and_deepfm_answer(run: Callable[..., Job], image: str, tmp_path:
 
     def endpoint(name: str, requests: list[dict[str, Any]], **model: str) -> dict[str, Any]:
         arguments = {"image_uri": image, "model_data": archive(tmp_path, name), **model}
-        return {"model": arguments, "port": free_port(), "requests": requests}
+        return {"model": arguments, "port": unused_port(), "requests": requests}
 
     # Without the location of a bucket, which is not used, the SDK would ask AWS for the default one.
     code = {"entry_point": "inference.py", "source_dir": str(tmp_path / "code"), "code_location": "s3://bucket/code"}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ports import unused_port
 
 from entrypoint.errors import CodeError, ConfigError
 from entrypoint.serving.app import Service, make_app
@@ -306,8 +307,7 @@ def test_the_address_of_tensorflow_serving():
 ])  # fmt: skip
 def test_at_its_end_the_server_says_whether_all_is_answered(monkeypatch, sent, answer):
     monkeypatch.setattr("entrypoint.serving.server._LINGER", 1.0 if not answer else 60.0)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = unused_port()
     server = Server(Service(read_serving({"SAGEMAKER_BIND_TO_PORT": str(port)})))
     with socket.create_connection(("127.0.0.1", port), timeout=60) as asks:
         asks.sendall(sent.encode())
