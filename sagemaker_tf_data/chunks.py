@@ -77,8 +77,8 @@ def split_lines(buffer: Buffer, end: int, last: bool) -> tuple[list[bytes], int]
     return lines, used
 
 
-def of_tfrecords(fifo: Fifo) -> Iterator[tuple[str, int, int]]:
-    """(path of a file in memory that begins with TFRecords, how many, the size of the buffer to read them with).
+def of_tfrecords(fifo: Fifo) -> Iterator[tuple[str, int]]:
+    """(path of a file in memory that is TFRecords and nothing else, the size of the buffer to read them with).
 
     A path is good until the next but one is asked for: tf.data reads one while we fill another, and the third is spare.
     TensorFlow's reader of TFRecords wants to seek, which a pipe cannot. It is worth the detour, as it checks contents'
@@ -109,10 +109,11 @@ def of_tfrecords(fifo: Fifo) -> Iterator[tuple[str, int, int]]:
             rest = slot.memory[end:have]
             if not number:
                 break
-            yield slot.path, number, 0 if end > number * DIRECT else BUFFER
+            slot.cut(end)
+            yield slot.path, 0 if end > number * DIRECT else BUFFER
             progress.add(number, end)
         # We are asked for one more while the last one is read, and go on, and close the slots, when it has been.
-        yield os.devnull, 0, BUFFER
+        yield os.devnull, BUFFER
         if rest:
             what = CUT
             if len(rest) >= tfrecord.HEADER:
@@ -136,9 +137,14 @@ class _Slot:
         self.path = f"/proc/self/fd/{self.descriptor}"
 
     def grow(self, size: int) -> None:
+        """At least `size` bytes of memory, all of them in the file again."""
+        os.ftruncate(self.descriptor, max(size, len(self.memory)))
         if size > len(self.memory):
-            os.ftruncate(self.descriptor, size)
             self.memory.resize(size)
+
+    def cut(self, end: int) -> None:
+        """The file ends there, and so does what may be touched of the memory."""
+        os.ftruncate(self.descriptor, end)
 
     def close(self) -> None:
         self.memory.close()

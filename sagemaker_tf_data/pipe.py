@@ -102,13 +102,20 @@ def _records(pieces: Callable[[], Iterator[Any]], record_format: str) -> "tf.dat
     import tensorflow as tf
 
     if record_format == "TFRecord":
-        count = tf.TensorSpec([], tf.int64)
-        signature: Any = (tf.TensorSpec([], tf.string), count, count)
+        signature: Any = (tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64))
         files = tf.data.Dataset.from_generator(pieces, output_signature=signature).prefetch(1)
-        return files.flat_map(lambda path, number, size: tf.data.TFRecordDataset(path, buffer_size=size).take(number))
+        return files.flat_map(_of_file)
     signature = tf.TensorSpec([None], tf.string)
     arrays = tf.data.Dataset.from_generator(pieces, output_signature=signature).prefetch(1)
     return arrays.flat_map(tf.data.Dataset.from_tensor_slices)
+
+
+def _of_file(path: "tf.Tensor", buffer_size: "tf.Tensor") -> "tf.data.Dataset":
+    """The operation itself: tf.data.TFRecordDataset brings a flat_map of its own, one more call for every record."""
+    import tensorflow as tf
+
+    variant = tf.raw_ops.TFRecordDataset(filenames=[path], compression_type="", buffer_size=buffer_size)
+    return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
 
 
 def _of_workers(channel: str | None, record_format: str, reader: str) -> "tf.data.Dataset":

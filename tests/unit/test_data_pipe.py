@@ -347,8 +347,8 @@ def test_three_passes_of_a_channel(
     chance = random.Random(1)
     orders = []
     for number in range(3):
-        sizes = [*(chance.randrange(2000) for _ in range(2000)), 3_000_000, 0]
-        records = [b"%d %d " % (number, n) + bytes(size) for n, size in enumerate(sizes)]
+        sizes = [*(chance.randrange(2000) for _ in range(9000)), 3_000_000, 0]
+        records = [b"%d %d " % (number, n) + b"%d" % (n % 10) * size for n, size in enumerate(sizes)]
         chance.shuffle(records)
         orders.append(records)
     streams = [encoded(records, record_format, tmp_path) for records in orders]
