@@ -5,7 +5,7 @@ the page cache, as fast as they are read. The readers take turns, round by round
 which has sagemaker-tensorflow's operator, or anywhere with TensorFlow, then without it:
 
     docker run --rm -w / -v "$PWD/benchmarks:/benchmarks:ro" -v "$PWD/docs/benchmarks:/out" \\
-        sagemaker-tf-entrypoint:latest python -m benchmarks.pipe --megabytes 128 --json /out/pipe.json
+        sagemaker-tf-entrypoint:latest python -m benchmarks.pipe --megabytes 1600 --json /out/pipe.json
     python -m benchmarks.pipe
 
 A file of RecordIO is read by our reader's parser, since TensorFlow has none. Prints a Markdown table.
