@@ -138,7 +138,7 @@ class _Slot:
 
     def grow(self, size: int) -> None:
         """At least `size` bytes of memory, all of them in the file again."""
-        os.ftruncate(self.descriptor, max(size, len(self.memory)))
+        os.ftruncate(self.descriptor, len(self.memory))
         if size > len(self.memory):
             self.memory.resize(size)
 

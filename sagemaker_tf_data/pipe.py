@@ -104,7 +104,10 @@ def _records(pieces: Callable[[], Iterator[Any]], record_format: str) -> "tf.dat
     if record_format == "TFRecord":
         signature: Any = (tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64))
         files = tf.data.Dataset.from_generator(pieces, output_signature=signature).prefetch(1)
-        return files.flat_map(_of_file)
+        # tf.distribute's automatic sharding looks through flat_map and map for a reader of files. It would deal our
+        # files out among the workers, and skip some while their memory is filled again. It does not look through
+        # take_while, and so deals out records, as of any source that it does not know.
+        return files.map(_of_file).take_while(lambda _: True).flat_map(lambda records: records)
     signature = tf.TensorSpec([None], tf.string)
     arrays = tf.data.Dataset.from_generator(pieces, output_signature=signature).prefetch(1)
     return arrays.flat_map(tf.data.Dataset.from_tensor_slices)

@@ -7,13 +7,12 @@ ports by one number, the base, and each host's by a stride times its rank.
 import contextlib
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from entrypoint.errors import ConfigError
 from entrypoint.job import Job
 from entrypoint.plan import Plan
 
-LOWEST = 10_000  # below are the well-known ports
+LOWEST, HIGHEST = 10_000, 65_535  # below are the well-known ports
 _STEP = 61  # between two bases that are tried
 
 
@@ -37,20 +36,16 @@ def stride(ports: Sequence[Sequence[int]]) -> int:
 
 @contextlib.contextmanager
 def reserved(ports: Sequence[int]) -> Iterator[int]:
-    """A base such that `ports`, moved by it, are free. Nobody else gets them from here until the end."""
-    for base in range(max(0, LOWEST - min(ports)), _end() - max(ports), _STEP):
+    """A base such that `ports`, moved by it, are free. Nobody else gets them from here until the end.
+
+    Low ones first: of the upper half, by default, the kernel may give any to an outgoing connection, any time.
+    """
+    for base in range(max(0, LOWEST - min(ports)), HIGHEST + 1 - max(ports), _STEP):
         with contextlib.ExitStack() as held:
             if all(_take(port + base, held) for port in ports):
                 yield base
                 return
-    raise ConfigError(f"no {len(ports)} free ports between {LOWEST} and {_end()}; are other local jobs running?")
-
-
-def _end() -> int:
-    """Where the ports begin that the kernel gives to outgoing connections; it may give any of them, any time."""
-    with contextlib.suppress(OSError, ValueError):
-        return min(65536, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]))
-    return 32768
+    raise ConfigError(f"no {len(ports)} free ports between {LOWEST} and {HIGHEST}; are other local jobs running?")
 
 
 def _take(port: int, held: contextlib.ExitStack) -> bool:

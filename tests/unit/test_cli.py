@@ -249,6 +249,12 @@ def test_reserved_ports_are_reserved_until_the_end():
         assert third == first  # so that a plan shows what the run will have
 
 
+def test_ports_that_are_high_already_are_reserved_too():
+    """As with ENTRYPOINT_CONTROL_PORT=50000, or where the kernel gives nearly all ports to connections."""
+    with ports.reserved([50_000, 50_050]) as base:
+        assert base >= 0
+
+
 def test_a_port_in_use_is_passed_over():
     import socket
 

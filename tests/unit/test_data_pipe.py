@@ -4,6 +4,7 @@ import fcntl
 import itertools
 import json
 import os
+import queue
 import random
 import struct
 import subprocess
@@ -362,6 +363,30 @@ def test_three_passes_of_a_channel(
 
 
 @pytest.mark.tensorflow
+def test_a_slow_pipe_holds_no_tfrecord_back(job: Path, tmp_path: Path) -> None:
+    """A few records at a time, of sizes that their memory grows for: it is cut far short, and filled again."""
+    records = [b"%d " % n * size for n, size in enumerate([1, 1000, 3_000_000, 0, 10, 6_000_000, 1, 1, 1])]
+    sent: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+
+    def feed() -> None:
+        with open(job / "train_0", "wb", buffering=0) as writer:
+            for record in iter(sent.get, None):
+                writer.write(encoded([record], "TFRecord", tmp_path))
+
+    os.mkfifo(job / "train_0")
+    feeder = threading.Thread(target=feed, daemon=True)
+    feeder.start()
+    sent.put(records[0])
+    came = iter(pipe_dataset("train", "TFRecord", reader="own", patience=30))
+    for now, following in zip(records, [*records[1:], None], strict=True):
+        assert next(came).numpy() == now  # before the next one is written
+        sent.put(following)
+    assert next(came, None) is None
+    feeder.join(timeout=30)
+    assert not feeder.is_alive()
+
+
+@pytest.mark.tensorflow
 def test_leaving_a_pass_early_goes_on_with_the_next(job: Path, tmp_path: Path) -> None:
     records = [b"%d " % n + bytes(1000) for n in range(20_000)]
     stream = encoded(records, "TFRecord", tmp_path)
@@ -369,6 +394,28 @@ def test_leaving_a_pass_early_goes_on_with_the_next(job: Path, tmp_path: Path) -
         dataset = pipe_dataset("train", "TFRecord", reader="own", patience=30)
         assert [one.numpy() for one in dataset.take(3)] == records[:3]
         assert [one.numpy() for one in dataset] == records
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("policy", ["AUTO", "DATA", "OFF"])
+def test_each_worker_of_a_strategy_that_shards_by_itself_gets_its_records(
+    policy: str, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As MultiWorkerMirroredStrategy does to a dataset without `shard`: by records, as if the operator read them."""
+    import tensorflow as tf
+    from tensorflow.python.data.experimental.ops.distribute import _AutoShardDataset
+
+    monkeypatch.setattr(chunks, "FILE_SIZE", 1 << 17)
+    records = [b"%d " % n + bytes(1000) for n in range(2000)]
+    stream = encoded(records, "TFRecord", tmp_path)
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy[policy]
+    workers = 3
+    with feeding(job / "train", *[stream] * workers):
+        for index in range(workers):
+            dataset = pipe_dataset("train", "TFRecord", reader="own", patience=30).with_options(options)
+            mine = [one.numpy() for one in _AutoShardDataset(dataset, workers, index)]
+            assert mine == (records if policy == "OFF" else records[index::workers])
 
 
 @pytest.mark.tensorflow
