@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from hosts import LONG, PROGRAMS, ROOT, Run
+from processes import processes_with
 from waiting import eventually
 
 BEFORE = "step 3;"  # a line that says that all is well under way
@@ -388,27 +389,15 @@ def test_runs_side_by_side(local, netns):
 
 
 def test_nothing_is_left_of_hosts_in_namespaces_whose_run_is_killed(local, netns, tmp_path):
-    """At the start, which takes several steps, and in the middle. `no_leftovers` looks for processes."""
-    networks = networks_of_processes()
+    """At the start, which takes several steps, and in the middle. A namespace goes with the last process in it."""
     for text in ("", "[algo-1]", BEFORE):
         run = local(netns, *STEPS, faults=["fill algo-1:output", f"cut algo-2 when '{BEFORE}'"])
         run.says(text)
         run.process.kill()
         run.process.wait()
-    eventually(lambda: networks_of_processes() <= networks, within=20, what="no network namespace left")
+    eventually(lambda: not processes_with(str(tmp_path)), within=20, what="no process of its hosts left")
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
     assert not list(Path("/run/netns").glob("*") if Path("/run/netns").exists() else [])
-
-
-def networks_of_processes() -> set[str]:
-    found = set()
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if b"netns_host" in (entry / "cmdline").read_bytes():
-                found.add(str((entry / "ns" / "net").readlink()))
-        except OSError:
-            continue
-    return found
 
 
 def test_two_interrupts_kill_a_frozen_run(local, netns):

@@ -176,6 +176,13 @@ def processes_that_die() -> Iterator[Case]:
 
 # --- SIGTERM ---
 
+# Requirements whose installation takes for ever: the build backend is in the code itself, and waits.
+HELD = {
+    "requirements.txt": ".\n",
+    "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "held"\nbackend-path = ["."]\n',
+    "held.py": "import time\n\ntime.sleep(600)\n",
+}
+
 
 def stops() -> Iterator[Case]:
     for way in ALL:
@@ -196,8 +203,10 @@ def stops() -> Iterator[Case]:
         yield stop(way, event, where, f"stop {host_of(where)} {HERE}", "", 143, STOP)
     for way in (Way.SINGLE, Way.MWMS, Way.MPI):
         hosts = 1 if way is Way.SINGLE else 3
-        case = stop(way, "SIGTERM before scripts run", EVERYWHERE, "stop all at 0.5", "saves", 143, STOP, hosts=hosts)
-        yield replace(case, when="start")
+        # While requirements are installed; at a set time a quick machine's scripts would be up, save, and end well.
+        now = "stop all when 'Processing'"
+        case = stop(way, "SIGTERM before scripts run", EVERYWHERE, now, "saves", 143, STOP, hosts=hosts)
+        yield replace(case, when="start", files=HELD)
     # One script is left; the others have ended well.
     for way in (Way.MWMS, Way.MPI):
         case = stop(way, "SIGTERM; scripts save and end well", FOLLOWER, "stop all when 'acts at'", "saves", 0, STOP)
