@@ -5,9 +5,13 @@ processes never mix; each pipe is read in order, so the lines of one process kee
 all of them, before anything is written or kept.
 """
 
+import fcntl
+import math
 import os
 import select
 import selectors
+import sys
+import termios
 import threading
 import time
 from dataclasses import dataclass, field
@@ -24,13 +28,16 @@ class _Pipe:
     prefix: str
     owner: str
     unfinished: bytearray = field(default_factory=bytearray)
+    read: float = 0  # bytes; infinite when its end is read
 
 
-def _is_unread(fd: int) -> bool:
-    """Whether a pipe holds something, its end included."""
+def _unread(fd: int) -> float:
+    """Bytes that a pipe holds; infinite if nobody can write to it any more, so that its end is what comes last."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
-    return bool(poll.poll(0))
+    if any(found & select.POLLHUP for _, found in poll.poll(0)):
+        return math.inf
+    return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 class Log:
@@ -79,18 +86,16 @@ class Log:
             unfinished = b"".join(pipe.unfinished for pipe in self._pipes.values() if pipe.owner == process)
             return (self._tails.get(process, b"") + self.secret.mask_bytes(unfinished)).decode("utf-8", "replace")
 
-    def drain(self, within: float, process: str | None = None) -> bool:
-        """Wait until all that was printed (by one process) is read; False if that took too long.
+    def drain(self, process: str | None = None) -> None:
+        """Wait until all that was printed until now (by one process) is read and written.
 
-        Not until the pipes end: an orphan may keep them open for ever.
+        Not until the pipes end: an orphan may keep them open, and print, for ever. And for as long as whoever reads our
+        stdout takes: the last words of a process say why it failed.
         """
-        deadline = time.monotonic() + within
         with self._changed:
-            while any(process in (None, pipe.owner) and _is_unread(fd) for fd, pipe in self._pipes.items()):
-                left = deadline - time.monotonic()
-                if left <= 0 or not self._changed.wait(left):
-                    return False
-        return True
+            asked = [(p, p.read + _unread(fd)) for fd, p in self._pipes.items() if process in (None, p.owner)]
+            while any(pipe.read < printed for pipe, printed in asked) and self._thread.is_alive():
+                self._changed.wait(1.0)
 
     def flush_unfinished(self) -> None:
         """Write what processes printed without an end of line, when nobody will end it any more."""
@@ -129,7 +134,7 @@ class Log:
 
     def _read(self, fd: int) -> None:
         with self._changed:
-            block = os.read(fd, _BLOCK)  # under the lock, so that an empty pipe means: read and written
+            block = os.read(fd, _BLOCK)  # under the lock, so that what is read is written, too
             pipe = self._pipes[fd]
             whole, newline, rest = block.rpartition(b"\n")
             if newline:
@@ -142,6 +147,7 @@ class Log:
                 pipe.unfinished.clear()
             elif len(pipe.unfinished) > _LONGEST_LINE:
                 self._emit_most(pipe)
+            pipe.read += len(block) or math.inf
             if not block:
                 self._selector.unregister(fd)
                 os.close(fd)

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 POLL_PORTS = 0.02  # seconds between two looks whether a process listens, while one is awaited
 BROKEN = 5.0  # seconds beyond the grace in which a launcher with a fault of its own may end in good order
 FAILURE = 4000  # characters of what a script writes to the failure file that are read
-DRAIN = 0.3  # seconds in which the last output of an ended process may arrive
 
 
 class Supervisor:
@@ -176,7 +175,7 @@ class Supervisor:
         before: list[Event] = []
         output = lack = wrote = ""
         try:
-            self.log.drain(DRAIN, spec.name)
+            self.log.drain(spec.name)
             output, lack = self.log.tail(spec.name), self._memory(spec.name, exit)
             wrote = self._failure_of(spec, exit)
             if exit.clean and spec.card and spec.card_source:
@@ -415,7 +414,7 @@ class Supervisor:
         if self.peers and not self.job.cluster.is_coordinator and self.facts.coordinator not in self.facts.lost():
             self.peers.flush(within=1.0)
         process.kill_descendants()
-        self.log.drain(DRAIN)
+        self.log.drain()
         self.log.flush_unfinished()
         for path in (*self.job.paths.ssh.glob("*_key"), self.job.paths.prepared, self.job.paths.ranks):
             path.unlink(missing_ok=True)
