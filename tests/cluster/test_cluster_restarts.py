@@ -33,15 +33,19 @@ def test_worker_servers_that_are_all_lost_twice(cluster: StartCluster, figure: F
         mode="ps",
         hyperparameters={
             "sagemaker_entrypoint_ps_workers": "server",
-            "batch-size": 32,
-        },  # long enough to be killed twice
+            "batch-size": 8,  # long enough to be killed twice
+            "learning-rate": 0.03,
+        },
         environment={**BUSY, "ENTRYPOINT_RESTARTS": "2", "ENTRYPOINT_RESTART_BACKOFF": "0.5"},
         channels={"training": criteo},
     ) as job:
-        for epoch in (1, 2):
-            job.sees(f"epoch {epoch}/4 is over", "algo-1", within=PATIENCE)
+        for times in (1, 2):
+            over = job.log("algo-1").count("/4 is over")
+            job.sees("/4 is over", "algo-1", times=over + 1, within=PATIENCE)
             for host, worker in workers.items():
                 kill(job, host, worker)
+            for host, worker in workers.items():  # before the next epoch is waited for, which is theirs alone
+                job.sees(f"{worker} started, pid", host, times=times + 1)
         endings = job.wait(within=PATIENCE)
         assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, 0)
         for host, worker in workers.items():
