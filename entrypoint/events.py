@@ -29,7 +29,7 @@ class Report:
     host: str
     attempt: int = 0  # what follows is of this attempt; the host is clear of earlier ones
     ready: frozenset[str] = frozenset()  # names of its processes
-    cards: tuple[tuple[str, str], ...] = ()  # (card, line)
+    cards: tuple[tuple[str, str], ...] = ()  # (card, public key)
     things: tuple[tuple[str, str], ...] = ()  # (what must be the same on all hosts, version or digest)
     unreached: tuple[Reach, ...] = ()  # hosts that it looked for and did not reach
     done: bool = False  # every deciding process of the host has ended
@@ -118,7 +118,7 @@ class Card:
     """A card of this host is there to be made known."""
 
     name: str
-    line: str
+    key: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,10 +263,10 @@ class TakeInventory:
 
 @dataclass(frozen=True, kw_only=True)
 class WriteCards:
-    """Write the file of a card: the lines of the hosts heard so far, in rank order."""
+    """Write the file of a card: the keys of the hosts heard so far, in rank order."""
 
     card: str
-    lines: tuple[tuple[str, str], ...]  # (host, line)
+    keys: tuple[tuple[str, str], ...]  # (host, public key)
 
 
 @dataclass(frozen=True, kw_only=True)

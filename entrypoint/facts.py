@@ -58,7 +58,7 @@ class Facts:
         self.flags: frozenset[str] | None = None  # what the prepare step found; None before it has ended
         # Of the job.
         self.ready: set[tuple[str, str]] = set()  # (host or ALL_HOSTS, process)
-        self.cards: dict[str, dict[str, str]] = {}  # card -> host -> line
+        self.cards: dict[str, dict[str, str]] = {}  # card -> host -> public key
         self.heard: dict[str, float] = {}
         self.last_news: News | None = None  # a follower's
         self.first_heard: dict[str, float] = {}
@@ -219,7 +219,7 @@ class Facts:
             # Until this host is clear of the last attempt, it has nothing to say of the next.
             attempt=self.attempt - self.clearing,
             ready=frozenset(process for host, process in self.ready if host == self.host),
-            cards=tuple((card, lines[self.host]) for card, lines in self.cards.items() if self.host in lines),
+            cards=tuple((card, keys[self.host]) for card, keys in self.cards.items() if self.host in keys),
             things=tuple(sorted(self.things.items())),
             unreached=tuple(reach for reach in self.reach.values() if not reach.reached) if self.assembled else (),
             done=self.done(),
@@ -249,7 +249,7 @@ class Facts:
             attempt=self.attempt,
             go=self.go,
             ready=frozenset() if self.causes else frozenset(known),  # what has gone wrong is nothing to start on
-            cards=tuple((card, lines[self.host]) for card, lines in self.cards.items() if self.host in lines),
+            cards=tuple((card, keys[self.host]) for card, keys in self.cards.items() if self.host in keys),
             assembled=self.assembled,
             question=self.question,
             stopping=self.stopping_since is not None,

@@ -2,7 +2,8 @@
 
 import os
 import signal
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -65,6 +66,10 @@ class Cause:
         who = f"{self.host} {self.process}".strip()
         return f"{who} ({self.what}): {self.error}" if self.error else f"{who} ({self.what})"
 
+    def with_texts(self, change: Callable[[str], str]) -> "Cause":
+        """The same with each of its texts changed: masked, say."""
+        return replace(self, what=change(self.what), error=change(self.error), details=change(self.details))
+
 
 class Kind(StrEnum):
     SUCCEEDED = "succeeded"
@@ -81,6 +86,8 @@ class Outcome:
     cause: Cause | None = None
 
     def __post_init__(self) -> None:
+        if not 0 <= self.exit_code < 256:  # of a larger one a process would end with the last eight bits
+            raise ValueError(f"an exit code is from 0 to 255, not {self.exit_code}")
         if (self.exit_code == 0) != (self.kind is Kind.SUCCEEDED):
             raise ValueError(f"an outcome '{self.kind}' cannot have exit code {self.exit_code}")
 
@@ -94,6 +101,10 @@ class Outcome:
         if details and room > 40:
             text += "\n" + (details if len(details) <= room else "..." + details[-(room - 3) :])
         return text
+
+    def with_texts(self, change: Callable[[str], str]) -> "Outcome":
+        """The same with each text of its cause changed."""
+        return self if self.cause is None else replace(self, cause=self.cause.with_texts(change))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

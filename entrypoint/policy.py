@@ -55,6 +55,7 @@ class Policy:
         self._due: float | None = None  # the next deadline, as far as it is known
         self._look_at = now
         self._new_cards: list[str] = []  # that are to be written
+        self._cards = {(spec.host, spec.card) for spec in plan.processes if spec.card}
         self._lingers = {spec.lingers for spec in plan.processes}
         self._inventory_since: float | None = None
         self._finished = False
@@ -126,8 +127,8 @@ class Policy:
                 facts.things |= dict(things)
                 if facts.is_coordinator:
                     yield from self.rendezvous.note_things(facts.own_report())
-            case events.Card(name=card, line=line):
-                self._note_cards(facts.host, ((card, line),))
+            case events.Card(name=card, key=key):
+                self._note_cards(facts.host, ((card, key),))
             case events.Signalled(number=number):
                 if facts.stopping_since is None and facts.outcome is None:
                     yield events.Say(message=f"signal {number}: stopping; scripts have {self.settings.stop_grace:g} s")
@@ -254,18 +255,20 @@ class Policy:
 
     def _note_cards(self, host: str, cards: tuple[tuple[str, str], ...]) -> None:
         reads_them = any(spec.card for spec in self.facts.specs.values())  # who shows none has no use for any
-        for card, line in cards:
-            lines = self.facts.cards.setdefault(card, {})
-            if lines.get(host) != line and reads_them:
-                lines[host] = line
+        for card, key in cards:
+            if (host, card) not in self._cards:  # of nobody else is it asked: with such a key one could come in
+                continue
+            keys = self.facts.cards.setdefault(card, {})
+            if keys.get(host) != key and reads_them:
+                keys[host] = key
                 self._new_cards.append(card)
 
     def _write_cards(self) -> Iterator[Action]:
         cards, self._new_cards = dict.fromkeys(self._new_cards), []
         for card in cards:
-            lines = self.facts.cards[card]
-            ordered = tuple((name, lines[name]) for name in self.facts.plan.hosts if name in lines)
-            yield events.WriteCards(card=card, lines=ordered)
+            keys = self.facts.cards[card]
+            ordered = tuple((name, keys[name]) for name in self.facts.plan.hosts if name in keys)
+            yield events.WriteCards(card=card, keys=ordered)
 
     def repeat(self) -> list[Action]:
         """Say again what was said before anybody could be reached."""

@@ -1,7 +1,6 @@
 """Outcome -> failure file, or the marker of a success. The one writer of both."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ def write_failure(path: Path, outcome: Outcome, secret: secrets.Secrets = secret
     """
     if outcome.kind is not Kind.FAILED:
         return ""
-    text = _without(secret, outcome).failure_text()
+    # Masked while it is whole: a text that was cut may hold half of a secret, which nobody would know again.
+    text = outcome.with_texts(secret.mask).failure_text()
     try:
         if path.exists() and path.stat().st_size > 0:
             return f"{path} was written by the script and is left as it is"
@@ -40,15 +40,6 @@ def write_success(path: Path, outcome: Outcome) -> str:
         except OSError as error:
             return f"{path} cannot be written: {error}"
     return ""
-
-
-def _without(secret: secrets.Secrets, outcome: Outcome) -> Outcome:
-    """Masked while it is whole: a text that was cut may hold half of a secret, which nobody would know again."""
-    cause = outcome.cause
-    if cause is None:
-        return outcome
-    what, error, details = map(secret.mask, (cause.what, cause.error, cause.details))
-    return replace(outcome, cause=replace(cause, what=what, error=error, details=details))
 
 
 def write_evidence(path: Path, text: str, secret: secrets.Secrets = secrets.NONE) -> str:

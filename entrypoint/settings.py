@@ -17,6 +17,7 @@ from entrypoint.errors import ConfigError
 ENVIRONMENT_PREFIX = "ENTRYPOINT_"
 HYPERPARAMETER_PREFIX = "sagemaker_entrypoint_"
 MAX_PROCESSES_PER_HOST = 512
+LONGEST_TOKEN = 4096
 SIGNS_OF_LIFE = 250  # a second, that the coordinator of a large job hears
 
 # What a host can be called, in DNS, in /etc/hosts and by Docker; it becomes part of commands and of ssh's files.
@@ -109,9 +110,10 @@ def _text(text: str) -> str:
 
 
 def _token(text: str) -> str:
-    if not (text.isascii() and text.isprintable()):  # it travels in an HTTP header
-        raise ValueError("printable ASCII characters")
-    return text
+    token = text.strip()  # it travels in an HTTP header, which holds no blanks at its ends; files end with a newline
+    if not (token.isascii() and token.isprintable() and len(token) <= LONGEST_TOKEN and bool(token) == bool(text)):
+        raise ValueError(f"at most {LONGEST_TOKEN} printable ASCII characters, not blanks alone")
+    return token
 
 
 def _addresses(text: str) -> tuple[tuple[str, str], ...]:

@@ -41,9 +41,13 @@ def client(paths: Paths) -> str:
     return f"ssh -F {paths.ssh / 'ssh_config'}"
 
 
-def card_line(card: str, host: str, text: str) -> str:
-    """One line of the file that a card ends in: known_hosts or authorized_keys."""
-    key = " ".join(text.split()[:2])
+def key_in(text: str) -> str:
+    """The key of a .pub file, without its comment."""
+    return " ".join(text.split()[:2])
+
+
+def card_line(card: str, host: str, key: str) -> str:
+    """One line of the file that a card ends in, known_hosts or authorized_keys. Who writes it says what the key may."""
     if card == "known_hosts":
         return f"{host} {key}"
     command = shlex.join([sys.executable, "-I", "-S", str(FORCED_COMMAND)]).replace('"', '\\"')

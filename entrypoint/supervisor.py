@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
 from entrypoint import events, memory, process, ssh
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
 POLL_PORTS = 0.02  # seconds between two looks whether a process listens, while one is awaited
 BROKEN = 5.0  # seconds beyond the grace in which a launcher with a fault of its own may end in good order
-FAILURE = 4000  # characters of what a script writes to the failure file that are read
+FAILURE = 4000  # characters of what a script writes to the failure file that are told
+MOST = 1 << 20  # that are read
 
 
 class Supervisor:
@@ -179,8 +181,8 @@ class Supervisor:
             output, lack = self.log.tail(spec.name), self._memory(spec.name, exit)
             wrote = self._failure_of(spec, exit)
             if exit.clean and spec.card and spec.card_source:
-                line = ssh.card_line(spec.card, self.host, spec.card_source.read_text())
-                before.append(events.Card(name=spec.card, line=line))
+                key = ssh.key_in(spec.card_source.read_text())
+                before.append(events.Card(name=spec.card, key=key))
             if exit.clean and spec.name == "prepare":
                 self.prepared = json.loads(self.job.paths.prepared.read_text())
                 flags, things = frozenset(self.prepared["flags"]), tuple(self.prepared["things"].items())
@@ -204,9 +206,14 @@ class Supervisor:
         alone = sum(each.duty.is_users for each in self.facts.specs.values()) == 1
         if exit.clean or exit.signal is not None or not (spec.duty.is_users and alone and path.is_file()):
             return ""
-        with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(FAILURE)
+        with contextlib.suppress(OSError):
+            return self._masked(path, FAILURE)
         return ""
+
+    def _masked(self, path: Path, most: int) -> str:
+        """So many characters of what a script wrote, cut when it is masked: half of a secret is known to nobody."""
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return self.log.secret.mask(file.read(MOST))[:most]
 
     def _decide(self, *happened: Event) -> None:
         self._carry_out(self.policy.on_all(happened, time.monotonic()))
@@ -235,17 +242,19 @@ class Supervisor:
                     threading.Thread(target=self._probe, args=(hosts,), name="probe", daemon=True).start()
                 case events.TakeInventory():
                     self._begin_inventory()
-                case events.WriteCards(card=card, lines=lines):
+                case events.WriteCards(card=card, keys=keys):
                     try:
-                        self._write_cards(card, [line for _, line in lines])
+                        self._write_cards(card, [ssh.card_line(card, host, key) for host, key in keys])
                     except OSError as error:
                         self.queue.put(_broken(error))
                 case events.TellCoordinator(report=report):
                     if self.peers:
-                        self.peers.report(report)
+                        cause = report.cause and report.cause.with_texts(self.log.secret.mask)
+                        self.peers.report(replace(report, cause=cause))
                 case events.TellFollowers(news=news):
                     if self.peers:
-                        self.peers.announce(news)
+                        settled = news.outcome and news.outcome.with_texts(self.log.secret.mask)
+                        self.peers.announce(replace(news, outcome=settled))
                 case events.Say(message=message):
                     self.log.say(message)
                 case events.Finish(outcome=outcome):
@@ -323,9 +332,9 @@ class Supervisor:
             if (name := self.by_pid.pop(pid, None)) is not None:
                 self.reaped[name] = Exit.from_wait_status(status)
         with contextlib.suppress(OSError):
-            said = self.job.paths.failure.read_text("utf-8", errors="replace")
+            said = self._masked(self.job.paths.failure, most=1000)
             self.job.paths.failure.unlink()
-            self.log.say(f"the script wrote {self.job.paths.failure}, removed before the next attempt: {said[:1000]}")
+            self.log.say(f"the script wrote {self.job.paths.failure}, removed before the next attempt: {said}")
 
     def _probe(self, hosts: Sequence[str]) -> None:
         from entrypoint import reach

@@ -1,6 +1,7 @@
 """Reports and news as JSON and back. What is not what a host of this job would send is Refused."""
 
 import math
+import re
 from collections.abc import Container
 from typing import Any
 
@@ -8,7 +9,9 @@ from entrypoint.artifacts import Artifacts, File
 from entrypoint.events import News, Reach, Report
 from entrypoint.outcome import Outcome, cause_from_json
 
-PROTOCOL = 4
+PROTOCOL = 5
+
+_KEY = re.compile(r"[a-z0-9-]+ [A-Za-z0-9+/]+={0,3}")  # as in a .pub file
 
 
 class Refused(Exception):
@@ -53,7 +56,7 @@ def report_from_json(data: Any, followers: Container[str]) -> Report:
             host=host,
             attempt=int(data["attempt"]),
             ready=frozenset(str(name) for name in data["ready"]),
-            cards=_pairs(data["cards"]),
+            cards=_cards(data["cards"]),
             things=_pairs(data["things"]),
             unreached=tuple(
                 Reach(host=str(name), address=str(address), why=str(why)) for name, address, why in data["unreached"]
@@ -96,7 +99,7 @@ def news_from_json(data: Any) -> News:
             attempt=int(data["attempt"]),
             go=_truth(data["go"]),
             ready=frozenset(_pairs(data["ready"])),
-            cards=_pairs(data["cards"]),
+            cards=_cards(data["cards"]),
             assembled=_truth(data["assembled"]),
             question=int(data["question"]),
             stopping=_truth(data["stopping"]),
@@ -122,6 +125,15 @@ def _artifacts_from_json(data: Any) -> Artifacts:
 
 def _pairs(data: Any) -> tuple[tuple[str, str], ...]:
     return tuple((str(key), str(value)) for key, value in data)
+
+
+def _cards(data: Any) -> tuple[tuple[str, str], ...]:
+    """Names of cards and ssh keys. What is no key could become another line of a file, or an option in one."""
+    cards = _pairs(data)
+    for card, key in cards:
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"card {card!r} is no public key")
+    return cards
 
 
 def _truth(value: Any) -> bool:

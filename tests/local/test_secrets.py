@@ -62,6 +62,31 @@ def test_a_script_that_tells_all_it_knows(hosts):
     assert [str(path) for path in ours if path.name not in kept and found_in(path.read_text(errors="replace"))] == []
 
 
+WRITES = """
+import os, pathlib, sys, time
+here = os.environ["SM_CURRENT_HOST"], os.environ["TEST_FOLDER"]
+text = "cannot log in with\\n" + "." * %d + os.environ.get("OWN_PASSWORD", "")
+if here[0] == "algo-2":
+    pathlib.Path(os.environ["SM_OUTPUT_DIR"], "failure").write_text(text)
+    sys.exit(3)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("at", [0, 3960], ids=["whole", "cut"])
+def test_what_a_script_writes_to_the_failure_file_is_told_masked(hosts, at):
+    """The other hosts do not know a secret of this host's, and nobody knows the half of one."""
+    job = hosts(2, "train.py", code={"train.py": WRITES % at}, absent=("algo-2",))
+    job.environment["OWN_PASSWORD"] = KEY
+    job.start("algo-2")
+    assert job.end() == [3, 3]
+    assert "cannot log in with" in job[1].failure
+    evidence = [path.read_text() for path in job.folder.rglob("output/data/entrypoint-*.txt")]
+    assert len(evidence) == 2
+    for text in (job[1].failure, job[1].log, job[2].log, *evidence):
+        assert KEY[:8] not in text
+
+
 def test_the_summary_of_a_local_run(hosts, tmp_path):
     summary = tmp_path / "summary.json"
     code = {"train.py": TELLS_ALL.replace('here[0] == "algo-1"', "False")}

@@ -237,6 +237,12 @@ def test_a_wrong_token_is_no_host_of_the_job(hosts):
     assert "right" not in job[1].log
 
 
+def test_a_token_with_blanks_around_it(hosts):
+    """HTTP has no blanks at the ends of a header."""
+    job = hosts(2, "exits.py", environment={"ENTRYPOINT_TOKEN": " of-this-job  "})
+    assert job.end() == [0, 0]
+
+
 def test_a_broken_configuration_ends_every_host(hosts):
     job = hosts(3, "tells.py", hyperparameters={**MWMS, **PS})
     assert job.end() == [78, 78, 78]

@@ -131,7 +131,9 @@ BAD_REQUESTS = {
         ["ENTRYPOINT_HOST_ADDRESSES"],
     ),
     "very deep addresses": ({}, {"ENTRYPOINT_HOST_ADDRESSES": "[" * 100_000}, ["ENTRYPOINT_HOST_ADDRESSES"]),
-    "a token that no HTTP header can hold": ({}, {"ENTRYPOINT_TOKEN": "geheim\n"}, ["ENTRYPOINT_TOKEN", "wanted"]),
+    "a token that no HTTP header can hold": ({}, {"ENTRYPOINT_TOKEN": "ge\nheim"}, ["ENTRYPOINT_TOKEN", "wanted"]),
+    "a token of blanks": ({}, {"ENTRYPOINT_TOKEN": "  "}, ["ENTRYPOINT_TOKEN", "not blanks alone"]),
+    "a token longer than a header": ({}, {"ENTRYPOINT_TOKEN": "x" * 5000}, ["ENTRYPOINT_TOKEN", "4096"]),
 }
 
 
@@ -143,7 +145,7 @@ def test_bad_request(tmp_path, hyperparameters, environment, said):
 
 
 def test_a_bad_token_is_not_shown(tmp_path):
-    assert "geheim" not in complaint(lambda: read(tmp_path, 2, {}, {"ENTRYPOINT_TOKEN": "geheim\n"}))
+    assert "geheim" not in complaint(lambda: read(tmp_path, 2, {}, {"ENTRYPOINT_TOKEN": "ge\nheim"}))
 
 
 ON = ["true", "True", '"true"', '"True"', "1", '"1"', True, 1]

@@ -37,12 +37,12 @@ HOSTS = tuple(Host(name=name, rank=rank, address=address) for rank, (name, addre
 CLUSTER = Cluster(hosts=HOSTS, me=HOSTS[0])
 CAUSE = Cause(host="algo-2", process="worker/0", what="exit code 1", error="ValueError: x", code=1)
 REPORT = Report(
-    host="algo-2", ready=frozenset({"prepare"}), cards=(("known_hosts", "algo-2 ssh-ed25519 A"),), done=True,
+    host="algo-2", ready=frozenset({"prepare"}), cards=(("known_hosts", "ssh-ed25519 A"),), done=True,
     clean=False, cause=CAUSE,
 )  # fmt: skip
 NEWS = News(
     ready=frozenset({("*", "prepare"), ("algo-1", "chief/0")}),
-    cards=(("k", "v"),),
+    cards=(("k", "ssh-ed25519 B="),),
     stopping=True,
     outcome=failed(CAUSE),
 )
@@ -117,6 +117,8 @@ BAD_REPORTS = {
     "missing field": ({k: v for k, v in GOOD.items() if k != "done"}, "malformed"),
     "wrong type": ({**GOOD, "ready": 5}, "malformed"),
     "wrong cards": ({**GOOD, "cards": [["one"]]}, "malformed"),
+    "a card of two lines": ({**GOOD, "cards": [["known_hosts", "ssh-ed25519 A\nssh-rsa B"]]}, "no public key"),
+    "a card with options": ({**GOOD, "cards": [["authorized_keys", 'pty,command="id" ssh-rsa B']]}, "no public key"),
     "wrong cause": ({**GOOD, "cause": {"host": "algo-2"}}, "malformed"),
     "cause without number": ({**GOOD, "cause": {**GOOD["cause"], "code": "x"}}, "malformed"),
     "an infinite number": ({**GOOD, "cause": {**GOOD["cause"], "code": float("inf")}}, "Infinity is not JSON"),
@@ -151,6 +153,12 @@ def test_bad_reports_are_refused_and_change_nothing(body, said):
 BAD_NEWS = {
     "success with exit code 1": {**news_to_json(NEWS), "outcome": {"kind": "succeeded", "exit_code": 1, "cause": None}},
     "failure with exit code 0": {**news_to_json(NEWS), "outcome": {"kind": "failed", "exit_code": 0, "cause": None}},
+    "failure with an exit code that is 0 to the kernel": {
+        **news_to_json(NEWS), "outcome": {"kind": "failed", "exit_code": 256, "cause": None},
+    },
+    "failure with a negative exit code": {
+        **news_to_json(NEWS), "outcome": {"kind": "failed", "exit_code": -256, "cause": None},
+    },
     "odd kind": {**news_to_json(NEWS), "outcome": {"kind": "maybe", "exit_code": 1, "cause": None}},
     "another protocol": {**news_to_json(NEWS), "protocol": "1"},
     "wrong ready": {**news_to_json(NEWS), "ready": [1]},
@@ -611,17 +619,18 @@ def test_a_token_of_the_settings_reaches_the_application(tmp_path):
 
 texts = st.text(max_size=20)
 pairs = st.tuples(texts, texts)
+cards = st.lists(st.tuples(texts, st.sampled_from(["ssh-ed25519 AAAA+/9==", "ssh-rsa B"]))).map(tuple)
 times = st.floats(allow_nan=False, allow_infinity=False)
 reports = st.builds(
     Report, host=st.sampled_from(["algo-2", "algo-3"]), attempt=st.integers(0, 99), ready=st.frozensets(texts),
-    cards=st.lists(pairs).map(tuple), things=st.lists(pairs).map(tuple),
+    cards=cards, things=st.lists(pairs).map(tuple),
     unreached=st.lists(st.builds(Reach, host=texts, address=texts, why=texts)).map(tuple),
     done=st.booleans(), clean=st.booleans(), lingering=st.booleans(), stopping=st.booleans(),
     cause=st.sampled_from([None, CAUSE]), cause_at=st.none() | times,
     exits=st.lists(st.tuples(texts, texts, times)).map(tuple), answers=st.integers(0, 99), gone=st.booleans(),
 )  # fmt: skip
 news = st.builds(
-    News, attempt=st.integers(0, 99), go=st.booleans(), ready=st.frozensets(pairs), cards=st.lists(pairs).map(tuple),
+    News, attempt=st.integers(0, 99), go=st.booleans(), ready=st.frozensets(pairs), cards=cards,
     assembled=st.booleans(), question=st.integers(0, 99), stopping=st.booleans(),
     outcome=st.sampled_from([None, succeeded(), stopped(), failed(CAUSE)]),
 )  # fmt: skip

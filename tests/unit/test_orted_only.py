@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from entrypoint.children.orted_only import complaint
-from entrypoint.ssh import FORCED_COMMAND, OPTIONS, card_line
+from entrypoint.ssh import FORCED_COMMAND, OPTIONS, card_line, key_in
 
 # As Open MPI 4.1.4 sends it.
 PLAIN = (
@@ -153,10 +153,10 @@ def test_without_its_file_nothing_but_refusals(options, tmp_path):
 
 
 def test_the_line_that_binds_the_key_to_it(monkeypatch):
-    line = card_line("authorized_keys", "algo-1", "ssh-ed25519 AAAA client_key")
+    line = card_line("authorized_keys", "algo-1", key_in("ssh-ed25519 AAAA client_key"))
     assert line.startswith('restrict,command="')
     assert line.endswith('orted_only.py" ssh-ed25519 AAAA')
     monkeypatch.setattr(sys, "executable", '/home/me/my "env"/bin/python')
-    line = card_line("authorized_keys", "algo-1", "ssh-ed25519 AAAA client_key")
+    line = card_line("authorized_keys", "algo-1", key_in("ssh-ed25519 AAAA client_key"))
     inner = line.removeprefix('restrict,command="').removesuffix('" ssh-ed25519 AAAA').replace('\\"', '"')
     assert shlex.split(inner) == ['/home/me/my "env"/bin/python', "-I", "-S", str(FORCED_COMMAND)]

@@ -63,8 +63,8 @@ class Play:
                     self.did.append((self.now, f"start {spec.name}"))
                 case events.Ask(name=name) | events.Force(name=name):
                     self.did.append((self.now, f"{type(action).__name__.lower()} {name}"))
-                case events.WriteCards(card=card, lines=lines):
-                    self.did.append((self.now, f"write {card}: {', '.join(host for host, _ in lines)}"))
+                case events.WriteCards(card=card, keys=keys):
+                    self.did.append((self.now, f"write {card}: {', '.join(host for host, _ in keys)}"))
                 case events.Finish(outcome=end):
                     self.did.append((self.now, f"finish {end.kind} {int(end.exit_code)}"))
                 case events.TellCoordinator(report=report):
@@ -280,13 +280,20 @@ def test_the_chief_tells_that_it_listens(play):
 def test_cards_reach_those_who_need_them(play):
     p = play(2, mode="mpi")
     assert p.what == ["start prepare", "start host-key", "start client-key"]
-    p.at(1, events.Card(name="known_hosts", line="algo-1 K"), ended("host-key"))
-    p.at(1.1, events.Card(name="authorized_keys", line="C"), ended("client-key"))
+    p.at(1, events.Card(name="known_hosts", key="K"), ended("host-key"))
+    p.at(1.1, events.Card(name="authorized_keys", key="C"), ended("client-key"))
     assert p.since(1) == ["1.0 write known_hosts: algo-1", "1.1 write authorized_keys: algo-1", "1.1 start sshd"]
-    assert dict(p.last_told.cards) == {"known_hosts": "algo-1 K", "authorized_keys": "C"}
+    assert dict(p.last_told.cards) == {"known_hosts": "K", "authorized_keys": "C"}
     p.at(1.2, ended("prepare"), events.Listening(name="sshd"))
-    p.at(2, reported(2, ready=frozenset({"prepare", "preflight", "sshd"}), cards=(("known_hosts", "algo-2 K"),)))
+    p.at(2, reported(2, ready=frozenset({"prepare", "preflight", "sshd"}), cards=(("known_hosts", "L"),)))
     assert p.since(2) == ["2.0 write known_hosts: algo-1, algo-2", "2.0 start mpirun"]
+
+
+def test_cards_that_the_plan_asks_nobody_for_are_not_taken(play):
+    """A follower's key would open the coordinator's own door; a name with a / would be a file somewhere else."""
+    p = play(2, mode="mpi")
+    p.at(1, reported(2, cards=(("authorized_keys", "E"), ("../../x", "E"), ("known_hosts", "L"))))
+    assert [line for line in p.since(1) if "write" in line] == ["1.0 write known_hosts: algo-2"]
 
 
 # --- success ---

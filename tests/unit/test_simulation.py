@@ -292,7 +292,7 @@ class World:
         exit = Exit(code=code, signal=code - 128 if code > 128 else None)
         output = TRACEBACK + f"ValueError: {host} {name}\n" if code in (1, 3) else ""
         if code == 0 and running.spec.card:
-            self.happen(host, events.Card(name=running.spec.card, line=f"{host} key"))
+            self.happen(host, events.Card(name=running.spec.card, key=f"{host} key"))
         if code == 0 and name == "prepare":
             self.happen(host, events.Prepared(flags=frozenset()))
         self.happen(host, events.Ended(name=name, exit=exit, output=output))
