@@ -31,6 +31,7 @@ class Report:
     ready: frozenset[str] = frozenset()  # names of its processes
     cards: tuple[tuple[str, str], ...] = ()  # (card, public key)
     things: tuple[tuple[str, str], ...] = ()  # (what must be the same on all hosts, version or digest)
+    unused_gpus: str = ""  # its GPUs, and why TensorFlow cannot use them
     unreached: tuple[Reach, ...] = ()  # hosts that it looked for and did not reach
     done: bool = False  # every deciding process of the host has ended
     clean: bool = True  # ... all with exit code 0
@@ -111,6 +112,7 @@ class Prepared:
 
     flags: frozenset[str]
     things: tuple[tuple[str, str], ...] = ()
+    unused_gpus: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,6 +49,7 @@ class Facts:
         self.not_before: dict[str, float] = {}  # when it may
         self.reach: dict[str, Reach] = {}  # the other hosts that were looked for
         self.things: dict[str, str] = {}  # what must be the same on all hosts
+        self.unused_gpus = ""  # and why TensorFlow cannot use them
         self.offset: float | None = None  # the coordinator's clock minus ours
         self.started: dict[str, float] = {}
         self.ended: dict[str, Exit] = {}
@@ -221,6 +222,7 @@ class Facts:
             ready=frozenset(process for host, process in self.ready if host == self.host),
             cards=tuple((card, keys[self.host]) for card, keys in self.cards.items() if self.host in keys),
             things=tuple(sorted(self.things.items())),
+            unused_gpus=self.unused_gpus,
             unreached=tuple(reach for reach in self.reach.values() if not reach.reached) if self.assembled else (),
             done=self.done(),
             clean=self.clean(),
@@ -234,6 +236,9 @@ class Facts:
             artifacts=self.artifacts,
             gone=self.leaving(),
         )
+
+    def unused_gpus_of(self, host: str) -> str:
+        return self.unused_gpus if host == self.host else self.report_of(host).unused_gpus
 
     def exits(self) -> tuple[tuple[str, str, float], ...]:
         """(process, how it ended, seconds since our start) of those processes of this host that have ended."""

@@ -19,6 +19,7 @@ ANY = "*"  # what a host says of a thing that must be the same on other hosts, a
 CLUSTER = '"@cluster"'  # in TF_CONFIG: stands for all addresses, a text that the tasks of a job share
 ATTEMPT = "ENTRYPOINT_RESTART_COUNT"  # environment variable: how often the process was started again
 NO_GPU = (0, 0)  # a `gpu_share`
+PREPARE = "prepare"  # the step that fetches and installs the user's code, once per host
 PREFLIGHT = "preflight"  # not a process: a host is ready with it when it has found and reached all others
 
 

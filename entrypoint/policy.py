@@ -23,6 +23,7 @@ from entrypoint.attempts import Attempts
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Event, News, Report
 from entrypoint.facts import Facts
+from entrypoint.gpu_check import GpuCheck
 from entrypoint.outcome import Exit, Kind, Outcome, Strength
 from entrypoint.plan import Duty, Plan, ProcessSpec, Ready, Restart
 from entrypoint.rendezvous import Rendezvous
@@ -44,6 +45,7 @@ class Policy:
     def __init__(self, plan: Plan, host: str, settings: Settings, now: float) -> None:
         self.facts, self.settings = Facts(plan, host, now), settings
         self.rendezvous = Rendezvous(self.facts, settings)
+        self.gpu_check = GpuCheck(self.facts, settings)
         self.stopping = Stopping(self.facts, settings)
         self.attempts = Attempts(self.facts, settings)
         self.watching = Watching(self.facts, settings, now)
@@ -122,8 +124,8 @@ class Policy:
                 self._note_orphan(now)
             case events.Listening(name=name):
                 facts.ready.add((facts.host, name))
-            case events.Prepared(flags=flags, things=things):
-                facts.flags = flags
+            case events.Prepared(flags=flags, things=things, unused_gpus=unused_gpus):
+                facts.flags, facts.unused_gpus = flags, unused_gpus
                 facts.things |= dict(things)
                 if facts.is_coordinator:
                     yield from self.rendezvous.note_things(facts.own_report())
@@ -285,6 +287,7 @@ class Policy:
         yield from self.rendezvous.advance(now)
         if facts.outcome is None:
             yield from self._watch_the_clock(now)
+            yield from self.gpu_check.advance(now)
             self.rendezvous.watch(now)
             self.watching.watch(now)
             self._watch_mpirun(now)

@@ -243,6 +243,12 @@ class Settings:
         "Whether processes that train on one host each see their part of its GPUs only. `auto`: with ps and mwms; "
         "scripts for Horovod choose by local rank among all of them.",
     )
+    gpu_check: str = _setting(
+        "warn",
+        _choice("warn", "fail", "off"),
+        "Where hosts have GPUs that their TensorFlow cannot use: `warn` says so once, on the first host; `fail` ends "
+        "the job before any script starts, with exit code 78; `off` says nothing.",
+    )
     evaluator: str = _setting(
         "",
         _text,

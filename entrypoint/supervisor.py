@@ -186,7 +186,8 @@ class Supervisor:
             if exit.clean and spec.name == "prepare":
                 self.prepared = json.loads(self.job.paths.prepared.read_text())
                 flags, things = frozenset(self.prepared["flags"]), tuple(self.prepared["things"].items())
-                before.append(events.Prepared(flags=flags, things=things))
+                gpus = self.prepared["unused_gpus"]
+                before.append(events.Prepared(flags=flags, things=things, unused_gpus=gpus))
         except Exception as error:  # whatever it was: an end that is not told would be waited for for ever
             before.append(_broken(error))
         return [*before, events.Ended(name=spec.name, exit=exit, output=output, memory=lack, wrote=wrote)]

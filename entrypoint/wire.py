@@ -9,7 +9,7 @@ from entrypoint.artifacts import Artifacts, File
 from entrypoint.events import News, Reach, Report
 from entrypoint.outcome import Outcome, cause_from_json
 
-PROTOCOL = 5
+PROTOCOL = 6
 
 _KEY = re.compile(r"[a-z0-9-]+ [A-Za-z0-9+/]+={0,3}")  # as in a .pub file
 
@@ -30,6 +30,7 @@ def report_to_json(report: Report) -> dict[str, Any]:
         "ready": sorted(report.ready),
         "cards": list(report.cards),
         "things": list(report.things),
+        "unused_gpus": report.unused_gpus,
         "unreached": [[reach.host, reach.address, reach.why] for reach in report.unreached],
         "done": report.done,
         "clean": report.clean,
@@ -58,6 +59,7 @@ def report_from_json(data: Any, followers: Container[str]) -> Report:
             ready=frozenset(str(name) for name in data["ready"]),
             cards=_cards(data["cards"]),
             things=_pairs(data["things"]),
+            unused_gpus=str(data["unused_gpus"]),
             unreached=tuple(
                 Reach(host=str(name), address=str(address), why=str(why)) for name, address, why in data["unreached"]
             ),

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from entrypoint.cluster import Cluster, Host
 from entrypoint.job import Job
-from entrypoint.plan import ALL_HOSTS, CLUSTER, PREFLIGHT, Duty, Need, ProcessSpec, Ready, Restart, Role
+from entrypoint.plan import ALL_HOSTS, CLUSTER, PREFLIGHT, PREPARE, Duty, Need, ProcessSpec, Ready, Restart, Role
 
 CHILDREN = Path(__file__).resolve().parent.parent / "children"
 STAND_INS = Path(__file__).resolve().parent.parent / "stand_ins"
-PREPARE = "prepare"
 
 
 def child(name: str, suffix: str = ".py", options: tuple[str, ...] = ("-P",)) -> tuple[str, ...]:

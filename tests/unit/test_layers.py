@@ -62,6 +62,7 @@ MAY_IMPORT = {
     "facts": {"artifacts", "errors", "events", "outcome", "plan"},
     "fingerprint": {"errors", "job", "plan", "settings"},
     "verdict": {"echoes", "facts", "outcome", "plan", "settings"},
+    "gpu_check": {"errors", "events", "facts", "plan", "settings"},
     "rendezvous": {"errors", "events", "facts", "plan", "settings"},
     "stopping": {"events", "facts", "outcome", "plan", "settings"},
     "attempts": {"events", "facts", "outcome", "plan", "settings"},
@@ -72,6 +73,7 @@ MAY_IMPORT = {
         "events",
         "explain",
         "facts",
+        "gpu_check",
         "outcome",
         "plan",
         "rendezvous",
@@ -122,7 +124,7 @@ def test_distributions_only_plan(path):
 
 
 @pytest.mark.parametrize("name", [
-    "policy", "facts", "verdict", "watching", "plan", "events", "outcome", "secrets", "explain", "tracebacks", "echoes",
+    "policy", "facts", "gpu_check", "verdict", "watching", "plan", "events", "outcome", "secrets", "explain", "tracebacks", "echoes",
     "artifacts", "channels",
 ])  # fmt: skip
 def test_the_policy_is_pure(name):

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from findings import digest, digest_of_code, flags, software
+from gpus import unused
 from installing import install, is_package
 from sources import check, fetch
 from unusable import Unusable, reason
@@ -38,11 +39,14 @@ def main() -> int:
     except OSError as error:
         print(f"the code folder {code} cannot be prepared: {reason(error)}", flush=True)
         return CODE_ERROR
+    env = environment(task, code)
+    instance_type = str(task["resource_config"].get("current_instance_type") or "")
     result = {
-        "env": environment(task, code),
+        "env": env,
         "module": program.removesuffix(".py") if package else None,
         "flags": flags(code),
         "things": {**things, **software()} if several else {},
+        "unused_gpus": unused(int(env["SM_NUM_GPUS"]), instance_type, env["PYTHONPATH"].split(os.pathsep)),
     }
     write(Path(task["result"]), json.dumps(result))
     return 0
