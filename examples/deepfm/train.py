@@ -19,7 +19,7 @@ import tensorflow as tf
 
 import data
 from model import deepfm
-from sagemaker_tf_data import checkpoints, end_together
+from sagemaker_tf_data import checkpoints, end_together, pin_gpu
 
 
 def main():
@@ -125,6 +125,7 @@ def train_with_horovod(rows, args):
     from horovod.tensorflow import broadcast_variables
 
     hvd.init()
+    pin_gpu()  # its own, by local rank: each rank would take all
     # Ranks step together on `size` times the rows. Averaging them takes noise out of the gradient, and
     # longer steps pay it back: by the square root, which is how the noise falls.
     model = compiled(args.learning_rate * math.sqrt(hvd.size()), hvd.DistributedOptimizer)
