@@ -100,6 +100,11 @@ class Row:
         return self.ratio is None and bool(self.ours and self.toolkit and self.ours.values and self.toolkit.cut)
 
     @property
+    def is_worse(self) -> bool:
+        """Does the toolkit do better?"""
+        return bool(self.ratio) and (self.ratio.value < 1 if self.measure in MORE_IS_BETTER else self.ratio.value > 1)
+
+    @property
     def judged(self) -> str:
         if self.aim is None:
             return ""
@@ -202,7 +207,7 @@ def other_way(all_rows: list[Row]) -> list[str]:
     better = [
         f"{words.title(row.measure).lower()}, {row.title} ({words.ratio_words(row.ratio)})"
         for row in all_rows
-        if row.ratio and (row.ratio.value < 1 if row.measure in MORE_IS_BETTER else row.ratio.value > 1)
+        if row.is_worse
     ]
     return words.prose(f"**The toolkit does better** in: {'; '.join(better)}.") if better else []
 

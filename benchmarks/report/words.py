@@ -112,6 +112,26 @@ def ratio_words(found: Ratio | None, rounds: Sequence[float] = ()) -> str:
     return f"{words} ({quotient(rounds[0])} to {quotient(rounds[1])})" if rounds and not found.bound else words
 
 
+def times(found: Ratio | None, measure: str) -> str:
+    """A ratio of ours to another's for people: `2,400 times sooner`, `1.7 times as long`."""
+    if found is None:
+        return ""
+    if 0.95 < found.value < 1.05 and not found.bound:
+        return "as good"
+    less, more = ("sooner", "as long") if measure.endswith("_s") else ("less", "as much")
+    if found.value > 1:
+        return f"{'more than ' * (found.bound == '>')}{_round(found.value)} times {more}"
+    if not found.value:
+        return "none"
+    return f"{'more than ' * (found.bound == '<')}{_round(1 / found.value)} times {less}"
+
+
+def _round(value: float) -> str:
+    """Two digits that count: 1.4, 18, 2,400."""
+    value = float(f"{value:.2g}")
+    return f"{value:.1f}" if value < 10 else f"{value:,.0f}"
+
+
 def verdict(met: bool | None) -> str:
     return {True: "met", False: "**missed**", None: "not shown"}[met]
 

@@ -72,7 +72,7 @@ def test_every_plot_of_a_page_is_there_and_small():
 def test_a_report_is_made_without_matplotlib(tmp_path, monkeypatch, capsys):
     (tmp_path / "README.md").write_text(f"before\n{pages.BEGIN}\nold\n{pages.END}\nafter\n")
     file = tmp_path / "mine.json"
-    sides = [run("start-single-1", side, hosts=1, start_s=2.0, tail_s=1.0) for side in ("ours", "toolkit")]
+    sides = [run("start-single-1", side, hosts=1, start_s=s, tail_s=s) for side, s in (("ours", 0.2), ("toolkit", 2.0))]
     machine.write(file, record("side-by-side", sides))
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(sys, "argv", ["report", str(file), "--root", str(tmp_path)])
@@ -84,7 +84,7 @@ def test_a_report_is_made_without_matplotlib(tmp_path, monkeypatch, capsys):
     assert json.loads((tmp_path / pages.FOLDER / "side-by-side.json").read_text()) == json.loads(file.read_text())
     readme = (tmp_path / "README.md").read_text()
     assert readme.startswith("before\n") and readme.endswith("\nafter\n") and "old" not in readme
-    assert tables(readme.splitlines())["median"] == [["start, single host, s", "2.00", "2.00", "1.00"]]
+    assert tables(readme.splitlines())["median"] == [["start, single host, s", "0.20", "2.00", "10 times sooner"]]
     assert "](cost.md)" in (tmp_path / pages.FOLDER / "README.md").read_text()
 
 
@@ -368,3 +368,38 @@ def test_records_are_read_as_they_were_written(tmp_path):
     machine.write(tmp_path / "pipe.json", written)
     assert read(tmp_path / "pipe.json") == written and written["machine"]["load_after"] >= 0
     assert (tmp_path / "pipe.json").read_text().count("\n") < 20
+
+
+# ---- what the README shows of it -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("found, measure, said", [
+    (Ratio(0.00041), "gone_s", "2,400 times sooner"),
+    (Ratio(0.054), "start_s", "19 times sooner"),
+    (Ratio(0.706), "gone_s", "1.4 times sooner"),
+    (Ratio(0.0017, "<"), "gone_s", "more than 590 times sooner"),
+    (Ratio(1.68), "start_s", "1.7 times as long"),
+    (Ratio(2.0, ">"), "gone_s", "more than 2.0 times as long"),
+    (Ratio(0.254), "launcher_memory_bytes", "3.9 times less"),
+    (Ratio(1.5), "cpu_us_per_line", "1.5 times as much"),
+    (Ratio(1.02), "gone_s", "as good"),
+    (None, "gone_s", ""),
+])  # fmt: skip
+def test_a_ratio_in_words(found, measure, said):
+    assert words.times(found, measure) == said
+
+
+def test_the_readme_shows_all_that_is_slower_and_every_aim_that_was_missed():
+    runs = pages.records(FOLDER)["side-by-side"]["runs"]
+    lost = [row for row in side_by_side.rows(runs) if row.met is False or (row.ratio and row.ratio.value > 1)]
+    lost = [row for row in lost if row.measure not in side_by_side.MORE_IS_BETTER or row.met is False]
+    block = (ROOT / "README.md").read_text().partition(pages.BEGIN)[2].partition(pages.END)[0]
+    wins, _, losses = block.partition("**Where it is slower")
+    assert bool(lost) == bool(losses)
+    for row in lost:
+        said = f"| {words.title(row.measure).lower()}, {row.title}, "
+        line = next(line for line in losses.splitlines() if line.startswith(said))
+        assert words.times(row.ratio, row.measure) in line
+        assert not row.aim or words.times(Ratio(row.aim.ratio), row.measure) in line
+    assert "times sooner" in wins and "as long" not in wins
+    assert not re.search(r"\| <? ?0\.00", block)  # no ratio that nobody can read
