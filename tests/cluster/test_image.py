@@ -96,6 +96,13 @@ def test_versions_are_the_pinned_ones(image: str) -> None:
     assert found == pins()
 
 
+def test_what_debian_brings_is_what_the_readme_says(image: str) -> None:
+    readme = (ROOT / "README.md").read_text()
+    python = inside(image, "python", "-V").stdout.split()[1].rpartition(".")[0]
+    open_mpi = inside(image, "mpirun", "--version").stdout.split()[3].rpartition(".")[0]
+    assert f"Python {python}" in readme and f"Open MPI {open_mpi}" in readme
+
+
 def test_pins_in_the_image_are_those_of_the_repository(image: str) -> None:
     there = inside(image, "cat", "/opt/sagemaker-tf-entrypoint/requirements.txt").stdout
     assert there == REQUIREMENTS.read_text()

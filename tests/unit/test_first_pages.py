@@ -1,0 +1,53 @@
+"""What README and the docs' first page say that the image holds is what is pinned, and every page can be found."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PINNED = ROOT / "container/opt/sagemaker-tf-entrypoint/requirements.txt"
+FIRST_PAGES = ("README.md", "docs/README.md")
+
+
+def pinned(name: str) -> str:
+    return re.search(rf"^{name}==(\S+)$", PINNED.read_text(), re.MULTILINE)[1]
+
+
+@pytest.fixture(params=FIRST_PAGES)
+def begin(request):
+    """The page's text before its first table or heading of a part, as one line."""
+    text = (ROOT / request.param).read_text()
+    return " ".join(re.split(r"^(?:## |\|)", text, maxsplit=1, flags=re.MULTILINE)[0].split())
+
+
+def test_the_versions_are_those_that_are_pinned(begin):
+    said = dict(re.findall(r"\b(TensorFlow|Keras|Python|Horovod|Open MPI) (\d[\d.]*\d|\d)", begin))
+    assert said["TensorFlow"] == pinned("tensorflow-cpu")
+    assert said["Horovod"] == pinned("horovod")
+    assert said["Keras"] == pinned("keras").split(".")[0]
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    assert f"/lib/python{said['Python']}/site-packages" in dockerfile
+    # Both come with Debian; tests/cluster/test_image.py asks the image.
+    assert f"Python {said['Python']} and Open MPI {said['Open MPI']}" in dockerfile
+
+
+def test_what_was_never_tried_is_said(begin):
+    assert "for CPUs only" in begin
+    assert "never run on SageMaker itself, nor on a GPU" in begin
+
+
+def test_the_docs_first_page_names_every_page():
+    linked = set(re.findall(r"\]\(([^)#]+)\)", (ROOT / "docs/README.md").read_text()))
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert linked == pages | {"benchmarks/README.md"}
+
+
+FOLDERS = ("docs", "examples", "benchmarks", "tests", "entrypoint", "container")
+PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_to_a_file_leads_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text()):
+        assert (page.parent / target).exists(), target
