@@ -8,6 +8,7 @@ import os
 import re
 import tempfile
 import time
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 LOGGER = logging.getLogger(__name__)
+
+_PATTERN = re.compile(r"[*?\[\\]")  # TensorFlow reads names with these as patterns, even the prefix of a checkpoint
+_PIECE = 21  # bits of a number that is summed up: its square, of a million workers, still fits an int64
 
 
 def manager(checkpoint: "tf.train.Checkpoint", directory: str | Path | None = None, *, keep: int = 2) -> "Saver":
@@ -33,6 +37,8 @@ def manager(checkpoint: "tf.train.Checkpoint", directory: str | Path | None = No
     """
     # With a slash at its end TensorFlow would save into a folder and find nothing in it.
     where = str(directory or folder()).rstrip("/") or "/"
+    if "://" in where and _PATTERN.search(where):
+        raise DataError(f"checkpoints cannot go to {where}: TensorFlow takes *, ?, [ and \\ for a pattern; use none")
     writes = writer()
     if writes or "://" in where:
         _make(where)
@@ -69,12 +75,13 @@ class Saver:
     def __init__(self, checkpoint: "tf.train.Checkpoint", directory: str, keep: int, writes: bool) -> None:
         self.checkpoint, self.directory, self.keep, self.writes = checkpoint, directory, keep, writes
         self._manager: tf.train.CheckpointManager | None = None
+        self._alias = ""
 
     @property
     def latest(self) -> str | None:
         """The prefix of the latest checkpoint of which nothing is missing or damaged; older ones are tried in turn."""
         for number, path in reversed(self._found()):
-            if (damage := _damage(path)) is None:
+            if (damage := _damage(self._plain(path))) is None:
                 return path
             LOGGER.warning("checkpoint %d in %s is passed over: %s", number, self.directory, damage)
         return None
@@ -98,7 +105,7 @@ class Saver:
         if path is None or (hvd is not None and hvd.rank() != 0):
             return path
         try:
-            self.checkpoint.restore(path, options=_options()).assert_existing_objects_matched()
+            self.checkpoint.restore(self._plain(path), options=_options()).assert_existing_objects_matched()
         except (AssertionError, ValueError) as error:
             raise DataError(
                 f"checkpoint {path} is not of this model: {str(error).splitlines()[0]}. Use its model, or "
@@ -117,7 +124,7 @@ class Saver:
             if self._manager is None:
                 self._manager = self._managed()
             path: str = self._manager.save(checkpoint_number=number, options=_options())
-            return path
+            return f"{self.directory}/{path.rpartition('/')[2]}"
         if _mirrored():  # saving sums up what each worker has a part of, so all do the very same, and others' is scrap
             import tensorflow as tf
 
@@ -129,23 +136,39 @@ class Saver:
         """TensorFlow's manager, told of all that is there: it deletes only what it knows of."""
         import tensorflow as tf
 
-        for pattern in ("ckpt-*_temp", "checkpoint.tmp*"):  # of a save that was cut off
-            for path in tf.io.gfile.glob(f"{self.directory}/{pattern}"):
+        folder = self._plain(self.directory)
+        for name in tf.io.gfile.listdir(folder):
+            if re.fullmatch(r"ckpt-.*_temp/?|checkpoint\.tmp.*", name):  # of a save that was cut off
+                path = f"{folder}/{name}"
                 tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)
-        state, paths = tf.train.get_checkpoint_state(self.directory), [path for _, path in self._found()]
+        state, paths = tf.train.get_checkpoint_state(folder), [self._plain(path) for _, path in self._found()]
         if paths and (state is None or list(state.all_model_checkpoint_paths) != paths):
             tf.compat.v1.train.update_checkpoint_state(
-                self.directory, paths[-1], paths, all_model_checkpoint_timestamps=[time.time()] * len(paths)
+                folder, paths[-1], paths, all_model_checkpoint_timestamps=[time.time()] * len(paths)
             )
-        return tf.train.CheckpointManager(self.checkpoint, self.directory, max_to_keep=self.keep)
+        return tf.train.CheckpointManager(self.checkpoint, folder, max_to_keep=self.keep)
 
     def _found(self) -> list[tuple[int, str]]:
         """(number, prefix), oldest first. The index is written last; the file `checkpoint` may be older, or damaged."""
         import tensorflow as tf
 
-        found = [str(path) for path in tf.io.gfile.glob(f"{self.directory}/ckpt-*.index")]
-        numbered = [(match, path) for path in found if (match := re.search(r"ckpt-(\d+)\.index$", path))]
-        return sorted((int(match[1]), path.removesuffix(".index")) for match, path in numbered)
+        try:
+            names = tf.io.gfile.listdir(self.directory)
+        except tf.errors.NotFoundError:
+            return []
+        numbered = [match for name in names if (match := re.fullmatch(r"(ckpt-(\d+))\.index", name))]
+        return sorted((int(match[2]), f"{self.directory}/{match[1]}") for match in numbered)
+
+    def _plain(self, path: str) -> str:
+        """`path`, which is in the directory or it, under a name that TensorFlow takes as it is.
+
+        An open directory has one in /proc, for this process; where there is nothing to open the name stays.
+        """
+        if not self._alias and _PATTERN.search(self.directory) and Path(self.directory).is_dir():
+            fd = os.open(self.directory, os.O_PATH | os.O_DIRECTORY)
+            weakref.finalize(self, os.close, fd)
+            self._alias = f"/proc/self/fd/{fd}"
+        return self._alias + path.removeprefix(self.directory) if self._alias else path
 
     def _agree(self, path: str | None) -> None:
         """All workers must go on from the same values: nothing makes them equal later."""
@@ -156,19 +179,28 @@ class Saver:
         if size < 2:
             return
         match = re.search(r"\d+$", path or "")
-        number = tf.constant(int(match[0]) if match else -1, tf.int64)
+        pieces = tf.constant(squared(int(match[0]) + 1 if match else 0), tf.int64)
 
         @tf.function
         def total() -> "tf.Tensor":
-            each = strategy.run(lambda: tf.stack([number, number * number]))
-            return strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None)
+            return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(lambda: tf.identity(pieces)), axis=None)
 
-        plain, squared = (int(value) for value in total())
-        if plain * plain != size * squared:
+        if not are_equal(*total().numpy().tolist(), size):
             raise DataError(
                 f"workers find different checkpoints, this one {path} in {self.directory}; wanted a folder that all "
                 "hosts share (EFS, FSx), or one that SageMaker has filled from S3 on every host"
             )
+
+
+def squared(number: int) -> tuple[list[int], list[int]]:
+    """(pieces of a number, their squares), so small that the sums over all workers are exact."""
+    pieces = [number >> shift & ((1 << _PIECE) - 1) for shift in range(0, 64, _PIECE)]
+    return pieces, [piece * piece for piece in pieces]
+
+
+def are_equal(sums: list[int], squares: list[int], size: int) -> bool:
+    """Whether `size` numbers are equal, by the sums of their pieces and of the squares of these."""
+    return all(plain * plain == size * square for plain, square in zip(sums, squares, strict=True))
 
 
 def _damage(path: str) -> str | None:

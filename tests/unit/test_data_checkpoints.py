@@ -1,6 +1,9 @@
 """sagemaker_tf_data: where checkpoints go, who writes, and what is resumed from."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -125,3 +128,73 @@ def test_a_slash_at_the_end_of_a_folder_changes_nothing(saved):
     _, value, folder = saved
     again = checkpoints.manager(tf.train.Checkpoint(value=value), f"{folder}/")
     assert again.restore() == f"{folder}/ckpt-3"
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("name", ["lr=[0.1, 0.2]", "a[1]b", "x[", "st*r", "wh?t", r"back\slash"])
+def test_folders_whose_names_read_like_patterns(tmp_path, monkeypatch, name):
+    """TensorFlow's own functions find nothing there, and would delete what lies in another folder."""
+    tf = pytest.importorskip("tensorflow")
+    for variable in ("TF_CONFIG", "OMPI_COMM_WORLD_SIZE"):
+        monkeypatch.delenv(variable, raising=False)
+    folder, value = tmp_path / name, tf.Variable(0.0)
+    (tmp_path / "st-and-more-r").mkdir()
+    (tmp_path / "st-and-more-r" / "ckpt-1.index").write_text("another's")
+    saver = checkpoints.manager(tf.train.Checkpoint(value=value), folder, keep=2)
+    assert saver.restore() is None
+    for number in (1, 2, 3):
+        value.assign(float(number))
+        assert saver.save() == f"{folder}/ckpt-{number}"
+    value.assign(9.0)
+    again = checkpoints.manager(tf.train.Checkpoint(value=value), folder, keep=2)
+    assert again.restore() == f"{folder}/ckpt-3"
+    assert float(value) == 3.0
+    assert again.save() == f"{folder}/ckpt-4"
+    assert sorted(path.name for path in folder.glob("*.index")) == ["ckpt-3.index", "ckpt-4.index"]
+    assert (tmp_path / "st-and-more-r" / "ckpt-1.index").exists()
+
+
+@pytest.mark.tensorflow
+def test_a_uri_that_reads_like_a_pattern_is_refused(saved):
+    with pytest.raises(DataError, match=r"cannot go to s3://bucket/\[x\]: TensorFlow takes .* for a pattern"):
+        checkpoints.manager(saved[0].checkpoint, "s3://bucket/[x]")
+
+
+REPLICAS = """
+import json, sys
+import tensorflow as tf
+from sagemaker_tf_data import DataError, checkpoints
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 4
+)
+strategy = tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(4)])
+with strategy.scope():
+    saver = checkpoints.manager(tf.train.Checkpoint(value=tf.Variable(1.0)), sys.argv[1])
+    for number in json.loads(sys.argv[2]):
+        print(number, saver.save(number), saver.restore())
+"""
+
+
+@pytest.mark.tensorflow
+def test_large_numbers_of_equal_checkpoints_are_equal(tmp_path):
+    """Four replicas compare the step: its square, four times, is more than 64 bits hold from 1.6e9 on."""
+    pytest.importorskip("tensorflow")
+    numbers = [0, 1, 1_700_000_000, 4_000_000_000, 1 << 42, (1 << 63) - 1]
+    config = {"cluster": {"worker": ["127.0.0.1:1"]}, "task": {"type": "worker", "index": 0}}
+    ran = subprocess.run(
+        [sys.executable, "-c", REPLICAS, tmp_path, json.dumps(numbers)],
+        env={**os.environ, "TF_CONFIG": json.dumps(config), "TF_CPP_MIN_LOG_LEVEL": "3"},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    prefixes = [f"{tmp_path}/ckpt-{number}" for number in numbers]
+    assert ran.stdout.splitlines() == [f"{n} {prefix} {prefix}" for n, prefix in zip(numbers, prefixes, strict=True)]
+
+
+@pytest.mark.parametrize("others", [[1, 1, 1, 2], [0, 7, 7, 7], [3, 1 << 21, 1 << 42, 0], [1 << 62, (1 << 62) + 1] * 2])
+def test_checkpoints_that_differ_are_told_apart(others):
+    """What the workers sum up: equal only if all are."""
+    sums = [checkpoints.squared(number) for number in others]
+    plain, squares = ([sum(values) for values in zip(*column, strict=True)] for column in zip(*sums, strict=True))
+    assert not checkpoints.are_equal(plain, squares, len(others))
