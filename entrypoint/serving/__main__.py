@@ -34,7 +34,7 @@ def main() -> None:
     except (ConfigError, CodeError) as error:
         log.error("error: %s", error)
         code = ExitCode.CONFIG if isinstance(error, ConfigError) else ExitCode.CODE
-    except Exception:
+    except BaseException:
         log.exception("error: a fault of our own")
         code = ExitCode.INTERNAL
     sys.stdout.flush()
@@ -52,12 +52,12 @@ def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
     except OSError as error:
         raise ConfigError(f"port {serving.port} cannot be listened on: {error.strerror or error}") from None
 
-    failures: list[Exception] = []
+    failures: list[BaseException] = []
 
     def load_then_answer() -> None:
         try:
             _load(service, found)
-        except Exception as error:
+        except BaseException as error:  # else this thread would be gone, and /ping say 503 for ever
             failures.append(error)
             server.stop()
 

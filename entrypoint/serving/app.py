@@ -1,5 +1,6 @@
 """The Flask application: what SageMaker calls, and the address that the model would have in TensorFlow Serving."""
 
+import json
 import logging
 import re
 from typing import Any
@@ -101,10 +102,24 @@ def make_app(service: Service) -> Any:
         status, body = inner_ask(flask.request.get_data())
         return flask.Response(body, status=status, content_type=JSON)
 
+    answer = app.wsgi_app
+
+    def answer_whatever_comes(environ: Any, start_response: Any) -> Any:
+        """Flask, and waitress, let go of what is no Exception: the client would wait for ever."""
+        try:
+            return answer(environ, start_response)
+        except Exception:
+            raise
+        except BaseException as error:
+            log.exception("%s %s failed", environ["REQUEST_METHOD"], environ["PATH_INFO"])
+            response = flask.Response(json.dumps({"error": _fault(error)}), 500, content_type=JSON)
+            return response(environ, start_response)
+
+    app.wsgi_app = answer_whatever_comes  # type: ignore[method-assign]
     return app
 
 
-def _fault(error: Exception) -> str:
+def _fault(error: BaseException) -> str:
     return f"the model failed: {type(error).__name__}; the log of the container says more"
 
 
@@ -125,7 +140,7 @@ def _accepted(asked: Any, default: str) -> str:
 
 def _check_attributes(text: str, model: Model) -> None:
     """Of the attributes that AWS's containers know, what we cannot do is refused."""
-    found = dict(re.findall(r"(tfs-[a-z-]+)=([^,]+)", text))
+    found = dict(re.findall(r"(?<![a-z-])(tfs-[a-z-]++)=([^,]+)", text))  # in one pass: it is the client's text
     for key, ours in (("tfs-model-name", model.name), ("tfs-model-version", model.version), ("tfs-method", "predict")):
         if found.get(key, ours).strip() != ours:
             raise Refused(f"{ATTRIBUTES} has {key}={found[key][:100]}; wanted {ours}, the only one here", 404)

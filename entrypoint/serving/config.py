@@ -71,6 +71,6 @@ def _number(environment: Mapping[str, str], name: str, default: int, what: str) 
     text = environment.get(name, "").strip()
     if not text:
         return default
-    if not (text.isascii() and text.isdigit() and int(text) < 65536):
+    if not (text.isascii() and text.isdigit() and len(text) < 9 and int(text) < 65536):
         raise ConfigError(f"environment variable {name} is {text[:100]!r}; wanted {what}")
     return int(text)

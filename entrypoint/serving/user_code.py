@@ -69,7 +69,7 @@ def load_user_code(serving: Serving) -> "UserCode | None":
     sys.modules["inference"] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # sys.exit(), for one
         traceback.print_exc()
         raise CodeError(f"{path} cannot be imported: {_what(error)}") from error
     handlers = {name: getattr(module, name, None) for name in ("handler", "input_handler", "output_handler")}
@@ -108,7 +108,7 @@ class UserCode:
             asked = self._handlers["input_handler"](io.BytesIO(body), context)
             response = Response(*ask(_to_bytes(asked)))
             return _checked(self._handlers["output_handler"](response, context))
-        except Exception as error:
+        except BaseException as error:  # what nobody catches here, such as sys.exit(), nobody would ever answer
             traceback.print_exc()
             raise Refused(f"{self.path.name}: {_what(error)}", 500) from error
 
@@ -122,8 +122,15 @@ def _to_bytes(value: Any) -> bytes:
 def _checked(value: Any) -> tuple[bytes, str]:
     if not isinstance(value, tuple) or len(value) != 2:
         raise TypeError(f"the handler returned {type(value).__name__}; wanted (body, content type)")
-    return _to_bytes(value[0]), str(value[1])
+    kind = str(value[1])
+    if not (kind.isascii() and kind.isprintable()):
+        raise ValueError(f"the handler returned the content type {kind[:100]!r}; wanted one that a header can hold")
+    return _to_bytes(value[0]), kind
 
 
 def _what(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
+    try:
+        text = " ".join(str(error).split())
+    except Exception as another:  # of the exception's own __str__
+        text = f"(its text cannot be had: {type(another).__name__})"
+    return f"{type(error).__name__}: {text}"[:500] if text else type(error).__name__

@@ -1,13 +1,16 @@
 """What `serve` reads and writes: payloads, what is refused and how, where a model may lie. The model here only adds."""
 
+import http.client
 import json
 import socket
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+from growth import grows_no_faster_than_its_input
 from ports import unused_port
 
 from entrypoint.errors import CodeError, ConfigError
@@ -411,6 +414,86 @@ def output_handler(response, context):
     response = app.post("/invocations", data="1 2 3", content_type="text/plain")
     assert response.status_code == 500
     assert response.json["error"].startswith("inference.py: ValueError: ") and "[1, 3]" in response.json["error"]
+
+
+LEAVES = """
+import sys
+class Leaves(BaseException): pass
+class Mute(Exception):
+    def __str__(self): raise ValueError
+def handler(data, context):
+    what = data.read().decode()
+    if what == "leave": sys.exit("no more of this")
+    if what == "stop": raise KeyboardInterrupt
+    if what == "own": raise Leaves("my own")
+    if what == "mute": raise Mute
+    if what == "two lines": return b"x", "text/plain\\nX: y"
+    return what, "text/plain"
+"""
+
+
+@pytest.mark.parametrize(("what", "why"), [
+    ("leave", "SystemExit: no more of this"), ("stop", "KeyboardInterrupt"), ("own", "Leaves: my own"),
+    ("mute", "Mute: (its text cannot be had: ValueError)"),
+    ("two lines", "ValueError: the handler returned the content type 'text/plain\\nX: y'; wanted one that a header can "
+                  "hold"),
+])  # fmt: skip
+def test_whatever_a_handler_raises_is_answered_and_the_server_lives(tmp_path: Path, what, why):
+    (tmp_path / "model/code").mkdir(parents=True)
+    (tmp_path / "model/code/inference.py").write_text(LEAVES)
+    port = unused_port()
+    with running(tmp_path, port, Adds(ONE)):
+        assert invoke(port, what) == (500, {"error": f"inference.py: {why}"})
+        assert [invoke(port, "hi")[0] for _ in range(20)] == [200] * 20
+
+
+def test_a_model_that_leaves_is_answered_and_the_server_lives(tmp_path: Path):
+    """A SavedModel may hold Python of its user's; Flask and waitress let go of what is no Exception."""
+
+    class Leaves(Adds):
+        def predict(self, signature, inputs):
+            raise SystemExit(3)
+
+    port = unused_port()
+    with running(tmp_path, port, Leaves(ONE)):
+        status, answer = invoke(port, "[1, 2]")
+        assert status == 500 and answer["error"].startswith("the model failed: SystemExit")
+        assert invoke(port, "[1")[0] == 400
+
+
+@contextmanager
+def running(base: Path, port: int, model: Adds):
+    service = Service(read_serving({"SAGEMAKER_BASE_DIR": str(base), "SAGEMAKER_BIND_TO_PORT": str(port)}))
+    service.model, service.code = model, load_user_code(service.serving)
+    server = Server(service)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    yield
+    server.stop()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def invoke(port: int, text: str):
+    """(status, answer)"""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("POST", "/invocations", text.encode())
+    response = connection.getresponse()
+    body = response.read()
+    connection.close()
+    return response.status, json.loads(body) if response.status != 200 else body.decode()
+
+
+def test_code_that_leaves_while_it_is_imported(tmp_path: Path):
+    with pytest.raises(CodeError, match="cannot be imported: KeyboardInterrupt"):
+        with_code(tmp_path, "raise KeyboardInterrupt", Adds(ONE))
+
+
+def test_long_attributes_of_a_client_take_no_time():
+    def ask_with(count):
+        ask(ONE, [1, 2], **{"X-Amzn-SageMaker-Custom-Attributes": "tfs-" * count})
+
+    grows_no_faster_than_its_input(ask_with, 4000)
 
 
 def test_one_handler_for_all(tmp_path: Path):

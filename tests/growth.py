@@ -1,0 +1,19 @@
+"""Whether work grows with its input, or with the square of it."""
+
+import time
+from collections.abc import Callable
+
+
+def grows_no_faster_than_its_input(act: Callable[[int], object], size: int) -> None:
+    """Four times the input may take ten times the processor's time, and not sixteen times. Small change is not counted.
+
+    Takes the best of some tries: only this thread's time on a processor is looked at, but others disturb its caches.
+    """
+    small, large = (min(_seconds(act, count) for _ in range(3)) for count in (size, 4 * size))
+    assert large < 10 * small + 0.05, f"{size}: {small:.3f} s, {4 * size}: {large:.3f} s"
+
+
+def _seconds(act: Callable[[int], object], count: int) -> float:
+    before = time.thread_time()
+    act(count)
+    return time.thread_time() - before
