@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.channels import Channels, Reader, matrix, matrix_lines, reads
-from entrypoint.secrets import MASK, is_secret
+from entrypoint.secret_names import is_secret
+from entrypoint.secrets import MASK
 
 ALL_HOSTS = "*"
 ANY = "*"  # what a host says of a thing that must be the same on other hosts, and not here

@@ -13,32 +13,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
+from entrypoint.secret_names import is_secret
+
 MASK = "***"
 SHORTEST = 8  # characters; a shorter value appears in texts that mean something else
 _LONGEST_JSON = 1 << 20
 
-_NAME = re.compile(
-    r"(password|passwd|passphrase|(^|[-_.])(secrets?|token|credentials?|authorization|connection[-_]?string"
-    r"|(api|access|account|auth|client|encryption|private|secret|signing)[-_]?key([-_]id)?"
-    r"|credentials[-_](relative|full)[-_]uri))[-_]?\d*$|[-_]pwd$",
-    re.IGNORECASE,
-)
-_OF_LANGUAGE_MODELS = re.compile(
-    r"(^|[-_.])(pad|eos|bos|unk|mask|sep|cls|start|end|stop|special|image)[-_]token$", re.IGNORECASE
-)
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_IN_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^\s/:@]*:([^\s/@]+)|([^\s/:@]{16,}))@")
+# Reads a text once: from each `://` on to the next of what cannot be in a password.
+_IN_URL = re.compile(r"(?<=[A-Za-z0-9+.-])://(?:[^\s/:@]*+:([^\s/@]++)|([^\s/:@]{16,}+))@")
 
 _WORD = r"(?:(?:[A-Z]?[a-z]{2,}+)++|[A-Z]+|[a-z])"  # possessive: there is one way only to read a word
 _WORDS = re.compile(rf"{_WORD}(?:[ _./:-]+{_WORD})*")
 _FIGURES = re.compile(r"[-+0-9.,:/_eE\s]+")
 _PLACE = re.compile(r"(~|\.{1,2})?(/[a-z0-9._-]+)+/?|(s3://|arn:)\S+")
-
-
-def is_secret(name: str) -> bool:
-    """Whether something of this name is to be kept secret."""
-    name = _HUMP.sub("_", name)
-    return bool(_NAME.search(name)) and not _OF_LANGUAGE_MODELS.search(name)
 
 
 def tells(value: str) -> bool:

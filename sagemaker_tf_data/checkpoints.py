@@ -185,7 +185,8 @@ class Saver:
         def total() -> "tf.Tensor":
             return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(lambda: tf.identity(pieces)), axis=None)
 
-        if not are_equal(*total().numpy().tolist(), size):
+        sums, squares = total().numpy().tolist()
+        if not are_equal(sums, squares, size):
             raise DataError(
                 f"workers find different checkpoints, this one {path} in {self.directory}; wanted a folder that all "
                 "hosts share (EFS, FSx), or one that SageMaker has filled from S3 on every host"

@@ -44,7 +44,8 @@ def ours(path: Path) -> set[str]:
 MAY_IMPORT = {
     "errors": set(),
     "cluster": set(),
-    "secrets": set(),
+    "secret_names": set(),
+    "secrets": {"secret_names"},
     "logs": {"secrets"},
     "outcome": {"errors"},
     "tracebacks": set(),
@@ -53,7 +54,7 @@ MAY_IMPORT = {
     "settings": {"errors"},
     "channels": {"errors"},
     "job": {"channels", "cluster", "settings"},
-    "plan": {"channels", "secrets"},
+    "plan": {"channels", "secret_names", "secrets"},
     "artifacts": set(),
     "inventory": {"artifacts", "job"},
     "events": {"artifacts", "outcome", "plan"},

@@ -1,0 +1,201 @@
+"""Which names of variables and hyperparameters are those of secrets. Pure.
+
+A name is read as words, however they are joined: DB_PASSWORD_PROD, dbPassword, pgpassword. It is a secret's if its last
+words name one, but for words that only say which one (PROD, BASE64, 2): SECRET_NAME and TOKEN_TTL are something else.
+"""
+
+import re
+from functools import lru_cache
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def _phrases(text: str) -> frozenset[tuple[str, ...]]:
+    return frozenset(tuple(phrase.split()) for phrase in text.split("|"))
+
+
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_BETWEEN = re.compile(r"[^A-Za-z0-9]+")
+_LONGEST = 200  # characters of a name, its last, that are read
+
+# Behind the secret's own words: which of several, or in which form.
+_WHICH = _words(
+    "prod production prd dev develop development staging stage stg test testing tests qa uat live sandbox ci local "
+    "primary secondary old new current previous next main default backup global internal external a b fallback "
+    "fallbacks base64 b64 value val string str text raw plain plaintext encoded decoded encrypted enc hash hashed "
+    "data json env"
+)
+# In front: something is said of secrets, and none is given.
+_ABOUT = _words("use uses using enable enabled disable disabled require requires required allow without")
+_ABOUT_AT_FIRST = _words(
+    "no has is show hide skip mask scan detect print needs need ignore forgot num number count max min"
+)
+
+_NOUNS = _words(
+    "password passwords passwd passphrase passcode secret secrets credential credentials cred creds authorization "
+    "bearer cookie mnemonic dsn pat sas psk webhook apikey apikeys pw jwt"
+)
+_PHRASES = _phrases(
+    "connection string|connection str|conn string|conn str|connect string|webhook url|webhook uri|hook url"
+    "|sas url|sas uri|auth header|auth headers|auth config|basic auth|http auth|proxy auth|docker auth"
+    "|registry auth|npm auth|redis auth|pypi auth|git auth|service account json|kube config data"
+    "|kubeconfig data|seed phrase|recovery phrase|recovery code|recovery codes|backup code|backup codes"
+    "|pin code|user pin|card pin|secret key base|secret id|docker config json|credentials relative uri"
+    "|credentials full uri|shared key lite|totp seed|otp seed"
+)
+_FILES = _words("kubeconfig keystore p12 pfx netrc dockerconfigjson dockercfg")  # secret as far as they are not paths
+_CONTENTS = _words("base64 b64 data json text content contents raw value")
+
+# `key` is a word of many meanings; these are in front of one that opens something.
+_KEYS = _words(
+    "api access account auth authentication authorization client consumer encryption decryption encrypt decrypt "
+    "private secret signing sign master license licence service shared storage subscription function functions deploy "
+    "deployment ssh pgp rsa dsa ecdsa ed25519 tls ssl pem aes hmac jwt jwe cipher crypto cookie session app "
+    "application integration ingest ingestion fernet vault unseal root admin bot webhook host sa server preshared "
+    "management product activation recovery wallet security write read rest restapi gpgsigning developer dev user "
+    "team project org workspace device dkim vapid wireguard wg tunnel"
+)
+_OF_DATA = _words(
+    "public publishable primary foreign partition sort hash row cache object index unique composite image label "
+    "feature routing map dict json item group site message event idempotency lookup column field"
+)
+_ID_OF_KEYS = _words("api access account auth client private secret")  # those of encryption and the like are no secrets
+_SERVICES = _words(
+    "airtable algolia amplitude anthropic apify appcenter asana aws azure binance bitbucket braintree bugsnag checkly "
+    "circleci clerk cloudflare cloudinary codecov codeclimate cohere coinbase comet contentful cosmos cosmosdb "
+    "coveralls cypress databricks datadog dd deepl deepseek digitalocean discord dockerhub docker dropbox elastic "
+    "etherscan facebook fal fastly figma firebase fireworks flickr fossa foursquare freshdesk gcp gcs gemini gh ghcr "
+    "github gitlab giphy google gpt grafana groq hcloud heroku hf honeycomb hubspot huggingface hyperbolic infura "
+    "intercom ipinfo jenkins jira jwplayer kaggle kraken langchain langsmith launchdarkly linear linkedin linode "
+    "lokalise mailchimp mailgun mailjet mandrill mapbox maps mistral mixpanel mollie mongo mongodb nasa neptune "
+    "netlify newrelic ngrok notion npm nuget nvidia relic ngc okta omdb openai openrouter openweather openweathermap "
+    "pagerduty paypal percy perplexity pinecone plaid postmark postgres posthog pusher pypi qdrant quay quandl "
+    "rapidapi razorpay recaptcha redis replicate resend rollbar rubygems s3 salesforce sauce scaleway segment "
+    "sendgrid sendinblue sentry shodan shopify slack snowflake snyk sonar sonarqube sonatype spotify square stability "
+    "strava stripe supabase telegram terraform tmdb together travis trello tumblr twilio twitch twitter typeform "
+    "unsplash upstash vercel virustotal vonage voyage wandb weather weatherapi weaviate xai yelp youtube zendesk zoom"
+)
+_NOT_SERVICES_WITH_KEYS = _words("s3 gcs redis aws postgres mongo mongodb docker github gh google maps")
+_OF_DATABASES_AND_SUCH = _words(
+    "db database pg postgres postgresql mysql mariadb sql mssql sa ora oracle mongo mongodb redis rabbit rabbitmq mq "
+    "amqp ftp sftp smtp imap pop mail email gmail user usr root admin ssh http proxy ldap basic auth login key store "
+    "keystore truststore trust cert ssl api app neo4j elastic es clickhouse influx influxdb couch couchdb nexus "
+    "artifactory jenkins docker registry svn git gpg vnc rdp vpn wifi irc jdbc spring kafka sasl broker mqtt zk nats "
+    "minio s3 access account session secret private p12 pfx sudo su my super superuser master default test dev prod "
+    "wp wordpress backup sync"
+)
+_NO_PASS = _words(
+    "first second third one two three single double multi per by low high band forward backward fwd bwd render each "
+    "every last next final did does all num n max min early z depth shadow base geometry warmup lexical"
+)
+_FOLDERS = _words("orig original old last work working start init initial build host current launch script")  # of `pwd`
+
+# Tokens of language models; what is left is a token that opens something.
+_LANGUAGE = _words(
+    "pad padding eos bos unk unknown mask masked sep cls start end stop special image img audio video text word char "
+    "character oov sot eot eof first last next previous prev input output per by max min num n subword "
+    "placeholder initializer blank null empty delimiter separator newline sentinel extra prompt "
+    " language lang speaker timestamp noise dummy split boundary field forced decoder "
+    "encoder begin beginning single each continuation dist class label fim prefix suffix middle turn "
+    "think sample"
+)
+_TOKENS = _words("auth access api bot refresh bearer session secret personal deploy service admin oauth")  # several
+
+# At the end of a word that was written in one: pgpassword, AUTHTOKEN.
+_RUN_TOGETHER = re.compile(
+    r"^(.+?)(passwords?|passwd|passphrase|passcode|secrets?|credentials?|creds|apikeys?|tokens?|pwd|webhook|key|pass|pat"
+    r"|cookie)$"
+)
+_WRITTEN_AS_ONE = {
+    "connectionstring": ("connection", "string"),
+    "connstring": ("conn", "string"),
+    "connstr": ("conn", "str"),
+    "accesskeyid": ("access", "key", "id"),
+    "secretaccesskey": ("secret", "access", "key"),
+    "webhookurl": ("webhook", "url"),
+    "hookurl": ("hook", "url"),
+    "keyid": ("key", "id"),
+}
+
+
+@lru_cache(4096)
+def is_secret(name: str) -> bool:
+    """Whether something of this name is to be kept secret."""
+    words = _split(name[-_LONGEST:])
+    if words[:2] == ["sm", "hp"]:
+        del words[:2]
+    if not words or _ABOUT.intersection(words[:-1]) or (words[0] in _ABOUT_AT_FIRST and len(words) > 1):
+        return False
+    end = len(words)
+    while end > 1 and _says_which(words[end - 1]):
+        end -= 1
+    ends = {len(words), end, max(1, end - 1) if words[end - 1 : end] and words[end - 1] in _SERVICES else end}
+    return any(_names_one(words[:at], words[at:]) for at in ends)
+
+
+def _split(name: str) -> list[str]:
+    words: list[str] = []
+    for word in _BETWEEN.split(_HUMP.sub("_", name)):
+        word = word.lower()
+        stem = word.rstrip("0123456789") or word
+        word = stem if word not in _FILES and word != stem and (_is_noun(stem) or _run_together(stem)) else word
+        words += _run_together(word) or ([word] if word else [])
+    return words
+
+
+def _says_which(word: str) -> bool:
+    return word in _WHICH or word.isdigit() or bool(re.fullmatch(r"v\d{1,3}", word))
+
+
+def _is_noun(word: str) -> bool:
+    return word in _NOUNS or word in ("key", "token", "tokens", "keys", "pass", "pwd", "salt")
+
+
+def _run_together(word: str) -> list[str]:
+    """The words of one that was written without anything between; none if it is one word, as far as we know."""
+    if word in _WRITTEN_AS_ONE:
+        return list(_WRITTEN_AS_ONE[word])
+    found = _RUN_TOGETHER.match(word)
+    if not found or _is_noun(word):
+        return []
+    before, noun = found[1], found[2]
+    if noun == "key" and before not in _KEYS | (_SERVICES - _NOT_SERVICES_WITH_KEYS):
+        return []
+    if noun in ("pass", "cookie") and before not in _OF_DATABASES_AND_SUCH:
+        return []
+    if noun == "pat" and before not in _SERVICES:
+        return []
+    if noun == "pwd" and before in _FOLDERS:
+        return []
+    return [before, noun]
+
+
+def _names_one(words: list[str], rest: list[str]) -> bool:
+    """Whether the last of `words` names a secret; `rest` says which one, or how it is written."""
+    noun, before = words[-1], words[-2] if len(words) > 1 else ""
+    if noun in _NOUNS or tuple(words[-2:]) in _PHRASES or tuple(words[-3:]) in _PHRASES:
+        return True
+    if noun in _FILES or tuple(words[-2:]) in (("service", "account"), ("kube", "config")):
+        return bool(_CONTENTS.intersection(rest))
+    match noun:
+        case "token":
+            return before not in _LANGUAGE
+        case "tokens":
+            return before in _TOKENS | _SERVICES
+        case "key" | "keys":
+            if before in ("primary", "secondary"):
+                return bool(_SERVICES.intersection(words[:-2])) or "access" in words[:-2]
+            if before in _KEYS:
+                return True
+            return before not in _OF_DATA and bool((_SERVICES - _NOT_SERVICES_WITH_KEYS).intersection(words[:-1]))
+        case "id":
+            return before == "key" and len(words) > 2 and words[-3] in _ID_OF_KEYS
+        case "pass":
+            return before not in _NO_PASS
+        case "pwd":
+            return bool(before) and before not in _FOLDERS
+        case "salt":
+            return bool(before)
+    return False
