@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from signal import SIGINT, SIGTERM
 
 from entrypoint import events
+from entrypoint.errors import ExitCode
 from entrypoint.events import Action
 from entrypoint.facts import Facts
 from entrypoint.outcome import Exit, Outcome
@@ -23,6 +24,7 @@ class Attempts:
     def __init__(self, facts: Facts, settings: Settings) -> None:
         self.facts, self.settings = facts, settings
         self._go_at = facts.began
+        self._sweeping = False
 
     def may_be_chance(self, exit: Exit) -> bool:
         """Whether the same may end well the next time: killed by a signal, or a code that the user named.
@@ -62,12 +64,23 @@ class Attempts:
         """Go on from one attempt to the next."""
         facts = self.facts
         group = facts.group()
-        if facts.clearing and not any(name in group for name in facts.running()):
-            yield events.Sweep(keep=frozenset(facts.running()))
-            facts.forget_group()
+        if facts.clearing and not self._sweeping and not any(name in group for name in facts.running()):
+            self._sweeping = True
+            within = 0.0 if facts.stuck else self.settings.kill_timeout
+            yield events.Sweep(keep=frozenset(facts.running()), within=within)
         waiting = not facts.go and not facts.clearing and facts.outcome is None
         if facts.is_coordinator and waiting and now >= self._go_at:
-            facts.go = all(facts.is_clear(host) for host in facts.others)
+            facts.go = not facts.causes and all(facts.is_clear(host) for host in facts.others)
+
+    def note_swept(self, left: tuple[str, ...], now: float) -> None:
+        """Nothing of the last attempt runs here; or something that SIGKILL does not end, and no other can begin."""
+        facts, self._sweeping = self.facts, False
+        facts.forget_group()
+        if left:
+            process = next(iter(facts.stuck), "")
+            error = f"{self.settings.kill_timeout:g} s after SIGKILL there is still {'; '.join(left)}"
+            what = "cannot be ended, so the job cannot be tried again"
+            facts.blame(now, process, what=what, error=error, code=ExitCode.NOT_ENDED)
 
     def deadlines(self) -> Iterator[float]:
         yield self._go_at

@@ -15,6 +15,7 @@ class ExitCode(IntEnum):
     CODE = 65  # the user's code could not be fetched, installed or found
     HOST_LOST = 69  # a host of the job stopped answering
     INTERNAL = 70  # a fault of ours
+    NOT_ENDED = 71  # a process survives SIGKILL, and no other attempt can start beside it
     START_TIMEOUT = 75  # not every host came up in time
     CONFIG = 78  # the job's configuration is wrong
     STOPPED = 143  # SIGTERM: StopTrainingJob, or the maximum runtime

@@ -37,6 +37,7 @@ class Report:
     clean: bool = True  # ... all with exit code 0
     lingering: bool = False  # a process that does not decide may still have work, such as an evaluator
     stopping: bool = False  # SIGTERM was heard
+    stopping_at: float | None = None  # when, by the coordinator's clock, as far as that is known
     cause: Cause | None = None  # what went wrong here
     cause_at: float | None = None  # when, by the coordinator's clock, as far as that is known
     exits: tuple[tuple[str, str, float], ...] = ()  # (process, how it ended, seconds since the host's start)
@@ -182,6 +183,21 @@ class Probed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Survived:
+    """What came of an Inspect: each process that is left, and what the kernel says of it."""
+
+    name: str
+    left: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept:
+    """What came of a Sweep: each process that is left, and what the kernel says of it. None, as a rule."""
+
+    left: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Inventoried:
     """What came of a TakeInventory; None if it could not be seen."""
 
@@ -209,7 +225,8 @@ class ChildrenChanged:
 
 Event = (
     Ended | NotStarted | RankStarted | RankOrphaned | Listening | Prepared | Card | Signalled | Reported | Informed
-    | Unreached | LineEnded | Rejected | Looked | Probed | Inventoried | Due | Broken | ChildrenChanged
+    | Unreached | LineEnded | Rejected | Looked | Probed | Survived | Swept | Inventoried | Due | Broken
+    | ChildrenChanged
 )  # fmt: skip
 
 
@@ -225,23 +242,32 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """SIGTERM to a process and its group."""
+    """SIGTERM to a process and what descends from it; who of them hears it when, hangs on its grace in seconds."""
 
     name: str
+    grace: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Force:
-    """SIGKILL to a process and its group."""
+    """SIGKILL to a process and what descends from it."""
 
     name: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """SIGKILL whatever an attempt has left behind, before the next one."""
+    """SIGKILL whatever an attempt has left behind, before the next one; answered by Swept."""
 
     keep: frozenset[str]  # processes that stay
+    within: float  # seconds until what is still there counts as what SIGKILL does not end
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspect:
+    """See what is left of a process that SIGKILL has not ended; answered by Survived."""
+
+    name: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,6 +322,6 @@ class Finish:
 
 
 Action = (
-    Start | Ask | Force | Sweep | Look | Probe | TakeInventory | WriteCards | TellCoordinator | TellFollowers | Say
-    | Finish
+    Start | Ask | Force | Sweep | Inspect | Look | Probe | TakeInventory | WriteCards | TellCoordinator | TellFollowers
+    | Say | Finish
 )  # fmt: skip

@@ -34,6 +34,7 @@ class Facts:
         self.coordinator = plan.hosts[0]
         self.is_coordinator = host == self.coordinator
         self.others = [name for name in plan.hosts if name != host]
+        self._ranks = {spec.name for spec in plan.processes if spec.duty is Duty.RANK}
         self._unready: dict[str, str] = {}  # process -> a host where it was not ready when we last looked
         self._shared_needs = {
             (need.host, need.process)
@@ -55,7 +56,8 @@ class Facts:
         self.ended: dict[str, Exit] = {}
         self.ended_at: dict[str, float] = {}
         self.asked: dict[str, float] = {}  # SIGTERM was sent
-        self.forced: set[str] = set()  # SIGKILL was sent
+        self.forced: dict[str, float] = {}  # SIGKILL was sent
+        self.stuck: dict[str, tuple[str, ...]] = {}  # process -> what is left of it, though SIGKILL was long ago
         self.flags: frozenset[str] | None = None  # what the prepare step found; None before it has ended
         # Of the job.
         self.ready: set[tuple[str, str]] = set()  # (host or ALL_HOSTS, process)
@@ -78,6 +80,8 @@ class Facts:
         self.dying: dict[str, tuple[float, str, str]] = {}  # process -> since when it is about to end, why
         self.decided_since: float | None = None  # all deciding processes of all hosts have ended well
         self.stopping_since: float | None = None
+        self.told_to_stop_at: float | None = None  # when SIGTERM came to the first host that heard it, as far as known
+        self._told_to_stop_at: float | None = None  # the same by the coordinator's clock
         self.outcome: Outcome | None = None
         self.outcome_at = now
         self.inventoried = False  # it is known what this host leaves, or nobody waits for that any more
@@ -108,8 +112,10 @@ class Facts:
         return False
 
     def running(self) -> list[str]:
-        """Names of the processes of this host that were started and have not ended."""
-        return [name for name in self.specs if name in self.started and name not in self.ended]
+        """Names of the processes of this host that were started and have not ended, and may still."""
+        return [
+            name for name in self.specs if name in self.started and name not in self.ended and name not in self.stuck
+        ]
 
     def awaited(self) -> list[ProcessSpec]:
         """Processes of this host that somebody waits for until they listen."""
@@ -124,7 +130,8 @@ class Facts:
     def done(self) -> bool:
         """Every deciding process of this host has ended (or, when stopping, will never start), and no rank runs."""
         stopping = self.stopping_since is not None
-        ended = all(name in self.ended or (stopping and name not in self.started) for name in self._deciding())
+        over = {*self.ended, *self.stuck}
+        ended = all(name in over or (stopping and name not in self.started) for name in self._deciding())
         return ended and not self.clearing and not any(self.specs[n].duty is Duty.RANK for n in self.running())
 
     def lingering(self) -> bool:
@@ -135,10 +142,13 @@ class Facts:
         )
 
     def clean(self) -> bool:
-        return (
-            all(name in self.ended and self.ended[name].clean for name in self._deciding())
-            and self.own_ranks_ended_well()
-        )
+        return all(self._ended_well(name) for name in self._deciding()) and self.own_ranks_ended_well()
+
+    def _ended_well(self, name: str) -> bool:
+        """mpirun, too, if it had to be killed when all that it had started was over."""
+        if name in self.forced and self.specs[name].duty is Duty.LAUNCHER and self.all_ranks_ended_well():
+            return True
+        return name in self.ended and self.ended[name].clean
 
     def _deciding(self) -> list[str]:
         flags = self.flags or frozenset()
@@ -146,8 +156,7 @@ class Facts:
 
     def any_rank_started(self) -> bool:
         """Whether a rank came up anywhere; by name, since the user's options may place it elsewhere."""
-        ranks = {spec.name for spec in self.plan.processes if spec.duty is Duty.RANK}
-        return any(process in ranks for _, process in self.ready)
+        return any(process in self._ranks for _, process in self.ready)
 
     def lost(self) -> set[str]:
         """Hosts that cannot be reached any more, or never could."""
@@ -165,8 +174,16 @@ class Facts:
         here = any(self.specs[name].duty is Duty.RANK for name in self.running())
         return not here and all((report.done and report.stopping) or report.gone for report in there)
 
-    def ranks_ended_well(self) -> bool:
-        return self.own_ranks_ended_well() and all(self.report_of(host).clean for host in self.others)
+    def all_ranks_ended_well(self) -> bool:
+        """Whether every rank of the plan came up somewhere and all have ended with 0. Only mpirun's host can tell."""
+        if any(self.specs[name].duty is Duty.RANK for name in self.running()) or not self.own_ranks_ended_well():
+            return False
+        reports = map(self.report_of, self.others)
+        return all(report.done and report.clean for report in reports) and self._every_rank_started()
+
+    def _every_rank_started(self) -> bool:
+        """By name, since the user's options may place one elsewhere."""
+        return self._ranks <= {process for _, process in self.ready}
 
     def report_of(self, host: str) -> Report:
         """The last that a host said of this attempt."""
@@ -228,8 +245,9 @@ class Facts:
             clean=self.clean(),
             lingering=self.lingering(),
             stopping=self.stopping_since is not None,
+            stopping_at=self._when_told_to_stop(),
             cause=noted.cause if noted else None,
-            cause_at=round(noted.at + self.offset, 3) if noted and self.offset is not None else None,
+            cause_at=self._by_the_coordinators_clock(noted.at if noted else None),
             exits=self.exits(),
             answers=self.question,
             dying=self.is_dying(),
@@ -239,6 +257,15 @@ class Facts:
 
     def unused_gpus_of(self, host: str) -> str:
         return self.unused_gpus if host == self.host else self.report_of(host).unused_gpus
+
+    def _when_told_to_stop(self) -> float | None:
+        """Does not change with every measurement of the clocks: it is said for as long as scripts save."""
+        if self._told_to_stop_at is None:
+            self._told_to_stop_at = self._by_the_coordinators_clock(self.told_to_stop_at)
+        return self._told_to_stop_at
+
+    def _by_the_coordinators_clock(self, at: float | None) -> float | None:
+        return None if at is None or self.offset is None else round(at + self.offset, 3)
 
     def exits(self) -> tuple[tuple[str, str, float], ...]:
         """(process, how it ended, seconds since our start) of those processes of this host that have ended."""
@@ -284,6 +311,12 @@ class Facts:
         """Whether a process of this host has said why it ends, and has not ended."""
         return any(name in self.dying for name in self.running())
 
+    def note_stop(self, now: float, at: float | None = None) -> None:
+        """The job is to stop, or it is known better now since when."""
+        self.stopping_since = now if self.stopping_since is None else self.stopping_since
+        told = now if at is None else min(at, now)
+        self.told_to_stop_at = told if self.told_to_stop_at is None else min(told, self.told_to_stop_at)
+
     def blame(self, now: float, process: str, **what: Any) -> None:
         self.note_cause(Cause(host=self.host, process=process, **what), now)
 
@@ -316,9 +349,8 @@ class Facts:
     def forget_group(self) -> None:
         """Nothing of the last attempt runs here any more: its processes count as never started."""
         for name in self.group():
-            for facts in (self.started, self.ended, self.ended_at, self.asked, self.not_before):
+            for facts in (self.started, self.ended, self.ended_at, self.asked, self.forced, self.not_before):
                 facts.pop(name, None)
-            self.forced.discard(name)
         self.clearing = False
 
     def forget_end(self, name: str, not_before: float) -> None:

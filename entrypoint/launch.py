@@ -34,7 +34,7 @@ def train() -> None:
 
 def _train(early_signals: list[int]) -> int:
     """The exit code of this host. Whatever goes wrong on the way becomes an Outcome, too."""
-    from entrypoint import process, report
+    from entrypoint import kin, report
     from entrypoint.config import read_job, this_host
     from entrypoint.job import Tree
     from entrypoint.machine import count_gpus
@@ -59,7 +59,7 @@ def _train(early_signals: list[int]) -> int:
         log.say(traceback.format_exc())
         why = f"{type(error).__name__}: {error}"
         outcome = _own_failure(host, "fault of the launcher", why, ExitCode.INTERNAL)
-        process.kill_descendants()
+        kin.end_descendants(within=10.0)
     tree = Tree(base=base)
     for complaint in (
         report.write_failure(tree.failure, outcome, log.secret),

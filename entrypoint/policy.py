@@ -134,7 +134,7 @@ class Policy:
             case events.Signalled(number=number):
                 if facts.stopping_since is None and facts.outcome is None:
                     yield events.Say(message=f"signal {number}: stopping; scripts have {self.settings.stop_grace:g} s")
-                    facts.stopping_since = now
+                    facts.note_stop(now)
             case events.Reported(report=report):
                 yield from self._note_report(report, now)
             case events.Informed(news=news, offset=offset):
@@ -151,6 +151,11 @@ class Policy:
                 facts.dying = {name: (since.get(name, now), error, details) for name, error, details in found}
             case events.Probed(found=found):
                 yield from self.rendezvous.note_probed(found)
+            case events.Survived(name=name):
+                if name in facts.running():
+                    yield from self.stopping.note_survived(event)
+            case events.Swept(left=left):
+                self.attempts.note_swept(left, now)
             case events.Inventoried(artifacts=found):
                 facts.inventoried, facts.artifacts = True, found
             case events.Broken(why=why, code=code, what=what):
@@ -225,9 +230,10 @@ class Policy:
         self._note_cards(host, report.cards)
         if report.things and report.things != (before and before.things):
             yield from self.rendezvous.note_things(report)
-        if report.stopping and facts.stopping_since is None and facts.outcome is None:
-            facts.stopping_since = now
-            yield events.Say(message=f"{host} was told to stop: so is the whole job")
+        if report.stopping and facts.outcome is None:
+            if facts.stopping_since is None:
+                yield events.Say(message=f"{host} was told to stop: so is the whole job")
+            facts.note_stop(now, report.stopping_at)
         if report.attempt == facts.attempt:
             facts.ready |= {(host, process) for process in report.ready}
             if report.cause and report.cause != (before and before.cause):  # an echo first, then what is behind it
@@ -250,7 +256,7 @@ class Policy:
             facts.go = facts.go or news.go
         self._note_cards(facts.coordinator, news.cards)
         if news.stopping and facts.stopping_since is None and facts.outcome is None:
-            facts.stopping_since = now
+            facts.note_stop(now)
             yield events.Say(message="the coordinator says: stop")
         if news.outcome and facts.outcome is None:
             yield from self._settle_on(news.outcome, now)
@@ -313,7 +319,7 @@ class Policy:
         if not limit or not facts.is_coordinator or facts.stopping_since is not None:
             return
         if now >= facts.began + limit - self.settings.stop_early:
-            facts.stopping_since = now
+            facts.note_stop(now)
             early = f"{self.settings.stop_early:g} s before the maximum runtime of {limit:g} s"
             yield events.Say(message=f"stopping {early}")
 
@@ -442,8 +448,8 @@ class Policy:
     def _next_deadline(self, now: float) -> float:
         facts = self.facts
         times = [now + self.settings.heartbeat]
-        ending = facts.outcome is not None or facts.stopping_since is not None or facts.causes or facts.clearing
-        if ending:
+        told = facts.outcome is not None or facts.stopping_since is not None
+        if told or facts.causes or facts.clearing or facts.forced:
             times.append(now + 0.05)  # the end is near: several short limits are running
         elif facts.asked_within(DYING, now):
             times.append(self._look_at)

@@ -2,10 +2,8 @@
 
 import contextlib
 import os
-import signal
 import subprocess
-import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -29,13 +27,11 @@ class Process:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.group or os.getpgid(self.pid), number)
 
-    def left_others(self) -> bool:
-        """Whether its group has members. Once it is reaped, these are what it started and left."""
-        try:
-            os.killpg(self.group or os.getpgid(self.pid), 0)
-        except ProcessLookupError:
-            return False
-        return True
+    def in_group(self, group: int) -> bool:
+        """Whether `signal` reaches the members of a process group."""
+        with contextlib.suppress(ProcessLookupError):
+            return group == (self.group or os.getpgid(self.pid))
+        return False
 
 
 def spawn(spec: ProcessSpec, argv: tuple[str, ...], env: Mapping[str, str], log: Log) -> Process:
@@ -85,41 +81,6 @@ def reap() -> list[tuple[int, int]]:
         if pid == 0:
             return ended
         ended.append((pid, status))
-
-
-def kill_descendants(spare: Collection[int] = (), keep: Collection[int] = ()) -> list[tuple[int, int]]:
-    """SIGKILL whatever still descends from us: orphans of scripts, daemons, sessions of sshd.
-
-    The children in `spare` live on with what descends from them, those in `keep` without. Returns what was reaped, as
-    `reap` does.
-    """
-    ended: list[tuple[int, int]] = []
-    for _ in range(20):
-        pids = [pid for pid in _descendants(spare) if pid not in keep]
-        if not pids:
-            break
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.005)
-        ended += reap()
-    return ended
-
-
-def _descendants(spare: Collection[int]) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for entry in (path.name for path in Path("/proc").iterdir()):
-        if entry.isdigit():
-            with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{entry}/stat") as stat:
-                state, parent = stat.read().rpartition(")")[2].split()[:2]
-                if state != "Z" and int(entry) not in spare:
-                    children.setdefault(int(parent), []).append(int(entry))
-    found, todo = [], [os.getpid()]
-    while todo:
-        new = children.get(todo.pop(), [])
-        found += new
-        todo += new
-    return found
 
 
 def become_subreaper() -> None:

@@ -44,6 +44,7 @@ class Ranks:
             request_queue_size = 512
 
         self._order, self._put, self._log = order, put, log
+        self._over: dict[str, threading.Event] = {}  # ranks that have ended, and are held
         self._server = Server(str(path), Talk)
         path.chmod(0o600)
 
@@ -82,5 +83,12 @@ class Ranks:
         # Nothing said: the rank program itself was killed, and its child with it or soon.
         status = said.get("wait_status")
         exit = Exit.from_wait_status(status) if status is not None else Exit(code=137, signal=9)
+        over = self._over[name] = threading.Event()
         self._put(Ended(name=name, exit=exit))
+        over.wait()
         connection.sendall(b".")
+
+    def let_go(self, name: str) -> None:
+        """Let mpirun know that a rank has ended: until then the program that waits for it stays."""
+        if over := self._over.pop(name, None):
+            over.set()

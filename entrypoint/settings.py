@@ -211,6 +211,13 @@ class Settings:
     failure_grace: float = _setting(
         2.0, _seconds(0, 86_400), "After a failure: seconds from SIGTERM to SIGKILL for what still runs."
     )
+    kill_timeout: float = _setting(
+        10.0,
+        _seconds(0, 3600),
+        "Seconds after SIGKILL in which a process is waited for. One that is still there, for the kernel does not let "
+        "it go (a disk that does not answer, say), is named and left behind; where it is in the way of another "
+        "attempt, the job fails.",
+    )
     max_runtime: float = _setting(
         0.0,
         _seconds(0, 28 * 86_400),

@@ -12,11 +12,11 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-from entrypoint import events, memory, process, ssh
+from entrypoint import events, kin, memory, process, ssh
 from entrypoint.channels import SHARDS
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Event
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 POLL_PORTS = 0.02  # seconds between two looks whether a process listens, while one is awaited
 BROKEN = 5.0  # seconds beyond the grace in which a launcher with a fault of its own may end in good order
+LOOK, LOOK_SHARE = 0.05, 10.0  # seconds, or so many times what it takes, between two looks at what is to end
+NAMED = 10  # processes in one line of the log
 FAILURE = 4000  # characters of what a script writes to the failure file that are told
 MOST = 1 << 20  # that are read
 
@@ -60,6 +62,12 @@ class Supervisor:
         self.processes: dict[str, process.Process] = {}
         self.by_pid: dict[int, str] = {}
         self.reaped: dict[str, Exit] = {}
+        self.kin = kin.Kin(self.processes, self._is_users)
+        self.endings: dict[str, kin.Ending] = {}  # of what was told to end, and has not
+        self.sweeping: _Sweeping | None = None
+        self.look_at = 0.0  # when to look at who is there the next time, while anything is to end
+        self.survivors: set[tuple[int, int]] = set()  # of SIGKILL
+        self.held_ranks: set[str] = set()  # that have ended, and mpirun does not know
         self.prepared: dict[str, Any] | None = None
         self.peers: Peers | None = None
         self.ranks: Ranks | None = None
@@ -121,6 +129,8 @@ class Supervisor:
         """What happened next: one event after another, but for what is heard of other hosts, which comes in swarms."""
         awaited = self.facts.awaited()
         wait = self.policy.deadline(time.monotonic()) - time.monotonic()
+        if self.endings or self.sweeping:
+            wait = min(wait, self.look_at - time.monotonic())
         event: Event | _StatusAsked | None
         event = self._get(max(0.0, min(wait, POLL_PORTS) if awaited else wait)) or events.Due()
         swarm: list[tuple[Event, ...]] = []
@@ -138,14 +148,20 @@ class Supervisor:
             pass
         elif isinstance(event, events.ChildrenChanged):
             for pid, status in process.reap():
+                self.look_at = 0.0  # it may have been the last of those that were told to end, or have left others
                 if (name := self.by_pid.pop(pid, None)) is not None:
                     self.reaped[name] = Exit.from_wait_status(status)
         elif isinstance(event, events.Ended) and event.name in self.facts.specs:
-            found += self._events_of_end(self.facts.specs[event.name], event.exit)
+            self.reaped[event.name] = event.exit
+            self.look_at = 0.0
         else:
             found.append(event)
-        for name in [name for name, exit in self.reaped.items() if not self._is_deserted(name, exit)]:
+        self._press()
+        for name in [name for name in self.reaped if not self._left_others(name)]:
             found += self._events_of_end(self.facts.specs[name], self.reaped.pop(name))
+            self.endings.pop(name, None)
+            self.held_ranks.add(name)
+        self._let_ranks_go()
         found += [events.Listening(name=spec.name) for spec in awaited if process.listening(spec.ready_port or 0)]
         return [*swarm, *((each,) for each in found)]
 
@@ -158,19 +174,35 @@ class Supervisor:
             return self.queue.get(timeout=timeout) if timeout else self.queue.get_nowait()
         return None
 
-    def _is_deserted(self, name: str, exit: Exit) -> bool:
-        """Whether a shell died of our SIGTERM and left the program that it ran, which may still be saving.
+    def _is_users(self, name: str) -> bool:
+        spec = self.facts.specs.get(name)
+        return spec is not None and (spec.duty.is_users or spec.runs_program)
 
-        That program has the time that the shell had; the process counts as running until it has ended, too.
-        """
+    def _press(self) -> None:
+        """See what is left of the processes that are to end, and signal those whose turn it is."""
+        now = time.monotonic()
+        if not (self.endings or self.sweeping) or now < self.look_at:
+            return
+        self.kin.look()
+        for ending in self.endings.values():
+            ending.press(now)
+        if self.sweeping:
+            self._go_on_sweeping(self.sweeping, now)
+        # On a machine with many processes a look takes its time.
+        self.look_at = time.monotonic() + max(LOOK, LOOK_SHARE * (time.monotonic() - now))
+
+    def _left_others(self, name: str) -> bool:
+        """Whether a process that was told to end has left others, which may still be saving: it is not over yet."""
+        ending = self.endings.get(name)
+        return ending is not None and any(stat.pid != self.processes[name].pid for stat in ending.living)
+
+    def _let_ranks_go(self) -> None:
+        """What mpirun hears of a rank's end during a stop, it may take for a reason to end those that still save."""
         facts = self.facts
-        return (
-            exit.signal == signal.SIGTERM
-            and name in facts.asked
-            and name not in facts.forced
-            and facts.specs[name].duty.is_users
-            and self.processes[name].left_others()
-        )
+        if self.ranks and (facts.stopping_since is None or facts.outcome is not None):
+            for name in self.held_ranks:
+                self.ranks.let_go(name)
+            self.held_ranks.clear()
 
     def _events_of_end(self, spec: ProcessSpec, exit: Exit) -> list[Event]:
         """An end, and before it what it brings: its last output, a card, what the prepare step found."""
@@ -222,16 +254,20 @@ class Supervisor:
     # --- actions out ---
 
     def _carry_out(self, actions: list[Action]) -> None:
+        if any(isinstance(action, events.Ask | events.Force) for action in actions):
+            self.kin.look()
         for action in actions:
             match action:
                 case events.Start(spec=spec):
                     self._start(spec)
-                case events.Ask(name=name):
-                    self._signal(name, signal.SIGTERM)
+                case events.Ask(name=name, grace=grace):
+                    self._ending(name, grace).ask(time.monotonic())
                 case events.Force(name=name):
-                    self._signal(name, signal.SIGKILL)
-                case events.Sweep(keep=keep):
-                    self._sweep(keep)
+                    self._ending(name).force()
+                case events.Inspect(name=name):
+                    self._inspect(name)
+                case events.Sweep(keep=keep, within=within):
+                    self._sweep(keep, within)
                 case events.Look(names=names):
                     from entrypoint.explain import dying
 
@@ -294,7 +330,7 @@ class Supervisor:
         self, spec: ProcessSpec, cpus: int | None = None, place: tuple[int, ...] = ()
     ) -> dict[str, str]:
         users = self.prepared["env"] if spec.runs_program and self.prepared else {}
-        count = {ATTEMPT: str(self.facts.times_restarted(spec.name))}
+        count = {ATTEMPT: str(self.facts.times_restarted(spec.name)), kin.MARK: spec.name}
         given = {**self.environment, **users}
         part = self.machine.part_of(spec, given, cpus)
         return {**given, **part, **count, **self._shards(spec, place), **spec.environment(self.facts.flags or ())}
@@ -316,26 +352,45 @@ class Supervisor:
             return {"refused": f"{self.host} has not prepared the user's code"}
         if place:  # what it divides the host with are the ranks that are here
             *_, among, index = place
-            spec = replace(spec, cpu_share=spec.cpu_share and among, gpu_share=spec.gpu_share and (index, among))
+            gpu_share = spec.gpu_share and (index, among)
+            spec = replace(spec, name=f"rank {rank}", cpu_share=spec.cpu_share and among, gpu_share=gpu_share)
         return {"argv": self._command(spec), "env": self._environment_of(spec, cpus, place), "cwd": str(spec.cwd)}
 
-    def _signal(self, name: str, number: int) -> None:
-        if name in self.processes:
-            self.processes[name].signal(number)
+    def _ending(self, name: str, grace: float = 0.0) -> kin.Ending:
+        if name not in self.endings:
+            self.endings[name] = kin.Ending(name=name, process=self.processes[name], grace=grace, kin=self.kin)
+        return self.endings[name]
 
-    def _sweep(self, keep: Collection[str]) -> None:
+    def _inspect(self, name: str) -> None:
+        self.kin.look()
+        left = self.kin.of(name) or [stat for stat in [self.kin.stat(self.processes[name].pid)] if stat]
+        self.survivors |= {stat.key for stat in left}
+        self.endings.pop(name, None)
+        self.queue.put(events.Survived(name=name, left=tuple(kin.where_it_is(stat) for stat in left)))
+
+    def _sweep(self, keep: Collection[str], within: float) -> None:
         """Nothing of an attempt may reach into the next: no process, and no explanation of an end that was none."""
         self.meter.killed_since()  # what was killed until now is no cause of what comes
         # A step has its work before it, with all that it has started; a daemon only serves what is over.
         pids = {name: self.processes[name].pid for name in keep if name in self.processes}
         steps = [pid for name, pid in pids.items() if self.facts.specs[name].duty is Duty.STEP]
-        for pid, status in process.kill_descendants(spare=steps, keep=pids.values()):
-            if (name := self.by_pid.pop(pid, None)) is not None:
-                self.reaped[name] = Exit.from_wait_status(status)
+        self.sweeping = _Sweeping(frozenset(steps), frozenset(pids.values()), time.monotonic() + within)
+        self.look_at = 0.0
+        self.queue.put(events.Due())
         with contextlib.suppress(OSError):
             said = self._masked(self.job.paths.failure, most=1000)
             self.job.paths.failure.unlink()
             self.log.say(f"the script wrote {self.job.paths.failure}, removed before the next attempt: {said}")
+
+    def _go_on_sweeping(self, sweeping: "_Sweeping", now: float) -> None:
+        left = [stat for stat in self.kin.below_us(sweeping.spare) if stat.pid not in sweeping.keep]
+        if left and now < sweeping.until:
+            for stat in left:
+                kin.send(stat, signal.SIGKILL)
+            return
+        self.sweeping = None
+        self.survivors |= {stat.key for stat in left}
+        self.queue.put(events.Swept(left=tuple(kin.where_it_is(stat) for stat in left)))
 
     def _probe(self, hosts: Sequence[str]) -> None:
         from entrypoint import reach
@@ -423,11 +478,24 @@ class Supervisor:
         """Last words to the others, then nothing of ours is left: no process, no key, no unread output."""
         if self.peers and not self.job.cluster.is_coordinator and self.facts.coordinator not in self.facts.lost():
             self.peers.flush(within=1.0)
-        process.kill_descendants()
+        self._end_the_rest()
         self.log.drain()
         self.log.flush_unfinished()
         for path in (*self.job.paths.ssh.glob("*_key"), self.job.paths.prepared, self.job.paths.ranks):
             path.unlink(missing_ok=True)
+
+    def _end_the_rest(self) -> None:
+        """Scripts may have left something running on purpose: it ends with the job, and not without a word."""
+        self.kin.look()
+        names = [name for name in self.processes if self._is_users(name)]
+        left = {stat.key: stat for name in names for stat in self.kin.of(name) if stat.key not in self.survivors}
+        if left:
+            shown = [str(stat) for stat in left.values()]
+            more = f" and {len(shown) - NAMED} more" if len(shown) > NAMED else ""
+            self.log.say(f"scripts have left processes running, which are killed: {', '.join(shown[:NAMED])}{more}")
+        for stat in kin.end_descendants(self.job.settings.kill_timeout, known=self.survivors)[0]:
+            if stat.key not in self.survivors:
+                self.log.say(f"left behind, since SIGKILL does not end it: {kin.where_it_is(stat)}")
 
     def evidence(self) -> tuple[list[str], str]:
         """What is known of an end that was no success: (in short, in full)."""
@@ -466,6 +534,15 @@ class Supervisor:
 def _broken(error: Exception) -> events.Broken:
     """A fault of ours becomes the job's outcome, so that the other hosts hear of it."""
     return events.Broken(why=f"{type(error).__name__}: {error}", code=ExitCode.INTERNAL)
+
+
+@dataclass(frozen=True)
+class _Sweeping:
+    """What is ended between two attempts. `spare`: pids that live on with what descends from them; `keep`: without."""
+
+    spare: frozenset[int]
+    keep: frozenset[int]
+    until: float
 
 
 class _StatusAsked:

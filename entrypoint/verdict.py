@@ -5,6 +5,7 @@ is not an echo counts, by the time at which it happened and not at which it was 
 """
 
 from entrypoint import outcome
+from entrypoint.errors import ExitCode
 from entrypoint.facts import Facts, Noted
 from entrypoint.outcome import Cause, Exit, Outcome, Strength
 from entrypoint.plan import Duty
@@ -82,7 +83,13 @@ def settled_cause(facts: Facts, settings: Settings, now: float) -> Cause | None:
     dying = facts.is_dying() or any(facts.report_of(host).dying for host in facts.others)
     if now < since + (DYING if dying else SETTLE):
         return None
-    return min(facts.causes, key=lambda noted: (_how_surely_an_echo(facts, noted.cause), noted.at)).cause
+    return min(facts.causes, key=lambda noted: _how_likely_the_first(facts, noted)).cause
+
+
+def _how_likely_the_first(facts: Facts, noted: Noted) -> tuple[int, float]:
+    """The less the likelier."""
+    strong = noted.cause.strength is Strength.STRONG
+    return 0 if strong else _how_surely_an_echo(facts, noted.cause), noted.at
 
 
 def _how_surely_an_echo(facts: Facts, cause: Cause) -> int:
@@ -99,14 +106,34 @@ def _how_surely_an_echo(facts: Facts, cause: Cause) -> int:
 
 
 def _of_a_stop(facts: Facts) -> Outcome | None:
-    """After SIGTERM: when every script of every host that is left has ended."""
+    """After SIGTERM: when every script of every host that is left has ended. What was known before it counts."""
     lost = facts.lost()
     there = [host for host in facts.others if host in facts.heard and host not in lost]
     here_over = facts.done() and not facts.lingering()
     if not here_over or not all(_is_over(facts, host) for host in there):
         return None
-    clean = facts.clean() and there == facts.others and all(facts.report_of(host).clean for host in there)
-    return outcome.succeeded() if clean and not facts.causes else outcome.stopped()
+    if cause := known_before_the_stop(facts):
+        return outcome.failed(cause)
+    # A host that is lost by now may have said before that it was done.
+    reports = [facts.report_of(host) for host in facts.others]
+    clean = facts.clean() and all(report.done and report.clean for report in reports)
+    wrong = [noted for noted in facts.causes if noted.cause.host not in lost]
+    return outcome.succeeded() if clean and not wrong else outcome.stopped()
+
+
+def known_before_the_stop(facts: Facts) -> Cause | None:
+    """What had gone wrong already when SIGTERM came, wherever it came first; the others are what a stop looks like."""
+    told = facts.told_to_stop_at
+    causes = [noted for noted in facts.causes if told is not None and _was_before(facts, noted, told)]
+    strong = [noted for noted in causes if noted.cause.strength is Strength.STRONG]
+    return min(strong or causes, key=lambda noted: _how_likely_the_first(facts, noted)).cause if causes else None
+
+
+def _was_before(facts: Facts, noted: Noted, told: float) -> bool:
+    if not noted.cause.process and noted.cause.code == ExitCode.HOST_LOST:  # or its kernel had said that it is gone
+        return min(noted.heard, facts.line_ended.get(noted.cause.host, noted.heard)) <= told
+    # What looks like an echo may be one of the stop, which reaches programs before it reaches us.
+    return noted.at <= (told if noted.cause.strength is Strength.STRONG else told - SETTLE)
 
 
 def _is_over(facts: Facts, host: str) -> bool:
@@ -121,7 +148,7 @@ def _followers(facts: Facts, now: float) -> Outcome | None:
         return _without_coordinator(facts, lost[0])
     if facts.coordinator not in facts.heard:
         if facts.stopping_since is not None and facts.done():
-            return outcome.stopped()
+            return _stopped_alone(facts)
         cause = facts.own_cause()
         if cause and (facts.coordinator in facts.rejected or now >= facts.causes[0].heard + LINGER):
             return outcome.failed(cause)
@@ -131,10 +158,15 @@ def _followers(facts: Facts, now: float) -> Outcome | None:
 def _without_coordinator(facts: Facts, lost: Cause) -> Outcome | None:
     """The coordinator is lost. What failed here while it was still heard came first; an echo did not."""
     if facts.stopping_since is not None:  # scripts keep the time that they were promised
-        return outcome.stopped() if facts.done() else None
+        return _stopped_alone(facts) if facts.done() else None
     heard = facts.heard.get(facts.coordinator, facts.began)
     own = [noted.cause for noted in facts.causes if _is_own_and_earlier(facts, noted, heard)]
     return outcome.failed(own[0] if own else lost)
+
+
+def _stopped_alone(facts: Facts) -> Outcome:
+    cause = known_before_the_stop(facts)
+    return outcome.failed(cause) if cause else outcome.stopped()
 
 
 def _is_own_and_earlier(facts: Facts, noted: Noted, than: float) -> bool:

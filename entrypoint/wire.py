@@ -9,7 +9,7 @@ from entrypoint.artifacts import Artifacts, File
 from entrypoint.events import News, Reach, Report
 from entrypoint.outcome import Outcome, cause_from_json
 
-PROTOCOL = 6
+PROTOCOL = 7
 
 _KEY = re.compile(r"[a-z0-9-]+ [A-Za-z0-9+/]+={0,3}")  # as in a .pub file
 
@@ -36,6 +36,7 @@ def report_to_json(report: Report) -> dict[str, Any]:
         "clean": report.clean,
         "lingering": report.lingering,
         "stopping": report.stopping,
+        "stopping_at": report.stopping_at,
         "cause": None if report.cause is None else vars(report.cause),
         "cause_at": report.cause_at,
         "exits": list(report.exits),
@@ -67,6 +68,7 @@ def report_from_json(data: Any, followers: Container[str]) -> Report:
             clean=_truth(data["clean"]),
             lingering=_truth(data["lingering"]),
             stopping=_truth(data["stopping"]),
+            stopping_at=None if data["stopping_at"] is None else _time(data["stopping_at"]),
             cause=None if data["cause"] is None else cause_from_json(data["cause"]),
             cause_at=None if data["cause_at"] is None else _time(data["cause_at"]),
             exits=tuple((str(process), str(exit), _time(at)) for process, exit, at in data["exits"]),

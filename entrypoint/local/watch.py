@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import IO
 
-from entrypoint import process
+from entrypoint import kin, process
 from entrypoint.local.engine import Engine
 from entrypoint.local.injector import Injector
 from entrypoint.local.tree import HostFolder
@@ -23,6 +23,7 @@ STOP_GRACE = 120.0  # seconds from SIGTERM to SIGKILL, as SageMaker gives
 ASK_AGAIN = 1.0  # seconds; a host that was still starting may not have heard
 FOLLOW = 15.0  # seconds in which the others follow a host that failed; they take 5 if it was lost
 LAST_LINES = 2.0  # seconds in which the output of hosts that have ended may arrive
+GONE = 0.1  # seconds in which what was killed is gone
 NEWS = 0  # no signal: a host said something that a fault waits for
 
 
@@ -94,7 +95,7 @@ class Watch:
         finally:
             if self.running:
                 self.engine.signal(self.running, signal.SIGKILL)
-            process.kill_descendants()
+            kin.end_descendants(within=GONE)
             for copier in self.copiers:
                 copier.join(LAST_LINES)
         return self.exits
@@ -159,7 +160,7 @@ class Watch:
                 if not self.exits[host].clean and self.failed_since is None:
                     self.failed_since = time.monotonic()
                 # A host that was killed leaves its script to us, and a host that is gone runs nothing.
-                ended += process.kill_descendants(spare=self.running.values())
+                ended += kin.end_descendants(within=GONE, spare=self.running.values())[1]
 
     def _stop(self, why: str) -> None:
         self.terminal.say(why)

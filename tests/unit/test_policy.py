@@ -40,6 +40,7 @@ class Play:
         self.probed: list[tuple[str, ...]] = []
         self.looked: list[tuple[str, ...]] = []
         self.leaves: Artifacts | None = Artifacts(model=True, saved="model/1")
+        self.unkillable: tuple[str, ...] = ()
         self.sees = True  # whether it can see what it leaves
         self.reachable: dict[str, str] | None = {}  # host -> why not; None: probes bring nothing back
         self._on(events.Due())
@@ -73,6 +74,10 @@ class Play:
                     self.told.append(news)
                 case events.Sweep(keep=keep):
                     self.did.append((self.now, f"sweep, keep {', '.join(sorted(keep)) or 'nothing'}"))
+                    came_of_it.append(events.Swept(left=self.unkillable))
+                case events.Inspect(name=name):
+                    self.did.append((self.now, f"inspect {name}"))
+                    came_of_it.append(events.Survived(name=name, left=self.unkillable))
                 case events.Look(names=names):
                     self.looked.append(names)
                 case events.Probe(hosts=hosts):
@@ -867,6 +872,65 @@ def test_what_failed_before_the_stop_is_no_success(play):
     p.at(6, ended("worker/0"))
     p.at(6.5, reported(2, stopping=True, done=True), reported(3, stopping=True, done=True))
     assert p.policy.facts.outcome == outcome.stopped()
+
+
+@pytest.mark.parametrize("heard, at, strength, fails", [
+    (4.9, None, Strength.STRONG, True),
+    (5.1, 4.9, Strength.STRONG, True),  # it was on its way
+    (5.1, None, Strength.STRONG, False),  # nobody knows which was first
+    (5.1, 5.05, Strength.STRONG, False),
+    (4.5, None, Strength.WEAK, True),
+    (4.9, None, Strength.WEAK, False),  # the stop may have reached a program before it reached us
+])  # fmt: skip
+def test_what_was_known_before_the_stop_counts(play, heard, at, strength, fails):
+    """Though algo-3 stands still, so that nothing was decided when the stop came."""
+    p = running(play)
+    raised = cause(2, process="worker/1", strength=strength)
+    known = reported(2, answers=0, cause=raised, cause_at=at)
+    for time, event in sorted([(heard, known), (5, STOP)], key=lambda pair: pair[0]):
+        p.at(time, event)
+    p.at(6, ended("worker/0"), reported(2, cause=raised, cause_at=at, done=True, clean=False, stopping=True))
+    heartbeats(p, 15, 2, cause=raised, cause_at=at, done=True, clean=False, stopping=True)
+    assert p.policy.facts.outcome == (outcome.failed(raised) if fails else outcome.stopped())
+
+
+def test_a_stop_that_reached_another_host_first_comes_before_what_follows_of_it(play):
+    p = running(play)
+    p.at(5, reported(3, answers=0, cause=cause(3, process="worker/2"), cause_at=4.9))
+    p.at(5.1, reported(2, stopping=True, stopping_at=4.8))
+    p.at(6, ended("worker/0"), reported(2, stopping=True, stopping_at=4.8, done=True))
+    p.at(6.1, reported(3, cause=cause(3, process="worker/2"), cause_at=4.9, stopping=True, done=True, clean=False))
+    assert p.policy.facts.outcome == outcome.stopped()
+
+
+def test_a_follower_that_failed_before_the_stop_says_so_without_a_coordinator(play):
+    p = running(play, me=2)
+    p.at(4.9, ended("worker/1", 1, RAISED))
+    p.at(5, STOP)
+    p.at(30)
+    assert p.policy.facts.outcome.kind is Kind.FAILED
+    assert p.blamed == "algo-2 worker/1 (exit code 1): ValueError: x"
+
+
+def test_a_coordinator_that_was_killed_before_the_stop_is_the_cause(play):
+    """Its kernel had said so, though that did not count yet."""
+    p = running(play, me=2)
+    p.at(4.5, line_ended(1), unreached(1))
+    p.at(5, STOP)
+    p.at(6, ended("worker/1", signal=15), unreached(1))
+    p.at(30)
+    assert p.blamed.startswith("algo-1 (lost: its connection ended")
+
+
+def test_a_success_that_was_complete_before_the_stop_stays_one(play):
+    """Though a host is not heard any more that had said that all was well."""
+    p = running(play)
+    heartbeats(p, 4, 2, done=True)
+    p.at(4, reported(3, done=True))
+    p.at(5, STOP, reported(2, done=True))
+    p.at(6, ended("worker/0"), reported(2, done=True, stopping=True))
+    heartbeats(p, 15, 2, done=True, stopping=True)
+    assert p.policy.facts.outcome == outcome.succeeded()
 
 
 def test_the_coordinators_stop_is_everybodys(play):

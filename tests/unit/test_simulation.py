@@ -196,6 +196,8 @@ class World:
                 self.ask(host, name)
             case events.Force(name=name):
                 self.at(0.02, self.end, host.name, name, 137)
+            case events.Sweep():
+                self.at(0.01, self.happen, host.name, events.Swept())
             case events.TellCoordinator(report=report):
                 host.report = report
                 if not host.sender_runs:
