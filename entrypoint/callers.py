@@ -16,6 +16,8 @@ PAID_BY = 1 << 14  # bytes of a message that cost as much as one more request
 STRANGERS_RATE, STRANGERS_BURST = 20.0, 40.0  # of all strangers together: they are told no, while there are few of them
 OPEN = 32  # connections of one address at the same time, and of all strangers
 
+_MAPPED = bytes(10) + b"\xff\xff"  # what stands before IPv4's addresses among IPv6's
+
 LOOKERS = 8  # names that are looked up side by side; a name that does not resolve can take 10 s
 LOOKS_RATE, LOOKS_BURST = 100.0, 100.0  # lookups a second, and at once
 LOOK_AGAIN = 0.5  # seconds until the same name is looked up again
@@ -66,7 +68,7 @@ class Callers:
         self._asked = now = time.monotonic()
         self._changed = threading.Condition()
         for host in cluster.hosts:
-            if _is_number(host.address):
+            if is_number(host.address):
                 self._note(host.name, {host.address})
             else:
                 self._names[host.name] = host.address
@@ -88,7 +90,7 @@ class Callers:
 
     def _note(self, name: str, addresses: set[str]) -> None:
         self._found.add(name)
-        for address in addresses:
+        for address in map(canonical, addresses):
             self._hosts_at[address] = self._hosts_at.get(address, frozenset()) | {name}
 
     def _keep_looking(self) -> None:
@@ -118,7 +120,17 @@ class Callers:
         return self._looked.get(name, float("-inf"))
 
 
-def _is_number(address: str) -> bool:
+def canonical(address: str) -> str:
+    """An address as it is compared: in one spelling, without its interface, and IPv4's as such if it came by IPv6."""
+    if ":" not in address:
+        return address
+    packed = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
+    mapped = packed.startswith(_MAPPED)
+    return socket.inet_ntop(*((socket.AF_INET, packed[-4:]) if mapped else (socket.AF_INET6, packed)))
+
+
+def is_number(address: str) -> bool:
+    """Whether it is an address, which nobody has to look up."""
     try:
         socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
     except (OSError, ValueError):

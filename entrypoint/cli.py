@@ -101,10 +101,12 @@ def _local(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     program, source = _program(args.program, args.source)
     job = _local_job(args, program=program, source=source, output=args.output or _new_output(args))
     engine: Engine
+    if args.ip != "4" and args.engine != "netns":
+        raise ConfigError(f"--ip {args.ip} is for --engine netns; the engine is {args.engine}")
     if args.engine == "docker":
         engine = DockerEngine(job, environment, args.image, args.shm_size)
     elif args.engine == "netns":
-        engine = NetnsEngine(job, environment, count_gpus())
+        engine = NetnsEngine(job, environment, count_gpus(), args.ip)
     else:
         engine = ProcessEngine(job, environment, count_gpus())
     refuse_faults(job.faults, type(engine), (ProcessEngine, NetnsEngine, DockerEngine))
@@ -171,11 +173,11 @@ faults: ACTION WHOM [at SECONDS | when TEXT] [for SECONDS]
   pause WHOM             frozen       HOST or HOST:PROCESS
   cut HOST               off the network, in silence
   late HOST for S        starts S seconds after the others
-  hide HOST for S        its name does not resolve on other hosts
+  hide HOST [for S]      its name does not resolve on other hosts, from the start (for S, then) or from a moment on
   fill HOST:FOLDER       no space left in its output or model
   readonly HOST:FOLDER   neither can be written to
-PROCESS is a name that `entrypoint plan` shows, or a program that runs there. Without `for`, pause and cut are for
-good. `at` counts from the start of the first host (default: at 0), `when` waits for a line with that text.
+PROCESS is a name that `entrypoint plan` shows, or a program that runs there. Without `for`, pause, cut and hide
+are for good. `at` counts from the start of the first host (default: at 0), `when` waits for a line with that text.
   --fault "kill 'algo-2:rank 3' when 'epoch 2'"   --fault 'cut algo-3 at 10 for 3'   --fault 'kill algo-1:orted'
 Engine process can kill, stop, pause and late; netns (as root) and docker can do all.
 """
@@ -243,6 +245,7 @@ def _add_local(local: argparse.ArgumentParser) -> None:
     add("--env", action="append", default=[], metavar="K=V", help="for every host; may be repeated")
     add("--output", type=Path, metavar="DIR", help="default: out/PROGRAM-MODE-TIME")
     add("--engine", choices=["process", "netns", "docker"], default="process", help="what a host is; default: process")
+    add("--ip", choices=["4", "6", "both"], default="4", help="netns: the hosts' addresses; default: 4, of IPv4 alone")
     add("--image", default="sagemaker-tf-entrypoint:latest", metavar="TAG", help="docker; default: %(default)s")
     add("--shm-size", metavar="SIZE", help="docker: size of /dev/shm, such as 1g; default: Docker's")
     add("--plan", action="store_true", help="print the plan of this run, and run nothing")

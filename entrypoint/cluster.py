@@ -30,6 +30,10 @@ class Host:
     def port(self, port: int) -> int:
         return self.ports_from + port
 
+    def at(self, port: int) -> str:
+        """Its address and one of its true ports, as programs write them: an address of IPv6 stands in brackets."""
+        return f"[{self.address}]:{port}" if ":" in self.address else f"{self.address}:{port}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:

@@ -8,8 +8,11 @@ What hosts say to one another is answered by the thread that reads it: nobody is
 speak at once. What people ask may have to wait for the supervisor, and has threads.
 """
 
+import errno
 import resource
+import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +23,7 @@ from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
-from entrypoint.callers import BURST, MAX_MESSAGE, OPEN, PAID_BY, RATE, Bucket, Limits
+from entrypoint.callers import BURST, MAX_MESSAGE, OPEN, PAID_BY, RATE, Bucket, Limits, canonical
 from entrypoint.lines import LONGEST, Answer, Keep
 
 # (path, caller, token, body) -> (status, body, whose connection it is, if that may stay open)
@@ -37,6 +40,7 @@ class _Channel(HTTPChannel):
     """One request, one answer: what a caller sends behind its first request is not read."""
 
     party: str | None = None
+    came: float  # on the monotonic clock: the other may be set
 
     def handle_read(self) -> None:
         super().handle_read()
@@ -80,6 +84,30 @@ class _Channel(HTTPChannel):
         self.server.left(self)
 
 
+def _listening(address: str, port: int) -> socket.socket:
+    """A socket for one address, or for all that this host has, of IPv4 and IPv6. OSError if it cannot be had."""
+    wanted = [(socket.AF_INET, address)] if address else [(socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")]
+    for family, where in wanted:
+        try:
+            opened = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            if error.errno == errno.EAFNOSUPPORT and where == "::":  # a kernel without IPv6
+                continue
+            raise
+        try:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            opened.bind((where, port))
+        except OSError as error:
+            opened.close()
+            if error.errno == errno.EADDRNOTAVAIL and where == "::":  # IPv6 is switched off
+                continue
+            raise
+        return opened
+    raise AssertionError("the last of them was had, or raised")
+
+
 def _is_quick(channel: _Channel) -> bool:
     request = channel.requests[0]
     return not request.error and request.command == "POST"
@@ -103,9 +131,12 @@ class Door(TcpWSGIServer):
         self._limits, self.token_key = limits, token_header.upper().replace("-", "_")
         self.answer, self.keep = answer, keep
         self._open, self._lock = Counter[str](), threading.Lock()
+        self._look_at = 0.0
+        opened = _listening(address, port)
         super().__init__(
-            application, dispatcher=ThreadedTaskDispatcher(), host=address, port=port, backlog=4096,
-            connection_limit=2000, cleanup_interval=1, max_request_body_size=MAX_MESSAGE,
+            application, dispatcher=ThreadedTaskDispatcher(), _sock=opened, bind_socket=False, backlog=4096,
+            sockinfo=(opened.family, opened.type, opened.proto, opened.getsockname()), connection_limit=2000,
+            cleanup_interval=1, max_request_body_size=MAX_MESSAGE,
             inbuf_overflow=2 * MAX_MESSAGE, max_request_header_size=_MAX_HEAD, asyncore_use_poll=True, ident="",
         )  # fmt: skip
 
@@ -120,13 +151,15 @@ class Door(TcpWSGIServer):
             taken = self.accept()
             if taken is None:
                 return False
-            connection, address = taken
+            connection, (caller, port, *_) = taken
+            address = canonical(caller), port
             party = self._limits.party(address[0])
             if self._open[party] < OPEN and self._limits.take(party):
                 self.set_socket_options(connection)
                 with self._lock:
                     self._open[party] += 1
-                    self.channel_class(self, connection, address, self.adj, map=self._map).party = party
+                    channel = self.channel_class(self, connection, address, self.adj, map=self._map)
+                    channel.party, channel.came = party, time.monotonic()
             else:
                 connection.close()
         except OSError:  # it has hung up already, or we have no file descriptor left
@@ -159,8 +192,15 @@ class Door(TcpWSGIServer):
             self.task_dispatcher.set_thread_count(THREADS)
             super().add_task(task)
 
+    def readable(self) -> bool:
+        """Asked by waitress whenever something happens, and at least every second."""
+        if (now := time.monotonic()) >= self._look_at:
+            self._look_at = now + 1
+            for channel in list(self.active_channels.values()):
+                if channel.came < now - _LONGEST:
+                    channel.will_close = True
+        readable: bool = super().readable()
+        return readable
+
     def maintenance(self, now: float) -> None:
-        """Called every second by waitress, whose own idea is to wait for silence."""
-        for channel in list(self.active_channels.values()):
-            if channel.creation_time < now - _LONGEST:
-                channel.will_close = True
+        """Waitress's own idea is to wait for silence, and to go by a clock that may be set."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from entrypoint.callers import MAX_MESSAGE
 from entrypoint.events import Event, LineEnded, Unreached
+from entrypoint.post import prepare
 
-UNHEARD = 1000  # milliseconds in which the other's kernel is to confirm what we said, however busy its processes are
 LONGEST = 1 << 17  # bytes that the kernel takes at once; longer news have a connection of their own
 _BLOCK = 1 << 16
 
@@ -121,12 +121,6 @@ class Lines:
                 self._close(line.host)
         if current and event:
             self._put(event)
-
-
-def prepare(connection: socket.socket) -> None:
-    """What both ends want of their kernel."""
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD)
 
 
 def messages(connection: socket.socket, text: bytes) -> Iterator[bytes]:

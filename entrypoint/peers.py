@@ -21,8 +21,9 @@ from entrypoint.cluster import Cluster, Host
 from entrypoint.control import TOKEN_HEADER, Put, Status, make_door
 from entrypoint.errors import ExitCode
 from entrypoint.events import Broken, Event, Informed, LineEnded, News, Rejected, Report, Unreached
-from entrypoint.lines import Lines, messages, prepare
-from entrypoint.post import Answer, Unreachable, post
+from entrypoint.lines import Lines, messages
+from entrypoint.names import Addresses
+from entrypoint.post import CONNECTING, Answer, Unreachable, post
 from entrypoint.settings import Settings
 from entrypoint.wire import Refused, news_from_json, news_to_json, report_to_json
 
@@ -89,8 +90,7 @@ class Peers:
         self._telling: list[threading.Thread] = []
         self._delivered = threading.Event()
         self._tried_to_open = threading.Event()
-        # Where each host was reached last. To look up the name of one that has gone can take longer than all else.
-        self._found: dict[str, str] = {}
+        self._addresses = Addresses()
         threading.Thread(target=self._serve, name="control", daemon=True).start()
         if not cluster.is_coordinator:
             threading.Thread(target=self._keep_reporting, name="reports", daemon=True).start()
@@ -207,7 +207,6 @@ class Peers:
     def _hold(self, line: socket.socket, said: bytes) -> None:
         """This is our line to the coordinator from now on."""
         line.settimeout(None)
-        prepare(line)
         self._line, self._line_again = line, time.monotonic() + self._settings.heartbeat
         try:
             threading.Thread(target=self._listen, args=(line, said), name="line", daemon=True).start()
@@ -244,27 +243,28 @@ class Peers:
         """POST to another host. OSError if it is not reached, Refused if it says no."""
         own = self._cluster.me.address
         token = self._settings.token
-        address = self._found.pop(host.name, host.address)  # kept if it is still right
         try:
             answer = post(
-                (address, host.port(self._settings.control_port)), path, message, timeout,
+                self._addresses.of(host, within=CONNECTING), host.port(self._settings.control_port), path, message,
+                timeout,
                 source=own if own.startswith("127.") else "",
                 headers=f"{TOKEN_HEADER}: {token}\r\n" if token else "",
                 stay=stay,
             )  # fmt: skip
         except Unreachable:
+            self._addresses.look_for(host)  # and go on with what is known meanwhile
             self._put(Unreached(host=host.name))
             raise
+        self._addresses.note(host, answer.address)
         if answer.status != 200:
             raise Refused(_reason(answer.body) or f"it answered {answer.status}", answer.status)
-        self._found[host.name] = answer.address
         return answer
 
     def _serve(self) -> None:
         logging.getLogger("waitress").setLevel(logging.ERROR)
         me = self._cluster.me
         port = me.port(self._settings.control_port)
-        listen = me.address if me.address.startswith("127.") else "0.0.0.0"
+        listen = me.address if me.address.startswith("127.") else ""
         try:
             server = make_door(
                 self._cluster, self._settings.token, self._put, self._status, lambda: self._news,
@@ -272,7 +272,8 @@ class Peers:
             )  # fmt: skip
         except (OSError, ImportError) as error:
             if len(self._cluster.hosts) > 1:
-                why = f"the control channel cannot listen on {listen} port {port}: {error}; set ENTRYPOINT_CONTROL_PORT"
+                where = f"{listen or 'any address'} port {port}"
+                why = f"the control channel cannot listen on {where}: {error}; set ENTRYPOINT_CONTROL_PORT"
                 self._put(Broken(why=why, code=ExitCode.INTERNAL))
             return
         finally:

@@ -1,17 +1,26 @@
 """One POST to another host, over a connection of its own, which may stay. Bytes in, bytes out; opinions: peers.py.
 
+A host may have several addresses, of which not all work, and a network may lose what is said to it: so after a moment
+a connection to the next address is tried beside those that are on their way, and the first that comes is taken.
+
 A thousand hosts make this often: it costs a third of what http.client's objects do.
 """
 
 import contextlib
+import errno
+import os
 import re
+import select
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from entrypoint.callers import MAX_MESSAGE
 
 CONNECTING = 1.0  # seconds: the other's kernel answers, however busy its processes are
+NEXT = 0.25  # seconds until one more connection is tried. The kernel itself would say a lost word again after 1 s
+UNHEARD = 1000  # milliseconds in which the other's kernel is to confirm what we said
 _BLOCK = 1 << 16
 _MAX_HEAD = 1 << 14
 _STATUS = re.compile(rb"HTTP/1\.\d (\d{3})\b")
@@ -35,7 +44,8 @@ class Answer:
 
 
 def post(
-    address: tuple[str, int],
+    addresses: Sequence[str],
+    port: int,
     path: str,
     body: bytes,
     timeout: float,
@@ -47,18 +57,21 @@ def post(
     """Ask, and wait for the answer, at most `timeout` seconds. OSError if there is none that is HTTP; Unreachable if it
     could not be asked.
 
-    `source` is the address that we are to call from, `headers` are whole lines with their ends. With `stay`, the other
-    is asked to leave the connection open; it is then the answer's `line`, and the caller's to close.
+    `addresses` are numbers, the best first; `source` is the one that we are to call from, `headers` are whole lines
+    with their ends. With `stay`, the other is asked to leave the connection open; it is then the answer's `line`, and
+    the caller's to close.
     """
     deadline = time.monotonic() + timeout
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: {address[0]}\r\nConnection: {'keep-alive' if stay else 'close'}\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: {bracketed(addresses[0])}\r\n"
+        f"Connection: {'keep-alive' if stay else 'close'}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
     )
     with contextlib.ExitStack() as stack:
-        connection = stack.enter_context(_connected(address, min(timeout, CONNECTING), source))
+        connection = stack.enter_context(_connected(addresses, port, min(timeout, CONNECTING), source))
         asked, found = time.monotonic(), str(connection.getpeername()[0])
         connection.settimeout(timeout)
+        prepare(connection)
         connection.sendall(head.encode("utf-8") + body)
         text = b""
         while (whole := _whole(text)) is None:
@@ -93,8 +106,66 @@ def _whole(text: bytes) -> tuple[int, bytes, bytes, bool] | None:
     return int(status[1]), rest[:size], rest[size:], bool(_STAYS.search(head))
 
 
-def _connected(address: tuple[str, int], timeout: float, source: str) -> socket.socket:
+def _connected(addresses: Sequence[str], port: int, timeout: float, source: str) -> socket.socket:
+    """The first connection that comes, to any of these addresses."""
+    deadline = time.monotonic() + timeout
+    error: OSError = TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+    trying: dict[int, tuple[socket.socket, str]] = {}
+    poll, waiting = select.poll(), list(addresses)
     try:
-        return socket.create_connection(address, timeout, source_address=(source, 0) if source else None)
-    except OSError as error:
-        raise Unreachable(*error.args) from error
+        while waiting or trying:
+            if waiting:
+                address = waiting.pop(0)
+                try:
+                    connection = _begin(address, port, source)
+                    trying[connection.fileno()] = connection, address
+                    poll.register(connection, select.POLLOUT)
+                except OSError as problem:
+                    error = problem
+                    continue
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            for number, _ in poll.poll(1000 * min(NEXT, left)):
+                connection, address = trying.pop(number)
+                poll.unregister(number)
+                if not (problem_number := connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)):
+                    connection.setblocking(True)
+                    return connection
+                connection.close()
+                error = OSError(problem_number, os.strerror(problem_number))
+            waiting = waiting or list(dict.fromkeys(address for _, address in trying.values()))
+    finally:
+        for connection, _ in trying.values():
+            connection.close()
+    raise Unreachable(*error.args) from error
+
+
+def _begin(address: str, port: int, source: str) -> socket.socket:
+    """A socket that is connecting. OSError if it cannot."""
+    family, kind, protocol, _, where = socket.getaddrinfo(
+        address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+    )[0]  # fmt: skip
+    connection = socket.socket(family, kind, protocol)
+    try:
+        connection.setblocking(False)
+        if source:
+            connection.bind((source, 0))
+        number = connection.connect_ex(where)
+        if number not in (0, errno.EINPROGRESS):
+            raise OSError(number, os.strerror(number))
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def prepare(connection: socket.socket) -> None:
+    """What both ends of a connection want of their kernel: to wait for nothing, and to hear soon that nobody hears."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD)
+
+
+def bracketed(address: str) -> str:
+    """A host as it stands before a port."""
+    return f"[{address}]" if ":" in address else address

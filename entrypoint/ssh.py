@@ -74,11 +74,11 @@ def write_files(job: Job) -> None:
     settings = [value for name, value in os.environ.items() if name.startswith("OMPI_MCA_")]
     _write(options, json.dumps([*job.mpi_options, *settings]))
     # StrictModes would look at every parent folder, and refuse one under /tmp; ours is 0700 and new.
-    listen = me.address if me.address[0].isdigit() else "0.0.0.0"
+    listen = f"ListenAddress {me.address}" if me.address.startswith("127.") else ""  # else on all that this host has
     _write(
         paths.ssh / "sshd_config",
         f"""
-        ListenAddress {listen}
+        {listen}
         Port {me.port(job.settings.ssh_port)}
         HostKey {paths.ssh / "host_key"}
         PidFile none

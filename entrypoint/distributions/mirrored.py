@@ -11,7 +11,7 @@ FIRST_PORT = 8890  # what AWS's toolkit uses, so security groups that were opene
 
 def plan(job: Job) -> Plan:
     tasks = [(host, local) for host in job.cluster.training for local in range(job.processes_per_host)]
-    addresses = [f"{host.address}:{host.port(FIRST_PORT + local)}" for host, local in tasks]
+    addresses = [host.at(host.port(FIRST_PORT + local)) for host, local in tasks]
     cluster = json.dumps({"worker": addresses})
     rows = [common.prepare(job, host) for host in job.cluster.hosts]
     for index, (host, local) in enumerate(tasks):

@@ -115,7 +115,7 @@ def _worker_hosts(hosts: Sequence[Host], per_host: int, servers: bool) -> list[H
 
 
 def _addresses(hosts: Sequence[Host], ports: Sequence[int]) -> list[str]:
-    return [f"{host.address}:{port}" for host, port in zip(hosts, ports, strict=True)]
+    return [host.at(port) for host, port in zip(hosts, ports, strict=True)]
 
 
 def _chief_first(job: Job, chief: Host) -> tuple[Need, ...]:

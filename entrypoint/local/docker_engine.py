@@ -52,7 +52,7 @@ class DockerEngine:
         self._docker = shutil.which("docker") or "docker"
         self._hides = any(fault.action is Action.HIDE for fault in job.faults)
         self._small = sorted({(f.host, f.folder) for f in job.faults if f.action is Action.FILL})
-        self._addresses: dict[str, str] = {}
+        self._addresses: dict[str, list[str]] = {}
         self._hosts_files = HostsFiles(job, self._addresses)
 
     def check(self) -> None:
@@ -99,7 +99,7 @@ class DockerEngine:
         if self._hides:  # Docker's name server cannot hide a host: there, the names are in files
             hosts = folder.root / "hosts"
             self._hosts_files.write(folder.host, hosts)
-            run += ["--ip", self._addresses[folder.host], *_mount(hosts, PurePosixPath("/etc/hosts"))]
+            run += ["--ip", self._addresses[folder.host][0], *_mount(hosts, PurePosixPath("/etc/hosts"))]
         else:
             run += ["--network-alias", folder.host]
         if self.shm_size:
@@ -132,6 +132,9 @@ class DockerEngine:
                 return self._send(host, fault.process, told, signal.SIGTERM)
             case Action.PAUSE:
                 return self._send(host, fault.process, told, signal.SIGSTOP)
+            case Action.HIDE:
+                self._hosts_files.hide(host)
+                return True
             case Action.CUT:
                 return self._silence(host, "on")
             case Action.FILL:
@@ -191,7 +194,7 @@ class DockerEngine:
             chosen = subnet.stdout.decode().strip()
             made = self._call(*make, "--subnet", chosen, self._run)
             first = ipaddress.ip_network(chosen).network_address + _FIRST_ADDRESS
-            self._addresses.update({host: str(first + rank) for rank, host in enumerate(self.job.names)})
+            self._addresses.update({host: [str(first + rank)] for rank, host in enumerate(self.job.names)})
         if made.returncode:
             raise ConfigError(f"docker makes no network: {last_line(made.stderr, 'no reason given')}")
 

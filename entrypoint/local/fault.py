@@ -29,8 +29,7 @@ class Action(StrEnum):
 _ON_PROCESSES = (Action.KILL, Action.STOP, Action.PAUSE)
 _ON_ALL = (Action.KILL, Action.STOP)
 _ON_FOLDERS = (Action.FILL, Action.READONLY)
-_FROM_THE_START = (Action.LATE, Action.HIDE)
-_MAY_END = (Action.PAUSE, Action.CUT, *_FROM_THE_START)
+_MAY_END = (Action.PAUSE, Action.CUT, Action.LATE, Action.HIDE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +43,11 @@ class Fault:
     at: float = 0.0  # seconds from the start of the first host
     when: str = ""  # instead: once a host writes a line with this text
     lasts: float | None = None  # seconds; None: for good
+
+    @property
+    def from_the_start(self) -> bool:
+        """Whether it is there before the first host is."""
+        return self.action is Action.LATE or (self.action is Action.HIDE and not (self.at or self.when))
 
     @property
     def whom(self) -> str:
@@ -125,9 +129,9 @@ def _with_clauses(fault: Fault, words: Sequence[str], after: str) -> Fault:
             case "for":
                 fault = replace(fault, lasts=_seconds(name, rest[0]))
         after, words = rest[0], rest[1:]
-    if action in _FROM_THE_START and found & {"at", "when"}:
+    if action is Action.LATE and found & {"at", "when"}:
         raise ValueError(f"{action} counts from the start of the first host; wanted neither at nor when")
-    if action in _FROM_THE_START and "for" not in found:
+    if fault.from_the_start and "for" not in found:
         raise ValueError(f"{action} lasts some time; wanted for SECONDS")
     if action not in _MAY_END and "for" in found:
         raise ValueError(f"{action} is for good; wanted no for")

@@ -8,7 +8,6 @@ from enum import Enum, auto
 from entrypoint.local.engine import Engine, FaultFailed
 from entrypoint.local.fault import ALL, Action, Fault
 
-_FROM_THE_START = (Action.LATE, Action.HIDE)
 _STARTED = re.compile(rb"(.+) started, pid (\d+)")  # the launcher's own words
 
 
@@ -116,9 +115,9 @@ class Injector:
     def _inject(self, case: _Case, now: float, running: Mapping[str, int]) -> None:
         fault = case.fault
         if not case.done:
-            case.injected = 0.0 if fault.action in _FROM_THE_START else now
+            case.injected = 0.0 if fault.from_the_start else now
         try:
-            if fault.action not in _FROM_THE_START:
+            if not fault.from_the_start:
                 hosts = list(running) if fault.host == ALL else [fault.host]
                 case.done |= {host for host in hosts if host not in case.done and self._do(case, host, running)}
                 if not (hosts and case.done.issuperset(hosts)):

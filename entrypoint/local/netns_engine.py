@@ -34,7 +34,10 @@ from entrypoint.plan import render
 
 _TOOLS = {"ip": "iproute2", "nsenter": "util-linux", "mount": "mount"}
 _BRIDGE = "bridge"
-_PREFIX = 16  # of the hosts' addresses. They are nobody else's: nothing leads out of the namespaces
+# The hosts' addresses are nobody else's: nothing leads out of the namespaces.
+_ADDRESS = {4: "10.0.1.{}", 6: "fd00:0:0:1::{:x}"}
+_PREFIX = {4: 16, 6: 64}
+_FAMILIES = {"4": (4,), "6": (6,), "both": (6, 4)}
 _OWN = (Path("/tmp"), Path("/run"), Path("/dev/shm"))  # of which each host has its own
 _HOST = "import sys; sys.path.insert(0, sys.argv.pop(1)); from entrypoint.local.netns_host import main; main()"
 
@@ -46,13 +49,14 @@ class NetnsEngine:
     faults = frozenset(Action)
     look_again = 0.05
 
-    def __init__(self, job: LocalJob, environment: Mapping[str, str], gpus: int) -> None:
+    def __init__(self, job: LocalJob, environment: Mapping[str, str], gpus: int, ip: str = "4") -> None:
         self.job, self.gpus = job, gpus
+        self._families = _FAMILIES[ip]
         self._settings = {**settings_in(environment), **dict(job.environment)}
         self._inherited = {k: v for k, v in inherited(environment).items() if k != "TMPDIR"}
         self._hub = -1  # the open network namespace of the bridge
         self._folders = {folder.host: folder for folder in folders_of(job)}
-        self._hosts_files = HostsFiles(job, {host: self._address(host) for host in job.names})
+        self._hosts_files = HostsFiles(job, {host: self._addresses(host) for host in job.names})
 
     def check(self) -> None:
         if os.geteuid() != 0:
@@ -91,8 +95,8 @@ class NetnsEngine:
             "bridge": _BRIDGE,
             "port": _port(self.job.names.index(folder.host)),
             "mac": self._mac(folder.host),
-            "address": f"{self._address(folder.host)}/{_PREFIX}",
-            "neighbours": [(self._address(h), self._mac(h)) for h in self.job.names if h != folder.host],
+            "addresses": [f"{address}/{_PREFIX[_family(address)]}" for address in self._addresses(folder.host)],
+            "neighbours": [(a, self._mac(h)) for h in self.job.names if h != folder.host for a in self._addresses(h)],
             "hostname": self._hostname(folder.host),
             "base": str(folder.base),
             "hosts": str(hosts),
@@ -117,6 +121,9 @@ class NetnsEngine:
                 processes.send(launcher or pid, number)
 
     def inject(self, fault: Fault, host: str, pid: int, told: int | None) -> bool:
+        if fault.action is Action.HIDE:
+            self._hosts_files.hide(host)
+            return True
         if (launcher := _launcher(pid)) is None:
             return False
         if fault.action in (Action.KILL, Action.STOP, Action.PAUSE):
@@ -168,14 +175,18 @@ class NetnsEngine:
         """An `ip` command, among the bridge's ports."""
         _call("nsenter", f"--net=/proc/self/fd/{self._hub}", "ip", *command.split(), keep=(self._hub,))
 
-    def _address(self, host: str) -> str:
-        return f"10.0.1.{self.job.names.index(host) + 1}"
+    def _addresses(self, host: str) -> list[str]:
+        return [_ADDRESS[family].format(self.job.names.index(host) + 1) for family in self._families]
 
     def _mac(self, host: str) -> str:
-        return "02:00:" + ":".join(f"{int(part):02x}" for part in self._address(host).split("."))
+        return f"02:00:0a:00:01:{self.job.names.index(host) + 1:02x}"
 
     def _hostname(self, host: str) -> str:
-        return f"ip-{self._address(host).replace('.', '-')}.ec2.internal"
+        return f"ip-10-0-1-{self.job.names.index(host) + 1}.ec2.internal"
+
+
+def _family(address: str) -> int:
+    return 6 if ":" in address else 4
 
 
 def _which(tool: str) -> str | None:

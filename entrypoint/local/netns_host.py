@@ -71,12 +71,13 @@ def _connect(spec: dict[str, Any]) -> None:
     for kind in ("all", "default"):
         switch = Path(f"/proc/sys/net/ipv6/conf/{kind}/disable_ipv6")
         if switch.exists():
-            switch.write_text("1")
+            switch.write_text("0" if any(":" in address for address in spec["addresses"]) else "1")
     card, bridge, port = spec["mac"], spec["bridge"], spec["port"]
     inside = [
         "link set lo up",
         f"link add {INTERFACE} address {card} type veth peer name {port} netns /proc/self/fd/{hub}",
-        f"address add {spec['address']} dev {INTERFACE}",
+        # An address of IPv6 is of use at once: nobody asks whether another host has it.
+        *(f"address add {ip} dev {INTERFACE}{' nodad' if ':' in ip else ''}" for ip in spec["addresses"]),
         f"link set {INTERFACE} up",
         # Fixed, so that a host that is cut off is silent: nobody is told that it cannot be found.
         *(f"neigh add {ip} lladdr {mac} dev {INTERFACE} nud permanent" for ip, mac in spec["neighbours"]),

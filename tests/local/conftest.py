@@ -1,6 +1,7 @@
 """The local ring: real processes and sockets on loopback."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +56,18 @@ def local(tmp_path):
         if run.process.poll() is None:  # the test failed before it ended
             run.process.kill()
             run.process.wait()
+
+
+def why_no_netns() -> str:
+    if os.geteuid() != 0:
+        return "--engine netns takes root"
+    lacks = [tool for tool in ("ip", "nsenter") if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin")]
+    return f"--engine netns lacks {', '.join(lacks)}" if lacks else ""
+
+
+@pytest.fixture
+def netns() -> str:
+    """The engine of namespaces; a user's machine without root skips what needs it, with CI=true that is a failure."""
+    if problem := why_no_netns():
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(problem)
+    return "netns"

@@ -22,21 +22,6 @@ STEPS = ("--hyperparameters", "steps=60")  # long enough for the faults, and not
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
 
-def why_no_netns() -> str:
-    if os.geteuid() != 0:
-        return "--engine netns takes root"
-    lacks = [tool for tool in ("ip", "nsenter") if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin")]
-    return f"--engine netns lacks {', '.join(lacks)}" if lacks else ""
-
-
-@pytest.fixture
-def netns() -> str:
-    """The engine of namespaces; a user's machine without root skips what needs it, with CI=true that is a failure."""
-    if problem := why_no_netns():
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(problem)
-    return "netns"
-
-
 @pytest.fixture(params=["process", "netns"])
 def engine(request) -> str:
     return request.getfixturevalue("netns") if request.param == "netns" else request.param

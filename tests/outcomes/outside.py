@@ -86,6 +86,9 @@ def hosts_that_come_back() -> Iterator[Case]:
     ):  # fmt: skip
         fault = f"cut {host_of(where)} {HERE} for 3"
         yield goes_on(way, "host is cut off for 3 s", where, "run", fault, seconds="4")
+    for way, where in (*mirrored, (Way.MPI, FOLLOWER), (Way.PS, COORDINATOR)):
+        fault = f"hide {host_of(where)} {HERE}"
+        yield goes_on(way, "host's name does not resolve any more", where, "run", fault, seconds="3")
     for way, where in (*mirrored, (Way.MPI, FOLLOWER)):
         yield goes_on(way, "host comes 3 s late", where, "start", f"late {host_of(where)} for 3")
         fault = f"hide {host_of(where)} for 4"

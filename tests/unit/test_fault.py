@@ -48,6 +48,7 @@ def parse(text: str) -> Fault:
         ("pause algo-3:script for 0.5", Fault(action=Action.PAUSE, host="algo-3", process="script", lasts=0.5)),
         ("cut algo-2 when at for 4", Fault(action=Action.CUT, host="algo-2", when="at", lasts=4.0)),
         ("late algo-2 for 10", Fault(action=Action.LATE, host="algo-2", lasts=10.0)),
+        ("hide algo-2 when x", Fault(action=Action.HIDE, host="algo-2", when="x")),
         ("hide algo-2 for 10", Fault(action=Action.HIDE, host="algo-2", lasts=10.0)),
         ("fill algo-2:output at 3", Fault(action=Action.FILL, host="algo-2", folder="output", at=3.0)),
         ("readonly algo-2:model", Fault(action=Action.READONLY, host="algo-2", folder="model")),
@@ -65,7 +66,7 @@ seconds = st.floats(0.001, 1e4).map(lambda value: float(f"{value:g}"))
 @given(st.sampled_from(Action), st.sampled_from(HOSTS), names, st.none() | seconds, st.none() | names, seconds)
 def test_what_is_printed_is_read_as_the_same(action, host, process, at, when, lasts):
     ends = action in (Action.PAUSE, Action.CUT, Action.LATE, Action.HIDE)
-    from_start = action in (Action.LATE, Action.HIDE)
+    from_start = action is Action.LATE or (action is Action.HIDE and not (at or when))
     fault = Fault(
         action=action,
         host=host,
@@ -105,7 +106,7 @@ def test_what_is_printed_is_read_as_the_same(action, host, process, at, when, la
         ("fill algo-2:model for 2", "fill is for good; wanted no for"),
         ("late algo-2", "late lasts some time; wanted for SECONDS"),
         ("late algo-2 at 2 for 2", "late counts from the start of the first host; wanted neither at nor when"),
-        ("hide algo-2 when x for 2", "hide counts from the start of the first host"),
+        ("hide algo-2", "hide lasts some time; wanted for SECONDS"),
         ("kill algo-2 when 'two\nlines'", "wanted text of one line"),
     ],
 )
@@ -310,15 +311,23 @@ def test_who_is_frozen_for_good():
 
 def test_a_hidden_name_is_in_no_hosts_file_but_its_own_until_it_is_shown(tmp_path):
     job = LocalJob(program="t.py", source=tmp_path, hosts=3, output=tmp_path, faults=(parse("hide algo-2 for 3"),))
-    files = HostsFiles(job, {host: f"10.0.1.{number}" for number, host in enumerate(HOSTS, 1)})
+    files = HostsFiles(job, {host: [f"10.0.1.{number}", f"fd00::{number}"] for number, host in enumerate(HOSTS, 1)})
     for host in HOSTS[:2]:
         files.write(host, tmp_path / host, f"ip-of-{host}")
     mounted = (tmp_path / "algo-1").open()  # as a mount holds on to the file, and not to its name
     assert "\n10.0.1.2 algo-2" not in mounted.read()
     assert "\n10.0.1.2 algo-2 ip-of-algo-2\n" in (tmp_path / "algo-2").read_text()
+    own = ["127.0.0.1 localhost", "::1 localhost", "10.0.1.1 algo-1 ip-of-algo-1", "fd00::1 algo-1 ip-of-algo-1"]
+    for _ in range(2):
+        files.show("algo-2")
+        mounted.seek(0)
+        others = ["10.0.1.2 algo-2", "fd00::2 algo-2", "10.0.1.3 algo-3", "fd00::3 algo-3"]
+        assert mounted.read().splitlines() == [*own, *others]
+        files.hide("algo-2")
+        mounted.seek(0)
+        others[:2] = ["#0.0.1.2 algo-2", "#d00::2 algo-2"]
+        assert mounted.read().splitlines() == [*own, *others]
     files.show("algo-2")
-    mounted.seek(0)
-    assert mounted.read() == "127.0.0.1 localhost\n10.0.1.1 algo-1 ip-of-algo-1\n10.0.1.2 algo-2\n10.0.1.3 algo-3\n"
     files.write("algo-3", tmp_path / "algo-3")  # a host that comes late
     assert "\n10.0.1.2 algo-2\n" in (tmp_path / "algo-3").read_text()
     mounted.close()

@@ -17,7 +17,7 @@ from entrypoint.control import make_door
 from entrypoint.events import Informed, LineEnded, News, Report, Reported, Unreached
 from entrypoint.lines import LONGEST, Lines, messages
 from entrypoint.peers import Peers
-from entrypoint.post import post
+from entrypoint.post import Unreachable, post
 from entrypoint.settings import Settings
 from entrypoint.wire import news_to_json, report_to_json
 
@@ -27,12 +27,16 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
 class Answering:
     """A server that takes one connection after another and sends these blocks, with pauses between them."""
 
-    def __init__(self, *blocks: bytes, pause: float = 0.0) -> None:
+    def __init__(self, *blocks: bytes, pause: float = 0.0, host: str = "127.0.0.1", port: int = 0) -> None:
         self.asked: list[bytes] = []
-        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.socket = socket.create_server((host, port))
         self.address = self.socket.getsockname()
         self._blocks, self._pause = blocks, pause
         threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self.socket.shutdown(socket.SHUT_RDWR)  # wakes who waits for a call
+        self.socket.close()
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
@@ -45,9 +49,13 @@ class Answering:
                         time.sleep(self._pause)
 
 
+def ask(address: tuple[str, int], *words, **named):
+    return post([address[0]], address[1], *words, **named)
+
+
 def test_a_question_and_its_answer():
     server = Answering(ANSWER[:20], ANSWER[20:], pause=0.01)
-    answer = post(server.address, "/news", b'{"a": 1}', 20, headers="X-Token: t\r\n")
+    answer = ask(server.address, "/news", b'{"a": 1}', 20, headers="X-Token: t\r\n")
     assert (answer.status, answer.body) == (200, b"{}")
     assert answer.asked < answer.heard
     assert server.asked[0].startswith(b"POST /news HTTP/1.1\r\n")
@@ -59,23 +67,23 @@ def test_a_question_and_its_answer():
 )
 def test_what_is_no_answer_is_an_error(blocks):
     with pytest.raises(ConnectionError):
-        post(Answering(*blocks).address, "/news", b"{}", 20)
+        ask(Answering(*blocks).address, "/news", b"{}", 20)
 
 
 def test_an_answer_that_never_ends_is_given_up():
     server = Answering(*[b"x"] * 10_000, pause=0.01)
     with pytest.raises(TimeoutError):
-        post(server.address, "/news", b"{}", 0.3)
+        ask(server.address, "/news", b"{}", 0.3)
     endless = Answering(*[b"x" * (1 << 20)] * 100)
     with pytest.raises(TimeoutError):
-        post(endless.address, "/news", b"{}", 60)
+        ask(endless.address, "/news", b"{}", 60)
 
 
 def test_nobody_there_is_an_error():
     with socket.create_server(("127.0.0.1", 0)) as gone:
         address = gone.getsockname()
     with pytest.raises(OSError):
-        post(address, "/news", b"{}", 5)
+        ask(address, "/news", b"{}", 5)
 
 
 def test_a_host_that_takes_no_connection_is_told_of():
@@ -123,26 +131,116 @@ def test_the_last_news_are_heard_by_all():
     eventually(lambda: all(last in net.heard[host.name] for host in net.hosts[1:]), within=60)
 
 
-def test_the_name_of_a_host_is_looked_up_until_it_was_reached(monkeypatch):
-    """To look up one that has gone may take longer than all else that is to be done then."""
-    server, called, connect = Answering(ANSWER), [], socket.create_connection
+@contextlib.contextmanager
+def silent_port():
+    """A port of 127.0.0.9 that answers nothing: the row of those who wait for it is full, and the kernel drops more."""
+    with contextlib.ExitStack() as held:
+        server = held.enter_context(socket.socket())
+        server.bind(("127.0.0.9", 0))
+        server.listen(0)
+        for _ in range(4):
+            waiting = held.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        with socket.socket() as one_more:
+            one_more.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                one_more.connect(server.getsockname())
+        yield server.getsockname()[1]
 
-    def connecting(address, *words, **named):
-        if threading.current_thread() is threading.main_thread():  # hosts of other tests may still be calling
-            called.append(address[0])
-        return connect(address, *words, **named)
 
-    monkeypatch.setattr(socket, "create_connection", connecting)
-    me, other = Host(name="algo-1", rank=0, address="127.0.0.1"), Host(name="algo-2", rank=1, address="localhost")
-    settings = Settings(control_port=server.address[1])
-    peers = Peers(Cluster(hosts=(me, other), me=me), settings, [].append, dict, print)
+@pytest.mark.parametrize("others", [["127.0.0.9"], ["127.0.0.8", "127.0.0.9"], ["2001:db8::1", "127.0.0.9"]])
+def test_of_several_addresses_the_one_that_works_is_used(others):
+    """One is silent, one refuses, one cannot be reached at all: nobody waits for those as long as for a connection."""
+    with silent_port() as port, socket.create_server(("127.0.0.1", port)) as server:
+        threading.Thread(target=lambda: server.accept()[0].sendall(ANSWER), daemon=True).start()
+        answer = post([*others, "127.0.0.1"], port, "/news", b"{}", 20)
+        assert (answer.status, answer.address) == (200, "127.0.0.1")
+
+
+def test_where_no_address_works_it_is_unreachable():
+    with silent_port() as port, pytest.raises(Unreachable):
+        post(["127.0.0.8", "127.0.0.9"], port, "/news", b"{}", 20)
+
+
+class Names:
+    """Stands before getaddrinfo, for names: where they are by now, and whether the resolver takes for ever."""
+
+    def __init__(self, monkeypatch, **found: str) -> None:
+        self.found, self.real = found, socket.getaddrinfo
+        self.answers = threading.Event()
+        self.answers.set()
+        monkeypatch.setattr("entrypoint.names.socket.getaddrinfo", self)
+
+    def __call__(self, name, *words, **named):
+        if name.replace(".", "").isdigit():
+            return self.real(name, *words, **named)
+        self.answers.wait()
+        if name not in self.found:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return self.real(self.found[name], *words, **named)
+
+
+@pytest.fixture
+def names(monkeypatch):
+    made = Names(monkeypatch, n2="127.0.0.1")
+    yield made
+    made.answers.set()
+
+
+class Calls:
+    """Peers of n1, which call n2 by its name."""
+
+    def __init__(self, port: int) -> None:
+        me, self.other = Host(name="algo-1", rank=0, address="127.0.0.1"), Host(name="algo-2", rank=1, address="n2")
+        self.heard: list = []
+        cluster = Cluster(hosts=(me, self.other), me=me)
+        self.peers = Peers(cluster, Settings(control_port=port), self.heard.append, dict, print)
+
+    def call(self) -> int:
+        return self.peers._call(self.other, "/news", b"{}", timeout=20).status
+
+
+@pytest.mark.parametrize("gone", ["does not resolve", "takes for ever to resolve"])
+def test_a_host_stays_where_it_was_when_its_name_goes(names, gone):
+    """Though it is not reached for a while: a network that was cut takes the name servers with it."""
+    server = Answering(ANSWER)
+    calls = Calls(server.address[1])
+    assert calls.call() == 200
+    names.found.clear()
+    if gone == "takes for ever to resolve":
+        names.answers.clear()
+    server.close()
     for _ in range(3):
-        peers._call(other, "/news", b"{}", timeout=20)
-    server.socket.shutdown(socket.SHUT_RDWR)  # wakes who waits for a call, and takes no more
-    for _ in range(2):
-        with pytest.raises(OSError):
-            peers._call(other, "/news", b"{}", timeout=20)
-    assert called == ["localhost", "127.0.0.1", "127.0.0.1", "127.0.0.1", "localhost"]
+        with pytest.raises(Unreachable):
+            calls.call()
+    assert Unreached(host="algo-2") in calls.heard
+    again = Answering(ANSWER, port=server.address[1])
+    assert calls.call() == 200
+    again.close()
+
+
+def test_a_host_that_has_moved_is_found(names):
+    server = Answering(ANSWER)
+    calls = Calls(server.address[1])
+    assert calls.call() == 200
+    server.close()
+    names.found["n2"] = "127.0.0.2"
+    moved = Answering(ANSWER, host="127.0.0.2", port=server.address[1])
+
+    def reached() -> bool:
+        with contextlib.suppress(Unreachable):
+            return calls.call() == 200
+        return False
+
+    eventually(reached, within=60)
+    moved.close()
+
+
+def test_a_name_that_nobody_knows_is_waited_for_a_moment_only(names):
+    names.answers.clear()
+    with pytest.raises(Unreachable, match="n2"):
+        Calls(1).call()
 
 
 def test_a_report_reaches_the_coordinator_and_its_answer_the_follower():
@@ -229,7 +327,7 @@ def by_hand(net: "Net", report: bytes):
     def asked():
         with contextlib.suppress(OSError):  # it is not open yet
             where = (net.hosts[0].address, net.settings.control_port)
-            return post(where, "/report", report, 20, source=net.hosts[1].address, stay=True)
+            return ask(where, "/report", report, 20, source=net.hosts[1].address, stay=True)
 
     answer = eventually(asked, within=20)
     answer.line.settimeout(20)

@@ -1,0 +1,147 @@
+"""Names that stop resolving while a job runs, and hosts with addresses of IPv6: in namespaces, as in containers."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from hosts import PROGRAMS, Run
+
+pytestmark = pytest.mark.usefixtures("no_leftovers")
+SEVERAL = ("--hosts", "2", "--mode", "mwms")
+BEFORE = "worker/1] step 3;"
+# What glibc does where no name server answers: 5 s, twice.
+SLOW = """
+import socket, time
+real = socket.getaddrinfo
+def getaddrinfo(name, *words, **named):
+    try:
+        return real(name, *words, **named)
+    except socket.gaierror:
+        if not named.get("flags", 0) & socket.AI_NUMERICHOST:
+            time.sleep(10)
+        raise
+socket.getaddrinfo = getaddrinfo
+"""
+
+
+@pytest.fixture
+def local(local, netns, tmp_path):
+    """Starts `entrypoint local` with hosts in namespaces; `slow`: who asks for a name that is not there waits."""
+
+    def start(program: Path, *words: str, faults=(), slow: bool = False, **env: str) -> Run:
+        if slow:
+            (tmp_path / "slow").mkdir()
+            (tmp_path / "slow/sitecustomize.py").write_text(SLOW)
+            env["PYTHONPATH"] = f"{tmp_path / 'slow'}:{PROGRAMS.parents[1]}"
+        words += tuple(word for fault in faults for word in ("--fault", fault))
+        return local(program, *words, "--engine", "netns", TEST_FOLDER=str(tmp_path), **env)
+
+    return start
+
+
+def program(tmp_path: Path, text: str) -> Path:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "train.py").write_text(text)
+    return folder / "train.py"
+
+
+def test_names_that_vanish_while_the_job_runs_do_no_harm(local):
+    """Nor does it that they vanish in the midst of a failing network: where a host was is known."""
+    faults = [f"hide algo-1 when '{BEFORE}'", f"hide algo-2 when '{BEFORE}'", f"cut algo-2 when '{BEFORE}' for 3.5"]
+    run = local(
+        PROGRAMS / "beats.py", *SEVERAL, "--hyperparameters", "steps=90", faults=faults, slow=True,
+        ENTRYPOINT_PEER_TIMEOUT="8",
+    )  # fmt: skip
+    assert run.end() == 0
+    assert run.exits == ["0"] * 2
+    assert "fault over" in run.terminal
+
+
+def test_a_failure_is_told_where_no_name_resolves_any_more(local, tmp_path):
+    text = (
+        "import os, time\n"
+        "print('at work', flush=True)\n"
+        "time.sleep(5)\n"
+        "assert os.environ['SM_CURRENT_HOST'] != 'algo-2'\n"
+    )
+    faults = [f"hide algo-{host} when 'worker/0] at work'" for host in (1, 2)]
+    run = local(program(tmp_path, text + "time.sleep(600)\n"), *SEVERAL, faults=faults, slow=True)
+    assert run.end() == 1
+    assert run.exits == ["1"] * 2
+    assert run.cause.startswith("algo-2 worker/1 (exit code 1): AssertionError")
+
+
+# --- IPv6 ---
+
+SUM = """
+import json, os, sys
+import tensorflow as tf
+print(os.environ["TF_CONFIG"], flush=True)
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+total = strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(1.0)))
+print("sum", int(total), flush=True)
+"""
+ADDRESSES = {"algo-1": "fd00:0:0:1::1", "algo-2": "fd00:0:0:1::2"}
+
+
+def test_hosts_with_addresses_of_ipv6_alone(local):
+    run = local(PROGRAMS / "beats.py", *SEVERAL, "--ip", "6", "--hyperparameters", "steps=5")
+    assert run.end() == 0
+    assert run.exits == ["0"] * 2
+    assert "\nfd00:0:0:1::2 algo-2\n" in (run.folder / "out/algo-1/hosts").read_text()
+
+
+def test_mpi_over_ipv6(local):
+    pytest.importorskip("mpi4py")
+    if not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):
+        pytest.skip("needs Open MPI and an ssh daemon")
+    run = local(PROGRAMS / "mpi_sum.py", "--hosts", "2", "--mode", "mpi", "--ip", "6")
+    assert run.end() == 0
+    assert run.exits == ["0"] * 2
+
+
+@pytest.mark.tensorflow
+def test_parameter_servers_over_ipv6(local):
+    pytest.importorskip("tensorflow")
+    run = local(PROGRAMS / "ps_tutorial.py", "--hosts", "2", "--mode", "ps", "--ip", "6")
+    assert run.end() == 0
+    assert "chief/0] trained" in run.terminal
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("numbers", [False, True], ids=["names", "addresses"])
+def test_collectives_over_ipv6(local, tmp_path, numbers):
+    pytest.importorskip("tensorflow")
+    words = ("--env", f"ENTRYPOINT_HOST_ADDRESSES={json.dumps(ADDRESSES)}") if numbers else ()
+    run = local(program(tmp_path, SUM), *SEVERAL, "--ip", "6", *words)
+    assert run.end() == 0
+    assert run.terminal.count("sum 2") == 2
+    assert ('"[fd00:0:0:1::2]:' in run.terminal) == numbers
+
+
+@pytest.mark.parametrize("host", ["algo-1", "algo-2"])
+@pytest.mark.parametrize("family", ["4", "6"])
+def test_of_both_families_one_may_break_while_the_job_runs(local, tmp_path, host, family):
+    """For longer than a host may be silent."""
+    text = (
+        "import os, subprocess, sys, time\n"
+        f"if os.environ['SM_CURRENT_HOST'] == '{host}':\n"
+        f"    subprocess.run(['ip', '-{family}', 'address', 'flush', 'dev', 'eth0'], check=True)\n"
+        "    print('broken', flush=True)\n"
+        "time.sleep(9)\n"
+    )
+    path = "/usr/sbin:/usr/bin:/sbin:/bin"
+    run = local(program(tmp_path, text), *SEVERAL, "--ip", "both", PATH=path, ENTRYPOINT_PEER_TIMEOUT="4")
+    assert run.end() == 0
+    assert run.exits == ["0"] * 2
+    assert "broken" in run.terminal
+
+
+def test_an_option_of_hosts_in_namespaces(tmp_path):
+    """Elsewhere it would be taken for what it does not do."""
+    from entrypoint import cli
+
+    words = ["local", str(PROGRAMS / "beats.py"), "--ip", "6", "--output", str(tmp_path / "out")]
+    assert cli.run(words, {}) == 78
