@@ -20,6 +20,7 @@ from entrypoint.cluster import Cluster, Host, Part
 from entrypoint.errors import ConfigError, shorten, show
 from entrypoint.groups import DISTRIBUTION, SERVERS, accelerators, parts, read_groups
 from entrypoint.job import Job, Mode, Paths, Program, Tree
+from entrypoint.limits import STRING, limit_of_all, size, size_of_all
 from entrypoint.settings import (
     HOST_NAME,
     MAX_PROCESSES_PER_HOST,
@@ -381,6 +382,7 @@ def _mpi_options(hyperparameters: dict[str, Any], key: str) -> tuple[str, ...]:
         ) from None
     for word in words:
         _check_word(word, f"hyperparameter {key}")
+        _check_length(word, f"hyperparameter {key}, or a word of it,")
     return words
 
 
@@ -401,13 +403,39 @@ def _program(hyperparameters: dict[str, Any], environment: Mapping[str, str], pa
             raise ConfigError(f"hyperparameter {show(key)} has a = in its name; wanted none: it becomes SM_HP_<NAME>")
         for word in mapping.to_cmd_args({key: value}):
             _check_word(word, f"hyperparameter {show(key)}")
+            _check_length(word, f"hyperparameter {show(key)}")
     for key, value in hyperparameters.items():
         if isinstance(value, str):
             _check_word(key + value, f"hyperparameter {show(key)}")
     _check_word(str(name), "the program's name")
     if str(name).startswith("-"):
         raise ConfigError(f"the program is {show(name)}; wanted a name that Python or a shell takes for no option")
-    return Program(name=str(name), source=str(source or paths.code), arguments=tuple(mapping.to_cmd_args(users)))
+    arguments = tuple(mapping.to_cmd_args(users))
+    _check_all(arguments, users, environment)
+    return Program(name=str(name), source=str(source or paths.code), arguments=arguments)
+
+
+def _check_length(word: str, where: str) -> None:
+    """ConfigError if Linux starts no program with this argument."""
+    if size(word) > STRING:
+        raise ConfigError(
+            f"{where} is an argument of {size(word)} bytes, and Linux takes none of more than {STRING}; wanted a "
+            "shorter one: put it into a file, in a channel or beside the code, and pass the file's name"
+        )
+
+
+def _check_all(arguments: Sequence[str], users: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+    """ConfigError if Linux starts no program with all of these; each hyperparameter is in there twice."""
+    entries = [f"SM_HP_{key}={arguments[2 * at + 1]}" for at, key in enumerate(sorted(users))]
+    entries = [entry for entry in entries if size(entry) <= STRING]  # longer ones are left out of the environment
+    entries += [f"{key}={value}" for key, value in environment.items()]
+    found, most = size_of_all([*arguments, *entries]), limit_of_all()
+    if found > most:
+        raise ConfigError(
+            f"{len(users)} hyperparameters and the environment make arguments and variables of {found} bytes, and "
+            f"Linux starts no program with more than {most}; wanted fewer or shorter ones: put them into a file, in a "
+            "channel or beside the code"
+        )
 
 
 def _check_word(word: str, where: str) -> None:

@@ -4,6 +4,7 @@ Time, signals, processes and sockets meet here and nowhere else. Signal handlers
 """
 
 import contextlib
+import errno
 import json
 import os
 import queue
@@ -308,6 +309,8 @@ class Supervisor:
             )
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else error
+            if isinstance(error, OSError) and error.errno == errno.E2BIG:
+                why = f"{why}: hyperparameters and environment are longer than Linux passes on; use fewer, or a file"
             self.queue.put(events.NotStarted(name=spec.name, why=f"{spec.argv[0]}: {why}"))
             return
         self.processes[spec.name] = started

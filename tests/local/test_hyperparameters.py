@@ -116,3 +116,42 @@ def test_what_no_program_can_be_given_is_said_in_one_line(hosts, hyperparameters
         (line,) = failure.splitlines()
         assert named in line and "NUL characters and halves of surrogate pairs" in line
     assert "Traceback" not in job[1].log + job[2].log
+
+
+LONGEST = 32 * os.sysconf("SC_PAGE_SIZE") - 1
+TOO_LONG = {
+    # hyperparameters: what the line names
+    "one of 200 KB": ({"text": json.dumps("x" * 200_000)}, ['"text"', "200000 bytes", str(LONGEST), "file"]),
+    "one byte": ({"text": json.dumps("é" * (LONGEST // 2) + "xx")}, ['"text"', f"{LONGEST + 1} bytes"]),
+    "a list": ({"rows": json.dumps(["x" * LONGEST])}, ['"rows"', str(LONGEST)]),
+    "an option of mpirun": (
+        {MPI: "true", "sagemaker_mpi_custom_mpi_options": json.dumps("-x A=" + "x" * LONGEST)},
+        ["custom_mpi_options"],
+    ),
+    "all together": (
+        {f"text{number}": json.dumps("x" * 100_000) for number in range(60)},
+        ["60 hyperparameters and the environment", "fewer or shorter", "file"],
+    ),
+}
+
+
+@pytest.mark.parametrize("hyperparameters, named", TOO_LONG.values(), ids=TOO_LONG)
+def test_what_is_too_long_to_be_an_argument_is_said_before_anything_starts(hosts, hyperparameters, named):
+    job = hosts(2, "train.py", code={"train.py": SCRIPTS["train.py"]}, hyperparameters=hyperparameters)
+    assert job.end() == [78, 78]
+    for failure in job.failures:
+        (line,) = failure.splitlines()
+        assert all(word in line for word in named), line
+    assert "Traceback" not in job[1].log + job[2].log
+
+
+def test_the_longest_argument_arrives_and_one_that_is_none_may_be_longer(hosts):
+    """And masking takes no time: each of these was minutes of work for the pattern of passwords in URLs."""
+    longest = "x" * LONGEST
+    job = hosts(
+        1, "train.py", code={"train.py": SCRIPTS["train.py"]},
+        hyperparameters={"text": json.dumps(longest), "sagemaker_text": json.dumps("https://me:" * 1_000_000)},
+    )  # fmt: skip
+    assert job.end() == [0]
+    (path,) = (job[1].base / "output/data").glob("told-*")
+    assert [bytes.fromhex(word).decode() for word in json.loads(path.read_text())["argv"]] == ["--text", longest]
