@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # `train` and `entrypoint` import no more than they need, whe
 
 DEFAULT_BASE = "/opt/ml"
 DEFAULT_RUN = "/run/entrypoint"
+STDERR = 0.5  # seconds for words about stdout to be written elsewhere
 
 
 def train() -> None:
@@ -70,6 +71,7 @@ def _train(early_signals: list[int]) -> int:
     if supervisor is not None and supervisor.outcome is not None:
         _leave_evidence(supervisor, log)
         _say_how_long(supervisor, log)
+    _finish(log, host, supervisor)
     return outcome.exit_code
 
 
@@ -144,6 +146,23 @@ def _say_how_long(supervisor: "Supervisor", log: Log) -> None:
         complaint = report.write_summary(Path(supervisor.job.settings.summary), summary, log.secret)
         if complaint:
             log.say(complaint)
+
+
+def _finish(log: Log, host: str, supervisor: "Supervisor | None") -> None:
+    """Give output that is still to be written its time. Where nobody reads it, that is said where it may be seen."""
+    missing = log.finish()
+    if not missing:
+        return
+    from entrypoint import report
+
+    words = f"{missing} bytes of the output of this host were not written: nobody read them, or there was no room"
+    if supervisor is not None:
+        report.add_evidence(supervisor.job.paths.evidence(host), words)
+    with contextlib.suppress(OSError):
+        if not os.path.samestat(os.fstat(1), os.fstat(2)):
+            stderr = Log(host, fd=2)
+            stderr.say(words)
+            stderr.finish(patience=STDERR)
 
 
 def _own_failure(host: str, what: str, why: str, code: int) -> Outcome:

@@ -1,13 +1,17 @@
 """Every line that reaches stdout: ours, and those of the children, whole and labelled.
 
-One thread reads the pipes of all children. What is written is always whole lines, so lines of different
-processes never mix; each pipe is read in order, so the lines of one process keep theirs. Secrets are masked in
-all of them, before anything is written or kept.
+One thread reads the pipes of all children; the sink's thread writes, so that nobody waits for whoever reads our stdout,
+but the children where too much waits to be written. What is written is always whole lines, so lines of different
+processes never mix; each pipe is read in order, so the lines of one process keep theirs. A line that has no end yet is
+shown as it stands after a moment, and again, whole, when it has grown. Secrets are masked in all of them, before
+anything is written or kept.
 """
 
+import codecs
 import fcntl
 import math
 import os
+import re
 import select
 import selectors
 import sys
@@ -17,18 +21,28 @@ import time
 from dataclasses import dataclass, field
 
 from entrypoint import secrets
+from entrypoint.sink import PATIENCE, Sink
 
 _BLOCK = 1 << 16
 _LONGEST_LINE = 8 << 20  # bytes of one unfinished line that are kept before it is written as it is
+_SHOW = 1.0  # seconds after which a line without an end is shown, and shown again if it has grown
+_LOOK = 0.25  # seconds between two looks for such lines
+_AGAIN = 1 << 11  # bytes of such a line, up to which it is shown again from its beginning
+_ROOM = 0.05  # seconds between two looks, while stdout is not read, for who may print nevertheless
 _TAIL = 1 << 14  # bytes of each process's last output that are kept, to explain a failure
+_OVER = re.compile(rb"\x08*(\r\n|\r|\n)")  # what comes after the state of a progress bar, or a line
+_BACK = re.compile(rb"\x08+\r")  # as Keras goes back to the beginning of a line; the backspaces only show in a log
 
 
 @dataclass
 class _Pipe:
     prefix: str
     owner: str
-    unfinished: bytearray = field(default_factory=bytearray)
-    read: float = 0  # bytes; infinite when its end is read
+    unfinished: bytearray = field(default_factory=bytearray)  # what has no end of line yet
+    since: float = 0.0  # when that began, or was shown
+    grown: bool = False  # whether something has come to it since then
+    shown: int = 0  # bytes at its beginning that stand in the log as a line
+    may_lose: bool = False  # its process is to end: what it prints must not hold it up
 
 
 def _unread(fd: int) -> float:
@@ -41,7 +55,10 @@ def _unread(fd: int) -> float:
 
 
 class Log:
-    """Writes to `fd` (stdout). Labels are `[host process]`, or nothing with prefix=False."""
+    """Writes to `fd` (stdout). Labels are `[host process]`, or nothing with prefix=False.
+
+    Nothing here waits for whoever reads `fd`, but for `finish`.
+    """
 
     def __init__(
         self,
@@ -52,18 +69,19 @@ class Log:
         secret: secrets.Secrets = secrets.NONE,
         fd: int = 1,
     ) -> None:
-        self._host, self._prefix, self._streams, self._fd = host, prefix, streams, fd
+        self._host, self._prefix, self._streams = host, prefix, streams
         self.secret = secret  # for others that write down what happens
-        self._write_lock = threading.Lock()
+        self._sink = Sink(fd)
+        self._missed = 0  # bytes, of which was said that they were not written
+        self._lock = threading.Lock()  # of what follows
         self._pipes: dict[int, _Pipe] = {}
         self._tails: dict[str, bytes] = {}
+        self._grows = False  # whether there is part of a line that is not shown yet
         self._selector = selectors.DefaultSelector()
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
         self._selector.register(self._wake_reader, selectors.EVENT_READ)
-        self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._read_pipes, name="log", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
     def say(self, message: str) -> None:
         """One event of ours, as a line (or several, each labelled)."""
@@ -73,8 +91,12 @@ class Log:
 
     def open_pipes(self, process: str) -> tuple[int, int]:
         """Ends to write for stdout and stderr of a process; the caller closes them after handing them on."""
-        with self._changed:
+        with self._lock:
             self._tails[process] = b""
+            if self._thread is None:
+                thread = threading.Thread(target=self._read_pipes, name="log", daemon=True)
+                thread.start()
+                self._thread = thread
         if not self._streams:
             out = self._open(process, process)
             return out, os.dup(out)
@@ -82,100 +104,194 @@ class Log:
 
     def tail(self, process: str) -> str:
         """The last output of a process, at most some thousand characters."""
-        with self._changed:
-            unfinished = b"".join(pipe.unfinished for pipe in self._pipes.values() if pipe.owner == process)
-            return (self._tails.get(process, b"") + self.secret.mask_bytes(unfinished)).decode("utf-8", "replace")
+        with self._lock:
+            unfinished = b"".join(self._end_of(p.unfinished) for p in self._pipes.values() if p.owner == process)
+            return (self._tails.get(process, b"") + unfinished)[-_TAIL:].decode("utf-8", "replace")
 
     def drain(self, process: str | None = None) -> None:
-        """Wait until all that was printed until now (by one process) is read and written.
+        """Read all that was printed until now (by one process), whether or not it can be written.
 
-        Not until the pipes end: an orphan may keep them open, and print, for ever. And for as long as whoever reads our
-        stdout takes: the last words of a process say why it failed.
+        Not until the pipes end: an orphan may keep them open, and print, for ever.
         """
-        with self._changed:
-            asked = [(p, p.read + _unread(fd)) for fd, p in self._pipes.items() if process in (None, p.owner)]
-            while any(pipe.read < printed for pipe, printed in asked) and self._thread.is_alive():
-                self._changed.wait(1.0)
+        with self._lock:
+            asked = [(fd, _unread(fd)) for fd, pipe in self._pipes.items() if process in (None, pipe.owner)]
+            for fd, left in asked:
+                while left > 0 and (count := self._read(fd)):
+                    left -= count
+
+    def hold_up_no_more(self, process: str) -> None:
+        """Read what a process prints from now on, even if nobody reads our stdout and it must be lost."""
+        with self._lock:
+            for pipe in self._pipes.values():
+                pipe.may_lose = pipe.may_lose or pipe.owner == process
 
     def flush_unfinished(self) -> None:
         """Write what processes printed without an end of line, when nobody will end it any more."""
-        with self._changed:
+        with self._lock:
             for pipe in self._pipes.values():
-                if pipe.unfinished:
-                    self._emit(pipe, bytes(pipe.unfinished) + b"\n")
-                    pipe.unfinished.clear()
+                self._end_line(pipe)
+
+    def finish(self, patience: float = PATIENCE) -> int:
+        """Wait until all is written, or nobody took anything for so many seconds; bytes that were not written, ever."""
+        return self._sink.finish(patience)
 
     def _open(self, owner: str, label: str) -> int:
         reader, writer = os.pipe()
+        os.set_blocking(reader, False)
         prefix = f"[{self._host} {label}] " if self._prefix else ""
-        with self._changed:
+        with self._lock:
             self._pipes[reader] = _Pipe(prefix, owner)
         os.write(self._wake_writer, b"+")
         return writer
 
+    # --- reading ---
+
     def _read_pipes(self) -> None:
+        look = 0.0
         while True:
-            for key, _ in self._selector.select():
+            for key, _ in self._selector.select(_LOOK if self._grows else None):
                 if key.fd == self._wake_reader:
                     self._register_new()
-                else:
+                    continue
+                if self._sink.is_full:
+                    break
+                with self._lock:
                     self._read(key.fd)
+            if self._sink.is_full:
+                self._wait_for_room()
+            elif self._grows and time.monotonic() >= look:
+                look = time.monotonic() + _LOOK
+                self._show_unfinished()
+
+    def _wait_for_room(self) -> None:
+        """Leave the children's output in their pipes, which fill; but for those that are to end."""
+        read = 0
+        while self._sink.is_full:
+            self._sink.wait_for_room(0 if read else _ROOM)
+            read = 0
+            if self._sink.is_stalled:
+                with self._lock:
+                    read = sum([self._read(fd) for fd, pipe in list(self._pipes.items()) if pipe.may_lose])
 
     def _register_new(self) -> None:
         try:
             os.read(self._wake_reader, _BLOCK)
         except BlockingIOError:
             pass
-        registered = self._selector.get_map()
-        with self._changed:
-            new = [fd for fd in self._pipes if fd not in registered]
-        for fd in new:
-            self._selector.register(fd, selectors.EVENT_READ)
+        with self._lock:
+            registered = self._selector.get_map()
+            for fd in self._pipes:
+                if fd not in registered:
+                    self._selector.register(fd, selectors.EVENT_READ)
 
-    def _read(self, fd: int) -> None:
-        with self._changed:
-            block = os.read(fd, _BLOCK)  # under the lock, so that what is read is written, too
-            pipe = self._pipes[fd]
-            whole, newline, rest = block.rpartition(b"\n")
-            if newline:
-                self._emit(pipe, bytes(pipe.unfinished) + whole + b"\n")
-                pipe.unfinished[:] = rest
-            else:
-                pipe.unfinished += rest
-            if not block and pipe.unfinished:
-                self._emit(pipe, bytes(pipe.unfinished) + b"\n")
-                pipe.unfinished.clear()
-            elif len(pipe.unfinished) > _LONGEST_LINE:
-                self._emit_most(pipe)
-            pipe.read += len(block) or math.inf
-            if not block:
+    def _read(self, fd: int) -> int:
+        """Read once from a pipe; bytes that were read, 0 if it is empty or has ended."""
+        pipe = self._pipes.get(fd)
+        try:
+            block = os.read(fd, _BLOCK) if pipe else b""
+        except BlockingIOError:  # another thread was here before us
+            return 0
+        if pipe is None:
+            return 0
+        if not block:
+            self._end_line(pipe)
+            if fd in self._selector.get_map():
                 self._selector.unregister(fd)
-                os.close(fd)
-                del self._pipes[fd]
-            self._changed.notify_all()
+            os.close(fd)
+            del self._pipes[fd]
+            return 0
+        whole, newline, rest = block.rpartition(b"\n")
+        if newline:
+            self._emit(pipe, bytes(pipe.unfinished) + whole + newline)
+        if rest:
+            if not pipe.unfinished:
+                pipe.since = time.monotonic()
+            pipe.unfinished += rest
+            pipe.grown = self._grows = True
+            if len(pipe.unfinished) > _LONGEST_LINE:
+                self._show(pipe)
+        return len(block)
 
-    def _emit_most(self, pipe: _Pipe) -> None:
-        """Write a line that does not end, but for what may be the first part of a secret."""
-        masked = self.secret.mask_bytes(bytes(pipe.unfinished))
-        cut = max(0, len(masked) - max(0, self.secret.longest - 1))
-        pipe.unfinished[:] = masked[cut:]
-        self._emit(pipe, masked[:cut] + b"\n")
+    # --- lines ---
 
     def _emit(self, pipe: _Pipe, lines: bytes) -> None:
-        lines = self.secret.mask_bytes(lines)
-        self._tails[pipe.owner] = (self._tails.get(pipe.owner, b"") + lines[-_TAIL:])[-_TAIL:]
-        text = lines.decode("utf-8", "replace")
-        if pipe.prefix:
-            text = pipe.prefix + text[:-1].replace("\n", "\n" + pipe.prefix) + "\n"
-        self._write(text.encode("utf-8"))
+        """Write whole lines, the first of which is what was unfinished until now."""
+        masked = self.secret.mask_bytes(lines)
+        self._keep_tail(pipe, masked)
+        if pipe.shown:
+            masked = self.secret.mask_bytes(_not_shown(lines, pipe.shown))
+        pipe.unfinished.clear()
+        pipe.grown, pipe.shown = False, 0
+        self._write_labelled(pipe, masked)
 
-    def _write(self, data: bytes) -> None:
-        view = memoryview(data)
-        with self._write_lock:
-            while view:
-                try:
-                    view = view[os.write(self._fd, view) :]
-                except BlockingIOError:
-                    time.sleep(0.001)  # someone made our stdout non-blocking; wait for its reader
-                except OSError:
-                    return  # nobody reads us any more; the job goes on
+    def _end_line(self, pipe: _Pipe) -> None:
+        if pipe.unfinished:
+            self._emit(pipe, bytes(pipe.unfinished) + b"\n")
+
+    def _show_unfinished(self) -> None:
+        """Show lines that have no end yet, such as progress bars."""
+        with self._lock:
+            for pipe in self._pipes.values():
+                if pipe.grown and time.monotonic() >= pipe.since + _SHOW and not self._sink.is_stalled:
+                    self._show(pipe)
+            self._grows = any(pipe.grown for pipe in self._pipes.values())
+
+    def _show(self, pipe: _Pipe) -> None:
+        """Write a line that has no end yet, but for what may be the first part of a secret.
+
+        What stands behind its last carriage return may still grow, and is then shown again, from its beginning: who
+        looks for a number in a line is to find it whole. Unless it is long: then what comes is a line of its own.
+        """
+        line = bytes(pipe.unfinished)
+        new = _not_shown(line, pipe.shown)
+        masked = self.secret.mask_bytes(new)
+        sure = masked[: len(masked) - max(self.secret.open_end(masked), _open_character(masked))]
+        state = line[line.rfind(b"\r") + 1 :]
+        if len(state) > _AGAIN:
+            over = self.secret.mask_bytes(line[: len(line) - len(new)]) + sure
+            state, pipe.shown = masked[len(sure) :], 0
+        else:
+            over = self.secret.mask_bytes(line[: len(line) - len(state)])
+            pipe.shown = len(state) if sure == masked else 0
+        self._keep_tail(pipe, over)
+        pipe.unfinished[:] = state
+        pipe.since, pipe.grown = time.monotonic(), False
+        if text := sure.strip(b"\r"):
+            self._write_labelled(pipe, text + b"\n")
+
+    def _keep_tail(self, pipe: _Pipe, text: bytes) -> None:
+        self._tails[pipe.owner] = (self._tails.get(pipe.owner, b"") + text[-_TAIL:])[-_TAIL:]
+
+    def _end_of(self, unfinished: bytearray) -> bytes:
+        """The end of what may be a very long line, and nothing of a secret that is cut there."""
+        cut = max(0, len(unfinished) - _TAIL - self.secret.longest)
+        masked = self.secret.mask_bytes(bytes(unfinished[cut:]))
+        return masked[self.secret.longest :] if cut else masked
+
+    # --- writing ---
+
+    def _write_labelled(self, pipe: _Pipe, lines: bytes) -> None:
+        if lines:
+            text = (_BACK.sub(b"\r", lines) if b"\b\r" in lines else lines).decode("utf-8", "replace")
+            if pipe.prefix:
+                text = pipe.prefix + text[:-1].replace("\n", "\n" + pipe.prefix) + "\n"
+            self._write(text.encode("utf-8"))
+
+    def _write(self, text: bytes) -> None:
+        lost = self._sink.lost
+        if lost > self._missed and not self._sink.is_full:
+            self._missed, missing = lost, lost - self._missed
+            self.say(f"{missing} bytes of output are missing here: they could not be written")
+        self._sink.put(text)
+
+
+def _not_shown(text: bytes, shown: int) -> bytes:
+    """What is still to be shown of a text whose beginning stands in the log, as a line: all, if that line has grown."""
+    over = _OVER.match(text, shown) if shown else None
+    return text[over.end() :] if over else text
+
+
+def _open_character(text: bytes) -> int:
+    """Bytes at the end that are the beginning of a character."""
+    end = text[-4:]
+    return len(end) - codecs.utf_8_decode(end, "replace", False)[1]

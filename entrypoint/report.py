@@ -1,5 +1,6 @@
 """Outcome -> failure file, or the marker of a success. The one writer of both."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,14 @@ def write_evidence(path: Path, text: str, secret: secrets.Secrets = secrets.NONE
     except OSError as error:
         return f"{path} cannot be written: {error}"
     return ""
+
+
+def add_evidence(path: Path, line: str) -> None:
+    """Add what is known only after the rest was written; there is nobody to tell if that fails."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"\n{line}\n")
 
 
 def write_summary(path: Path, summary: dict[str, Any], secret: secrets.Secrets = secrets.NONE) -> str:

@@ -75,6 +75,21 @@ class Secrets:
                 data = pattern.sub(rb"\1" + MASK.encode(), data)
         return data
 
+    def open_end(self, data: bytes) -> int:
+        """Bytes at the end of a masked text that may be the first part of a secret, as long as more may come."""
+        length = 0
+        for value in self._values:
+            at = max(0, len(data) - len(value) + 1)
+            while 0 <= (at := data.find(value[:1], at)) < len(data) - length:
+                if value.startswith(data[at:]):
+                    length = len(data) - at
+                at += 1
+        for name, pattern in self._after_name:
+            after = data.rfind(name) + len(name)
+            if after >= len(name) and len(data) - after < len(pattern.pattern):  # which is longer than what it matches
+                length = max(length, len(data) - after)
+        return length
+
 
 def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
     """(name, text) of what is secret in a value: all of it, what is secret inside of it, passwords in URLs."""

@@ -262,6 +262,7 @@ class Supervisor:
                 case events.Start(spec=spec):
                     self._start(spec)
                 case events.Ask(name=name, grace=grace):
+                    self.log.hold_up_no_more(name)
                     self._ending(name, grace).ask(time.monotonic())
                 case events.Force(name=name):
                     self._ending(name).force()

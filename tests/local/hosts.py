@@ -55,7 +55,8 @@ class Host:
 class Hosts:
     """Makes the trees, starts the hosts, gathers exit codes, logs and failure files; ends what is left.
 
-    `code`: folder or files (name to text) for /opt/ml/code; a str is one of tests/programs, as the program.
+    `code`: folder or files (name to text) for /opt/ml/code; a str is one of tests/programs, as the program. `unread`:
+    hosts whose output nobody reads, until `read` is called.
     """
 
     def __init__(
@@ -68,10 +69,11 @@ class Hosts:
         environment: dict[str, str] | None = None,
         code: dict[str, str | bytes] | None = None,
         absent: tuple[str, ...] = (),
+        unread: tuple[str, ...] = (),
         base_files: dict[str, str] | None = None,
         groups: dict[str, list[int]] | None = None,
     ) -> None:
-        self.folder, self.absent = folder, absent
+        self.folder, self.absent, self.unread = folder, absent, unread
         self.groups = {name: [f"algo-{number}" for number in members] for name, members in (groups or {}).items()}
         self.names = [f"algo-{number + 1}" for number in range(count)]
         net = f"127.{random.randint(16, 250)}.{random.randint(1, 250)}"
@@ -174,11 +176,16 @@ class Hosts:
             cwd="/", env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         host = Host(name=name, base=base, process=process)
-        assert process.stdout is not None
-        host.reader = threading.Thread(target=self._read, args=(process.stdout.fileno(), host.output), daemon=True)
-        host.reader.start()
+        if name not in self.unread:
+            self.read(host)
         self.hosts[name] = host
         return host
+
+    def read(self, host: Host) -> None:
+        assert host.process.stdout is not None
+        fd = host.process.stdout.fileno()
+        host.reader = threading.Thread(target=self._read, args=(fd, host.output), daemon=True)
+        host.reader.start()
 
     @staticmethod
     def _read(fd: int, into: bytearray) -> None:
@@ -216,8 +223,8 @@ class Hosts:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self}") from None
         for host in self.hosts.values():
-            assert host.reader is not None
-            host.reader.join(timeout=5)
+            if host.reader:
+                host.reader.join(timeout=5)
         assert result is not None
         return result
 

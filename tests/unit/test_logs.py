@@ -3,6 +3,9 @@
 import contextlib
 import fcntl
 import os
+import subprocess
+import sys
+import termios
 import threading
 import time
 from pathlib import Path
@@ -13,8 +16,11 @@ from waiting import eventually
 from entrypoint.logs import Log
 from entrypoint.secrets import Secrets
 
+KEY = b"wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+SECRET = Secrets({"AWS_SECRET_ACCESS_KEY": KEY.decode(), "API_TOKEN": "disabled"})
 
-class Sink:
+
+class Reader:
     """Where a Log writes: a pipe that is read all the time, so that it never fills."""
 
     def __init__(self) -> None:
@@ -27,8 +33,14 @@ class Sink:
         while block := os.read(self._reader, 1 << 20):
             self._parts.append(block)
 
-    def close(self) -> bytes:
+    def text(self) -> bytes:
+        """What was written until now."""
+        return b"".join(self._parts)
+
+    def close(self, *logs: Log) -> bytes:
         """Everything that was written."""
+        for log in logs:
+            assert log.finish() == 0
         os.close(self.fd)
         self._thread.join(timeout=60)
         os.close(self._reader)
@@ -42,7 +54,7 @@ def write_and_close(fd: int, data: bytes) -> None:
 
 def logged(outputs: dict[str, bytes], **options) -> bytes:
     """What a Log makes of the stdout of some processes that write at the same time."""
-    sink = Sink()
+    sink = Reader()
     log = Log("algo-1", fd=sink.fd, **options)
     writers = []
     for process, data in outputs.items():
@@ -54,7 +66,7 @@ def logged(outputs: dict[str, bytes], **options) -> bytes:
     for writer in writers:
         writer.join(timeout=120)
     log.drain()
-    return sink.close()
+    return sink.close(log)
 
 
 def test_a_million_lines_of_five_writers_stay_whole_and_in_order():
@@ -101,7 +113,7 @@ def test_without_prefix_text_passes_as_it_is(written):
 
 
 def test_a_character_that_arrives_in_two_halves_is_one():
-    sink = Sink()
+    sink = Reader()
     log = Log("h", fd=sink.fd)
     out, err = log.open_pipes("p")
     os.close(err)
@@ -109,7 +121,7 @@ def test_a_character_that_arrives_in_two_halves_is_one():
         os.write(out, bytes([byte]))
     os.close(out)
     log.drain()
-    assert sink.close() == "[h p] é😀\n".encode()
+    assert sink.close(log) == "[h p] é😀\n".encode()
 
 
 def test_a_line_without_end_is_not_kept_in_memory_for_ever():
@@ -119,17 +131,17 @@ def test_a_line_without_end_is_not_kept_in_memory_for_ever():
 
 
 def test_streams_are_told_apart_if_asked():
-    sink = Sink()
+    sink = Reader()
     log = Log("h", fd=sink.fd, streams=True)
     out, err = log.open_pipes("worker/0")
     write_and_close(out, b"to stdout\n")
     write_and_close(err, b"to stderr\n")
     log.drain()
-    assert sorted(sink.close().splitlines()) == [b"[h worker/0 stderr] to stderr", b"[h worker/0 stdout] to stdout"]
+    assert sorted(sink.close(log).splitlines()) == [b"[h worker/0 stderr] to stderr", b"[h worker/0 stdout] to stdout"]
 
 
 def test_stdout_and_stderr_of_a_process_keep_their_order():
-    sink = Sink()
+    sink = Reader()
     log = Log("h", fd=sink.fd)
     out, err = log.open_pipes("p")
     for number in range(1000):
@@ -137,11 +149,11 @@ def test_stdout_and_stderr_of_a_process_keep_their_order():
     os.close(out)
     os.close(err)
     log.drain()
-    assert sink.close() == b"".join(b"[h p] %d\n" % number for number in range(1000))
+    assert sink.close(log) == b"".join(b"[h p] %d\n" % number for number in range(1000))
 
 
 def test_the_tail_is_the_last_output_of_that_process():
-    sink = Sink()
+    sink = Reader()
     log = Log("h", fd=sink.fd)
     writers = []
     for process, data in (("a", b"x\n" * 100_000 + b"the end\n"), ("b", b"other\n")):
@@ -156,11 +168,11 @@ def test_the_tail_is_the_last_output_of_that_process():
     assert len(log.tail("a")) < 100_000
     assert log.tail("b") == "other\n"
     assert log.tail("never seen") == ""
-    sink.close()
+    sink.close(log)
 
 
 def test_an_orphan_that_holds_the_pipe_does_not_hold_up_the_end():
-    sink = Sink()
+    sink = Reader()
     log = Log("h", fd=sink.fd)
     out, err = log.open_pipes("script")
     other, other_err = log.open_pipes("other")
@@ -175,7 +187,7 @@ def test_an_orphan_that_holds_the_pipe_does_not_hold_up_the_end():
     log.flush_unfinished()
     os.close(out)
     log.drain()
-    assert sink.close() == b"[h script] last words, no end of line\n"
+    assert sink.close(log) == b"[h script] last words, no end of line\n"
 
 
 def test_last_words_are_heard_however_slowly_our_output_is_read():
@@ -196,20 +208,265 @@ def test_last_words_are_heard_however_slowly_our_output_is_read():
     assert log.tail("script").endswith("ValueError: the loss is not a number\n")
     os.close(out)
     log.drain()
+    assert log.finish() == 0
     os.close(writer)
     slow.join(timeout=60)
     os.close(reader)
 
 
+# --- output that nobody reads ---
+
+
+class Unread:
+    """Where a Log writes: a pipe that nobody reads until `read` is called."""
+
+    def __init__(self) -> None:
+        self.reader, self.fd = os.pipe()
+        self.got = bytearray()
+
+    def read(self) -> None:
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        while block := os.read(self.reader, 1 << 16):
+            self.got += block
+
+    def in_pipe(self) -> int:
+        return int.from_bytes(fcntl.ioctl(self.reader, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+class Writer:
+    """A process that prints as fast as it can."""
+
+    def __init__(self, log: Log, name: str, data: bytes) -> None:
+        out, err = log.open_pipes(name)
+        os.close(err)
+        self.written, self.done = 0, False
+        threading.Thread(target=self._write, args=(out, memoryview(data)), daemon=True).start()
+
+    def _write(self, out: int, data: memoryview) -> None:
+        while self.written < len(data):
+            self.written += os.write(out, data[self.written : self.written + 4096])
+        os.close(out)
+        self.done = True
+
+    def has_stopped(self) -> bool:
+        before = self.written
+        time.sleep(0.5)
+        return before == self.written
+
+
+@pytest.fixture
+def unread():
+    made = Unread()
+    yield made
+    made.read()  # whoever still writes may end
+
+
+LINE = b"." * 99 + b"\n"
+
+
+def test_nothing_waits_for_whoever_reads_our_output_and_what_was_not_written_is_counted(unread):
+    log = Log("h", fd=unread.fd)
+    writer = Writer(log, "p", LINE * 20_000)
+    eventually(lambda: writer.done, within=60)
+    log.say("ours")
+    log.drain()
+    assert log.tail("p").endswith(LINE.decode())
+    assert log.finish(patience=0.2) == 20_000 * len("[h p] " + LINE.decode()) + len("[h] ours\n") - unread.in_pipe()
+
+
+def test_beyond_a_bound_processes_wait_and_a_late_reader_gets_everything(unread):
+    log = Log("h", fd=unread.fd, prefix=False)
+    writer = Writer(log, "p", LINE * 300_000)
+    eventually(lambda: writer.written and writer.has_stopped(), within=60)
+    assert writer.written < 16 << 20
+    log.say("not held up")
+    unread.read()
+    eventually(lambda: writer.done, within=60)
+    log.drain()
+    assert log.finish() == 0
+    eventually(lambda: len(unread.got) >= len(LINE) * 300_000 + len("not held up\n"), within=60)
+    assert bytes(unread.got).replace(b"not held up\n", b"", 1) == LINE * 300_000
+
+
+def test_last_words_are_heard_though_nobody_reads_our_output(unread):
+    log = Log("h", fd=unread.fd)
+    flood = Writer(log, "p", LINE * 300_000)
+    out, err = log.open_pipes("q")
+    os.close(err)
+    eventually(lambda: flood.written and flood.has_stopped(), within=60)
+    os.write(out, LINE * 500 + b"ValueError: the loss is not a number\n")
+    os.close(out)
+    log.drain("q")
+    assert log.tail("q").endswith("ValueError: the loss is not a number\n")
+
+
+def test_a_process_that_is_to_end_is_not_held_up_and_a_line_says_what_is_missing(unread):
+    log = Log("h", fd=unread.fd, prefix=False)
+    writer, other = Writer(log, "p", LINE * 400_000), Writer(log, "other", LINE * 400_000)
+    eventually(lambda: writer.written and writer.has_stopped() and other.has_stopped(), within=60)
+    log.hold_up_no_more("p")
+    eventually(lambda: writer.done, within=60)
+    assert not other.done
+    assert log.tail("p").endswith(LINE.decode())
+    unread.read()
+    eventually(lambda: other.done, within=60)
+    log.drain()
+    missing = log.finish()
+    eventually(lambda: b"missing here" in unread.got, within=60)
+    eventually(lambda: bytes(unread.got).count(LINE) * len(LINE) == 800_000 * len(LINE) - missing, within=60)
+    assert f"\n{missing} bytes of output are missing here: they could not be written\n".encode() in unread.got
+    assert set(bytes(unread.got).splitlines(keepends=True)) - {LINE} == {
+        f"{missing} bytes of output are missing here: they could not be written\n".encode()
+    }
+
+
+def test_a_full_disk_under_our_output_stops_nothing_and_is_counted():
+    with open("/dev/full", "wb") as full:
+        log = Log("h", fd=full.fileno())
+        logged_in_full = Writer(log, "p", LINE * 50_000)
+        eventually(lambda: logged_in_full.done, within=60)
+        log.drain()
+        assert log.finish() >= 50_000 * len(LINE)
+    assert log.tail("p").endswith(LINE.decode())
+
+
+def test_a_disk_that_is_full_for_a_while_leaves_whole_lines(tmp_path):
+    code = f"""if True:
+        import os, resource, signal, time
+        from entrypoint.logs import Log
+        file = os.open({str(tmp_path / "log")!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        log = Log("h", fd=file, prefix=False)
+        def say(text):
+            log.say(text)
+            while log._sink.waiting:
+                time.sleep(0.01)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))
+        say("x" * 6000)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        say("there is room again")
+        say("and more")
+        print(log.finish())
+    """
+    missing = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout
+    first, note, *rest = (tmp_path / "log").read_text().splitlines()
+    assert set(first) == {"x"} and len(first) + int(missing) == 6001
+    assert note == f"{int(missing)} bytes of output are missing here: they could not be written"
+    assert rest == ["there is room again", "and more"]
+
+
+# --- lines without an end ---
+
+
+class Bar:
+    """A process that prints a line bit by bit, and what of it is in the log."""
+
+    def __init__(self, **options) -> None:
+        self.sink = Reader()
+        self.log = Log("h", fd=self.sink.fd, **options)
+        self.out, err = self.log.open_pipes("p")
+        os.close(err)
+
+    def prints(self, data: bytes) -> None:
+        os.write(self.out, data)
+
+    def shows(self, text: bytes) -> None:
+        eventually(lambda: self.sink.text() == text, within=60, what=f"{text!r} in {self.sink.text()!r}")
+
+    def ends(self) -> bytes:
+        os.close(self.out)
+        self.log.drain()
+        return self.sink.close(self.log)
+
+
+def test_a_progress_bar_is_shown_while_it_grows_and_nothing_of_it_is_lost():
+    bar = Bar()
+    bar.prints(b"\r 10%|# |\r 20%|##|")
+    shown = b"[h p]  10%|# |\r 20%|##|\n"
+    bar.shows(shown)
+    bar.prints(b"\r 30%|##|\r 40")
+    shown += b"[h p]  30%|##|\r 40\n"
+    bar.shows(shown)
+    bar.prints(b"%|##|")  # a state that was cut is shown again, whole
+    shown += b"[h p]  40%|##|\n"
+    bar.shows(shown)
+    bar.prints(b"\r100%|##|\ndone\n")
+    assert bar.ends() == shown + b"[h p] 100%|##|\n[h p] done\n"
+    assert bar.log.tail("p") == "\r 10%|# |\r 20%|##|\r 30%|##|\r 40%|##|\r100%|##|\ndone\n"
+
+
+def test_keras_own_progress_bar_is_shown_state_by_state():
+    bar = Bar()
+    bar.prints(b"1/3 [===>....] - ETA: 1s - loss: 1.0000")
+    shown = b"[h p] 1/3 [===>....] - ETA: 1s - loss: 1.0000\n"
+    bar.shows(shown)
+    bar.prints(b"\b" * 39 + b"\r2/3 [=====>..] - ETA: 0s - loss: 0.7500")
+    shown += b"[h p] 2/3 [=====>..] - ETA: 0s - loss: 0.7500\n"
+    bar.shows(shown)
+    bar.prints(b"\b" * 39 + b"\r3/3 [========] - 1s 8ms/step - loss: 0.6111" + b"\b" * 42 + b"\r3/3 [========]\n")
+    assert bar.ends() == shown + b"[h p] 3/3 [========] - 1s 8ms/step - loss: 0.6111\r3/3 [========]\n"
+
+
+def test_a_line_that_was_shown_before_its_end_came_is_whole_afterwards():
+    bar = Bar()
+    bar.prints(b"one\nval_loss: 0.5")
+    bar.shows(b"[h p] one\n[h p] val_loss: 0.5\n")
+    bar.prints(b"43\ntwo\nthree")
+    bar.shows(b"[h p] one\n[h p] val_loss: 0.5\n[h p] val_loss: 0.543\n[h p] two\n[h p] three\n")
+    bar.prints(b"\r\nfour\n")  # nothing has come to `three`
+    text = bar.ends()
+    assert text.endswith(b"[h p] two\n[h p] three\n[h p] four\n")
+    assert bar.log.tail("p") == "one\nval_loss: 0.543\ntwo\nthree\r\nfour\n"
+
+
+def test_a_long_line_is_shown_in_parts():
+    bar = Bar(prefix=False)
+    first, second = b"x" * 5000 + "é".encode()[:1], "é".encode()[1:] + b"y" * 5000
+    bar.prints(first)
+    bar.shows(b"x" * 5000 + b"\n")
+    bar.prints(second)
+    bar.shows(b"x" * 5000 + b"\n" + "é".encode() + b"y" * 5000 + b"\n")
+    bar.prints(b"\n")
+    bar.ends()
+    assert bar.log.tail("p") == "x" * 5000 + "é" + "y" * 5000 + "\n"
+
+
+def test_the_tail_of_an_endless_line_is_short():
+    bar = Bar(secret=SECRET)
+    writer = Writer(bar.log, "q", b"y" * (7 << 20) + KEY + b"x" * 16_370)
+    eventually(lambda: writer.done, within=60)
+    bar.log.drain()
+    assert bar.log.tail("q").endswith("x" * 16_000 + "\n")
+    bar.prints(b"y" * 1000 + KEY + b"x" * 16_370)  # the secret is cut there
+    bar.log.drain("p")
+    assert 16_300 <= len(bar.log.tail("p")) <= 1 << 14 and KEY[-4:].decode() not in bar.log.tail("p")
+    bar.ends()
+
+
+@pytest.mark.parametrize("cut", [1, 5, len(KEY) - 1])
+def test_a_secret_that_a_shown_line_cuts_does_not_appear(cut):
+    bar = Bar(secret=SECRET)
+    bar.prints(b"key " + KEY[:cut])
+    bar.shows(b"[h p] key \n")
+    bar.prints(KEY[cut:] + b" end")
+    bar.shows(b"[h p] key \n[h p] key *** end\n")
+    bar.prints(b"\rAPI_TOKEN=disa")
+    bar.shows(b"[h p] key \n[h p] key *** end\n[h p] API_TOKEN\n")
+    bar.prints(b"bled\n")
+    assert bar.ends() == b"[h p] key \n[h p] key *** end\n[h p] API_TOKEN\n[h p] API_TOKEN=***\n"
+
+
 def test_what_we_say_is_labelled_line_by_line():
-    sink = Sink()
-    Log("h", fd=sink.fd).say("one\ntwo")
-    Log("h", fd=sink.fd, prefix=False).say("three")
-    assert sink.close() == b"[h] one\n[h] two\nthree\n"
+    sink = Reader()
+    labelled, plain = Log("h", fd=sink.fd), Log("h", fd=sink.fd, prefix=False)
+    labelled.say("one\ntwo")
+    plain.say("three")
+    assert sink.close(labelled, plain) == b"[h] one\n[h] two\nthree\n"
 
 
 def test_what_we_say_does_not_cut_into_lines_of_processes():
-    sink = Sink()
+    sink = Reader()
     log = Log("h", fd=sink.fd)
     out, err = log.open_pipes("p")
     os.close(err)
@@ -219,7 +476,7 @@ def test_what_we_say_does_not_cut_into_lines_of_processes():
         log.say("ours")
     writer.join(timeout=60)
     log.drain()
-    lines = sink.close().splitlines()
+    lines = sink.close(log).splitlines()
     assert set(lines) == {b"[h] ours", b"[h p] " + b"y" * 70_000}
     assert len(lines) == 700
 
@@ -258,7 +515,7 @@ def test_a_stdout_that_does_not_block_loses_nothing():
 
 
 def test_many_processes_come_and_go_without_leaking_pipes():
-    sink = Sink()
+    sink = Reader()
     log = Log("h", fd=sink.fd)
     before = len(list(Path("/proc/self/fd").iterdir()))
     for number in range(500):
@@ -267,17 +524,14 @@ def test_many_processes_come_and_go_without_leaking_pipes():
         write_and_close(out, b"x\n")
     log.drain()
     eventually(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before, within=10)
-    assert sink.close().count(b"\n") == 500
+    assert sink.close(log).count(b"\n") == 500
 
 
 # --- secrets ---
 
-KEY = b"wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
-SECRET = Secrets({"AWS_SECRET_ACCESS_KEY": KEY.decode(), "API_TOKEN": "disabled"})
-
 
 def test_secrets_of_processes_and_of_ours_are_masked():
-    sink = Sink()
+    sink = Reader()
     log = Log("h", fd=sink.fd, secret=SECRET)
     out, err = log.open_pipes("p")
     write_and_close(out, b"AWS_SECRET_ACCESS_KEY=" + KEY + b"\nAPI_TOKEN=disabled\ndropout disabled\n")
@@ -285,7 +539,7 @@ def test_secrets_of_processes_and_of_ours_are_masked():
     log.say(f"running with {KEY.decode()}")
     log.drain()
     assert KEY.decode() not in log.tail("p")
-    assert sorted(sink.close().splitlines()) == [
+    assert sorted(sink.close(log).splitlines()) == [
         b"[h p] API_TOKEN=***",
         b"[h p] AWS_SECRET_ACCESS_KEY=***",
         b"[h p] dropout disabled",
@@ -295,7 +549,7 @@ def test_secrets_of_processes_and_of_ours_are_masked():
 
 @pytest.mark.parametrize("cut", range(0, len(KEY) + 1, 5))
 def test_a_secret_that_arrives_in_two_parts_is_masked(cut):
-    sink = Sink()
+    sink = Reader()
     log = Log("h", fd=sink.fd, secret=SECRET)
     out, err = log.open_pipes("p")
     os.close(err)
@@ -305,11 +559,11 @@ def test_a_secret_that_arrives_in_two_parts_is_masked(cut):
     os.write(out, KEY[cut:] + b" end\n")
     os.close(out)
     log.drain()
-    assert sink.close() == b"[h p] key *** end\n"
+    assert sink.close(log) == b"[h p] key *** end\n"
 
 
 def test_a_secret_without_end_of_line_is_masked_at_the_end():
-    sink = Sink()
+    sink = Reader()
     log = Log("h", fd=sink.fd, secret=SECRET)
     out, err = log.open_pipes("p")
     os.write(out, KEY)
@@ -318,7 +572,7 @@ def test_a_secret_without_end_of_line_is_masked_at_the_end():
     for fd in (out, err):
         os.close(fd)
     log.drain()
-    assert sink.close() == b"[h p] ***\n"
+    assert sink.close(log) == b"[h p] ***\n"
 
 
 @pytest.mark.parametrize("before", [0, 1, 5, 39, 40, 41, 100])
@@ -326,7 +580,7 @@ def test_a_secret_where_a_line_without_end_is_cut_is_masked(before, monkeypatch)
     """Such a line is written in parts, wherever reading happens to stand: the secret may lie across."""
     monkeypatch.setattr("entrypoint.logs._LONGEST_LINE", 100_000)
     data = b"x" * (100_001 - before) + KEY + b"y" * 250_000 + KEY + b"z" * 150_000
-    sink = Sink()
+    sink = Reader()
     log = Log("h", fd=sink.fd, secret=SECRET)
     out, err = log.open_pipes("p")
     os.close(err)
@@ -335,7 +589,7 @@ def test_a_secret_where_a_line_without_end_is_cut_is_masked(before, monkeypatch)
         log.drain()
     os.close(out)
     log.drain()
-    text = sink.close()
+    text = sink.close(log)
     joined = text.replace(b"[h p] ", b"").replace(b"\n", b"")
     assert joined == data.replace(KEY, b"***")
     assert text.count(b"\n") > 2
