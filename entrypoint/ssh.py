@@ -68,6 +68,9 @@ def write_files(job: Job) -> None:
     search = ":".join(dict.fromkeys([str(Path(sys.executable).parent), *os.get_exec_path()]))
     options = paths.ssh / "mpi_options"
     set_env = [f"PATH={search}", f"{RANKS_SOCKET}={paths.ranks}", f"TMPDIR={paths.run}", f"{OPTIONS}={options}"]
+    # A shell that sshd starts reads ~/.bashrc, unless it is told that it is none of the first level: what lies there
+    # is for people, may take its time (pyenv, conda), and may wait for a lock that a killed job has left.
+    set_env.append("SHLVL=1")
     if "LD_LIBRARY_PATH" in os.environ:
         set_env.append(f"LD_LIBRARY_PATH={os.environ['LD_LIBRARY_PATH']}")
     # Open MPI takes settings from its environment, too.

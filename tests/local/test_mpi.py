@@ -1,11 +1,17 @@
 """MPI: mpirun, the job's own ssh daemons, and ranks that each host starts and watches itself."""
 
 import json
+import os
+import pwd
+import shlex
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from hosts import LONG, PROGRAMS, ROOT
 from waiting import eventually
 
 from entrypoint.machine import this_machine
@@ -238,3 +244,19 @@ def test_ranks_of_a_module_end_together_when_one_raises(hosts, tmp_path):
     job = hosts(1, "train", code=code, hyperparameters=with_ranks(2), environment=environment)
     assert job.end() == [1]
     assert "algo-1 rank 1 (exit code 1): ValueError: bad batch" in job[1].failure
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another ~/.bashrc and network namespaces")
+def test_what_a_person_has_in_bashrc_holds_no_job_up(tmp_path, no_leftovers):
+    """bash reads it when sshd starts it: pyenv, for one, waits there for a lock that a killed job has left."""
+    (tmp_path / "bashrc").write_text("sleep 600\n")
+    bashrc = Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".bashrc"
+    if not bashrc.exists():
+        pytest.skip(f"there is no {bashrc} to lay another one over")
+    job = shlex.join([sys.executable, "-m", "entrypoint", "local", str(PROGRAMS / "exits.py"), "--engine", "netns",
+                      "--hosts", "2", "--mode", "mpi", "--output", str(tmp_path / "out"),
+                      "--env", "ENTRYPOINT_START_TIMEOUT=60", "--hyperparameters", "code=0"])  # fmt: skip
+    own = f"mount --bind {tmp_path}/bashrc {bashrc} && {job}"
+    words = ["unshare", "--mount", "sh", "-c", own]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=LONG)
+    assert done.returncode == 0, done.stdout + done.stderr
