@@ -171,6 +171,7 @@ faults: ACTION WHOM [at SECONDS | when TEXT] [for SECONDS]
   kill WHOM              SIGKILL      WHOM is HOST, HOST:PROCESS or all
   stop WHOM              SIGTERM
   pause WHOM             frozen       HOST or HOST:PROCESS
+  stall HOST for S       nobody reads its output
   cut HOST               off the network, in silence
   late HOST for S        starts S seconds after the others
   hide HOST [for S]      its name does not resolve on other hosts, from the start (for S, then) or from a moment on
@@ -179,7 +180,7 @@ faults: ACTION WHOM [at SECONDS | when TEXT] [for SECONDS]
 PROCESS is a name that `entrypoint plan` shows, or a program that runs there. Without `for`, pause, cut and hide
 are for good. `at` counts from the start of the first host (default: at 0), `when` waits for a line with that text.
   --fault "kill 'algo-2:rank 3' when 'epoch 2'"   --fault 'cut algo-3 at 10 for 3'   --fault 'kill algo-1:orted'
-Engine process can kill, stop, pause and late; netns (as root) and docker can do all.
+Engine process can kill, stop, pause, stall and late; netns (as root) and docker can do all.
 """
 
 

@@ -19,6 +19,7 @@ class Action(StrEnum):
     KILL = "kill"  # SIGKILL
     STOP = "stop"  # SIGTERM
     PAUSE = "pause"  # frozen: it does nothing, its connections stay open
+    STALL = "stall"  # nobody reads its output
     CUT = "cut"  # off the network: silence
     LATE = "late"  # starts after the others
     HIDE = "hide"  # its name does not resolve on other hosts
@@ -29,7 +30,8 @@ class Action(StrEnum):
 _ON_PROCESSES = (Action.KILL, Action.STOP, Action.PAUSE)
 _ON_ALL = (Action.KILL, Action.STOP)
 _ON_FOLDERS = (Action.FILL, Action.READONLY)
-_MAY_END = (Action.PAUSE, Action.CUT, Action.LATE, Action.HIDE)
+_HAS_TO_END = (Action.STALL, Action.LATE, Action.HIDE)
+_MAY_END = (Action.PAUSE, Action.CUT, *_HAS_TO_END)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +133,7 @@ def _with_clauses(fault: Fault, words: Sequence[str], after: str) -> Fault:
         after, words = rest[0], rest[1:]
     if action is Action.LATE and found & {"at", "when"}:
         raise ValueError(f"{action} counts from the start of the first host; wanted neither at nor when")
-    if fault.from_the_start and "for" not in found:
+    if (fault.from_the_start or action is Action.STALL) and "for" not in found:
         raise ValueError(f"{action} lasts some time; wanted for SECONDS")
     if action not in _MAY_END and "for" in found:
         raise ValueError(f"{action} is for good; wanted no for")

@@ -8,6 +8,7 @@ from enum import Enum, auto
 from entrypoint.local.engine import Engine, FaultFailed
 from entrypoint.local.fault import ALL, Action, Fault
 
+_OURS = (Action.LATE, Action.STALL)  # not the engine's: the watch does them, who starts hosts and reads their output
 _STARTED = re.compile(rb"(.+) started, pid (\d+)")  # the launcher's own words
 
 
@@ -54,7 +55,7 @@ class _Case:
 class Injector:
     """The faults of one run. Times are seconds from the start of the first host.
 
-    `heard` is called from other threads, the rest from one.
+    `heard` and `stalls` are called from other threads, the rest from one.
     """
 
     def __init__(self, faults: Sequence[Fault], engine: Engine, say: Callable[[str], None]) -> None:
@@ -64,6 +65,10 @@ class Injector:
     def starts_at(self, host: str) -> float:
         """When a host is to start."""
         return max((c.fault.lasts or 0.0 for c in self._cases if self._is(c, Action.LATE, host)), default=0.0)
+
+    def stalls(self, host: str) -> bool:
+        """Whether nobody is to read the host's output now."""
+        return any(self._is(c, Action.STALL, host) and c.state is _State.INJECTED for c in self._cases)
 
     def heard(self, host: str, lines: bytes) -> bool:
         """Note what a host's output means for faults; whether it is worth a look now."""
@@ -133,11 +138,13 @@ class Injector:
     def _do(self, case: _Case, host: str, running: Mapping[str, int]) -> bool:
         if host not in running:
             return False
+        if case.fault.action is Action.STALL:
+            return True
         return self._engine.inject(case.fault, host, running[host], case.told)
 
     def _heal(self, case: _Case, now: float, running: Mapping[str, int]) -> None:
         try:
-            if case.fault.action is not Action.LATE:
+            if case.fault.action not in _OURS:
                 self._engine.heal(case.fault, case.fault.host, running.get(case.fault.host), case.told)
         except FaultFailed as error:
             case.state, case.why = _State.FAILED, f"it does not end: {error}"

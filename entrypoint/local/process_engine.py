@@ -34,7 +34,7 @@ class ProcessEngine:
     """Runs the hosts of a job with this Python, in the environment given."""
 
     name = "process"
-    faults = frozenset({Action.KILL, Action.STOP, Action.PAUSE, Action.LATE})  # the rest takes namespaces
+    faults = frozenset({Action.KILL, Action.STOP, Action.PAUSE, Action.STALL, Action.LATE})  # the rest takes namespaces
     look_again = 0.05
 
     def __init__(self, job: LocalJob, environment: Mapping[str, str], gpus: int) -> None:

@@ -24,6 +24,7 @@ ASK_AGAIN = 1.0  # seconds; a host that was still starting may not have heard
 FOLLOW = 15.0  # seconds in which the others follow a host that failed; they take 5 if it was lost
 LAST_LINES = 2.0  # seconds in which the output of hosts that have ended may arrive
 GONE = 0.1  # seconds in which what was killed is gone
+STALLED = 0.05  # seconds between two looks whether a host's output may be read again
 NEWS = 0  # no signal: a host said something that a fault waits for
 
 
@@ -192,11 +193,17 @@ class Watch:
         ):
             self._kill(f"nobody is left but hosts paused for good: killing {', '.join(self.running)}")
 
+    def _read(self, pipe: IO[bytes], host: str) -> bytes:
+        """The next of a host's output; while a fault stalls it and the host is there, nobody reads."""
+        while self.injector.stalls(host) and host in self.running:
+            time.sleep(STALLED)
+        return pipe.read(1 << 16)
+
     def _copy(self, pipe: IO[bytes], folder: HostFolder) -> None:
         """A host's output: to its log as it comes, to the terminal in whole lines."""
         rest = b""
         with pipe, folder.log.open("wb", buffering=0) as log:
-            while block := pipe.read(1 << 16):
+            while block := self._read(pipe, folder.host):
                 with contextlib.suppress(OSError):  # a full disk: read on, or the host would stand still
                     log.write(block)
                 whole, newline, after = (rest + block).rpartition(b"\n")

@@ -149,6 +149,17 @@ def test_pause_a_process(local, engine):
     assert "fault over" in run.terminal
 
 
+def test_stall(local, engine, tmp_path):
+    """More than a pipe holds, at once, while nobody reads: it all comes when somebody does, and other hosts go on."""
+    program = code(tmp_path, "for number in range(3000):\n    print(number, '.' * 100, flush=True)\n")
+    run = local(engine, program=program, faults=["stall algo-2 for 3"])
+    assert run.end() == 0
+    lines = re.findall(r"^\[algo-2 worker/1\] (\d+) \.{100}$", run.terminal, re.MULTILINE)
+    assert lines == [str(number) for number in range(3000)]
+    before = run.terminal.partition("fault over")[0]
+    assert "[algo-1 worker/0] 2999 " in before and "[algo-2 worker/1] 2999 " not in before
+
+
 def test_late(local, engine):
     run = local(engine, faults=["late algo-2 for 3", "late algo-1 for 1"])
     assert run.end() == 0

@@ -65,7 +65,7 @@ seconds = st.floats(0.001, 1e4).map(lambda value: float(f"{value:g}"))
 
 @given(st.sampled_from(Action), st.sampled_from(HOSTS), names, st.none() | seconds, st.none() | names, seconds)
 def test_what_is_printed_is_read_as_the_same(action, host, process, at, when, lasts):
-    ends = action in (Action.PAUSE, Action.CUT, Action.LATE, Action.HIDE)
+    ends = action in (Action.PAUSE, Action.STALL, Action.CUT, Action.LATE, Action.HIDE)
     from_start = action is Action.LATE or (action is Action.HIDE and not (at or when))
     fault = Fault(
         action=action,
@@ -83,7 +83,7 @@ def test_what_is_printed_is_read_as_the_same(action, host, process, at, when, la
     ("text", "found"),
     [
         ("", "is empty"),
-        ("explode algo-2", "found 'explode'; wanted one of kill, stop, pause, cut, late, hide, fill, readonly"),
+        ("explode algo-2", "found 'explode'; wanted one of kill, stop, pause, stall, cut, late, hide, fill, readonly"),
         ("kill", "found nothing after kill; wanted HOST or HOST:PROCESS or all"),
         ("kill algo-9", "found 'algo-9' as the host; wanted all or algo-1, algo-2, algo-3"),
         ("cut all", "found 'all' as the host; wanted algo-1, algo-2, algo-3"),
@@ -281,6 +281,16 @@ def test_late_hosts_start_late_and_hidden_ones_are_shown():
         "fault after 0.00 s: late algo-2 for 3", "fault after 0.00 s: hide algo-3 for 2",
         "fault over after 2.00 s: hide algo-3 for 2", "fault over after 3.00 s: late algo-2 for 3",
     ]  # fmt: skip
+
+
+def test_while_a_host_stalls_nobody_is_to_read_its_output():
+    story = Story("stall algo-2 at 1 for 2")
+    assert not story.injector.stalls("algo-2")
+    assert story.at(1.0) == []  # no engine is asked
+    assert story.injector.stalls("algo-2") and not story.injector.stalls("algo-1")
+    assert story.at(3.0) == []
+    assert not story.injector.stalls("algo-2")
+    assert story.injector.report() == ["fault: stall algo-2 at 1 for 2, from 1.00 s to 3.00 s"]
 
 
 def test_a_fault_that_cannot_be_done_is_said():
