@@ -19,7 +19,7 @@ Usage: tests/run.sh [--ring RING]... [--no-docker] [-k EXPRESSION] [-- PYTEST-AR
   --              what follows goes to pytest as it is
 
 unit        values in, values out
-local       real processes on this machine
+local       real processes on this machine; afterwards two minutes of random jobs under random faults (benchmarks/chaos)
 cluster     jobs of several containers, on the image that ./build.sh builds
 sdk         jobs that SageMaker's own SDKs run on that image, in their local mode
 benchmarks  a few cases of benchmarks/side_by_side, against AWS's toolkit: fails only on what cannot be noise
@@ -240,6 +240,10 @@ main() {
             left_out 'local, namespaces' 'these take root, and the commands ip and nsenter'
         # Its tests wait for much of their time. By name: the files of one long test are not left for the end.
         step local ring tests/local -n 3 --dist loadfile --no-loadscope-reorder || true
+        # Random jobs, others each time. It prints its seed, and has no tests to choose from.
+        if ((${#pytest_arguments[@]} == 0)); then
+            step chaos "$VENV/bin/python" -m benchmarks.chaos --minutes 2 --jobs 1000 --shrink-seconds 60 || true
+        fi
     fi
     if asked_for cluster || asked_for sdk || asked_for benchmarks; then
         if ! get_docker; then

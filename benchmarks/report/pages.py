@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import cost, many_hosts, plain, profile, side_by_side, words
+from benchmarks.report import chaos, cost, many_hosts, plain, profile, side_by_side, words
 from benchmarks.report.figures import BadRecord, Ratio, read
 from benchmarks.side_by_side.aims import AIMS
 
@@ -17,6 +17,7 @@ PAGES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "side-by-side": side_by_side.page,
     "many-hosts": many_hosts.page,
     "profile": profile.page,
+    "chaos": chaos.page,
 }
 HEADLINES = (  # (case, measure, what the README says of it)
     ("start-single-1", "start_s", "start, single host"),

@@ -1,6 +1,6 @@
 """Runs a command and says what it left behind: `python -I alone.py REPORT COMMAND...`.
 
-Also when each child of the command went, if its environment has the folder of a host, .../out/HOST/ml.
+Also when each child of the command came and went, if its environment has the folder of a host, .../out/HOST/ml.
 
 Whatever the command starts and does not end is adopted here (PR_SET_CHILD_SUBREAPER), however it hid. It is named in
 the JSON file REPORT and killed. On SIGTERM everything is killed, the command included.
@@ -62,11 +62,11 @@ def kill(pids):
 
 
 class Hosts:
-    """The children of a process that stand for hosts: when they were there last."""
+    """The children of a process that stand for hosts: when they were there first and last."""
 
     def __init__(self, pid):
         self.list = f"/proc/{pid}/task/{pid}/children"
-        self.names, self.gone = {}, {}
+        self.names, self.came, self.gone = {}, {}, {}
 
     def look(self):
         try:
@@ -78,6 +78,8 @@ class Hosts:
         for pid in there:
             if self.names.get(pid) is None:  # its environment is its parent's, for a moment
                 self.names[pid] = self.name(pid)
+                if self.names[pid]:
+                    self.came[self.names[pid]] = now
         for pid, name in self.names.items():
             if name and pid not in there:
                 self.gone.setdefault(name, now)
@@ -115,7 +117,8 @@ def main(report, *argv):
         time.sleep(0.02)
     left = left if is_anybody_left() else {}
     with open(report, "w") as file:
-        json.dump({"code": os.waitstatus_to_exitcode(status), "gone": hosts.gone, "left": left}, file)
+        code = os.waitstatus_to_exitcode(status)
+        json.dump({"code": code, "came": hosts.came, "gone": hosts.gone, "left": left}, file)
     deadline = time.monotonic() + 10
     while is_anybody_left() and time.monotonic() < deadline:
         kill(descendants())

@@ -1,0 +1,180 @@
+"""Runs random jobs under random faults, and says which of them did not go as they have to.
+
+    python -m benchmarks.chaos --seed 7 --jobs 100 --at-once 3 --minutes 30 --json chaos.json
+    python -m benchmarks.chaos --repeat 7/12               # case 12 of seed 7, with its log
+    python -m benchmarks.chaos --repeat out/chaos/7-12.json  # a shrunk one
+
+Without --seed another one each time, which is printed. Exit status 1 if a job was not as it has to be; then each such
+case lies, as it was drawn and shrunk, in --keep.
+"""
+
+import argparse
+import itertools
+import os
+import queue
+import secrets
+import shutil
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine
+from benchmarks.chaos.case import Case
+from benchmarks.chaos.draw import draw
+from benchmarks.chaos.machine import Heart
+from benchmarks.chaos.observed import Observed
+from benchmarks.chaos.oracle import violations
+from benchmarks.chaos.run import run
+from benchmarks.chaos.shrink import rules_of, shrink
+
+
+def main() -> int:
+    given = _arguments()
+    netns = os.geteuid() == 0 and not given.processes
+    mpi = bool(shutil.which("mpirun")) and Path("/usr/sbin/sshd").exists()
+    heart = Heart()
+    if given.repeat:
+        return _repeat(given.repeat, heart, netns, mpi, given.keep)
+    seed = secrets.randbelow(1_000_000) if given.seed is None else given.seed
+    print(f"seed {seed}, engine {'netns' if netns else 'process'}{'' if mpi else ', without MPI'}", flush=True)
+    record = machine.head("chaos", limits={"seed": seed, "least_faults": given.least_faults, "at_once": given.at_once})
+    jobs = (draw(seed, number, netns=netns, mpi=mpi, least=given.least_faults) for number in itertools.count())
+    deadline = time.monotonic() + given.minutes * 60
+    failed = _run_all(itertools.islice(jobs, given.first, given.first + given.jobs), given, heart, deadline, record)
+    for case, found in failed:
+        _shrink(case, found, heart, given)
+    print(f"{len(record['runs'])} jobs of seed {seed}, {len(failed)} not as they have to be", flush=True)
+    return 1 if failed else 0
+
+
+def _arguments() -> argparse.Namespace:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--seed", type=int, help="default: another one each time")
+    options.add_argument("--jobs", type=int, default=100, metavar="N")
+    options.add_argument("--first", type=int, default=0, metavar="N", help="begin with case N of the seed")
+    options.add_argument("--at-once", type=int, default=3, metavar="K")
+    options.add_argument("--minutes", type=float, default=60.0, help="begin no job after so many")
+    options.add_argument("--least-faults", type=int, default=0, metavar="N", help="that every job has")
+    options.add_argument("--processes", action="store_true", help="hosts as processes, though we are root")
+    options.add_argument("--shrink-seconds", type=float, default=180.0, help="for each case that failed; 0: not")
+    options.add_argument("--json", type=Path, help="write a record for benchmarks.report")
+    options.add_argument("--keep", type=Path, default=Path("out/chaos"), help="where failed cases lie afterwards")
+    options.add_argument("--repeat", metavar="CASE", help="SEED/NUMBER, or a file: run this one, and show its log")
+    return options.parse_args()
+
+
+def _run_all(
+    cases: Any, given: argparse.Namespace, heart: Heart, deadline: float, record: dict[str, Any]
+) -> list[tuple[Case, list[str]]]:
+    """Those that failed, with what was wrong."""
+    failed: list[tuple[Case, list[str]]] = []
+    lock = threading.Lock()
+    todo: queue.SimpleQueue[Case] = queue.SimpleQueue()
+    for case in cases:
+        todo.put(case)
+
+    def work() -> None:
+        while time.monotonic() < deadline:
+            try:
+                case = todo.get_nowait()
+            except queue.Empty:
+                return
+            seen = run(case, heart)
+            found = violations(seen)
+            with lock:
+                record["runs"].append(_row(seen, found))
+                print(_told(seen, found), flush=True)
+                if found:
+                    failed.append((case, found))
+                    keep(given.keep, case, seen, found)
+                if given.json:
+                    machine.write(given.json, record)
+
+    threads = [threading.Thread(target=work) for _ in range(given.at_once)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return failed
+
+
+def _row(seen: Observed, found: list[str]) -> dict[str, Any]:
+    case = seen.case
+    ends = sorted(set(seen.exits.values()))
+    return {
+        "case": case.name, "mode": case.mode, "hosts": case.hosts, "drawn": [fault.kind for fault in case.faults],
+        "happened": [each.fault.kind for each in seen.injected], "exits": ends, "seconds": round(seen.seconds, 2),
+        "end_s": _end_seconds(seen), "stood_still_s": round(seen.stood_still, 2), "violations": sorted(rules_of(found)),
+    }  # fmt: skip
+
+
+def _end_seconds(seen: Observed) -> float | None:
+    """From the first thing that ends a job to the last host's going."""
+    from benchmarks.chaos.history import History
+
+    first = History(seen).first_end
+    return round(max(seen.gone.values()) - first, 2) if seen.gone and first < float("inf") else None
+
+
+def _told(seen: Observed, found: list[str]) -> str:
+    case = seen.case
+    faults = "; ".join(fault.text for fault in case.faults) or "no fault"
+    ends = ",".join(sorted(set(seen.exits.values())))
+    head = f"{case.name}: {case.mode}, {case.hosts} x {case.each}, {faults}: {ends}"
+    return "\n".join([f"{head} in {seen.seconds:.1f} s", *(f"    VIOLATION {what}" for what in found)])
+
+
+def keep(folder: Path, case: Case, seen: Observed, found: list[str], suffix: str = "") -> Path:
+    """The case as JSON, and beside it all that was seen."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = case.name.replace("/", "-").replace(" ", "-") + suffix
+    (folder / f"{stem}.json").write_text(case.to_json() + "\n")
+    (folder / f"{stem}.log").write_text(_everything(seen, found), errors="replace")
+    return folder / f"{stem}.json"
+
+
+def _everything(seen: Observed, found: list[str]) -> str:
+    base = seen.began
+    parts = [*found, "", seen.case.to_json(), ""]
+    for each in seen.injected:
+        over = f"{each.over - base:.3f}" if each.over else "the end"
+        parts.append(f"{each.at - base:8.3f} {each.fault.text}, until {over}")
+    deeds = [d for d in seen.deeds if d.what != "lines"]
+    parts += [f"{d.at - base:8.3f} {d.host} {d.process} {d.attempt}.{d.start}: {d.what} {d.words}" for d in deeds]
+    parts += [f"{at - base:8.3f} {host} was gone" for host, at in seen.gone.items()]
+    parts += [f"exits {dict(seen.exits)}", f"stood still {seen.stood_still:.2f} s, pressure {seen.pressure:.2f} s", ""]
+    parts += [f"failure of {host}: {text}" for host, text in seen.failures.items()]
+    shown = [line for line in seen.terminal.split("\n") if not ("chaos algo-" in line and line.endswith("..."))]
+    return "\n".join([*parts, "", *shown])
+
+
+def _shrink(case: Case, found: list[str], heart: Heart, given: argparse.Namespace) -> None:
+    small = case
+    if given.shrink_seconds:
+        small = shrink(case, rules_of(found), lambda each: violations(run(each, heart)), given.shrink_seconds)
+    given.keep.mkdir(parents=True, exist_ok=True)
+    path = given.keep / f"{case.name.replace('/', '-')}-shrunk.json"
+    path.write_text(small.to_json() + "\n")
+    print(f"\n{case.name} failed: {found[0]}\n    python -m benchmarks.chaos --repeat {path}", flush=True)
+    print(f"    {small.to_json()}", flush=True)
+
+
+def _repeat(word: str, heart: Heart, netns: bool, mpi: bool, folder: Path) -> int:
+    if Path(word).is_file():
+        case = Case.from_json(Path(word).read_text())
+    else:
+        seed, _, number = word.partition("/")
+        if not (seed.isdigit() and number.isdigit()):
+            sys.exit(f"--repeat is {word!r}; wanted SEED/NUMBER, or a file of --keep")
+        case = draw(int(seed), int(number), netns=netns, mpi=mpi)
+    seen = run(case, heart)
+    found = violations(seen)
+    print(_everything(seen, found))
+    print(_told(seen, found))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

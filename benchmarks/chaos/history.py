@@ -1,0 +1,144 @@
+"""What truly happened in a job, from journals and faults: what may be told as the cause of its end, and what not.
+
+Nothing of the launcher's is read here but its exit codes' meaning, which README.md promises.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+
+from benchmarks.chaos.observed import Deed, Injected, Observed
+
+LOST, ABSENT = 69, 75
+NEAR = 1.0  # seconds: two events closer than that have no order that can be told from outside
+AWAY = ("pause", "cut")  # a host that is away for too long is lost
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """Something that went wrong, and may be what the job's end is blamed on."""
+
+    at: float
+    host: str
+    process: str  # "": the host as a whole; "*": anything on it
+    codes: frozenset[int]  # that the job may end with for it; none: any but 0
+    attempt: int | None = None
+    certain: bool = False  # it did go wrong: a script's own end, which it has noted
+    echo: bool = False  # only because the launcher told it to end
+    chance: bool = False  # such that ENTRYPOINT_RESTARTS tries again
+
+
+class History:
+    """The events of one job by what they mean."""
+
+    def __init__(self, seen: Observed) -> None:
+        self.seen, self.case = seen, seen.case
+
+    @cached_property
+    def runs(self) -> dict[tuple[str, str], list[list[Deed]]]:
+        """(host, process) -> the deeds of each start of it."""
+        found: dict[tuple[str, str], dict[tuple[int, int], list[Deed]]] = {}
+        for deed in self.seen.deeds:
+            found.setdefault((deed.host, deed.process), {}).setdefault((deed.attempt, deed.start), []).append(deed)
+        return {who: [starts[key] for key in sorted(starts)] for who, starts in found.items()}
+
+    @cached_property
+    def attempt(self) -> int:
+        """The last one."""
+        return max((deed.attempt for deed in self.seen.deeds), default=0)
+
+    @cached_property
+    def all_ended_well(self) -> bool:
+        """Every program of the user's has run in the last attempt, and ended with 0."""
+        return all(self.ended_well(*who) for who in self.case.processes)
+
+    def ended_well(self, host: str, process: str) -> bool:
+        runs = self.runs.get((host, process))
+        return bool(runs) and runs[-1][-1].attempt == self.attempt and _code(runs[-1][-1]) == 0
+
+    def of(self, *kinds: str) -> Iterator[Injected]:
+        return (injected for injected in self.seen.injected if injected.fault.kind in kinds)
+
+    def hosts_of(self, injected: Injected) -> list[str]:
+        return self.case.names if injected.fault.host == "all" else [injected.fault.host]
+
+    @cached_property
+    def stopped_at(self) -> float:
+        """When the job was first told to stop; infinite if it was not."""
+        return min((each.at for each in self.of("stop") if not each.fault.process), default=inf)
+
+    @cached_property
+    def killed(self) -> set[str]:
+        return {host for each in self.of("kill") if not each.fault.process for host in self.hosts_of(each)}
+
+    @cached_property
+    def impaired(self) -> set[str]:
+        """Hosts that could not always hear and be heard."""
+        patience = self.case.setting("PEER_TIMEOUT")
+        found = set(self.killed)
+        for each in self.of(*AWAY):
+            brief = each.over is not None and each.over - each.at < patience - 1.5 - self.seen.stood_still
+            quiet = each.over is not None and each.over < min(self.first_end, each.at + inf) - 2 - self.seen.stood_still
+            if not each.fault.process and not (brief and quiet):
+                found.add(each.fault.host)
+        for each in self.of("late", "hide"):
+            if each.over is None or each.over > self.first_end - 2:
+                found.add(each.fault.host)
+        return found | {each.fault.host for each in self.of("pids")}
+
+    @cached_property
+    def first_end(self) -> float:
+        """When the first thing happened that ends the job, be it a host's word on it."""
+        ends = [trouble.at for trouble in self.troubles if not trouble.echo and trouble.process]
+        return min([*ends, self.stopped_at, *self.seen.told.values(), *self.seen.gone.values()], default=inf)
+
+    @cached_property
+    def whole(self) -> list[str]:
+        """Hosts that could hear one another all the time."""
+        return [host for host in self.case.names if host not in self.impaired]
+
+    @cached_property
+    def troubles(self) -> list[Trouble]:
+        return sorted([*self._of_scripts(), *self._of_faults()], key=lambda trouble: trouble.at)
+
+    def _of_scripts(self) -> Iterator[Trouble]:
+        for runs in self.runs.values():
+            for deeds in runs:
+                end, told = deeds[-1], any(deed.what == "sigterm" for deed in deeds)
+                code = _code(end)
+                if code:
+                    chance = code == ABSENT or (end.what == "kills" and not self.case.wrap)
+                    yield Trouble(
+                        at=end.at, host=end.host, process=end.process, codes=frozenset({code}), attempt=end.attempt,
+                        certain=True, echo=told, chance=chance,
+                    )  # fmt: skip
+
+    def _of_faults(self) -> Iterator[Trouble]:
+        patience, start = self.case.setting("PEER_TIMEOUT"), self.case.setting("START_TIMEOUT")
+        for each in self.seen.injected:
+            fault, lasts = each.fault, inf if each.over is None else each.over - each.at
+            hosts, at = self.hosts_of(each), each.at
+            lost = frozenset({LOST, ABSENT})
+            if fault.kind in ("kill", "stop") and fault.process:
+                yield Trouble(at=at, host=fault.host, process=fault.process, codes=frozenset(), chance=True)
+            elif fault.kind == "kill" or (
+                fault.kind in AWAY and not fault.process and lasts > patience - 1.5 - self.seen.stood_still
+            ):
+                yield from (Trouble(at=at, host=host, process="", codes=lost) for host in hosts)
+            elif fault.kind in ("late", "hide") and lasts > start - 3 - self.seen.stood_still:
+                yield Trouble(at=at, host=fault.host, process="", codes=frozenset({ABSENT}))
+            elif fault.kind == "pids":
+                yield Trouble(at=at, host=fault.host, process="*", codes=frozenset())
+
+
+def _code(end: Deed) -> int | None:
+    """The exit code that a script has noted last; None if it has noted no end."""
+    match end.what:
+        case "exits":
+            return int(end.words)
+        case "raises":
+            return 1
+        case "kills":
+            return 128 + int(end.words)
+    return None

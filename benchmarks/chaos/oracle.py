@@ -1,0 +1,310 @@
+"""What was not as it has to be, whoever built the launcher: one line for each, beginning with the rule's name.
+
+Imports nothing of the launcher, and knows of it what README.md promises. Every rule looks at what happened (journals,
+faults as they were injected), never at what was drawn.
+"""
+
+import re
+import signal
+from collections.abc import Iterator
+from math import inf
+
+from benchmarks.chaos.history import ABSENT, LOST, NEAR, History, Trouble
+from benchmarks.chaos.observed import Observed
+
+SLACK = 5.0  # seconds that nobody has promised
+DYING, LEAVE, LINE, SURVIVES, WRITES, UNWIND = 3.0, 3.0, 1.5, 10.0, 10.0, 10.0  # limits of the launcher's, seconds
+STOPPED = 143
+
+_HEADLINE = re.compile(r"(algo-\d+)(?: ([^\s(][^(]*?))? \((.*?)\)(?::|$)")
+_LINE = re.compile(r"chaos (algo-\d+) (\S+|rank \d+) (\d+) (\d+) step (\d+) \.*")
+
+
+def violations(seen: Observed) -> list[str]:
+    """Empty if all is as it has to be."""
+    if not seen.ended:
+        return [f"bound: the job had not ended after {seen.seconds:.0f} s"]
+    history = History(seen)
+    rules = (bound, goes_on, success, failure, stop, agreement, cause, retried, saved, left, lines, own_fault)
+    return [f"{rule.__name__}: {what}" for rule in rules for what in rule(history)]
+
+
+# --- time ---
+
+
+def bound(history: History) -> Iterator[str]:
+    """Every host that can end does, within what the settings come to."""
+    for host, gone in history.seen.gone.items():
+        since, limit = _limit(history, host)
+        if host not in history.killed and gone > since + limit:
+            yield f"{host} was gone {gone - since:.1f} s after what ended the job; wanted {limit:.1f} s"
+    for host in history.case.names:
+        if host not in history.seen.gone and history.seen.exits.get(host) != "-":  # it was never started
+            yield f"nobody saw {host} go"
+
+
+def _limit(history: History, host: str) -> tuple[float, float]:
+    """(from when, seconds) until a host has to be gone."""
+    case, seen = history.case, history.seen
+    retries = case.setting("RESTARTS")
+    ends = [t.at for t in history.troubles if t.certain and not t.echo and not (t.chance and retries)]
+    ends += [history.stopped_at]
+    happened = [deed.at for deed in seen.deeds] + [each.at for each in seen.injected]
+    happened += [each.over for each in seen.injected if each.over is not None]
+    since = min(ends) if min(ends) < inf else max([seen.began, *happened])
+    own = [each.over or inf for each in history.of("pause", "cut", "late") if each.fault.host == host]
+    since = max([since, *(over for over in own if over < inf)])
+    limit = SLACK + DYING + LINE + LEAVE + case.setting("PEER_TIMEOUT") + 2 * case.setting("FAILURE_GRACE")
+    if history.stopped_at < inf:
+        limit += case.setting("STOP_GRACE") + UNWIND
+    if history.impaired or not seen.deeds:  # they may be waited for at the start
+        limit += case.setting("START_TIMEOUT")
+    if any(history.of("pause", "pids")):
+        limit += SURVIVES
+    if any(history.of("stall")):
+        limit += WRITES
+    return since, limit + retries * 2 + _busy(history)
+
+
+def _busy(history: History) -> float:
+    """Seconds that the machine may have taken."""
+    return 3 * history.seen.stood_still + min(10.0, history.seen.pressure / 3)
+
+
+def goes_on(history: History) -> Iterator[str]:
+    """Nothing of the user's works on when the job has failed, or has had its grace after a stop."""
+    case, seen = history.case, history.seen
+    last = {host: max((d.at for d in seen.deeds if d.host == host), default=0.0) for host in case.names}
+    for host in case.names:
+        if host in history.impaired or any(e.fault.host == host for e in history.of("pause")):
+            continue
+        told = seen.told.get(host, inf) if seen.exits.get(host) not in ("0", str(STOPPED)) else inf
+        for since, grace, what in (
+            (told, case.setting("FAILURE_GRACE"), "the verdict"),
+            (history.stopped_at, case.setting("STOP_GRACE"), "the stop"),
+        ):
+            wanted = grace + 4 + _busy(history)
+            if last[host] > since + wanted:
+                yield f"a script on {host} worked {last[host] - since:.1f} s after {what}; wanted {wanted:.1f} s"
+
+
+# --- success and failure ---
+
+
+def success(history: History) -> Iterator[str]:
+    """What failed is not told as success."""
+    told = [host for host, exit in history.seen.exits.items() if exit == "0"]
+    if told and not history.all_ended_well:
+        bad = [f"{host} {process}" for host, process in history.case.processes if not history.ended_well(host, process)]
+        yield f"{', '.join(told)} ended with 0, though {', '.join(bad)} did not"
+    for host in told:
+        if history.seen.failures.get(host):
+            yield f"{host} ended with 0 and has a failure text"
+
+
+def failure(history: History) -> Iterator[str]:
+    """What succeeded is not told as failure: without a reason, every host ends with 0."""
+    if history.troubles or history.stopped_at < inf or history.seen.stood_still > 2:
+        return
+    for host, exit in sorted(history.seen.exits.items()):
+        if exit != "0":
+            text = (history.seen.failures.get(host) or "no text").split("\n")[0]
+            yield f"{host} ended with {exit} ({text}), and nothing had gone wrong"
+
+
+def stop(history: History) -> Iterator[str]:
+    """SIGTERM: 0 if every script then ends with 0, else 143; what was known before it wins."""
+    at = history.stopped_at
+    if at == inf or not history.whole or history.impaired:
+        return
+    exits = {host: history.seen.exits.get(host) for host in history.whole}
+    codes = set(exits.values())
+    tolerance = NEAR + history.seen.stood_still
+    real = [t for t in history.troubles if not t.echo]
+    first = min((t.at for t in real), default=inf)
+    known = [t for t in real if t.certain and not t.chance and t.attempt == history.attempt and t.at < at - tolerance]
+    if at < first - tolerance:
+        wanted = {"0"} if history.all_ended_well and not history.case.wrap else {str(STOPPED)}
+        wanted |= {"0", str(STOPPED)} if history.case.wrap or real else set()
+        if not codes <= wanted:
+            yield f"stopped, and ended with {exits}; wanted {' or '.join(sorted(wanted))}"
+    elif known and codes & {"0", str(STOPPED)} and not any(STOPPED in t.codes or not t.codes for t in real):
+        yield f"{_words(known[0])} {at - known[0].at:.1f} s before the stop, and the job ended with {exits}"
+
+
+def agreement(history: History) -> Iterator[str]:
+    """Hosts that could hear one another end with the same code and the same text."""
+    seen, whole = history.seen, history.whole
+    alone = history.case.names[0] in history.impaired and (len(history.troubles) > 1 or history.stopped_at < inf)
+    if alone:  # followers hear of each other through the coordinator only
+        return
+    exits = {host: seen.exits.get(host) for host in whole}
+    if len(set(exits.values())) > 1:
+        yield f"exit codes differ: {exits}"
+    unwritable = {e.fault.host for e in history.of("fill", "readonly") if e.fault.process == "output"}
+    texts = {host: seen.failures.get(host) for host in whole if host not in unwritable}
+    if len(set(texts.values())) > 1:
+        yield f"failure texts differ: {texts}"
+
+
+def cause(history: History) -> Iterator[str]:
+    """The cause that is named happened, it is not the consequence of another one, and the code is its."""
+    for host in history.whole:
+        text, exit = history.seen.failures.get(host), history.seen.exits.get(host, "")
+        if not text:
+            writable = not any(e.fault.host == host for e in history.of("fill", "readonly"))
+            if exit not in ("0", str(STOPPED)) and writable:
+                yield f"{host} ended with {exit} and names no cause"
+            continue
+        line = text.split("\n")[0]
+        match = _HEADLINE.match(line)
+        if not match:
+            yield f"{host} names nothing: {line!r}"
+            continue
+        problem = _wrong_cause(history, match[1], match[2] or "", match[3])
+        if problem:
+            yield f"{host} says {line!r}, and {problem}"
+        code = _code_of(match[3])
+        if code is not None and exit != str(code):
+            yield f"{host} says {line!r} and ended with {exit}"
+
+
+def _wrong_cause(history: History, host: str, process: str, what: str) -> str:
+    """Why that is no cause of this job's end; "" if it is one."""
+    named = [t for t in history.troubles if t.host == host and t.process in (process, "*")]
+    if not named:
+        # A machine that stood still loses hosts.
+        busy = history.seen.stood_still > 2 and not process
+        return "" if busy else "nothing of that kind had happened there"
+    code = _code_of(what)
+    named = [t for t in named if not t.codes or code is None or code in t.codes]
+    if not named:
+        return f"it ended otherwise: {', '.join(_words(t) for t in history.troubles if t.host == host)}"
+    if all(t.echo for t in named):
+        return "it ended so because it was told to end"
+    at = min(t.at for t in named if not t.echo)
+    tolerance = NEAR + history.seen.stood_still
+    for other in history.troubles:
+        sure = other.certain and not other.echo and other.host in history.whole and other.attempt == history.attempt
+        if sure and other.at < at - tolerance and not (other.chance and history.case.setting("RESTARTS")):
+            return f"{_words(other)} {at - other.at:.1f} s before that"
+    return ""
+
+
+def _code_of(what: str) -> int | None:
+    """The exit code of a cause as it is told: `exit code 3`, `killed by SIGKILL`, `lost: ...`; None if unknown."""
+    if found := re.search(r"exit code (\d+)", what):
+        return int(found[1]) or 1
+    if found := re.search(r"killed by (SIG\w+)", what):
+        return 128 + signal.Signals[found[1]].value
+    if what.startswith("lost"):
+        return LOST
+    return ABSENT if "did not appear" in what else None
+
+
+def _words(trouble: Trouble) -> str:
+    codes = " or ".join(map(str, sorted(trouble.codes))) or "some code"
+    return f"{trouble.host} {trouble.process}".strip() + f" ended with {codes}"
+
+
+def retried(history: History) -> Iterator[str]:
+    """With restarts to spare, what was killed by a signal is tried again."""
+    spare = history.case.setting("RESTARTS") - history.attempt
+    real = [t for t in history.troubles if not t.echo]
+    by_chance = all(t.certain and t.chance for t in real)
+    if not real or spare <= 0 or not by_chance or history.stopped_at < inf or history.impaired:
+        return
+    if any(t.attempt == history.attempt for t in real) and not history.all_ended_well:
+        yield f"{_words(real[-1])} in attempt {history.attempt}, and {spare:g} restarts were left"
+
+
+# --- what users keep ---
+
+
+def saved(history: History) -> Iterator[str]:
+    """A script that asked for it, and had the time, has saved."""
+    case = history.case
+    full = {e.fault.host for e in history.of("fill", "readonly") if e.fault.process == "model"}
+    struck = {(e.fault.host, e.fault.process) for e in history.of("kill", "pause") if e.fault.process}
+    kills_rank_keeper = any(e.fault.process in ("mpirun", "orted", "sshd") for e in history.of("kill", "stop"))
+    for who, runs in history.runs.items():
+        script, (host, _) = case.script(*who), who
+        spoiled = host in history.impaired | full or who in struck or kills_rank_keeper
+        if script.sigterm != "saves" or spoiled or any(e.fault.host == host for e in history.of("pause")):
+            continue
+        deeds, last = runs[-1], runs[-1][-1]
+        if any(deed.what == "saved" for deed in deeds) or last.what in ("exits", "raises", "kills"):
+            continue
+        heard = next((deed.at for deed in deeds if deed.what == "sigterm"), None)
+        stopped = history.stopped_at < min((t.at for t in history.troubles if not t.echo), default=inf) - NEAR
+        grace = case.setting("STOP_GRACE") if stopped else case.setting("FAILURE_GRACE")
+        if grace < script.saving + 0.7 + 2 * history.seen.stood_still:
+            continue
+        if heard is not None:
+            yield f"{' '.join(who)} heard SIGTERM, had {grace:g} s, wanted {script.saving:g} s, and has not saved"
+        elif deeds[0].at + NEAR + history.seen.stood_still < history.first_end:
+            yield f"{' '.join(who)} was ended and heard no SIGTERM"
+
+
+def left(history: History) -> Iterator[str]:
+    """No process, key, socket, namespace or mount stays."""
+    yield from history.seen.left
+
+
+def lines(history: History) -> Iterator[str]:
+    """No line of output is lost, mixed, or given to another."""
+    printed: dict[tuple[str, str], int] = {}
+    for deed in history.seen.deeds:
+        if deed.what == "lines":
+            printed[deed.host, f"{deed.process} {deed.attempt} {deed.start}"] = int(deed.words)
+    for host, log in history.seen.logs.items():
+        yield from _lines_of(history, host, log, printed)
+
+
+def _lines_of(history: History, host: str, log: str, printed: dict[tuple[str, str], int]) -> Iterator[str]:
+    cut = host in history.killed  # what its launcher had not read is gone with it
+    next_: dict[str, int] = {}  # process, attempt and start -> number of the next line
+    starts: dict[tuple[str, str], int] = {}
+    for text in log.split("\n"):
+        label, _, rest = text.removeprefix("[").partition("] ")
+        if "chaos algo-" not in text or label in history.case.names:  # the launcher may quote them
+            continue
+        match = _LINE.fullmatch(rest)
+        if not match or match[4] != match[5] or len(rest) != 199:
+            if not (cut or _is_broken_off(rest)):
+                yield f"{host} shows a line that nobody printed: {text[:120]!r}"
+            continue
+        if f"{match[1]} {match[2]}" != label or match[1] != host:
+            yield f"{host} gives a line of {match[1]} {match[2]} to {label}"
+        start = starts.setdefault((match[2], match[3]), 0)
+        if match[4] == "0" and f"{match[2]} {match[3]} {start}" in next_:
+            start = starts[match[2], match[3]] = start + 1
+        key, number = f"{match[2]} {match[3]} {start}", int(match[4])
+        if number != next_.get(key, 0):
+            yield f"{host} shows line {number} of {key}, wanted line {next_.get(key, 0)}"
+        next_[key] = number + 1
+    stalled = any(e.fault.host == host for e in history.of("stall"))
+    for (where, key), count in printed.items():
+        if where != host or cut or next_.get(key, 0) >= count:
+            continue
+        told = stalled and ("not delivered" in history.seen.evidence.get(host, "") + log)
+        if not told:
+            yield f"{host} shows {next_.get(key, 0)} lines of {key}, which printed {count}"
+
+
+def _is_broken_off(text: str) -> bool:
+    """Whether its process ended, or raised, in the middle of writing a line."""
+    begun = text.partition("Traceback (most")[0]
+    whole = re.match(r"chaos (algo-\d+) (\S+|rank \d+) (\d+) (\d+) ", begun)
+    return not whole or f"{whole[0]}step {whole[4]} ".ljust(199, ".").startswith(begun)
+
+
+def own_fault(history: History) -> Iterator[str]:
+    """The launcher itself does not break."""
+    if any(history.of("pids")):
+        return
+    for host, log in history.seen.logs.items():
+        if history.seen.exits.get(host) == "70":
+            yield f"{host} ended with 70"
+        if found := re.search(rf"\[{host}\] Traceback.*\n\[{host}\]   File \".*/entrypoint/(?!children/).*", log):
+            yield f"{host}: {log[found.start() : found.start() + 1500]}"

@@ -1,0 +1,117 @@
+"""Runs a case with `entrypoint local`, in real processes: Observed."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from outcomes.run import ALONE, RunFolder, keys, mounts
+from outcomes.terminal import Terminal
+
+from benchmarks.chaos import ROOT
+from benchmarks.chaos.case import DEFAULTS, OWN_FAULTS, Case
+from benchmarks.chaos.machine import Heart, pressure
+from benchmarks.chaos.observed import Injected, Observed, read_faults, read_journals
+from benchmarks.chaos.outside import SLOW_NAMES, injected
+
+LIMIT = 90.0  # seconds after which a job is taken for one that hangs
+SCRIPT = Path(__file__).with_name("script.py")
+WRAPS = {"sh": "'{python}' '{script}' \"$@\"", "timeout": "timeout 200 '{python}' '{script}' \"$@\"",
+         "setsid": "setsid -w '{python}' '{script}' \"$@\""}  # fmt: skip
+
+
+def run(case: Case, heart: Heart) -> Observed:
+    """Run it; nothing of it stays."""
+    # Not in /tmp, of which the hosts of an engine have their own.
+    with tempfile.TemporaryDirectory(prefix="chaos-", dir="/var/tmp", ignore_cleanup_errors=True) as name:
+        return _run(case, heart, Path(name))
+
+
+def _run(case: Case, heart: Heart, folder: Path) -> Observed:
+    meeting, code = folder / "meeting", folder / "code"
+    for path in (meeting, code):
+        path.mkdir()
+    scripts = {f"{host} {process}": asdict(case.script(host, process)) for host, process in case.processes}
+    (meeting / "scripts.json").write_text(json.dumps(scripts))
+    shutil.copy(SCRIPT, code)
+    if case.wrap:
+        words = WRAPS[case.wrap].format(python=sys.executable, script="script.py")
+        (code / "train.sh").write_text(f"#!/bin/sh\n{words}\n")
+    terminal, run_folder = Terminal(), RunFolder(case, folder)  # type: ignore[arg-type]  # it asks for the engine only
+    began, waited = time.time(), pressure()
+    with injected(case, folder, meeting) as done:
+        process = subprocess.Popen(
+            [sys.executable, "-I", str(ALONE), str(folder / "left.json"), *command(case, folder, meeting)],
+            env=environment(case), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        assert process.stdout
+        with process.stdout:
+            reader = threading.Thread(
+                target=terminal.read, args=(process.stdout.fileno(), run_folder.look), daemon=True
+            )
+            reader.start()
+            try:
+                process.wait(LIMIT)
+                ended = True
+            except subprocess.TimeoutExpired:
+                process.terminate()
+                process.wait(LIMIT)
+                ended = False
+            reader.join(5)
+    report = json.loads((folder / "left.json").read_text())
+    ml = {host: folder / "out" / host / "ml" for host in case.names}
+    logs = {host: _read(folder / "out" / host / "log.txt") or "" for host in case.names}
+    first = min(report["came"].values(), default=began)
+    faults = [Injected(fault=fault, at=at) for at, fault in done]
+    return Observed(
+        case=case,
+        began=began,
+        ended=ended,
+        seconds=time.time() - began,
+        exits=terminal.exits(),
+        gone=report["gone"],
+        told=terminal.told,
+        failures={host: _read(tree / "output" / "failure") for host, tree in ml.items()},
+        evidence={host: _read(tree / "output" / "data" / f"entrypoint-{host}.txt") or "" for host, tree in ml.items()},
+        logs=logs,
+        deeds=read_journals(meeting),
+        injected=(*faults, *read_faults(case, terminal.text.rpartition("tail s\n")[2], first)),
+        left=(*report["left"].values(), *run_folder.left(), *keys(folder), *mounts(folder)) if ended else (),
+        stood_still=heart.stood_still(began),
+        pressure=pressure() - waited,
+        terminal=terminal.text,
+    )
+
+
+def command(case: Case, folder: Path, meeting: Path) -> list[str]:
+    """As a person would type it."""
+    mode, _, workers = case.mode.partition(" ")
+    program = "train.sh" if case.wrap else SCRIPT.name
+    words = ["local", str(folder / "code" / program), "--hosts", str(case.hosts), "--mode", mode]
+    words += ["--engine", case.engine, "--output", str(folder / "out"), "--env", f"CHAOS_FOLDER={meeting}"]
+    words += ["--env", f"ENTRYPOINT_PS_WORKERS={workers}"] if workers else []
+    words += ["--processes-per-host", str(case.each)] if case.each > 1 else []
+    for name in DEFAULTS:
+        words += ["--env", f"ENTRYPOINT_{name}={case.setting(name):g}"]
+    for fault in case.faults:
+        words += [] if fault.kind in OWN_FAULTS else ["--fault", fault.text]
+    return [sys.executable, "-m", "entrypoint", *words]
+
+
+def environment(case: Case) -> dict[str, str]:
+    """Ours, without what is meant for hosts; parameter servers get a stand-in for TensorFlow."""
+    own = {k: v for k, v in os.environ.items() if not k.startswith(("ENTRYPOINT_", "SM_", "CHAOS_"))}
+    path = [str(ROOT / "tests" / "stand_ins")] if case.mode.startswith("ps") else []
+    path += [str(SLOW_NAMES)] if any(fault.kind == "slow" for fault in case.faults) else []
+    return {**own, "PYTHONPATH": os.pathsep.join([*path, str(ROOT)]), "PIP_NO_INDEX": "1"}
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text("utf-8", "replace") if path.is_file() else None

@@ -1,0 +1,119 @@
+"""The program of the jobs that benchmarks/chaos draws. It notes what it does in a journal that the launcher never sees.
+
+CHAOS_FOLDER has `scripts.json`, what each process is to do, and gets a journal for each process and attempt: lines
+`TIME WHAT WORDS`. What is printed are numbered lines, `HOST PROCESS ATTEMPT NUMBER`.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+
+def name():
+    if "OMPI_COMM_WORLD_RANK" in os.environ:
+        return f"rank {os.environ['OMPI_COMM_WORLD_RANK']}"
+    if "TF_CONFIG" in os.environ:
+        task = json.loads(os.environ["TF_CONFIG"])["task"]
+        return f"{task['type']}/{task['index']}"
+    return "script"
+
+
+HOST, PROCESS, ATTEMPT = os.environ["SM_CURRENT_HOST"], name(), os.environ["ENTRYPOINT_RESTART_COUNT"]
+FOLDER = os.environ["CHAOS_FOLDER"]
+with open(f"{FOLDER}/scripts.json") as file:
+    script = json.load(file)[f"{HOST} {PROCESS}"]
+journal = os.open(
+    f"{FOLDER}/{HOST},{PROCESS.replace('/', '=')},{ATTEMPT},{time.time_ns()}.journal",
+    os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+    0o644,
+)
+number = 0
+writing = False
+
+
+def note(what, *words):
+    os.write(journal, " ".join([f"{time.time():.4f}", what, *map(str, words)]).encode() + b"\n")
+
+
+def line():
+    global number
+    number += 1
+    return f"chaos {HOST} {PROCESS} {ATTEMPT} {number - 1} step {number - 1} ".ljust(199, ".") + "\n"
+
+
+def say(text):
+    global writing
+    data, writing = memoryview(text.encode()), True
+    while data:
+        data = data[os.write(1, data) :]
+    writing = False
+
+
+def work(seconds):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        say(line())
+        note("lines", number)
+        time.sleep(max(0.0, min(0.1, until - time.monotonic())))
+
+
+def save():
+    time.sleep(script["saving"])
+    path = f"{os.environ['SM_MODEL_DIR']}/saved-{PROCESS.replace('/', '-')}"
+    with open(path, "w") as file:
+        file.write("weights")
+
+
+def on_sigterm(*_):
+    note("sigterm")
+    if not writing:  # in the middle of a line, and nobody may read it
+        say("hears SIGTERM\n")
+    if script["sigterm"] == "saves":
+        save()
+        note("saved")
+        raise SystemExit(0)
+    if script["sigterm"] == "fails":
+        raise ValueError("told to stop")
+
+
+def story():
+    if script["sigterm"]:
+        signal.signal(signal.SIGTERM, on_sigterm)
+    note("starts")
+    if script["orphans"]:
+        for session in (False, True):
+            subprocess.Popen(["sleep", "300"], start_new_session=session)
+    for _ in range(script["flood"] // 100):
+        say("".join(line() for _ in range(100)))
+        note("lines", number)
+    work(script["seconds"])
+    do = script["do"] if int(ATTEMPT) < script["times"] else "ends"
+    if do == "raises":
+        raise ValueError("the loss is not a number")
+    if do == "exits":
+        raise SystemExit(script["code"])
+    if do in ("killed", "segfaults"):
+        sent = signal.SIGKILL if do == "killed" else signal.SIGSEGV
+        note("kills", sent.value)
+        os.kill(os.getpid(), sent)
+    if do == "model":
+        with open(f"{os.environ['SM_MODEL_DIR']}/model-{PROCESS.replace('/', '-')}", "wb") as file:
+            file.write(bytes(1 << 16))
+
+
+try:
+    story()
+except SystemExit as end:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what is noted now is what happens
+    note("exits", end.code)
+    raise
+except BaseException as error:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    note("raises", type(error).__name__)
+    raise
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+note("exits", 0)
+sys.exit(0)

@@ -1,0 +1,82 @@
+"""The page about random jobs under random faults: what was drawn, what happened, what was not as it has to be."""
+
+from collections import Counter
+from collections.abc import Iterable
+from statistics import median
+from typing import Any
+
+from benchmarks.report import words
+
+TEXT = """
+Whole jobs with real processes, drawn from the seed: mode, hosts, settings, what scripts do, and faults at random
+moments. An oracle that shares no code with the launcher judges each by what happened: that all hosts end in time,
+with one code and one text; that neither success nor failure is told wrongly; that the cause that is named happened
+and is nobody's consequence; that who asked for time to save has saved; that nothing stays behind; and that no line of
+output is lost, mixed or given to another. benchmarks/chaos/README.md has the rules.
+"""
+
+
+def page(record: dict[str, Any]) -> list[str]:
+    runs = record["runs"]
+    bad = [run for run in runs if run["violations"]]
+    lines = ["# Random jobs under random faults", "", *words.provenance(record, "chaos.json"), *words.prose(TEXT)]
+    lines += [f"**{words.plural(len(runs), 'job')}, {words.plural(len(bad), 'violation')}.**", ""]
+    lines += words.table(
+        ["mode", *_HEAD], [_row(mode, [run for run in runs if run["mode"] == mode]) for mode in _names(runs, "mode")]
+    )
+    lines += words.prose(
+        "How a job ended is the exit code of its hosts that were not themselves killed. The end is counted from the "
+        "first thing that ends a job (a script's failure, SIGTERM, or else the first host's word on it) to the last "
+        "host's going; time to save, a host's time to be missed and a host's pause are in it."
+    )
+    faults = sorted({kind for run in runs for kind in run["drawn"]})
+    lines += words.table(
+        ["fault", "drawn", "happened", "jobs", "violations"],
+        [_fault(kind, runs) for kind in faults],
+    )
+    lines += words.prose(
+        "A fault does not happen where its moment never came: the job was over, or nobody wrote the line."
+    )
+    counted = Counter(len(run["drawn"]) for run in runs)
+    lines += words.prose(
+        "Faults drawn for a job: " + ", ".join(f"{count} in {counted[count]}" for count in sorted(counted)) + "."
+    )
+    if bad:
+        rules = ((run["case"], ", ".join(run["violations"])) for run in bad)
+        lines += words.table(["case", "rules that were violated"], rules)
+    return lines
+
+
+_HEAD = ("jobs", "ended with 0", "143", "69", "75", "another", "violations", "whole job, s", "end, s")
+
+
+def _row(mode: str, runs: list[dict[str, Any]]) -> list[Any]:
+    ends = Counter(_end(run["exits"]) for run in runs)
+    known = [str(code) for code in (0, 143, 69, 75)]
+    return [
+        mode, len(runs), *(ends[code] for code in known), sum(ends.values()) - sum(ends[code] for code in known),
+        sum(bool(run["violations"]) for run in runs), _times(run["seconds"] for run in runs),
+        _times(run["end_s"] for run in runs),
+    ]  # fmt: skip
+
+
+def _end(exits: list[str]) -> str:
+    """The code of the hosts that had one; those that were cut off or lost have another than the rest."""
+    codes = [exit for exit in exits if exit.isdigit()]
+    others = [code for code in codes if code != "69"]
+    return (others or codes or ["killed"])[0]
+
+
+def _times(seconds: Iterable[float | None]) -> str:
+    known = sorted(value for value in seconds if value is not None)
+    return f"{words.number(median(known))} (worst {words.number(known[-1])})" if known else ""
+
+
+def _fault(kind: str, runs: list[dict[str, Any]]) -> list[Any]:
+    own = [run for run in runs if kind in run["drawn"]]
+    drawn, happened = (sum(run[what].count(kind) for run in own) for what in ("drawn", "happened"))
+    return [kind, drawn, happened, len(own), sum(bool(run["violations"]) for run in own)]
+
+
+def _names(runs: list[dict[str, Any]], key: str) -> list[str]:
+    return list(dict.fromkeys(sorted(run[key] for run in runs)))
