@@ -287,7 +287,7 @@ def _lines_of(history: History, host: str, log: str, printed: dict[tuple[str, st
     for (where, key), count in printed.items():
         if where != host or cut or next_.get(key, 0) >= count:
             continue
-        told = stalled and ("not delivered" in history.seen.evidence.get(host, "") + log)
+        told = stalled and "were not written" in history.seen.evidence.get(host, "") + log
         if not told:
             yield f"{host} shows {next_.get(key, 0)} lines of {key}, which printed {count}"
 
