@@ -93,7 +93,7 @@ RUN HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WIT
 
 COPY --from=pins /pins/rest.txt /pins/
 RUN pip install --no-deps --no-build-isolation -r /pins/rest.txt && \
-    python -c 'import flask, waitress, boto3, sklearn.datasets, sagemaker_training.environment'
+    python -c 'import flask, waitress, boto3, sklearn.datasets, sagemaker_training.environment, tensorflow_io'
 
 # The wheel says Python 3.10 and does not use Python's ABI (requirements.txt, part 3): it is given the tag it deserves.
 COPY --from=pins /pins/operator.txt /pins/
@@ -114,14 +114,16 @@ ARG KEEP_TF_HEADERS=no
 RUN cd /opt/venv/lib/python3.11/site-packages && \
     pip uninstall -q -y cython && \
     if [ "$KEEP_TF_HEADERS" = no ]; then rm -rf tensorflow/include; fi && \
-    find tensorflow tensorflow_io_gcs_filesystem horovod sagemaker_tensorflow -name '*.so*' -type f \
+    find tensorflow tensorflow_io tensorflow_io_gcs_filesystem horovod sagemaker_tensorflow -name '*.so*' -type f \
         -exec strip --strip-unneeded {} + && \
+    rm tensorflow_io/core/libavro_atds_tests.so && \
     rm clang/native/libclang.so && \
     find numpy scipy sklearn gevent -type d -name tests -prune -exec rm -rf {} + && \
     find /opt/venv -name '*.a' -delete && \
     pip check && \
     python -c 'import tensorflow.keras, tensorflow.estimator, horovod.tensorflow.keras, sagemaker_tensorflow' && \
     python -c 'import gevent, scipy.stats, sklearn.datasets' && \
+    python -c 'import tensorflow as tf, tensorflow_io; assert "s3" in tf.io.gfile.get_registered_schemes()' && \
     mpirun --allow-run-as-root --oversubscribe -np 2 python -c 'import horovod.tensorflow as hvd; hvd.init(); assert hvd.size() == 2'
 
 
