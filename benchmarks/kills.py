@@ -9,7 +9,7 @@ there were --kills of them. Exit status 1 if
     a job fails by itself, or the last of a story has not taken as many steps as one that nobody has killed.
 
 Prints the area under the ROC curve of each story and of as many trainings that nobody has killed. The rows are TFRecord
-files as examples/deepfm/libsvm_to_tfrecord.py makes them.
+files as examples/deepfm/make_rows.py makes them.
 
     python benchmarks/kills.py --mode ps --data data/training
     python benchmarks/kills.py --mode mpi --engine docker --data data/training

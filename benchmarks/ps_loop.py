@@ -8,7 +8,7 @@ chief. In it, in turns, from fresh weights each time, for the same number of row
     waits            the same without metrics
     hands out        what examples/deepfm/train.py does: several steps per `schedule`, none waited for until the end
 
-Prints Markdown. The rows are TFRecord files as examples/deepfm/libsvm_to_tfrecord.py makes them; the last one is
+Prints Markdown. The rows are TFRecord files as examples/deepfm/make_rows.py makes them; the last one is
 evaluated on.
 
     python -m benchmarks.ps_loop --data data/training --workers 2 3 4 --json ps-loop.json

@@ -15,7 +15,7 @@ Figure = Callable[[str, float], None]
 Tell = Callable[[str], None]
 
 PATIENCE = 420.0
-WITHOUT_LOSS = 0.70  # what test_cluster_examples.py asks of the same program when nobody dies
+WITHOUT_LOSS = 0.66  # nobody dead, it is 0.69 to 0.71 after all four epochs, 0.65 after one, and 0.5 after none
 
 
 def kill(job: Cluster, host: str, process: str) -> None:
@@ -24,7 +24,7 @@ def kill(job: Cluster, host: str, process: str) -> None:
     job.exec(host, "kill", "-KILL", pids[-1])
 
 
-def test_worker_servers_that_are_all_lost_twice(cluster: StartCluster, figure: Figure, criteo: Path) -> None:
+def test_worker_servers_that_are_all_lost_twice(cluster: StartCluster, figure: Figure, clicks: Path) -> None:
     """All of them, so that only what was started again can train, and training cannot be over before."""
     workers = {"algo-2": "worker/0", "algo-3": "worker/1"}
     with cluster(
@@ -37,7 +37,7 @@ def test_worker_servers_that_are_all_lost_twice(cluster: StartCluster, figure: F
             "learning-rate": 0.03,
         },
         environment={**BUSY, "ENTRYPOINT_RESTARTS": "2", "ENTRYPOINT_RESTART_BACKOFF": "0.5"},
-        channels={"training": criteo},
+        channels={"training": clicks},
     ) as job:
         for times in (1, 2):
             over = job.log("algo-1").count("/4 is over")
@@ -59,7 +59,7 @@ def test_worker_servers_that_are_all_lost_twice(cluster: StartCluster, figure: F
         assert auc >= WITHOUT_LOSS
 
 
-def test_horovod_resumes_from_its_checkpoint(cluster: StartCluster, figure: Figure, criteo: Path) -> None:
+def test_horovod_resumes_from_its_checkpoint(cluster: StartCluster, figure: Figure, clicks: Path) -> None:
     """A rank dies on a host that has no checkpoints: they lie with rank 0, and it alone reads them."""
     with cluster(
         program="train.py",
@@ -68,7 +68,7 @@ def test_horovod_resumes_from_its_checkpoint(cluster: StartCluster, figure: Figu
         hosts=2,
         hyperparameters={"batch-size": 32},  # long enough to be killed after an epoch
         environment={**BUSY, "ENTRYPOINT_RESTARTS": "1", "ENTRYPOINT_RESTART_BACKOFF": "0.5"},
-        channels={"training": criteo},
+        channels={"training": clicks},
     ) as job:
         job.sees("epoch 1/4 is over", "algo-1", within=PATIENCE)
         job.exec("algo-2", "pkill", "-KILL", "-f", "train.py")
@@ -83,10 +83,10 @@ def test_horovod_resumes_from_its_checkpoint(cluster: StartCluster, figure: Figu
         assert auc >= WITHOUT_LOSS
 
 
-def test_a_job_that_is_killed_goes_on_in_the_next_from_its_checkpoint(image: str, tell: Tell, criteo: Path) -> None:
+def test_a_job_that_is_killed_goes_on_in_the_next_from_its_checkpoint(image: str, tell: Tell, clicks: Path) -> None:
     """All at once, while it saves; benchmarks/kills.py says what it asks, and does it more often."""
     command = [sys.executable, ROOT / "benchmarks/kills.py", "--mode", "mpi", "--engine", "docker", "--image", image]
-    command += ["--data", criteo, "--kills", "1", "--unkilled", "1", "--seed", "37"]
+    command += ["--data", clicks, "--kills", "1", "--unkilled", "1", "--seed", "37"]
     with subprocess.Popen([*map(str, command)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as kills:
         try:
             printed, _ = kills.communicate(timeout=3 * PATIENCE)

@@ -1,6 +1,5 @@
-"""A job that is killed with all its processes, and the next: DeepFM with parameter servers, on rows of no meaning."""
+"""A job that is killed with all its processes, and the next: DeepFM with parameter servers."""
 
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -22,14 +21,8 @@ def python(program: str, *words: object) -> str:
 def test_the_next_job_goes_on_from_the_last_checkpoint(tmp_path, no_leftovers, tell):
     """One kill, while a checkpoint is being written; benchmarks/kills.py says what it asks, and does it more often."""
     pytest.importorskip("tensorflow")
-    draw = random.Random(1)
-    rows = [
-        f"{draw.randint(0, 1)} " + " ".join(f"{draw.randrange(1000)}:{draw.random():.3f}" for _ in range(39))
-        for _ in range(2000)
-    ]
-    (tmp_path / "rows.libsvm").write_text("\n".join(rows))
     data = tmp_path / "rows"
-    python("examples/deepfm/libsvm_to_tfrecord.py", tmp_path / "rows.libsvm", "--shards", 2, "--output", data)
+    python("examples/deepfm/make_rows.py", "--rows", 2000, "--shards", 2, "--output", data)
     how = ("--mode", "ps", "--data", data, "--kills", 1, "--unkilled", 1, "--epochs", 4, "--not-before", 1, "--seed", 9)
     printed = python("benchmarks/kills.py", *how)
     tell(printed.splitlines()[0])

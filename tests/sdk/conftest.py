@@ -45,15 +45,9 @@ def run(sdks: None, tmp_path: Path) -> Callable[..., local_mode.Job]:
 
 @pytest.fixture(scope="session")
 def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A channel for DeepFM: 600 rows of invented clicks in two files, the second of which is kept aside."""
+    """A channel for DeepFM: 600 rows in two files, the second of which is kept aside."""
     folder = tmp_path_factory.mktemp("clicks")
-    lines = []
-    for row in range(600):
-        counts = " ".join(f"{field}:{(row * field) % 7 / 7:.3f}" for field in range(1, 14))
-        categories = " ".join(f"{field * 1000 + row * field % 50}:1" for field in range(14, 40))
-        lines.append(f"{row % 3 // 2} {counts} {categories}\n")
-    (folder / "clicks.libsvm").write_text("".join(lines))
-    program = local_mode.ROOT / "examples/deepfm/libsvm_to_tfrecord.py"
-    command = [sys.executable, program, "--shards", "2", "--output", folder / "training", folder / "clicks.libsvm"]
+    program = local_mode.ROOT / "examples/deepfm/make_rows.py"
+    command = [sys.executable, program, "--rows", "600", "--shards", "2", "--output", folder]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=300)
-    return folder / "training"
+    return folder
