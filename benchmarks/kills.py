@@ -1,9 +1,9 @@
 """Kills jobs of DeepFM (examples/deepfm) at random moments, and looks at what the next one resumes from.
 
 A story is one training: jobs of `entrypoint local` on the same folder of checkpoints, each killed with all that it has
-started (SIGKILL), until one of them comes to the end. Moments are drawn from --seed: every second kill is at a random
-moment, the others come at the first file of a checkpoint that is written after a random moment. Stories begin until
-there were --kills of them. Exit status 1 if
+started (SIGKILL), until one of them comes to the end. Moments are drawn from --seed: half of the kills
+(--at-checkpoints) come at the first file of a checkpoint that is written after a random moment, the others at that
+moment. Stories begin until there were --kills of them. Exit status 1 if
 
     a job goes on from an earlier epoch than one of which the log has said that it is over,
     a job fails by itself, or the last of a story has not taken as many steps as one that nobody has killed.
@@ -163,7 +163,7 @@ def story(args: argparse.Namespace, draw: random.Random, whole: Job, kills: int)
             over = jobs[-1].over if jobs else 0
             left = (args.epochs - over + 1) / (args.epochs + 1)  # of the seconds: one share is for what comes before
             may = sum(job.killed for job in jobs) < kills and time.monotonic() < args.until
-            moment, while_writing = draw.uniform(0, whole.seconds * left), draw.random() < 0.5
+            moment, while_writing = draw.uniform(0, whole.seconds * left), draw.random() < args.at_checkpoints
             job = run(args, Path(folder), moment if may else None, while_writing, over)
             jobs.append(job)
             print(told(job), file=sys.stderr, flush=True)
@@ -201,6 +201,7 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--most", type=int, default=4, help="kills in one story")
+    parser.add_argument("--at-checkpoints", type=float, default=0.5, metavar="SHARE", help="of the kills")
     parser.add_argument("--not-before", type=int, default=0, metavar="EPOCH", help="no kill until this one is over")
     parser.add_argument("--minutes", type=float, default=120, help="no more kills after that")
     parser.add_argument("--seed", type=int, default=1)
