@@ -7,14 +7,18 @@ interpreter said before a signal; or the last line that it printed.
 import re
 import signal
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from entrypoint.echoes import is_sent, reads_like_echo
 from entrypoint.outcome import Exit, Strength, clip, clip_head
+from entrypoint.tails import GAP
 from entrypoint.tracebacks import NOISE, Link, Raised, tracebacks
 
 LINES = 10  # last lines that are told where nothing better is known
 NEAR = 30  # lines that others may print after the traceback that ended a program, and that its message may have
+WIDTH = 4000  # characters of a line that are read: some patterns look at it from each of their beginnings on
+LONG = 12  # lines of a message that are told whole; of a longer one, its beginning and its end
 FRAMES = 6  # frames of a traceback that are told whole; of a longer one, those of the user's code
 
 # Terminal sequences and other control characters; a failure text is for people.
@@ -109,6 +113,8 @@ def _ended(exit: Exit, chain: tuple[Raised, ...], lines: list[str]) -> bool:
     if exit.signal == signal.SIGKILL:
         return False  # nobody raises that
     rest = _without_ignored(lines)[chain[-1].last + 1 :]
+    if GAP in rest:  # it was printed long before the last output
+        return False
     after = sum(1 for line in rest if not (NOISE.match(line) or _SHELL.match(line)))
     # Only exit code 1 is what Python itself gives to a program that an exception ended.
     return not after or (exit.code == 1 and chain[-1].outermost and after <= NEAR)
@@ -160,7 +166,10 @@ def _details(raised: Raised) -> str:
     head = [] if not lines or _FRAME.match(lines[0]) else lines[:1]
     left_out = [f"  ... {len(frames) - len(told)} frames of libraries"] if len(told) < len(frames) else []
     body = [line for _, frame in told for line in frame]
-    return "\n".join([*head, *left_out, *body, *[clip(line, 300) for line in others if line.strip()]])
+    message = [clip(line, 300) for line in others if line.strip()]
+    if len(message) > LONG:
+        message = [*message[:3], f"... {len(message) - 5} lines", *message[-2:]]
+    return "\n".join([*head, *left_out, *body, *message])
 
 
 # --- other ends ---
@@ -221,17 +230,32 @@ def _shell_note(lines: list[str]) -> Told | None:
 
 
 def _last_line(lines: list[str]) -> Told:
-    """What `sys.exit("text")` prints, and programs that end themselves."""
-    printed = [line.strip() for line in _without_ignored(lines) if _says_something(line)]
-    error = printed[-1] if printed else ""
+    """What `sys.exit("text")` prints, and programs that end themselves.
+
+    The text may have several lines; nothing tells where it begins, but a line that leads to the next, and lines further
+    in, which belong to the one before.
+    """
+    printed = [line for line in _without_ignored(lines) if _says_something(line)]
+    belongs = [False, *(_is_further_in(line) or _leads_on(before) for before, line in pairwise(printed))]
+    first = next((n for n in range(len(printed) - 1, max(-1, len(printed) - LINES), -1) if not belongs[n]), -1)
+    error = " ".join(line.strip() for line in printed[first:])
     return error, _last_lines(lines), reads_like_echo("", error)
+
+
+def _is_further_in(line: str) -> bool:
+    return bool(re.match(r"[ \t]+\S|[-*] ", line))
+
+
+def _leads_on(line: str) -> bool:
+    return line.endswith((":", ",", "(", "[", "{"))
 
 
 # --- lines ---
 
 
 def _readable(output: str) -> list[str]:
-    return [_CONTROL.sub("", line).rstrip() for line in re.split(r"\r\n|[\n\r\x0b\x0c\x85\u2028\u2029]", output)]
+    lines = re.split(r"\r\n|[\n\r\x0b\x0c\x85\u2028\u2029]", output)
+    return [_CONTROL.sub("", line[:WIDTH]).rstrip() for line in lines]
 
 
 def _says_something(line: str) -> bool:

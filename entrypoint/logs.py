@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 
 from entrypoint import secrets
 from entrypoint.sink import PATIENCE, Sink
+from entrypoint.tails import LAST, Tail
 
 _BLOCK = 1 << 16
 _LONGEST_LINE = 8 << 20  # bytes of one unfinished line that are kept before it is written as it is
@@ -29,7 +30,6 @@ _SHOW = 1.0  # seconds after which a line without an end is shown, and shown aga
 _LOOK = 0.25  # seconds between two looks for such lines
 _AGAIN = 1 << 11  # bytes of such a line, up to which it is shown again from its beginning
 _ROOM = 0.05  # seconds between two looks, while stdout is not read, for who may print nevertheless
-_TAIL = 1 << 14  # bytes of each process's last output that are kept, to explain a failure
 _OVER = re.compile(rb"\x08*(\r\n|\r|\n)")  # what comes after the state of a progress bar, or a line
 _BACK = re.compile(rb"\x08+\r")  # as Keras goes back to the beginning of a line; the backspaces only show in a log
 
@@ -75,7 +75,7 @@ class Log:
         self._missed = 0  # bytes, of which was said that they were not written
         self._lock = threading.Lock()  # of what follows
         self._pipes: dict[int, _Pipe] = {}
-        self._tails: dict[str, bytes] = {}
+        self._tails: dict[str, Tail] = {}
         self._grows = False  # whether there is part of a line that is not shown yet
         self._selector = selectors.DefaultSelector()
         self._wake_reader, self._wake_writer = os.pipe()
@@ -92,7 +92,7 @@ class Log:
     def open_pipes(self, process: str) -> tuple[int, int]:
         """Ends to write for stdout and stderr of a process; the caller closes them after handing them on."""
         with self._lock:
-            self._tails[process] = b""
+            self._tails[process] = Tail()
             if self._thread is None:
                 thread = threading.Thread(target=self._read_pipes, name="log", daemon=True)
                 thread.start()
@@ -103,10 +103,10 @@ class Log:
         return self._open(process, f"{process} stdout"), self._open(process, f"{process} stderr")
 
     def tail(self, process: str) -> str:
-        """The last output of a process, at most some thousand characters."""
+        """The last output of a process, and before it where its last traceback began: some thousand characters."""
         with self._lock:
             unfinished = b"".join(self._end_of(p.unfinished) for p in self._pipes.values() if p.owner == process)
-            return (self._tails.get(process, b"") + unfinished)[-_TAIL:].decode("utf-8", "replace")
+            return self._tails.get(process, Tail()).whole(unfinished).decode("utf-8", "replace")
 
     def drain(self, process: str | None = None) -> None:
         """Read all that was printed until now (by one process), whether or not it can be written.
@@ -260,11 +260,11 @@ class Log:
             self._write_labelled(pipe, text + b"\n")
 
     def _keep_tail(self, pipe: _Pipe, text: bytes) -> None:
-        self._tails[pipe.owner] = (self._tails.get(pipe.owner, b"") + text[-_TAIL:])[-_TAIL:]
+        self._tails[pipe.owner].add(text)
 
     def _end_of(self, unfinished: bytearray) -> bytes:
         """The end of what may be a very long line, and nothing of a secret that is cut there."""
-        cut = max(0, len(unfinished) - _TAIL - self.secret.longest)
+        cut = max(0, len(unfinished) - LAST - self.secret.longest)
         masked = self.secret.mask_bytes(bytes(unfinished[cut:]))
         return masked[self.secret.longest :] if cut else masked
 

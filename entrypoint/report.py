@@ -18,8 +18,12 @@ def write_failure(path: Path, outcome: Outcome, secret: secrets.Secrets = secret
         return ""
     # Masked while it is whole: a text that was cut may hold half of a secret, which nobody would know again.
     text = outcome.with_texts(secret.mask).failure_text()
+    said = ""
     try:
-        if path.exists() and path.stat().st_size > 0:
+        if path.is_dir():
+            path.rename(aside := path.with_name(f"{path.name}-folder"))
+            said = f"{path} is a folder, of which SageMaker reads nothing: it is {aside} now"
+        elif path.exists() and path.stat().st_size > 0:
             return f"{path} was written by the script and is left as it is"
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_name(f".{path.name}.new")
@@ -27,7 +31,7 @@ def write_failure(path: Path, outcome: Outcome, secret: secrets.Secrets = secret
         scratch.replace(path)
     except OSError as error:
         return f"{path} cannot be written ({error}); it would have said: {text}"
-    return ""
+    return said
 
 
 def write_success(path: Path, outcome: Outcome) -> str:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 MORE = 6  # lines after an exception's line that may be of its message
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 _HEADER = re.compile(r"^(?P<prefix>.*?)(Exception Group )?Traceback \(most recent call last\):$")
 _FRAME = re.compile(r'^  File ".*", line \d+(, in (?P<function>.+))?$')
@@ -24,6 +25,7 @@ _LINKS = {
     "During handling of the above exception, another exception occurred:": "context",
     "The above exception was the direct cause of the following exception:": "cause",
 }
+_BEGINNING = 250  # characters of a long message that are told before its end
 _GUTTER = re.compile(r"^ *[|+](?: |$)|^ *\+-")
 _MEMBER = re.compile(r"^ *\+-[+-]-+ (\d+|\.\.\.) -+$")
 _GROUP_END = re.compile(r"^ *\+-{20,}$")
@@ -104,7 +106,8 @@ def _plain(lines: Sequence[str]) -> list[str]:
 
 
 def _all_raised(lines: list[str]) -> Iterator[Raised]:
-    heads = [number for number, line in enumerate(lines) if _is_head(lines, number)]
+    first = next((number for number, line in enumerate(lines) if _HEADER.match(line) or _FRAME.match(line)), None)
+    heads = [number for number in range(len(lines)) if _is_head(lines, number, number == first)]
     for number, head in enumerate(heads):
         until = heads[number + 1] if number + 1 < len(heads) else len(lines)
         raised = _raised(lines, head, until)
@@ -112,16 +115,17 @@ def _all_raised(lines: list[str]) -> Iterator[Raised]:
             yield raised
 
 
-def _is_head(lines: list[str], number: int) -> bool:
+def _is_head(lines: list[str], number: int, first: bool) -> bool:
+    """Whether a traceback begins here; `first`: there is nothing of one before."""
     line = lines[number]
     if _HEADER.match(line) or _MEMBER.match(line):
         return True
     if not _FRAME.match(line):
         return False
-    before = lines[:number]
     if _UNREADABLE.match(line):  # a SyntaxError of the program itself; one of an import follows frames
-        return not (before and before[-1].startswith("    ")) and not any(map(_HEADER.match, before[-3:]))
-    return not any(_HEADER.match(each) or _FRAME.match(each) for each in before)  # cut at its head
+        before = lines[max(0, number - 3) : number]
+        return not (before and before[-1].startswith("    ")) and not any(map(_HEADER.match, before))
+    return first  # cut at its head
 
 
 def _raised(lines: list[str], head: int, until: int) -> Raised | None:
@@ -136,12 +140,15 @@ def _raised(lines: list[str], head: int, until: int) -> Raised | None:
         last += 1
     message, last = _telling(named["message"] or "", lines, at, last, until)
     message = message.removeprefix(f"{named['name']}: ")
+    if closing := _closing(named["message"] or "", lines, last, until):
+        last = closing
+        message = f"{message[:_BEGINNING]} ... {lines[last].strip()}"
     if named["last"] in ("SyntaxError", "IndentationError", "TabError"):
         place = [line.strip() for line in lines[head:at] if _UNREADABLE.match(line)]
         message += f" ({place[-1]})" if place else ""
     # A message may have more lines that look like anything.
     end = next((n for n in range(last + 1, min(last + 1 + MORE, until)) if lines[n].strip() in _LINKS), last + 1 + MORE)
-    end = min(end, until)
+    end = min(max(end, last + 1), until)
     before = [line for line in lines[max(0, head - 4) : head] if line.strip()]
     frames = [line for line in lines[head:at] if _FRAME.match(line)]
     link = Link.MEMBER if _MEMBER.match(lines[head]) or _is_member(lines, head) else Link.NONE
@@ -181,6 +188,23 @@ def _line_of_exception(lines: list[str], head: int, until: int) -> int | None:
 def _continues(line: str) -> bool:
     """Whether a line that follows an exception's line belongs to its message, as far as one can tell."""
     return line[:1] in ("", " ", "\t") or line.startswith(("Detected at node", "Node: ")) or bool(NOISE.match(line))
+
+
+def _closing(message: str, lines: list[str], last: int, until: int) -> int | None:
+    """The index of the line that closes the brackets that a message's first line leaves open; None if there is none.
+
+    `Attempt to convert a value (PerReplica:{`, hundreds of lines of numbers, `}) with an unsupported type (...)`.
+    """
+    still_open: list[str] = []
+    for character in message:
+        if character in _CLOSING:
+            still_open.append(_CLOSING[character])
+        elif still_open and character == still_open[-1]:
+            still_open.pop()
+    if not still_open:
+        return None
+    closing = "".join(reversed(still_open))
+    return next((number for number in range(until - 1, last, -1) if lines[number].lstrip().startswith(closing)), None)
 
 
 def _telling(message: str, lines: list[str], at: int, last: int, until: int) -> tuple[str, int]:

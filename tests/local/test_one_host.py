@@ -220,3 +220,28 @@ def test_stopped_while_the_code_is_installed(hosts):
     job.signal(signal.SIGTERM)
     assert job.end(within=60) == [143]
     assert "[algo-1 script]" not in job[1].log
+
+
+LONG_MESSAGE = """
+print("epoch 1")
+numbers = "".join(f"[{number}, 1.4317296, 1.7578462, 1.9654009, 1.2135609, 1.8406544],\\n" for number in range(2000))
+raise ValueError("Attempt to convert a value (PerReplica:{" + chr(10) + numbers + "}) with an unsupported type (X)")
+"""
+
+
+def test_an_exception_with_a_long_message_is_told_by_its_beginning(hosts):
+    """Of which the last output that is kept holds nothing but numbers."""
+    job = hosts(1, "train.py", code={"train.py": LONG_MESSAGE})
+    assert job.end() == [1]
+    first, *details = job.failures[0].splitlines()
+    said = "ValueError: Attempt to convert a value (PerReplica:{ ... }) with an unsupported type (X)"
+    assert first == f"algo-1 script (exit code 1): {said}"
+    assert "line 4, in <module>" in "\n".join(details)
+
+
+def test_a_folder_in_place_of_the_failure_file_hides_no_failure(hosts):
+    script = 'import os\nos.makedirs(os.environ["SM_OUTPUT_DIR"] + "/failure/x")\nraise ValueError("too small")\n'
+    job = hosts(1, "train.py", code={"train.py": script})
+    assert job.end() == [1]
+    assert "ValueError: too small" in job.failures[0]
+    assert "is a folder, of which SageMaker reads nothing" in job[1].log

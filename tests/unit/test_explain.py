@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
+from growth import grows_no_faster_than_its_input
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,9 @@ REAL = {
     "tf_user_code": (
         BAD, 'ValueError: Input 0 of layer "sequential" is incompatible with the layer: expected shape=(None, 3),'
         " found shape=(None, 7)", "m.fit(", STRONG),
+    "tf_per_replica": (
+        BAD, "ValueError: Attempt to convert a value (PerReplica:{ ... }) with an unsupported type"
+        " (<class 'tensorflow.python.distribute.values.PerReplica'>) to a Tensor.", "return tf.constant(d)", STRONG),
     "tf_check_numerics": (BAD, f"{TF}InvalidArgumentError: loss is bad : Tensor had NaN values", "train.py", STRONG),
     "tf_py_function": (BAD, "ValueError: bad record 7", 'raise ValueError("bad record 7")', STRONG),
     "tf_resource_exhausted": (
@@ -175,6 +179,12 @@ second line
 
   third line
 """
+MANY_LINES = (
+    'epoch 1\nTraceback (most recent call last):\n  File "/opt/ml/code/train.py", line 7, in <module>\n    fit(d)\n'
+    "ValueError: Attempt to convert a value (PerReplica:{\n  0: <tf.Tensor: shape=(300, 1), numpy=\narray([\n"
+    + "[1.4317296],\n" * 300
+    + "]\n}) with an unsupported type (X)\n"
+)
 BANNER = """\
 --------------------------------------------------------------------------
 MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD
@@ -266,6 +276,16 @@ TEXTS = {
     "followed by MPI_ABORT's banner": (RAISED + BANNER, BAD, "ValueError: too small", "line 7", STRONG),
     "followed by log lines": (RAISED + LOGS * 50, BAD, "ValueError: too small", "line 7", STRONG),
     "followed by some lines": (RAISED + "saving\n" * 12, BAD, "ValueError: too small", "line 7", STRONG),
+    "a message of 300 lines": (
+        MANY_LINES, BAD, "ValueError: Attempt to convert a value (PerReplica:{ ... }) with an unsupported type (X)",
+        "line 7, in <module>", STRONG),
+    "a message of 300 lines, and then others": (
+        MANY_LINES + "saving\n" * 12, BAD,
+        "ValueError: Attempt to convert a value (PerReplica:{ ... }) with an unsupported type (X)", "line 7", STRONG),
+    "a message with brackets that nothing closes": (
+        RAISED.replace("too small", "too small :-("), BAD, "ValueError: too small :-(", "line 4", STRONG),
+    "brackets that nothing closes, long before the end": (
+        RAISED.replace("too small", "too small :-(") + "epoch\n" * 40 + "bad data\n", BAD, "bad data", "", STRONG),
     "long before the end": (RAISED + "epoch\n" * 40 + "bad data\n", BAD, "bad data", "epoch", STRONG),
     "followed by a line, and exit 5": (RAISED + "giving up\n", Exit(code=5), "giving up", "ValueError", STRONG),
     "mixed with other lines": (MIXED, BAD, "ValueError: too small", "line 7", STRONG),
@@ -291,6 +311,11 @@ TEXTS = {
     "a traceback long before an abort": (RAISED + "going on\n" * 3, killed(6), "", "going on", STRONG),
     "a traceback before SIGKILL": (RAISED, killed(9), "", "ValueError: too small", STRONG),
     "sys.exit(text)": ("epoch 1\nno such channel: train\n", BAD, "no such channel: train", "epoch 1", STRONG),
+    "sys.exit(text of several lines)": (
+        "epoch 1\ncannot train:\n  no GPU\n  no data\n", BAD, "cannot train: no GPU no data", "epoch 1", STRONG),
+    "sys.exit(a list)": ("epoch 1\nmissing:\ntrain.csv\n", BAD, "missing: train.csv", "epoch 1", STRONG),
+    "sys.exit(lines that nothing joins)": ("epoch 1\nno GPU\nno data\n", BAD, "no data", "no GPU\nno data", STRONG),
+    "a progress bar of many lines": ("step\n" + " 1/10 [=\n" * 20, Exit(code=3), "1/10 [=", "", STRONG),
     "sys.exit(3)": ("epoch 1\n", Exit(code=3), "epoch 1", "", STRONG),
     "nothing printed": ("", Exit(code=3), "", "", STRONG),
     "only lines of dashes": ("-----\n=====\n", BAD, "", "", STRONG),
@@ -462,6 +487,35 @@ RUNNING = {
 def test_what_a_running_program_says_of_its_end(output, error):
     found = dying(output)
     assert (found and found.error) == error
+
+
+def test_of_a_long_message_the_traceback_is_told_and_not_the_middle():
+    details = explain(BAD, MANY_LINES).details
+    assert details.splitlines()[:3] == MANY_LINES.splitlines()[1:4]
+    assert details.endswith("}) with an unsupported type (X)") and len(details.splitlines()) < 15
+
+
+FRAME = '  File "/opt/ml/code/train.py", line 1, in b\n'
+LONG = [
+    "\n", FRAME, "\n" * 30 + FRAME, "Traceback (most recent call last):\n  \n", "NCCL error", ": Assertion `",
+    ": line 1: 1 ", "a.", "a", "\x1b[", "\x1b]a", "Connection ", "  + Exception Group Traceback (most recent call last):\n",
+    f"Traceback (most recent call last):\n{FRAME}KeyError: ([{{\n",
+    "Exception ignored in: x\nTraceback (most recent call last):\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LONG)
+def test_long_output_of_any_kind_is_read_in_no_time(text):
+    """What runs is looked at ten times a second; patterns that look back, or on from everywhere, take seconds."""
+
+    def read(size: int) -> None:
+        filled = (text * (size // len(text) + 1))[:size]
+        for output in (filled, "\n" * (size // 2) + filled[: size // 2]):
+            explain(BAD, output)
+            dying(output)
+            explain_mpirun(output)
+
+    grows_no_faster_than_its_input(read, 16_000)
 
 
 def test_what_a_program_wrote_to_the_failure_file_comes_first():

@@ -46,12 +46,13 @@ MAY_IMPORT = {
     "cluster": set(),
     "secret_names": set(),
     "secrets": {"secret_names"},
-    "logs": {"secrets", "sink"},
+    "tails": set(),
+    "logs": {"secrets", "sink", "tails"},
     "sink": set(),
     "outcome": {"errors"},
     "tracebacks": set(),
     "echoes": set(),
-    "explain": {"echoes", "outcome", "tracebacks"},
+    "explain": {"echoes", "outcome", "tails", "tracebacks"},
     "settings": {"errors"},
     "channels": {"errors"},
     "job": {"channels", "cluster", "settings"},
@@ -129,7 +130,8 @@ def test_distributions_only_plan(path):
 
 
 @pytest.mark.parametrize("name", [
-    "policy", "facts", "gpu_check", "verdict", "watching", "plan", "events", "outcome", "secrets", "explain", "tracebacks", "echoes",
+    "policy", "facts", "gpu_check", "verdict", "watching", "plan", "events", "outcome", "secrets", "explain",
+    "tails", "tracebacks", "echoes",
     "artifacts", "channels",
 ])  # fmt: skip
 def test_the_policy_is_pure(name):

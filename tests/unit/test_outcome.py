@@ -149,6 +149,15 @@ def test_the_scripts_own_failure_file_stays(tmp_path):
     assert "ValueError" in (tmp_path / "failure").read_text()
 
 
+def test_a_folder_in_place_of_the_failure_file_hides_no_failure(tmp_path):
+    (tmp_path / "failure").mkdir()
+    (tmp_path / "failure" / "trace.txt").write_text("mine")
+    said = report.write_failure(tmp_path / "failure", failed(CAUSE))
+    assert "is a folder" in said and str(tmp_path / "failure-folder") in said
+    assert (tmp_path / "failure").read_text().startswith(CAUSE.headline)
+    assert (tmp_path / "failure-folder" / "trace.txt").read_text() == "mine"
+
+
 def test_a_failure_file_that_cannot_be_written_is_said_and_not_raised(tmp_path):
     (tmp_path / "output").write_text("a file where the folder should be")
     complaint = report.write_failure(tmp_path / "output" / "failure", failed(CAUSE))
