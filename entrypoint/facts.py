@@ -268,12 +268,18 @@ class Facts:
         return None if at is None or self.offset is None else round(at + self.offset, 3)
 
     def exits(self) -> tuple[tuple[str, str, float], ...]:
-        """(process, how it ended, seconds since our start) of those processes of this host that have ended."""
-        return tuple(
+        """(process, how it ended, seconds since our start) of those of this host that have ended, or never will."""
+        ended = [
             (name, str(exit), round(self.ended_at[name] - self.began, 3))
             for name, exit in self.ended.items()
             if self.specs[name].duty is not Duty.STEP or not exit.clean
-        )
+        ]
+        still = [
+            (name, f"not, though killed then: {'; '.join(left)}", round(self.forced[name] - self.began, 3))
+            for name, left in self.stuck.items()
+            if name in self.forced and name not in self.ended
+        ]
+        return (*ended, *still)
 
     def news(self) -> News:
         known = {(host, process) for host, process in self._shared_needs if self.met(Need(host=host, process=process))}

@@ -63,7 +63,8 @@ class Stopping:
             return
         self._ranks_over_since = now if self._ranks_over_since is None else self._ranks_over_since
         if now >= self._ranks_over_since + UNWIND:
-            yield events.Say(message=f"all ranks ended well {UNWIND:g} s ago and mpirun has not: it is ended")
+            if not all(name in self.facts.forced for name in launchers):
+                yield events.Say(message=f"all ranks ended well {UNWIND:g} s ago, and mpirun has not: it is killed")
             yield from self._force(launchers, now)
 
     def _running(self, *duties: Duty) -> list[str]:

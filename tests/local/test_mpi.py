@@ -22,6 +22,33 @@ pytestmark = pytest.mark.skipif(
 MPI = {"sagemaker_mpi_enabled": "true"}
 
 
+STOPS_MPIRUN = """
+import os, signal
+from mpi4py import MPI
+rank = MPI.COMM_WORLD.Get_rank()
+MPI.Finalize()
+print("done", flush=True)
+if rank == 0:
+    with open(f"/proc/{os.getppid()}/stat") as file:
+        os.kill(int(file.read().rpartition(")")[2].split()[1]), signal.SIGSTOP)
+"""
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("stop", [False, True])
+def test_mpirun_never_ends_though_all_ranks_have(hosts, count, stop):
+    """Nothing is left for it to do, so the job has succeeded; also if SIGTERM comes meanwhile."""
+    job = hosts(count, "train.py", code={"train.py": STOPS_MPIRUN}, hyperparameters=with_ranks(2))
+    for rank in range(2 * count):
+        job.says(f"rank {rank} ended: exit code 0")
+    if stop:
+        job.signal(signal.SIGTERM)
+    assert job.end() == [0] * count
+    assert job.failures == [None] * count
+    assert "mpirun stopped: killed by SIGKILL" in job[1].log
+    assert stop or "all ranks ended well 10 s ago, and mpirun has not: it is killed" in job[1].log
+
+
 @pytest.fixture(autouse=True)
 def mpi4py():
     pytest.importorskip("mpi4py")

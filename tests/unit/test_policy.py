@@ -933,6 +933,41 @@ def test_a_success_that_was_complete_before_the_stop_stays_one(play):
     assert p.policy.facts.outcome == outcome.succeeded()
 
 
+def test_a_process_that_survives_sigkill_is_given_up(play):
+    p = running(play, stop_grace=10, kill_timeout=4)
+    p.unkillable = ("pid 7 (python3), state D (uninterruptible sleep), waits in nfs_wait",)
+    p.at(5, STOP)
+    heartbeats(p, 20, 2, 3, stopping=True, done=True)
+    assert p.since(6) == ["15.0 force worker/0", "19.0 inspect worker/0"]
+    assert p.policy.facts.outcome == outcome.stopped()
+    assert f"worker/0 is still there 4 s after SIGKILL, and is left behind: {p.unkillable[0]}" in p.said
+    p.at(21, reported(2, gone=True), reported(3, gone=True))
+    assert p.what[-1] == "finish stopped 143"
+
+
+def test_what_is_in_the_way_of_another_attempt_fails_the_job(play):
+    p = running(play, me=2, restarts=2, kill_timeout=4)
+    p.unkillable = ("pid 7 (python3), state D (uninterruptible sleep)",)
+    p.at(5, informed(attempt=1, go=False))
+    heartbeats(p, 12, attempt=1, go=False)
+    assert p.since(5) == ["5.0 ask worker/1", "7.0 force worker/1", "11.0 inspect worker/1", "11.0 sweep, keep nothing"]
+    told = p.last_told
+    assert (told.attempt, told.cause.host, told.cause.process, told.cause.code) == (1, "algo-2", "worker/1", 71)
+    assert told.cause.error == f"4 s after SIGKILL there is still {p.unkillable[0]}"
+
+
+def test_mpirun_has_its_time_and_no_more_when_all_ranks_have_ended_well(play):
+    p = mpi(play)
+    p.at(5, reported(2, ready=frozenset({"prepare", "preflight", "sshd", "rank 2", "rank 3"}), done=False))
+    p.at(6, ended("rank 0"), ended("rank 1"))
+    heartbeats(p, 30, 2, done=False)
+    assert p.since(6) == []
+    heartbeats(p, 45, 2, done=True)
+    assert [what.split(maxsplit=1)[1] for what in p.since(6)][:1] == ["force mpirun"]
+    p.at(46, ended("mpirun", signal=9))
+    assert p.policy.facts.outcome == outcome.succeeded()
+
+
 def test_the_coordinators_stop_is_everybodys(play):
     p = running(play, me=2)
     p.at(5, informed(stopping=True))

@@ -48,6 +48,8 @@ class Story:
     late: float = 0.0  # the hosts start within so many seconds
     frozen: int = 0  # so many hosts stand still for a while
     stop: str = ""  # "", "all", "one": who gets a SIGTERM
+    crosses: bool = False  # it comes right after the first failure
+    stays: int = 0  # so many processes survive SIGKILL
     restarts: int = 0
     scripts: str = "saves"  # on SIGTERM: "saves" (exit code 0), "dies", "ignores"
 
@@ -107,6 +109,12 @@ class World:
             (spec.host, spec.name): self.random.choice([1, 3, 137, 139])
             for spec in self.random.sample(chosen, min(story.fails, len(chosen)))
         }
+        self.staying = {
+            (spec.host, spec.name)
+            for spec in self.random.sample(chosen, min(story.stays, len(chosen)))
+            if spec.duty is not Duty.STEP
+        }
+        self.known_at: float | None = None  # when it was known on its host that a script had raised, before any stop
         who = list(self.hosts)
         if story.absent:
             self.hosts[self.random.choice(who)].alive = False
@@ -114,10 +122,13 @@ class World:
             self.at(self.random.uniform(0, 25), self.die, name)
         for name in self.random.sample(who, min(story.frozen, len(who))):
             self.at(self.random.uniform(0, 25), self.freeze, name, self.random.uniform(0.5, 12))
-        told = {"all": who, "one": [self.random.choice(who)], "": []}[story.stop]
-        when = self.random.uniform(0, 25)
-        for name in told:
-            self.at(when + self.random.uniform(0, 0.5), self.happen, name, events.Signalled(number=15))
+        if not story.crosses:
+            self.stop_after(self.random.uniform(0, 25))
+
+    def stop_after(self, delay: float) -> None:
+        who = list(self.hosts)
+        for name in {"all": who, "one": [self.random.choice(who)], "": []}[self.story.stop]:
+            self.at(delay + self.random.uniform(0, 0.5), self.happen, name, events.Signalled(number=15))
 
     # --- time ---
 
@@ -195,9 +206,15 @@ class World:
             case events.Ask(name=name):
                 self.ask(host, name)
             case events.Force(name=name):
-                self.at(0.02, self.end, host.name, name, 137)
-            case events.Sweep():
-                self.at(0.01, self.happen, host.name, events.Swept())
+                if (host.name, name) not in self.staying:
+                    self.at(0.02, self.end, host.name, name, 137)
+            case events.Inspect(name=name):
+                if name in host.processes:  # else it has just ended
+                    self.happen(host.name, events.Survived(name=name, left=("pid 1",)))
+            case events.Sweep(keep=keep, within=within):
+                left = any((host.name, name) in self.staying for name in host.processes if name not in keep)
+                swept = events.Swept(left=("pid 1",) if left else ())
+                self.at(within if left else 0.01, self.happen, host.name, swept)
             case events.TellCoordinator(report=report):
                 host.report = report
                 if not host.sender_runs:
@@ -208,9 +225,7 @@ class World:
             case events.TellFollowers(news=news):
                 host.news = news
                 for name in self.plan.hosts[1:]:
-                    self.message(
-                        host.name, name, lambda name=name, news=news: self.happen(name, events.Informed(news=news))
-                    )
+                    self.message(host.name, name, lambda name=name, news=news: self.inform(name, news))
             case events.Probe(hosts=hosts):
                 found = tuple(
                     events.Reach(host=name, address="10.0.0.1", why="" if self.hosts[name].there else "no answer")
@@ -259,7 +274,7 @@ class World:
 
     def ask(self, host: SimulatedHost, name: str) -> None:
         running = host.processes.get(name)
-        if running is None or running.ending:
+        if running is None or running.ending or (host.name, name) in self.staying:
             return
         if running.spec.duty is Duty.LAUNCHER:
             self.at(0.05, self.fail_mpirun)
@@ -273,8 +288,12 @@ class World:
     def fail(self, host: str, name: str, code: int) -> None:
         if name in self.hosts[host].processes:
             if self.hosts[host].there and not self.settled():
-                self.went_wrong.append((self.now, host, name))
                 spec = self.hosts[host].processes[name].spec
+                if self.story.crosses and not self.went_wrong:
+                    raises = code in (1, 3) and spec.duty in (Duty.SCRIPT, Duty.RANK, Duty.SIDECAR)
+                    self.known_at = self.now if raises else None
+                    self.stop_after(0.001)
+                self.went_wrong.append((self.now, host, name))
                 if self.story.restarts and code > 128 and spec.restart is not Restart.KEEP:
                     self.tried_again.add((host, name))
             self.end(host, name, code)
@@ -322,7 +341,7 @@ class World:
         if not self.mpirun_failed and "mpirun" in self.hosts[self.first].processes:
             self.mpirun_failed = True
             for spec in self.plan.processes:
-                if spec.duty is Duty.RANK:
+                if spec.duty is Duty.RANK and (spec.host, spec.name) not in self.staying:
                     self.at(self.random.uniform(0, 0.3), self.end, spec.host, spec.name, 143)
             self.at(self.random.uniform(0, 0.3), self.end, self.first, "mpirun", 1)
 
@@ -364,7 +383,10 @@ class World:
         self.happen(self.first, events.Reported(report=report))
         if answered and self.now >= first.frozen_until:
             news = first.news
-            self.at(0.001, self.happen, report.host, events.Informed(news=news))
+            self.at(0.001, self.inform, report.host, news)
+
+    def inform(self, name: str, news: events.News) -> None:
+        self.happen(name, events.Informed(news=news, offset=0.0))  # all have one clock here
 
 
 def run(story: Story, base: Path) -> World:
@@ -379,7 +401,7 @@ def check(world: World) -> None:
     codes = {host.outcome.exit_code for host in living if host.outcome}
     texts = {host.outcome.failure_text() for host in living if host.outcome}
     first_lives = hosts[world.first].alive
-    misfortune = story.fails or story.dies or story.absent or story.frozen or story.stop
+    misfortune = story.fails or story.dies or story.absent or story.frozen or (story.stop and not story.crosses)
     if not misfortune and not story.late:
         assert codes == {0}, (codes, texts, story)
     # A host that boots when a stopped job has already left finds nobody to agree with.
@@ -395,10 +417,17 @@ def check(world: World) -> None:
         assert 0 not in codes, (codes, story)
     if world.went_wrong and not (story.frozen or story.stop or story.absent) and first_lives:
         culprits = {(where, "" if what == "dies" else what) for _, where, what in world.went_wrong}
+        if story.restarts:  # what stays is in the way of another attempt
+            culprits |= world.staying | {(where, "") for where, _ in world.staying}
         for host in living:
             if host.outcome and host.outcome.cause:
                 blamed = (host.outcome.cause.host, host.outcome.cause.process)
                 assert blamed in culprits, (blamed, culprits, story)
+
+    undisturbed = not (story.dies or story.absent or story.frozen or story.loss or story.late or story.restarts)
+    if world.known_at is not None and undisturbed and story.fails == 1:
+        kinds = {host.outcome.kind for host in living if host.outcome}
+        assert kinds == {Kind.FAILED}, f"a failure at {world.known_at:.1f} was known before the stop: {kinds}; {story}"
 
 
 @pytest.fixture(scope="module")
@@ -456,6 +485,26 @@ def test_stopped_jobs_that_save_end_with_0(base, mode, stop):
         assert codes == ({0} if all_ran else {143})
 
 
+@pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
+@pytest.mark.parametrize("stop", ["all", "one"])
+def test_a_stop_that_crosses_a_failure_hides_it_nowhere(base, mode, stop):
+    known = 0
+    for seed in range(20):
+        world = run(Story(seed=seed, mode=mode, stop=stop, crosses=True, fails=1), base)
+        check(world)
+        known += world.known_at is not None
+    assert known
+
+
+@pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
+def test_processes_that_stay_hold_nobody_up(base, mode):
+    """After a failure, at a stop, and between attempts."""
+    for seed in range(12):
+        stop, restarts = ["", "all"][seed % 2], [0, 2][seed // 2 % 2]
+        world = run(Story(seed=seed, mode=mode, stop=stop, restarts=restarts, fails=1, stays=2), base)
+        check(world)
+
+
 stories = st.builds(
     Story,
     seed=st.integers(0, 10**6),
@@ -470,6 +519,8 @@ stories = st.builds(
     late=st.sampled_from([0, 0, 5, 20]),
     frozen=st.sampled_from([0, 0, 0, 1]),
     stop=st.sampled_from(["", "", "all", "one"]),
+    crosses=st.sampled_from([False, False, True]),
+    stays=st.sampled_from([0, 0, 0, 1, 2]),
     restarts=st.sampled_from([0, 0, 1, 3]),
     scripts=st.sampled_from(["saves", "dies", "ignores"]),
 )
