@@ -13,6 +13,7 @@ from entrypoint.settings import Settings
 
 SETTLE = 0.3  # seconds that a cause which looks like an echo waits for the one behind it
 DYING = 3.0  # the same, where a process has printed why it ends and has not ended yet
+UNHEARD = 3.0  # seconds in which a host that was told to stop may still find the coordinator, and tell it
 LINGER = 30.0  # seconds that a host with bad news waits for hosts that have not appeared yet
 
 
@@ -147,7 +148,7 @@ def _followers(facts: Facts, now: float) -> Outcome | None:
     if lost:
         return _without_coordinator(facts, lost[0])
     if facts.coordinator not in facts.heard:
-        if facts.stopping_since is not None and facts.done():
+        if facts.stopping_since is not None and facts.done() and now >= facts.stopping_since + UNHEARD:
             return _stopped_alone(facts)
         cause = facts.own_cause()
         if cause and (facts.coordinator in facts.rejected or now >= facts.causes[0].heard + LINGER):

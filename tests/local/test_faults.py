@@ -117,6 +117,14 @@ def test_stop_that_comes_with_the_start_is_heard(local, engine):
     assert run.exits == ["143"] * 3
 
 
+def test_a_host_that_is_stopped_before_the_coordinator_is_there_stops_the_job(local, engine):
+    faults = ["late algo-1 for 2", "stop algo-2"]
+    run = local(engine, program=PROGRAMS / "sleeps.py", faults=faults, ENTRYPOINT_START_TIMEOUT="60")
+    assert run.end() == 143
+    assert run.exits == ["143", "143", "143"]
+    assert "a host failed" not in run.terminal  # else `entrypoint local` has stopped them
+
+
 def test_stop_a_process(local, engine):
     run = local(engine, *STEPS, faults=[f"stop algo-2:worker/1 when '{BEFORE}'"])
     assert run.end() == 143

@@ -1022,6 +1022,19 @@ def test_the_coordinator_is_lost_while_the_job_stops(play):
     assert p.what[-1] == "finish stopped 143"
 
 
+def test_a_follower_that_is_stopped_before_the_coordinator_appears_tells_it(play):
+    p = play(3, me=2)
+    p.at(0.5, STOP)
+    p.at(0.6, ended("prepare", signal=15))
+    p.at(1.5)
+    assert p.policy.facts.outcome is None and p.last_told.stopping
+    p.at(1.8, informed(stopping=True))
+    p.at(5)
+    assert p.policy.facts.outcome is None  # it is the coordinator's now
+    p.at(6, informed(stopping=True, outcome=outcome.stopped()))
+    assert p.what[-1] == "finish stopped 143"
+
+
 def test_stopped_before_the_others_appear(play):
     for me in (1, 2):
         p = play(3, me)
