@@ -89,6 +89,9 @@ def _fault(dice: random.Random, case: Case, kind: str, at: float, before: Sequen
             return Fault(kind="pause", host=host, process=process, lasts=brief, **moment)
         case "pause" | "cut":
             return Fault(kind=kind, host=host, lasts=away(), **moment)
+        case "hide" if dice.random() < 0.5:  # its name vanishes meanwhile
+            moment |= {"at": max(0.1, at)} if "at" in moment else {}
+            return Fault(kind=kind, host=host, lasts=away(), **moment)
         case "late" | "hide":
             lasts = start + 4 if dice.random() < 0.1 else brief
             return Fault(kind=kind, host=host, lasts=lasts)

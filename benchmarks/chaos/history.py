@@ -83,9 +83,15 @@ class History:
             if not each.fault.process and not (brief and quiet):
                 found.add(each.fault.host)
         for each in self.of("late", "hide"):
-            if each.over is None or each.over > self.first_end - 2:
+            if self._keeps_from_meeting(each) and (each.over is None or each.over > self.first_end - 2):
                 found.add(each.fault.host)
         return found | {each.fault.host for each in self.of("pids")}
+
+    def _keeps_from_meeting(self, each: Injected) -> bool:
+        """Late, or without a name while hosts still look for one another. (ssh looks again in another attempt.)"""
+        met = min((deed.at for deed in self.seen.deeds), default=inf)
+        again = self.case.mode == "mpi" and self.attempt > 0
+        return each.fault.kind == "late" or (each.fault.kind == "hide" and (each.at < met or again))
 
     @cached_property
     def first_end(self) -> float:
@@ -126,7 +132,7 @@ class History:
                 fault.kind in AWAY and not fault.process and lasts > patience - 1.5 - self.seen.stood_still
             ):
                 yield from (Trouble(at=at, host=host, process="", codes=lost) for host in hosts)
-            elif fault.kind in ("late", "hide") and lasts > start - 3 - self.seen.stood_still:
+            elif self._keeps_from_meeting(each) and lasts > start - 3 - self.seen.stood_still:
                 yield Trouble(at=at, host=fault.host, process="", codes=frozenset({ABSENT}))
             elif fault.kind == "pids":
                 yield Trouble(at=at, host=fault.host, process="*", codes=frozenset())
