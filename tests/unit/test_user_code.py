@@ -158,7 +158,7 @@ def contents(tmp_path: Path) -> dict[str, tuple[bytes, str]]:
         "garbage after the first file": (gz(plain[:1024] + b"garbage " * 512), "without tar's end mark"),
         "a file of less than no size": (
             gz(negative.tobuf(tarfile.GNU_FORMAT) + bytes(10240)),
-            "the size of 'x' is negative",
+            "is cut off or damaged",  # says a tarfile that knows of it itself, as Debian's does, or we do
         ),
     }
 
