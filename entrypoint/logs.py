@@ -31,7 +31,7 @@ _LOOK = 0.25  # seconds between two looks for such lines
 _AGAIN = 1 << 11  # bytes of such a line, up to which it is shown again from its beginning
 _ROOM = 0.05  # seconds between two looks, while stdout is not read, for who may print nevertheless
 _OVER = re.compile(rb"\x08*(\r\n|\r|\n)")  # what comes after the state of a progress bar, or a line
-_BACK = re.compile(rb"\x08+\r")  # as Keras goes back to the beginning of a line; the backspaces only show in a log
+_BACK = re.compile(rb"(?<!\x08)\x08++\r")  # as Keras goes back in a line; backspaces only show in a log
 
 
 @dataclass

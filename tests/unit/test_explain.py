@@ -498,7 +498,8 @@ def test_of_a_long_message_the_traceback_is_told_and_not_the_middle():
 FRAME = '  File "/opt/ml/code/train.py", line 1, in b\n'
 LONG = [
     "\n", FRAME, "\n" * 30 + FRAME, "Traceback (most recent call last):\n  \n", "NCCL error", ": Assertion `",
-    ": line 1: 1 ", "a.", "a", "\x1b[", "\x1b]a", "Connection ", "  + Exception Group Traceback (most recent call last):\n",
+    ": line 1: 1 ", "a.", "a", "\x1b[", "\x1b]a", "Connection ",
+    "  + Exception Group Traceback (most recent call last):\n",
     f"Traceback (most recent call last):\n{FRAME}KeyError: ([{{\n",
     "Exception ignored in: x\nTraceback (most recent call last):\n",
 ]  # fmt: skip

@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from growth import grows_no_faster_than_its_input
 from waiting import eventually
 
+from entrypoint import logs
 from entrypoint.logs import Log
 from entrypoint.secrets import Secrets
 
@@ -601,3 +603,9 @@ def test_many_lines_of_many_processes_with_secrets():
     text = logged(outputs, secret=SECRET)
     assert KEY not in text
     assert text.count(b" AWS_SECRET_ACCESS_KEY=*** and on\n") == 60_000
+
+
+def test_backspaces_without_end_are_written_in_no_time():
+    """The thread that reads all pipes does this: its time is not ours here, so the pattern is asked."""
+    grows_no_faster_than_its_input(lambda size: logs._BACK.sub(b"\r", b"\b" * size + b"x\b\r"), 20_000)
+    assert logs._BACK.sub(b"\r", b"1/2\b\b\b\r2/2\b\b\r\n\b\n") == b"1/2\r2/2\r\n\b\n"
