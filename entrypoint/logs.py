@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass, field
 
 from entrypoint import secrets
-from entrypoint.sink import PATIENCE, Sink
+from entrypoint.sink import PATIENCE, RESERVE, Sink
 from entrypoint.tails import LAST, Tail
 
 _BLOCK = 1 << 16
@@ -87,7 +87,7 @@ class Log:
         """One event of ours, as a line (or several, each labelled)."""
         label = f"[{self._host}] " if self._prefix else ""
         lines = self.secret.mask(message).splitlines() or [""]
-        self._write("".join(f"{label}{line}\n" for line in lines).encode("utf-8", "replace"))
+        self._write("".join(f"{label}{line}\n" for line in lines).encode("utf-8", "replace"), RESERVE)
 
     def open_pipes(self, process: str) -> tuple[int, int]:
         """Ends to write for stdout and stderr of a process; the caller closes them after handing them on."""
@@ -277,12 +277,12 @@ class Log:
                 text = pipe.prefix + text[:-1].replace("\n", "\n" + pipe.prefix) + "\n"
             self._write(text.encode("utf-8"))
 
-    def _write(self, text: bytes) -> None:
+    def _write(self, text: bytes, reserve: int = 0) -> None:
         lost = self._sink.lost
         if lost > self._missed and not self._sink.is_full:
             self._missed, missing = lost, lost - self._missed
             self.say(f"{missing} bytes of output are missing here: they could not be written")
-        self._sink.put(text)
+        self._sink.put(text, reserve)
 
 
 def _not_shown(text: bytes, shown: int) -> bytes:

@@ -9,7 +9,8 @@ import time
 from collections import deque
 
 LIMIT = 4 << 20  # bytes that wait, from which on no more should come
-MOST = 16 << 20  # bytes that wait, beyond which what comes is counted and not kept
+MOST = 15 << 20  # bytes that wait, beyond which what comes is counted and not kept
+RESERVE = 1 << 20  # bytes beyond that, for what is worth more
 STALLED = 2.0  # seconds in which nothing was taken, after which nobody counts on a reader
 PATIENCE = 5.0  # seconds at the end in which nothing is taken, until we leave
 LAST = 60.0  # seconds at the end, even if something is taken
@@ -54,13 +55,13 @@ class Sink:
     def is_stalled(self) -> bool:
         return self._accepted > self._done and time.monotonic() > self._moved + STALLED
 
-    def put(self, text: bytes) -> None:
+    def put(self, text: bytes, reserve: int = 0) -> None:
         with self._lock:
             if not self.waiting:
                 self._moved = time.monotonic()
                 if self._own is not None:
                     text = text[self._write(memoryview(text)) :]
-            if self.waiting + len(text) > MOST:
+            if self.waiting + len(text) > MOST + reserve:
                 self._dropped += len(text)
             elif text:
                 self._texts.append(text)

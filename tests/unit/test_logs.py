@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import socket
 import subprocess
 import sys
 import termios
@@ -220,10 +221,10 @@ def test_last_words_are_heard_however_slowly_our_output_is_read():
 
 
 class Unread:
-    """Where a Log writes: a pipe that nobody reads until `read` is called."""
+    """Where a Log writes: a pipe, or what only a thread can write to, that nobody reads until `read` is called."""
 
-    def __init__(self) -> None:
-        self.reader, self.fd = os.pipe()
+    def __init__(self, kind: str) -> None:
+        self.reader, self.fd = os.pipe() if kind == "pipe" else [end.detach() for end in socket.socketpair()]
         self.got = bytearray()
 
     def read(self) -> None:
@@ -258,9 +259,9 @@ class Writer:
         return before == self.written
 
 
-@pytest.fixture
-def unread():
-    made = Unread()
+@pytest.fixture(params=["pipe", "socket"])
+def unread(request):
+    made = Unread(request.param)
     yield made
     made.read()  # whoever still writes may end
 
@@ -310,6 +311,7 @@ def test_a_process_that_is_to_end_is_not_held_up_and_a_line_says_what_is_missing
     eventually(lambda: writer.written and writer.has_stopped() and other.has_stopped(), within=60)
     log.hold_up_no_more("p")
     eventually(lambda: writer.done, within=60)
+    log.say("how the job ends")
     assert not other.done
     assert log.tail("p").endswith(LINE.decode())
     unread.read()
@@ -320,7 +322,8 @@ def test_a_process_that_is_to_end_is_not_held_up_and_a_line_says_what_is_missing
     eventually(lambda: bytes(unread.got).count(LINE) * len(LINE) == 800_000 * len(LINE) - missing, within=60)
     assert f"\n{missing} bytes of output are missing here: they could not be written\n".encode() in unread.got
     assert set(bytes(unread.got).splitlines(keepends=True)) - {LINE} == {
-        f"{missing} bytes of output are missing here: they could not be written\n".encode()
+        f"{missing} bytes of output are missing here: they could not be written\n".encode(),
+        b"how the job ends\n",
     }
 
 
