@@ -225,3 +225,36 @@ def stop(
         way=way, event=event, where=where, when="run", faults=(fault,), does=does, settings=settings, hosts=hosts,
         code=code, bound=bound,
     )  # fmt: skip
+
+
+# --- output that nobody reads ---
+
+
+def output_that_nobody_reads() -> Iterator[Case]:
+    """It makes no difference to the others; the host itself waits for its reader for 5 s, in the end."""
+    words = "the same, and it stays 5 s longer, for somebody who reads"
+    for way, where in ((Way.SCRIPTS, FOLLOWER), (Way.PS, COORDINATOR), (Way.MWMS, FOLLOWER), (Way.MPI, FOLLOWER)):
+        host, loss = host_of(where), "ValueError: the loss is not a number"
+        unread = {"way": way, "where": where, "when": "run", "hosts": 2}
+        stall, other = f"stall {host} for 60", "algo-1" if host == "algo-2" else "algo-2"
+        raises = {
+            "code": 1, "text": f"{{who}} (exit code 1): {loss}", "bound": PROCESS,
+            "hit": {host: Own(exits=("1",), text=f"... (exit code 1): {loss}", words=words)},
+        }  # fmt: skip
+        yield Case(
+            event="nobody reads its output; script prints 2 MB, raises", faults=(stall,),
+            does={"do": "floods_with_lines_and_raises", "on": host, "when": "run", "megabytes": "2"},
+            **unread, **raises,
+        )  # fmt: skip
+        raises["text"] = f"{other} ... (exit code 1): {loss}"
+        yield Case(
+            event="nobody reads its output; script prints 10 MB, another host's raises", faults=(stall,),
+            does={"do": "raises", "on": other, "when": "run", "others": "floods_and_waits", "megabytes": "10"},
+            **unread, **raises,
+        )  # fmt: skip
+        yield Case(
+            event="nobody reads its output; scripts print 10 MB; SIGTERM; they save and end well",
+            faults=(stall, f"stop all {HERE}"),
+            does={"do": "floods_and_waits", "megabytes": "10", "sigterm": "saves"}, code=0, bound=STOP,
+            hit={host: Own(exits=("0",), text="", words=words)}, **unread,
+        )  # fmt: skip

@@ -67,8 +67,9 @@ class Result:
     @property
     def heard(self) -> float | None:
         """Seconds until the last script had heard SIGTERM."""
-        heard, faults = self.terminal.deeds.get("hears SIGTERM"), self.terminal.faults
-        return max(heard) - faults[0][0] if heard and faults else None
+        heard = self.terminal.deeds.get("hears SIGTERM")
+        sent = [at for at, fault in self.terminal.faults if ": stop " in fault]
+        return max(heard) - sent[0] if heard and sent else None
 
 
 def run(case: Case, folder: Path) -> Result:

@@ -1,6 +1,13 @@
 """The outcome table: all cases. docs/outcomes.md shows the same rows."""
 
-from outcomes.outside import hosts_that_come_back, hosts_that_go, hosts_that_never_come, processes_that_die, stops
+from outcomes.outside import (
+    hosts_that_come_back,
+    hosts_that_go,
+    hosts_that_never_come,
+    output_that_nobody_reads,
+    processes_that_die,
+    stops,
+)
 from outcomes.scripts import deeds, disks, failures_under_stubborn_others, restarts
 
 CASES = (
@@ -12,5 +19,6 @@ CASES = (
     *hosts_that_come_back(),
     *hosts_that_never_come(),
     *stops(),
+    *output_that_nobody_reads(),
     *disks(),
 )

@@ -125,6 +125,11 @@ def floods_with_lines_and_raises():
     raises()
 
 
+def floods_and_waits():
+    floods_with_lines()
+    waits()
+
+
 def closes_its_output():
     say("closing stdout and stderr")
     os.close(1)
