@@ -29,6 +29,8 @@ _LONGEST_LINE = 8 << 20  # bytes of one unfinished line that are kept before it 
 _SHOW = 1.0  # seconds after which a line without an end is shown, and shown again if it has grown
 _LOOK = 0.25  # seconds between two looks for such lines
 _AGAIN = 1 << 11  # bytes of such a line, up to which it is shown again from its beginning
+_AHEAD = 1 << 16  # bytes that wait, from which on we read no faster than we are read: in few large pieces,
+_PACE = 0.02  # seconds between them, if we are not
 _ROOM = 0.05  # seconds between two looks, while stdout is not read, for who may print nevertheless
 _OVER = re.compile(rb"\x08*(\r\n|\r|\n)")  # what comes after the state of a progress bar, or a line
 _BACK = re.compile(rb"(?<!\x08)\x08++\r")  # as Keras goes back in a line; backspaces only show in a log
@@ -157,6 +159,8 @@ class Log:
                     break
                 with self._lock:
                     self._read(key.fd)
+            if self._sink.waiting >= _AHEAD:
+                self._sink.wait_for_room(_PACE, _AHEAD)
             if self._sink.is_full:
                 self._wait_for_room()
             elif self._grows and time.monotonic() >= look:

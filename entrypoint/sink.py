@@ -70,9 +70,10 @@ class Sink:
                 if self._thread is None:
                     self._begin()
 
-    def wait_for_room(self, seconds: float) -> None:
+    def wait_for_room(self, seconds: float, limit: int = LIMIT) -> None:
+        """Until less than `limit` waits, if that comes within so many seconds."""
         with self._lock:
-            self._emptied.wait_for(lambda: not self.is_full, seconds)
+            self._emptied.wait_for(lambda: self.waiting < limit, seconds)
 
     def finish(self, patience: float = PATIENCE) -> int:
         """Wait for what is left, as long as somebody takes it, in bounded time; bytes that were not written, ever."""
@@ -115,13 +116,12 @@ class Sink:
         return b"".join(texts)
 
     def _write_out(self, text: bytes) -> None:
+        room = select.poll()
+        room.register(self._fd, select.POLLOUT)
         view = memoryview(text)
         while view:
+            room.poll()
             count = self._write(view)
-            if not count:
-                poll = select.poll()
-                poll.register(self._fd, select.POLLOUT)
-                poll.poll()
             view = view[count:]
             self._done += count
 
