@@ -1,4 +1,4 @@
-"""What people call: `entrypoint plan`, `entrypoint local`, `entrypoint settings`, `entrypoint train`."""
+"""What people call: `entrypoint plan`, `local`, `host`, `settings` and `train`."""
 
 import argparse
 import json
@@ -113,6 +113,16 @@ def _local(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return show_plan(job, engine) if args.plan else run_local(job, engine)
 
 
+def _host(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.launch import base_folder
+    from entrypoint.local.compose_host import become_host, count_hosts
+
+    args.hosts = count_hosts(args.hosts, args.most)
+    program, source = _program(args.program, args.source)
+    job = _local_job(args, program=program, source=source, output=Path(Path(program).stem))
+    become_host(job, args.host, base_folder(), environment)
+
+
 def _settings(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint.settings import settings_table
 
@@ -217,6 +227,12 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
     )  # fmt: skip
+    _add_host(
+        commands.add_parser(
+            "host", help="be one host of a job of containers, as compose.yaml starts them", epilog=_CHANNELS,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )  # fmt: skip
     settings = commands.add_parser("settings", help="print all settings with their defaults")
     settings.set_defaults(command=_settings)
     train = commands.add_parser("train", help="what SageMaker runs on every host")
@@ -238,8 +254,7 @@ def _add_plan(plan: argparse.ArgumentParser) -> None:
 def _add_local(local: argparse.ArgumentParser) -> None:
     local.set_defaults(command=_local)
     add = local.add_argument
-    add("program", type=Path, metavar="PROGRAM", help="a .py or .sh file; its folder is the code")
-    add("--source", type=Path, metavar="DIR", help="the code folder, if it is another")
+    _add_program(local)
     add("--hosts", type=int, metavar="N", help="default: 1")
     _add_description(local)
     add("--checkpoints", type=Path, metavar="DIR", help="a folder that every host has as /opt/ml/checkpoints")
@@ -254,16 +269,38 @@ def _add_local(local: argparse.ArgumentParser) -> None:
     add("--fault", action="append", default=[], metavar="FAULT", help="what is to go wrong; may be repeated; see below")
 
 
+def _add_host(host: argparse.ArgumentParser) -> None:
+    host.set_defaults(command=_host, group=[])
+    add = host.add_argument
+    add("host", metavar="HOST", help="this host's name: algo-1, algo-2, ...")
+    _add_program(host)
+    add("--hosts", default="2", metavar="N", help="hosts of the job; default: 2")
+    add("--most", type=int, metavar="N", help="as many hosts as there can be")
+    _add_job(host)
+    add("--env", action="append", default=[], metavar="K=V", help="for this host; may be repeated")
+
+
+def _add_program(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("program", type=Path, metavar="PROGRAM", help="a .py or .sh file; its folder is the code")
+    add("--source", type=Path, metavar="DIR", help="the code folder, if it is another")
+
+
 def _add_description(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--group", action="append", default=[], metavar="NAME=N[:TYPE]",
         help="N hosts of an instance group, in place of --hosts; may be repeated",
     )  # fmt: skip
+    _add_job(parser)
+
+
+def _add_job(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add("--mode", metavar="M", help="single, ps, mwms or mpi; default: as the hyperparameters say")
     add("--processes-per-host", type=int, metavar="K", help="ranks (mpi) or workers (ps, mwms)")
     add(
-        "--hyperparameters", nargs="+", action="extend", default=[], metavar="K=V",
+        "--hyperparameters", nargs="*", action="extend", default=[], metavar="K=V",
         help="as the script is to get them; values may hold anything",
     )  # fmt: skip
     add(

@@ -255,6 +255,9 @@ main() {
             # Side by side: while the hosts of one job wait, those of another import TensorFlow, or an SDK thinks.
             if asked_for sdk && step 'sdk, environments' tests/sdk/make_environments.sh; then start_sdk; fi
             if asked_for cluster; then
+                # Both generations of compose: Debian's, and Docker's own.
+                need docker-compose docker-compose && step 'cluster, compose' tests/get_compose.sh ||
+                    left_out 'cluster, compose' 'docker-compose 1.29 (Debian) or docker compose v2 could not be had'
                 step cluster ring tests/cluster -n 2 --dist loadfile --no-loadscope-reorder || true
             fi
             if [[ -n $sdk_pid ]]; then step 'sdk, the rest' finish_sdk || true; fi

@@ -88,6 +88,8 @@ def _not_code(folder: str, names: list[str]) -> set[str]:
         path = Path(folder) / name
         if path.is_dir():
             skip = name in (".git", "__pycache__") or any((path / m).exists() for m in (MARKER, "pyvenv.cfg"))
+            # Of compose.yaml: other hosts make their trees while we copy.
+            skip = skip or (name.startswith("algo-") and (path / "ml").is_dir())
         else:
             skip = not path.is_file()
         if skip:

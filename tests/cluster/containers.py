@@ -1,4 +1,4 @@
-"""A training job on several hosts: a container per host, each with the tree that SageMaker mounts.
+"""A training job on several hosts by docker compose: a container per host, each with the tree that SageMaker mounts.
 
 `Cluster` is a context manager; what a test asserts stands inside it, so that a failure prints each host's log.
 Host names are aliases on a network of the job's own, and a container's own hostname is another name, as there.
@@ -13,11 +13,12 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from compose import the_compose
 
 from entrypoint.local.channels import Channel
 from entrypoint.local.delivery import deliver, shown
@@ -143,8 +144,7 @@ class Cluster:
         self.image, self.folder = image, folder
         self.hosts = [f"algo-{n + 1}" for n in range(hosts)] if isinstance(hosts, int) else sorted(hosts)
         self.network = f"tfe{uuid.uuid4().hex[:8]}"
-        self._options = ["--internal"] if isolated else []
-        self._commands: list[list[str]] = []  # one for each host
+        services: dict[str, Any] = {}
         self.channels = [
             each if isinstance(each, Channel) else Channel(name=name, source=each.resolve())
             for name, each in (channels or {}).items()
@@ -176,12 +176,20 @@ class Cluster:
             mounts += [f"{path}:/opt/ml/input/data/{name}:ro" for name, path in shown(self.channels, parts)]
             mounts += [f"{shared.resolve()}:/opt/ml/checkpoints"] if shared else []
             variables = {**environment, **(host_environment or {}).get(host, {})}
-            self._commands.append([
-                "docker", "run", "-d", "--name", self.container(host), "--hostname", f"ip-10-0-0-{number}.ec2.internal",
-                "--network", self.network, "--network-alias", host, "--label", f"{LABEL}={SESSION}",
-                "--stop-timeout", "120", *repeated("-v", mounts),
-                *repeated("-e", (f"{name}={value}" for name, value in variables.items())), image, "train",
-            ])  # fmt: skip
+            services[host] = {
+                "image": image,
+                "command": ["train"],
+                "container_name": self.container(host),
+                "hostname": f"ip-10-0-0-{number}.ec2.internal",
+                "environment": variables,
+                "volumes": mounts,
+                "labels": {LABEL: SESSION},
+                "stop_grace_period": "120s",
+            }
+        networks = {"default": {"name": self.network, "internal": isolated, "labels": {LABEL: SESSION}}}
+        self._file = folder / "compose.yaml"
+        # JSON is YAML; and $ is compose's.
+        self._file.write_text(json.dumps({"services": services, "networks": networks}, indent=1).replace("$", "$$"))
 
     def ml(self, host: str) -> Path:
         """The host's /opt/ml, on this machine."""
@@ -216,14 +224,17 @@ class Cluster:
             assert not self._unfed
 
     def _start(self) -> None:
-        sh("docker", "network", "create", "--label", f"{LABEL}={SESSION}", *self._options, self.network)
-        with ThreadPoolExecutor(len(self.hosts)) as pool:
-            list(pool.map(lambda command: sh(*command, within=PATIENCE), self._commands))
+        self._compose("up", "--detach", within=PATIENCE)
 
     def _tear_down(self) -> None:
         with self._fed:  # to the end of those who read
-            sh("docker", "rm", "-f", "-v", *map(self.container, self.hosts), check=False, within=PATIENCE)
-            sh("docker", "network", "rm", self.network)
+            self._compose("down", "--volumes", "--timeout", "0", within=PATIENCE)
+
+    def _compose(self, *words: str, within: float = 60) -> None:
+        sh(*self._command(*words), env=the_compose().variables(), within=within)
+
+    def _command(self, *words: str) -> list[str]:
+        return [*the_compose().command, "--project-name", self.network, "--file", str(self._file), *words]
 
     def _print_all(self) -> None:
         for host in self.hosts:
@@ -235,15 +246,15 @@ class Cluster:
 
     def kill(self, host: str) -> float:
         """The host is gone at once; the time."""
-        sh("docker", "kill", self.container(host))
+        self._compose("kill", host)
         return time.time()
 
     def pause(self, host: str) -> None:
-        sh("docker", "pause", self.container(host))
+        self._compose("pause", host)
 
     def unpause(self, host: str) -> float:
         """The host goes on; the time."""
-        sh("docker", "unpause", self.container(host))
+        self._compose("unpause", host)
         return time.time()
 
     def disconnect(self, host: str) -> float:
@@ -254,11 +265,10 @@ class Cluster:
     def stop(self, *hosts: str, grace: int = 100) -> float:
         """SIGTERM to these hosts (all, if none is named), without waiting for their ends; the time."""
         asked = time.time()
-        for host in hosts or self.hosts:
-            subprocess.Popen(
-                ["docker", "stop", "-t", str(grace), self.container(host)],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+        subprocess.Popen(
+            self._command("stop", "--timeout", str(grace), *hosts), env=the_compose().variables(),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
         return asked
 
     def exec(self, host: str, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:

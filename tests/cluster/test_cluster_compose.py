@@ -1,0 +1,222 @@
+"""compose.yaml at the top, as users call it, with each generation of docker compose that is here."""
+
+import json
+import os
+import re
+import subprocess
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from compose import ROOT, generations
+from containers import PATIENCE, SESSION, sh
+
+PROGRAMS = "tests/cluster/programs"
+HOST_LOST, CONFIG = 69, 78
+DOCS = ROOT / "docs/compose.md"
+
+
+class Project:
+    """A compose project in a folder: a job, from `up` to `down`."""
+
+    def __init__(self, generation: str, folder: Path, variables: dict[str, str]) -> None:
+        self.compose, self.folder = generations()[generation], folder
+        self.name = f"tfe{uuid.uuid4().hex[:8]}"
+        self.variables = {"COMPOSE_PROJECT_NAME": self.name, **variables}
+        self.lines: list[str] = []
+
+    def start(self, **variables: str) -> subprocess.Popen[str]:
+        self.lines = []
+        return subprocess.Popen(
+            [*self.compose.command, "up", "--exit-code-from", "algo-1"],
+            env=self.compose.variables({**self.variables, **variables}), cwd=self.folder, text=True, errors="replace",
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def read(self, running: subprocess.Popen[str], until: str = "", times: int = 1) -> str:
+        """What it has said, up to its end or so many lines that end with this text."""
+        give_up = threading.Timer(PATIENCE, running.kill)
+        give_up.start()
+        for line in running.stdout:
+            self.lines.append(re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line))
+            times -= bool(until) and self.lines[-1].rstrip().endswith(until)
+            if times == 0:
+                break
+        give_up.cancel()
+        assert not until or times == 0, f"{until!r} never came:\n{self.log}"
+        return self.log
+
+    @property
+    def log(self) -> str:
+        return "".join(self.lines)
+
+    def up(self, **variables: str) -> int:
+        """The exit code of `docker compose up --exit-code-from algo-1`."""
+        running = self.start(**variables)
+        self.read(running)
+        return running.wait(PATIENCE)
+
+    def call(self, *words: str) -> None:
+        sh(*self.compose.command, *words, env=self.compose.variables(self.variables), cwd=self.folder, within=PATIENCE)
+
+    def containers(self, form: str) -> list[str]:
+        ids = self._things("ps", "-aq")
+        return sorted(sh("docker", "inspect", "-f", form, *ids).stdout.splitlines()) if ids else []
+
+    def _things(self, *words: str) -> list[str]:
+        return sh("docker", *words, "--filter", f"label=com.docker.compose.project={self.name}").stdout.split()
+
+    def down(self) -> None:
+        # Hosts 3 to 8 are profiles, whose containers go only with them.
+        self.variables["COMPOSE_PROFILES"] = "8"
+        self.call("down", "--timeout", "0")
+        assert self._things("ps", "-aq") + self._things("network", "ls", "-q") == []
+
+
+StartProject = Callable[..., Project]
+
+
+@pytest.fixture
+def project(image: str, tmp_path: Path) -> Iterator[StartProject]:
+    """`project("v2")`: the repository's own compose.yaml, with outputs in a folder of the test."""
+    made: list[Project] = []
+
+    def make(generation: str, folder: Path = ROOT, **variables: str) -> Project:
+        if generation not in generations():
+            missing = f"no docker compose {generation} (tests/run.sh gets it)"
+            (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(missing)
+        common = {"IMAGE": image, "OUTPUT": str(tmp_path / "out")}
+        made.append(Project(generation, folder, {**common, **variables}))
+        return made[-1]
+
+    yield make
+    for each in made:
+        print(f"---- {each.name}\n{each.log}")
+        each.down()
+
+
+def failures(folder: Path) -> dict[str, str]:
+    """Host to the first line of its failure file."""
+    return {path.parts[-4]: path.read_text().splitlines()[0] for path in folder.glob("out/algo-*/ml/output/failure")}
+
+
+both = pytest.mark.parametrize("generation", ["v2", "1.29"])
+
+
+@both
+@pytest.mark.parametrize("mode", ["ps", "mwms", "mpi"])
+def test_trains_in_every_mode(project: StartProject, tmp_path: Path, generation: str, mode: str) -> None:
+    job = project(generation, MODE=mode, HYPERPARAMETERS="epochs=3")
+    assert job.up() == 0
+    assert "learned y = 3.0" in job.log
+    assert re.search(r"algo-1\S* +\| \[algo-1 (chief/0|worker/0|rank 0)\] ", job.log)
+    assert re.search(r"algo-1\S* +\| \[algo-1\] job succeeded", job.log)
+    assert re.search(r"algo-2\S* +\| \[algo-2\] ", job.log)
+    assert (tmp_path / "out/algo-1/ml/model/1/saved_model.pb").exists()
+    for host in ("algo-1", "algo-2"):
+        ml = tmp_path / "out" / host / "ml"
+        resources = json.loads((ml / "input/config/resourceconfig.json").read_text())
+        assert (resources["current_host"], resources["hosts"]) == (host, ["algo-1", "algo-2"])
+        assert json.loads((ml / "input/config/hyperparameters.json").read_text())["epochs"] == "3"
+        assert (ml / "code/train.py").exists()
+    assert job.containers("{{.Config.Hostname}}") == ["ip-10-0-0-1.ec2.internal", "ip-10-0-0-2.ec2.internal"]
+
+
+@both
+def test_one_that_raises_and_then_the_same_containers_again(
+    project: StartProject, tmp_path: Path, generation: str
+) -> None:
+    job = project(generation, MODE="mpi", PROGRAM=f"{PROGRAMS}/raises.py", COMPOSE_PROFILES="3")
+    assert job.up(HYPERPARAMETERS="on=algo-2") == 1
+    cause = "algo-2 rank 1 (exit code 1): ValueError: row 17 of algo-2 has no label"
+    assert failures(tmp_path) == dict.fromkeys(("algo-1", "algo-2", "algo-3"), cause)
+    for _ in range(2):  # the second time nothing has changed, and compose starts the very containers again
+        (tmp_path / "out/algo-2/ml/model/left").write_text("by somebody")
+        assert job.up(PROGRAM=f"{PROGRAMS}/tells.py") == 0
+        assert failures(tmp_path) == {}
+        assert not (tmp_path / "out/algo-2/ml/model/left").exists()
+
+
+@both
+@pytest.mark.parametrize("mode", ["mwms", "mpi"])
+def test_one_that_is_killed(project: StartProject, tmp_path: Path, generation: str, mode: str) -> None:
+    """Compose sends SIGTERM to the others as soon as it sees one end: the loss of the host came before that."""
+    job = project(generation, MODE=mode, PROGRAM=f"{PROGRAMS}/waits.py")
+    running = job.start()
+    job.read(running, "] waiting", times=2)
+    job.call("kill", "algo-2")
+    job.read(running)
+    assert running.wait(PATIENCE) == HOST_LOST
+    assert failures(tmp_path)["algo-1"].startswith("algo-2 (lost: ")
+
+
+@both
+def test_stop_lets_scripts_save(project: StartProject, tmp_path: Path, generation: str) -> None:
+    job = project(generation, MODE="mwms", PROGRAM=f"{PROGRAMS}/saves.py")
+    running = job.start()
+    job.read(running, "] waiting", times=2)
+    job.call("stop")
+    job.read(running)
+    assert running.wait(PATIENCE) == 0
+    assert failures(tmp_path) == {}
+    assert all((tmp_path / f"out/{host}/ml/model/{host}-alone").exists() for host in ("algo-1", "algo-2"))
+
+
+@both
+@pytest.mark.parametrize(
+    "variables, says",
+    [
+        ({"COMPOSE_PROFILES": "9"}, "(COMPOSE_PROFILES) is '9'; wanted a whole number from 1 to 8"),
+        ({"MODE": "mwsm", "OPTIONS": "--channel a=docs"}, "--mode is 'mwsm'; wanted one of auto, single, ps"),
+    ],
+)
+def test_what_cannot_be(project: StartProject, generation: str, variables: dict[str, str], says: str) -> None:
+    """More of it: tests/local/test_compose_host.py."""
+    job = project(generation)
+    assert job.up(**variables) == CONFIG
+    assert re.search(f"error: .*{re.escape(says)}", job.log)
+    assert "Traceback" not in job.log
+
+
+@both
+def test_missing_image(project: StartProject, generation: str) -> None:
+    job = project(generation, IMAGE=f"sagemaker-tf-entrypoint:missing-{SESSION}")
+    assert job.up() != 0
+    assert "THE IMAGE IS NOT ON THIS MACHINE: run build.sh" in job.log
+
+
+@both
+def test_a_project_of_ones_own_as_the_page_tells(
+    project: StartProject, image: str, tmp_path: Path, generation: str
+) -> None:
+    """Runs the page's commands as they stand, up to `docker compose`, and that as this generation is called."""
+    (block,) = re.findall(r"```sh\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    making, typed, after = block.partition("docker compose up")
+    assert typed and after.splitlines()[0].strip() == "--build --exit-code-from algo-1"
+    home = tmp_path / "home"
+    home.mkdir()
+    sh("bash", "-euc", making, cwd=ROOT, env={**os.environ, "HOME": str(home)})
+    mine = home / "my-project"
+    dockerfile = mine / "Dockerfile"
+    text = dockerfile.read_text()
+    assert text.count("FROM sagemaker-tf-entrypoint\n") == 1
+    dockerfile.write_text(text.replace("FROM sagemaker-tf-entrypoint\n", f"FROM {image}\n"))
+    own = f"wt-own-{uuid.uuid4().hex[:8]}"
+    job = project(generation, mine, IMAGE=own, OUTPUT="./out/compose")
+    running = subprocess.run(
+        [*job.compose.command, "up", *after.splitlines()[0].split()],
+        env=job.compose.variables(job.variables), cwd=mine, text=True, errors="replace", timeout=PATIENCE,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        job.lines = [running.stdout]
+        assert running.returncode == 0
+        assert "[algo-1] parameter servers: 2 ps, 1 chief, 1 worker" in job.log, "MODE of .env"
+        assert "read 200 rows from 2 files" in job.log, "the channel of .env"
+        assert "learned y = 3.0" in job.log
+        assert (mine / "out/compose/algo-1/ml/model/1/saved_model.pb").exists()
+    finally:
+        job.down()
+        sh("docker", "rmi", "--force", own, check=False)

@@ -1,0 +1,104 @@
+"""`entrypoint host`: what it writes into /opt/ml, what it refuses, and that it becomes the launcher."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from entrypoint.channels import Distribution
+from entrypoint.local.channels import Channel
+from entrypoint.local.compose_host import OwnFolder
+from entrypoint.local.spec import LocalJob
+from entrypoint.local.tree import MARKER, write_tree
+
+ENTRYPOINT = Path(sys.executable).with_name("entrypoint")
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").write_text(
+        "import os, pathlib, sys\n"
+        "rows = sorted(path.name for path in pathlib.Path(os.environ['SM_CHANNEL_TRAINING']).iterdir())\n"
+        "print('trains', sys.argv[1:], rows, os.environ['GREETING'])\n"
+        "pathlib.Path(os.environ['SM_MODEL_DIR'], 'model.txt').write_text('trained')\n"
+    )
+    for name in "abc":
+        (tmp_path / "rows").mkdir(exist_ok=True)
+        (tmp_path / "rows" / name).write_text(name)
+    return tmp_path
+
+
+def host(project, *words):
+    """`entrypoint host WORDS` in the project's folder, with /opt/ml in its `ml`."""
+    path = f"{ENTRYPOINT.parent}{os.pathsep}{os.environ['PATH']}"
+    ours = {"SAGEMAKER_BASE_DIR": str(project / "ml"), "ENTRYPOINT_RUN_DIR": str(project / "run"), "PATH": path}
+    return subprocess.run(
+        [ENTRYPOINT, "host", *words], cwd=project, env={**os.environ, **ours}, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240,
+    )  # fmt: skip
+
+
+ALONE = ("algo-1", "src/train.py", "--hosts", "1", "--mode", "single")
+
+
+def test_it_becomes_the_launcher_and_an_earlier_run_leaves_nothing(project):
+    for channel in ("training=rows", "training=rows/,mode=FastFile"):
+        ended = host(project, *ALONE, "--hyperparameters", "lr=0.1", "--env", "GREETING=hi", "--channel", channel)
+        assert ended.returncode == 0, ended.stdout
+        assert "trains ['--lr', '0.1'] ['a', 'b', 'c'] hi" in ended.stdout
+        assert (project / "ml/model/model.txt").read_text() == "trained"
+        assert not (project / "ml/model/old").exists()
+        (project / "ml/model/old").write_text("of this run")
+
+
+def test_channels_are_dealt_out_into_the_tree(project):
+    """On two hosts; the second one's part."""
+    rows = Channel(name="training", source=project / "rows", distribution=Distribution.SHARDED)
+    job = LocalJob(program="train.py", source=project / "src", hosts=2, channels=(rows,), output=project)
+    write_tree(job, OwnFolder(host="algo-2", root=project / "ml", base=project / "ml"))
+    assert [path.name for path in (project / "ml/input/data/training").iterdir()] == ["b"]
+    resources = json.loads((project / "ml/input/config/resourceconfig.json").read_text())
+    assert (resources["current_host"], resources["hosts"]) == ("algo-2", ["algo-1", "algo-2"])
+
+
+@pytest.mark.parametrize(
+    "words, code, says",
+    [
+        (["--hosts", "0"], 78, "the number of hosts (COMPOSE_PROFILES) is '0'; wanted a whole number"),
+        (["--hosts", "many"], 78, "the number of hosts (COMPOSE_PROFILES) is 'many'; wanted a whole number"),
+        (["--hosts", "9", "--most", "8"], 78, "is '9'; wanted a whole number from 1 to 8"),
+        (["--mode", "mwsm"], 78, "--mode is 'mwsm'; wanted one of auto, single, ps, mwms, mpi"),
+        (["--channel", "training=nosuch"], 78, "there is no such folder"),
+        (["--channel", "a=rows,mode=Pipe"], 78, "--channel a has mode Pipe"),
+        (["--hyperparameters", "epochs"], 78, "--hyperparameters has 'epochs'; wanted name=value"),
+        (["--source", "nosuch"], 65, "there is no program src/train.py in --source nosuch"),
+    ],
+)
+def test_what_cannot_be(project, words, code, says):
+    (project / "ml/model").mkdir(parents=True)
+    (project / "ml" / MARKER).touch()
+    (project / "ml/model/kept").touch()
+    ended = host(project, "algo-1", "src/train.py", *words)
+    assert (ended.returncode, ended.stdout.count("\n")) == (code, 1), ended.stdout
+    assert ended.stdout.startswith("error: ")
+    assert says in ended.stdout
+    assert (project / "ml/model/kept").exists(), "a job that cannot be leaves an earlier run's model alone"
+
+
+def test_more_services_than_hosts(project):
+    ended = host(project, "algo-3", "src/train.py", "--hosts", "2")
+    assert ended.returncode == 78
+    assert "this is algo-3, and the job has 2 host(s)" in ended.stdout
+
+
+def test_somebody_elses_files_stay(project):
+    (project / "ml").mkdir()
+    (project / "ml/thesis.txt").write_text("all of it")
+    ended = host(project, *ALONE)
+    assert ended.returncode == 78
+    assert "is not empty, and not of an earlier run" in ended.stdout
+    assert (project / "ml/thesis.txt").read_text() == "all of it"
