@@ -68,7 +68,7 @@ class Facts:
         self.unreached: dict[str, float] = {}  # when a host last took no connection of ours
         # When the connection ended that a host's launcher kept to us, of hosts that were not heard since.
         self.line_ended: dict[str, float] = {}
-        self.woke = float("-inf")  # when we last stood still ourselves, and went on
+        self.woke, self.slept = float("-inf"), 0.0  # when we last stood still ourselves, and went on; for how long
         self.reports: dict[str, Report] = {}  # the coordinator's: the last of each follower
         self.causes: list[Noted] = []  # of this attempt, in the order in which they were heard
         self.history: list[Noted] = []  # of earlier attempts

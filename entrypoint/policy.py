@@ -240,6 +240,7 @@ class Policy:
                 facts.note_cause(report.cause, now, report.cause_at)
         if report.gone and facts.outcome is None and (not report.cause or report.attempt != facts.attempt):
             # It took us for lost, while we stood still perhaps. What it was to do will not be done.
+            self.watching.blame_own_pause(host, now, now)
             facts.blame_host(now, host, "left before the end of the job", ExitCode.HOST_LOST)
 
     def _note_news(self, news: News, now: float) -> Iterator[Action]:

@@ -30,7 +30,7 @@ class Watching:
             facts.line_ended = {host: ended + gap for host, ended in facts.line_ended.items()}
         if gap > max(1.5 * settings.heartbeat, min(PAUSE + settings.heartbeat, 0.8 * settings.peer_timeout)):
             facts.heard = {host: heard + gap for host, heard in facts.heard.items()}
-            facts.woke = now
+            facts.woke, facts.slept = now, gap
         self.last = now
 
     def note_unreached(self, host: str, now: float) -> None:
@@ -60,7 +60,17 @@ class Watching:
                 nobody = len(facts.others) > 1 and self._all_silent(now)
                 error = f"nor is any other host; {facts.host} itself may be cut off the network" if nobody else ""
                 cause = Cause(host=host, process="", what=f"lost: {words}", error=error, code=ExitCode.HOST_LOST)
+                self.blame_own_pause(host, facts.line_ended.get(host, now), now)
                 facts.note_cause(cause, now, at=facts.heard[host])
+
+    def blame_own_pause(self, host: str, left: float, now: float) -> None:
+        """If we, the coordinator, stood still so long that a host took us for lost, that it left only follows of it."""
+        facts, settings = self.facts, self.settings
+        long = facts.slept + MISSED * settings.heartbeat >= settings.peer_timeout
+        if facts.is_coordinator and long and left <= facts.woke + settings.heartbeat:
+            what, error = f"stood still for {facts.slept:.0f} s", f"{host} has left meanwhile"
+            cause = Cause(host=facts.host, process="", what=what, error=error, code=ExitCode.HOST_LOST)
+            facts.note_cause(cause, now, at=facts.woke - facts.slept)
 
     def away(self, now: float) -> set[str]:
         """Hosts that are lost, or would be if the job were not at its end."""

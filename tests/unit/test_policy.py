@@ -821,7 +821,27 @@ def test_a_follower_that_left_by_itself_is_no_success(play):
     p.at(40, reported(3, done=True, gone=True))
     assert p.policy.facts.outcome and p.policy.facts.outcome.kind is Kind.FAILED
     assert p.what[-1] == "finish failed 69"
-    assert "algo-2" in p.blamed
+    assert p.blamed == "algo-1 (stood still for 25 s): algo-2 has left meanwhile"
+
+
+def test_a_coordinator_that_stood_still_too_long_blames_itself_for_whom_it_misses(play):
+    p = running(play)
+    p.at(5, reported(2), reported(3))
+    p.now = 12  # nothing woke us
+    p._on(line_ended(2))
+    heartbeats(p, 15, 3)
+    assert p.blamed == "algo-1 (stood still for 7 s): algo-2 has left meanwhile"
+
+
+def test_a_host_that_goes_later_is_lost_though_the_coordinator_once_stood_still(play):
+    p = running(play)
+    p.at(5, reported(2), reported(3))
+    p.now = 12
+    p._on(events.Due())
+    heartbeats(p, 20, 2, 3)
+    p.at(20.1, line_ended(2), reported(3))
+    heartbeats(p, 23, 3)
+    assert p.blamed.startswith("algo-2 (lost: ")
 
 
 @pytest.mark.parametrize("stopping", [False, True])
