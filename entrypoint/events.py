@@ -36,6 +36,7 @@ class Report:
     done: bool = False  # every deciding process of the host has ended
     clean: bool = True  # ... all with exit code 0
     lingering: bool = False  # a process that does not decide may still have work, such as an evaluator
+    rests: float | None = None  # all that has not ended only serves: seconds in which that must not change; 0: all has
     stopping: bool = False  # SIGTERM was heard
     stopping_at: float | None = None  # when, by the coordinator's clock, as far as that is known
     cause: Cause | None = None  # what went wrong here
@@ -176,6 +177,13 @@ class Looked:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Resting:
+    """Scripts that do nothing but serve, by what their processes do: (process, seconds for which it must stay so)."""
+
+    found: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Probed:
     """What came of a Probe."""
 
@@ -225,7 +233,7 @@ class ChildrenChanged:
 
 Event = (
     Ended | NotStarted | RankStarted | RankOrphaned | Listening | Prepared | Card | Signalled | Reported | Informed
-    | Unreached | LineEnded | Rejected | Looked | Probed | Survived | Swept | Inventoried | Due | Broken
+    | Unreached | LineEnded | Rejected | Looked | Resting | Probed | Survived | Swept | Inventoried | Due | Broken
     | ChildrenChanged
 )  # fmt: skip
 

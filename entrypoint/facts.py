@@ -57,6 +57,7 @@ class Facts:
         self.ended_at: dict[str, float] = {}
         self.asked: dict[str, float] = {}  # SIGTERM was sent
         self.forced: dict[str, float] = {}  # SIGKILL was sent
+        self.resting: dict[str, float] = {}  # scripts that only serve -> seconds in which that must not change
         self.stuck: dict[str, tuple[str, ...]] = {}  # process -> what is left of it, though SIGKILL was long ago
         self.flags: frozenset[str] | None = None  # what the prepare step found; None before it has ended
         # Of the job.
@@ -151,8 +152,17 @@ class Facts:
         return name in self.ended and self.ended[name].clean
 
     def _deciding(self) -> list[str]:
-        flags = self.flags or frozenset()
-        return [name for name, spec in self.specs.items() if spec.decides and spec.serves_if not in flags]
+        return [name for name, spec in self.specs.items() if spec.decides]
+
+    def rests(self) -> float | None:
+        """Whether all that has not ended here does nothing but serve: the seconds in which that must not change.
+
+        0 if all has ended; None if something may still work.
+        """
+        left = [name for name in self._deciding() if name not in self.ended]
+        if self.done() or not left:
+            return 0.0 if self.done() else None
+        return max(self.resting[name] for name in left) if all(name in self.resting for name in left) else None
 
     def any_rank_started(self) -> bool:
         """Whether a rank came up anywhere; by name, since the user's options may place it elsewhere."""
@@ -244,6 +254,7 @@ class Facts:
             done=self.done(),
             clean=self.clean(),
             lingering=self.lingering(),
+            rests=self.rests(),
             stopping=self.stopping_since is not None,
             stopping_at=self._when_told_to_stop(),
             cause=noted.cause if noted else None,
@@ -341,7 +352,7 @@ class Facts:
         self.history += self.causes
         self.causes = []
         self.attempt, self.clearing, self.go, self.decided_since = number, True, False, None
-        self.question_at, self.dying = None, {}
+        self.question_at, self.dying, self.resting = None, {}, {}
         stays = {(spec.host, spec.name) for spec in self.plan.processes if spec.restart is Restart.KEEP}
         self.ready &= stays | {(ALL_HOSTS, name) for _, name in stays} | self._met_before_any_attempt()
 

@@ -58,6 +58,14 @@ class Duty(StrEnum):
         return self in (Duty.SCRIPT, Duty.RANK, Duty.SIDECAR)
 
 
+class Serves(StrEnum):
+    """Whether a script may have nothing to do but to let TensorFlow serve others, so that it never ends by itself."""
+
+    NEVER = "never"
+    MAYBE = "maybe"  # what its process does tells
+    ALWAYS = "always"  # by the user's word: its end does not decide
+
+
 class Restart(StrEnum):
     """What becomes of a process when the job is tried again."""
 
@@ -79,7 +87,6 @@ class Flag(StrEnum):
 
     TF1_SESSIONS = "tf1-sessions"
     TF1_MASTER = "tf1-master"  # written for AWS's images, where rank 0 of parameter servers is the task `master`
-    TF2_SERVER = "tf2-server"  # a worker's script runs a server, and would wait in it for ever
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +122,7 @@ class ProcessSpec:
     env: tuple[tuple[str, str], ...] = ()  # what we set beyond the container's environment and SM_*
     cluster: str = ""  # JSON, what stands for CLUSTER in `env`
     env_if: tuple[Flag, str, str] | None = None  # with this flag, `env` has the second text in place of the first
-    serves_if: Flag | None = None  # with this flag a script does not decide: it serves until the others have ended
+    serves: Serves = Serves.NEVER
     runs_program: bool = False  # argv ends in the user's program, and its environment has SM_*
     reader: Reader | None = None  # which of the processes that train and share the channels; None: it reads all
     reader_if: tuple[Flag, Reader] | None = None  # with this flag, the second in place of `reader`
@@ -134,7 +141,7 @@ class ProcessSpec:
 
     @property
     def decides(self) -> bool:
-        return self.duty.decides
+        return self.duty.decides and self.serves is not Serves.ALWAYS
 
     def but(self, **changes: Any) -> "ProcessSpec":
         """A copy with other values. dataclasses.replace takes twenty times as long: half a second for 8,000."""
@@ -251,8 +258,8 @@ def _block(spec: ProcessSpec, channels: Channels, here: Here | None) -> list[str
     lines += [f"    env       {key}={_quote(value)}" for key, value in spec.environment(()).items()]
     if spec.env_if:
         lines.append(f"    if {spec.env_if[0]}, {spec.env_if[2]} stands there for {spec.env_if[1]}")
-    if spec.serves_if:
-        lines.append("    its end does not decide where it runs a tf.distribute.Server")
+    if spec.serves is Serves.MAYBE:
+        lines.append("    its end does not decide where it is seen to do no more than serve")
     if spec.runs_program:
         lines.append("    env       SM_* of this host, from sagemaker-training")
     lines += _data(spec, channels)

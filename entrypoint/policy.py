@@ -149,6 +149,8 @@ class Policy:
             case events.Looked(found=found):
                 since = {name: at for name, (at, _, _) in facts.dying.items()}
                 facts.dying = {name: (since.get(name, now), error, details) for name, error, details in found}
+            case events.Resting(found=found):
+                facts.resting = dict(found)
             case events.Probed(found=found):
                 yield from self.rendezvous.note_probed(found)
             case events.Survived(name=name):
@@ -299,7 +301,9 @@ class Policy:
             self.watching.watch(now)
             self._watch_mpirun(now)
             yield from self._watch_the_dying(now)
-            if facts.is_coordinator and facts.decided_since is None and all_decided(facts):
+            if facts.is_coordinator and not all_decided(facts):
+                facts.decided_since = None  # who seemed only to serve may have begun to work
+            elif facts.is_coordinator and facts.decided_since is None:
                 facts.decided_since = now
             settled = verdict(self.facts, self.settings, now)
             if settled is not None and self.attempts.may_try_again(settled):
@@ -438,7 +442,9 @@ class Policy:
             # It would wait for us until the start timeout. But who stops a job stops all of its hosts, most likely.
             return facts.outcome_at + (LINGER if settled.kind is Kind.FAILED else STRAGGLER)
         # One that appears after the verdict has yet to hear it: our answer to its first report may be lost.
-        return max(facts.outcome_at, facts.first_heard.get(host, 0)) + self.settings.failure_grace + LEAVE
+        serves = facts.succeeded() and not facts.report_of(host).done
+        grace = max(self.settings.failure_grace, self.settings.stop_grace if serves else 0.0)
+        return max(facts.outcome_at, facts.first_heard.get(host, 0)) + grace + LEAVE
 
     def deadline(self, now: float) -> float:
         """When to be called again with Due, if nothing happens before."""
@@ -468,5 +474,6 @@ class Policy:
                 times.append(facts.began + self.settings.max_runtime - self.settings.stop_early)
             if facts.decided_since is not None:
                 times += {facts.decided_since + seconds for seconds in self._lingers}
+                times.append(now + 0.1)
         # What was due at the last event has been seen to.
         return max(now + 0.001, min(time for time in times if time > self.watching.last))

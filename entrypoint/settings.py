@@ -158,6 +158,14 @@ class Settings:
         "ps: `server` runs TensorFlow servers as parameter servers; `script` runs the user's script, which must run a "
         "server itself where TF_CONFIG says `ps`, and stay in it.",
     )
+    ps_worker_end: str = _setting(
+        "auto",
+        _choice("auto", "own", "chief"),
+        "ps with scripts: when a worker's script is over. `own`: when it ends, and it is waited for. `chief`: when the "
+        "chief has ended; worker scripts only serve. `auto`: when it ends; or, after the chief's end, when it runs a "
+        "TensorFlow server and is seen to wait in its `join()`, or to do nothing for `ENTRYPOINT_PS_QUIET` seconds.",
+    )
+    ps_quiet: float = _setting(60.0, _seconds(2, 86_400), "See `ENTRYPOINT_PS_WORKER_END`.")
     ps_count: int = _setting(
         0, whole_number(1, 2000), "ps: number of parameter server tasks in all. Default: one per host."
     )

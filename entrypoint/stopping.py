@@ -92,6 +92,11 @@ class Stopping:
 
     def _end_all(self, now: float) -> Iterator[Action]:
         facts = self.facts
+        if facts.succeeded():  # what is left of the scripts serves, and may have something to save all the same
+            serving = [name for name in self._running(Duty.SCRIPT) if name not in facts.asked]
+            if serving:
+                yield events.Say(message=f"{', '.join(serving)}: only serving others, which have ended; told to end")
+            yield from self._ask(serving, now, self.settings.stop_grace)
         yield from self._ask(self._running(*_USERS, Duty.SERVER), now)
         yield from self._force_the_deaf(now)
         launchers = self._running(Duty.LAUNCHER)
@@ -104,8 +109,14 @@ class Stopping:
                 yield from self._force(launchers, now)
 
     def _force_the_deaf(self, now: float) -> Iterator[Action]:
-        asked, grace = self.facts.asked, self.settings.failure_grace
-        yield from self._force([n for n in self.facts.running() if n in asked and now >= asked[n] + grace], now)
+        asked = self.facts.asked
+        yield from self._force(
+            [n for n in self.facts.running() if n in asked and now >= asked[n] + self._grace(n)], now
+        )
+
+    def _grace(self, name: str) -> float:
+        serves = self.facts.succeeded() and self.facts.specs[name].duty is Duty.SCRIPT
+        return self.settings.stop_grace if serves else self.settings.failure_grace
 
     def _ask(self, names: list[str], now: float, grace: float | None = None) -> Iterator[Action]:
         for name in names:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-from entrypoint import events, kin, memory, process, ssh
+from entrypoint import events, kin, memory, process, resting, ssh
 from entrypoint.channels import SHARDS
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Event
@@ -25,7 +25,7 @@ from entrypoint.job import Job
 from entrypoint.logs import Log
 from entrypoint.machine import this_machine
 from entrypoint.outcome import Exit, Kind, Outcome
-from entrypoint.plan import ATTEMPT, Duty, Plan, ProcessSpec, command_line
+from entrypoint.plan import ATTEMPT, Duty, Plan, ProcessSpec, Serves, command_line
 from entrypoint.policy import Policy
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ class Supervisor:
         self.sweeping: _Sweeping | None = None
         self.look_at = 0.0  # when to look at who is there the next time, while anything is to end
         self.survivors: set[tuple[int, int]] = set()  # of SIGKILL
+        self.rests: dict[str, resting.Rest] = {}  # of scripts that may only serve
+        self.rest_at = 0.0  # when to look at them
         self.held_ranks: set[str] = set()  # that have ended, and mpirun does not know
         self.prepared: dict[str, Any] | None = None
         self.peers: Peers | None = None
@@ -132,6 +134,8 @@ class Supervisor:
         wait = self.policy.deadline(time.monotonic()) - time.monotonic()
         if self.endings or self.sweeping:
             wait = min(wait, self.look_at - time.monotonic())
+        if self.rests:
+            wait = min(wait, self.rest_at - time.monotonic())
         event: Event | _StatusAsked | None
         event = self._get(max(0.0, min(wait, POLL_PORTS) if awaited else wait)) or events.Due()
         swarm: list[tuple[Event, ...]] = []
@@ -157,6 +161,7 @@ class Supervisor:
             self.look_at = 0.0
         else:
             found.append(event)
+        found += self._see_who_rests()
         self._press()
         for name in [name for name in self.reaped if not self._left_others(name)]:
             found += self._events_of_end(self.facts.specs[name], self.reaped.pop(name))
@@ -191,6 +196,16 @@ class Supervisor:
             self._go_on_sweeping(self.sweeping, now)
         # On a machine with many processes a look takes its time.
         self.look_at = time.monotonic() + max(LOOK, LOOK_SHARE * (time.monotonic() - now))
+
+    def _see_who_rests(self) -> list[Event]:
+        now = time.monotonic()
+        if not self.rests or now < self.rest_at:
+            return []
+        self.rest_at = now + resting.LOOK
+        self.rests = {name: rest for name, rest in self.rests.items() if name in self.facts.running()}
+        seen = [(name, rest.look(now, self.job.settings.ps_quiet)) for name, rest in self.rests.items()]
+        found = tuple((name, seconds) for name, seconds in seen if seconds is not None)
+        return [events.Resting(found=found)] if dict(found) != self.facts.resting else []
 
     def _left_others(self, name: str) -> bool:
         """Whether a process that was told to end has left others, which may still be saving: it is not over yet."""
@@ -316,6 +331,8 @@ class Supervisor:
             return
         self.processes[spec.name] = started
         self.by_pid[started.pid] = spec.name
+        if spec.serves is Serves.MAYBE and spec.ports:
+            self.rests[spec.name] = resting.Rest(started.pid, spec.ports[0])
         if spec.duty is not Duty.STEP:
             self.log.say(f"{spec.name} started, pid {started.pid}")
 

@@ -30,12 +30,26 @@ def verdict(facts: Facts, settings: Settings, now: float) -> Outcome | None:
         return None
     if _no_rank_came(facts):
         return _of_mpirun_alone(facts, settings, now)
-    return None if _waits_for_sidecars(facts, settings, now) else outcome.succeeded()
+    if _may_still_work(facts, settings, now) or _waits_for_sidecars(facts, settings, now):
+        return None
+    return outcome.succeeded()
 
 
 def all_decided(facts: Facts) -> bool:
-    """Every deciding process of every host has ended, and nothing went wrong."""
-    return not facts.causes and facts.done() and all(facts.report_of(host).done for host in facts.others)
+    """Every deciding process of every host has ended, or only serves those that have; and nothing went wrong."""
+    if facts.causes or facts.rests() is None:
+        return False
+    return all(report.done or report.rests is not None for report in map(facts.report_of, facts.others))
+
+
+def _may_still_work(facts: Facts, settings: Settings, now: float) -> bool:
+    """Whether a script that seems only to serve has not been watched for long enough after the others' end."""
+    reports = {host: facts.report_of(host) for host in facts.others}
+    resting = {host: report.rests or 0.0 for host, report in reports.items() if not report.done}
+    patience = max([facts.rests() or 0.0, *resting.values()])
+    since = now if facts.decided_since is None else facts.decided_since
+    unheard = any(facts.heard.get(host, now) < now - 2 * settings.heartbeat for host in resting)
+    return patience > 0 and (now < since + patience or unheard or now < facts.woke + settings.heartbeat)
 
 
 def _waits_for_sidecars(facts: Facts, settings: Settings, now: float) -> bool:

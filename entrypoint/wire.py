@@ -9,7 +9,7 @@ from entrypoint.artifacts import Artifacts, File
 from entrypoint.events import News, Reach, Report
 from entrypoint.outcome import Outcome, cause_from_json
 
-PROTOCOL = 7
+PROTOCOL = 8
 
 _KEY = re.compile(r"[a-z0-9-]+ [A-Za-z0-9+/]+={0,3}")  # as in a .pub file
 
@@ -35,6 +35,7 @@ def report_to_json(report: Report) -> dict[str, Any]:
         "done": report.done,
         "clean": report.clean,
         "lingering": report.lingering,
+        "rests": report.rests,
         "stopping": report.stopping,
         "stopping_at": report.stopping_at,
         "cause": None if report.cause is None else vars(report.cause),
@@ -67,6 +68,7 @@ def report_from_json(data: Any, followers: Container[str]) -> Report:
             done=_truth(data["done"]),
             clean=_truth(data["clean"]),
             lingering=_truth(data["lingering"]),
+            rests=None if data["rests"] is None else _time(data["rests"]),
             stopping=_truth(data["stopping"]),
             stopping_at=None if data["stopping_at"] is None else _time(data["stopping_at"]),
             cause=None if data["cause"] is None else cause_from_json(data["cause"]),

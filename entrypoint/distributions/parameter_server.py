@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from entrypoint.cluster import Host
 from entrypoint.distributions import common
 from entrypoint.job import Job
-from entrypoint.plan import Duty, Flag, Need, Plan, ProcessSpec, Ready, Restart, Role
+from entrypoint.plan import Duty, Flag, Need, Plan, ProcessSpec, Ready, Restart, Role, Serves
 
 # AWS's toolkit has the script at 2222 and its parameter server at 2223; further tasks of a host take every
 # second port from there.
 SCRIPT_PORT = 2222
 PS_PORT = 2223
+_SERVES = {"auto": Serves.MAYBE, "own": Serves.NEVER, "chief": Serves.ALWAYS}
 CHIEF_FIRST_LIMIT = 60.0  # seconds; a chief that never listens must not hold the workers for ever
 
 
@@ -80,7 +81,7 @@ def plan(job: Job) -> Plan:
             env_if=renamed,
             runs_program=True,
             # TensorFlow 2's tutorial lets a worker's script join its server, which never returns.
-            serves_if=Flag.TF2_SERVER if role is Role.WORKER else None,
+            serves=_SERVES[job.settings.ps_worker_end] if role is Role.WORKER else Serves.NEVER,
             cwd=job.paths.code,
             ports=(port,),
             needs=(*common.rendezvous(job.cluster), *needs),

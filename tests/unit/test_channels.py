@@ -299,7 +299,7 @@ def test_worker_servers_read_and_their_chief_does_not(tmp_path):
 
 @pytest.mark.parametrize("name, flags, trains", [
     ("auto", (), False), ("auto", (Flag.TF1_SESSIONS,), True), ("chief", (Flag.TF1_SESSIONS,), True),
-    ("auto", (Flag.TF2_SERVER,), False), ("master", (), True),
+    ("master", (), True),
 ])  # fmt: skip
 def test_a_chief_trains_if_it_is_tensorflow_1s(tmp_path, name, flags, trains):
     found = plan(tmp_path, 3, {"MODE": "ps", "PS_CHIEF_NAME": name}, {"all": {}})

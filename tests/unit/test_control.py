@@ -154,10 +154,12 @@ BAD_NEWS = {
     "success with exit code 1": {**news_to_json(NEWS), "outcome": {"kind": "succeeded", "exit_code": 1, "cause": None}},
     "failure with exit code 0": {**news_to_json(NEWS), "outcome": {"kind": "failed", "exit_code": 0, "cause": None}},
     "failure with an exit code that is 0 to the kernel": {
-        **news_to_json(NEWS), "outcome": {"kind": "failed", "exit_code": 256, "cause": None},
+        **news_to_json(NEWS),
+        "outcome": {"kind": "failed", "exit_code": 256, "cause": None},
     },
     "failure with a negative exit code": {
-        **news_to_json(NEWS), "outcome": {"kind": "failed", "exit_code": -256, "cause": None},
+        **news_to_json(NEWS),
+        "outcome": {"kind": "failed", "exit_code": -256, "cause": None},
     },
     "odd kind": {**news_to_json(NEWS), "outcome": {"kind": "maybe", "exit_code": 1, "cause": None}},
     "another protocol": {**news_to_json(NEWS), "protocol": "1"},
@@ -627,7 +629,7 @@ reports = st.builds(
     unreached=st.lists(st.builds(Reach, host=texts, address=texts, why=texts)).map(tuple),
     done=st.booleans(), clean=st.booleans(), lingering=st.booleans(), stopping=st.booleans(),
     cause=st.sampled_from([None, CAUSE]), cause_at=st.none() | times,
-    stopping_at=st.none() | times,
+    stopping_at=st.none() | times, rests=st.none() | times,
     exits=st.lists(st.tuples(texts, texts, times)).map(tuple), answers=st.integers(0, 99), gone=st.booleans(),
 )  # fmt: skip
 news = st.builds(

@@ -31,8 +31,8 @@ def flags():
     "program, found",
     [
         ("estimator.py", ["tf1-sessions", "tf1-master"]),
-        ("ps_renames_master.py", ["tf2-server"]),
-        ("ps_tutorial_fit.py", ["tf2-server"]),
+        ("ps_renames_master.py", []),
+        ("ps_tutorial_fit.py", []),
         ("smddp_fit.py", []),
     ],
 )
@@ -44,7 +44,7 @@ def test_what_a_script_is_written_for(flags, tmp_path, program, found):
 def test_a_script_that_submits_the_job_may_lie_beside_it(flags, tmp_path):
     (tmp_path / "train.py").write_bytes((FOREIGN / "ps_tutorial_fit.py").read_bytes())
     (tmp_path / "submit.py").write_text("import sagemaker\nsagemaker.estimator.Estimator(image_uri='x').fit()\n")
-    assert flags(tmp_path) == ["tf2-server"]
+    assert flags(tmp_path) == []
 
 
 @pytest.mark.parametrize(

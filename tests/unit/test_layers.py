@@ -94,6 +94,7 @@ MAY_IMPORT = {
     "evidence": {"facts", "outcome"},
     "process": {"logs", "plan"},
     "kin": {"process"},
+    "resting": set(),
     "ranks": {"events", "logs", "outcome"},
     "wire": {"artifacts", "events", "outcome"},
     "callers": {"cluster"},

@@ -1158,12 +1158,41 @@ def test_every_duty_is_in_some_plan(play):
 def test_a_worker_script_that_joins_its_server_does_not_hold_up_the_end(play):
     """TensorFlow 2's tutorial: the worker's branch of the script never returns."""
     p = play(2, 2, mode="ps")
-    p.at(1, events.Prepared(flags=frozenset({"tf2-server"})), ended("prepare"))
+    p.at(1, ended("prepare"))
     p.at(2, informed())
-    assert p.last_told.done  # nothing here that the job waits for
-    p.at(3, informed(outcome=outcome.succeeded()))
-    p.at(3.1, ended("worker/0", signal=15), ended("ps/1", signal=15))
+    assert not p.last_told.done and p.last_told.rests is None
+    p.at(3, events.Resting(found=(("worker/0", 2.0),)))
+    assert p.last_told.rests == 2.0
+    p.at(4, informed(outcome=outcome.succeeded()))
+    p.at(4.1, ended("worker/0", signal=15), ended("ps/1", signal=15))
     assert p.what[-1] == "finish succeeded 0"
+
+
+def test_who_only_serves_is_watched_for_a_while_after_the_chiefs_end(play):
+    """It may have waited for that end, and begin its own work now; then it is waited for."""
+    p = play(2, mode="ps")
+    p.at(1, ended("prepare"), reported(2))
+    heartbeats(p, 9, 2, rests=2.0)
+    p.at(9.5, ended("chief/0"))
+    heartbeats(p, 11, 2, rests=2.0)
+    assert p.policy.facts.outcome is None
+    heartbeats(p, 30, 2)
+    assert p.policy.facts.outcome is None
+    heartbeats(p, 31, 2, rests=2.0)
+    assert p.policy.facts.outcome is None
+    heartbeats(p, 34, 2, rests=2.0)
+    assert p.policy.facts.outcome == outcome.succeeded()
+
+
+def test_a_script_that_serves_has_the_whole_grace_when_it_is_told_to_end(play):
+    p = play(2, mode="ps", processes_per_host=2, stop_grace=10)
+    p.at(1, events.Prepared(flags=frozenset()), ended("prepare"), reported(2))
+    p.at(2, events.Resting(found=(("worker/0", 2.0),)))
+    p.at(3, ended("chief/0"), reported(2, done=True))
+    heartbeats(p, 30, 2, done=True)
+    whens = {what: float(when) for when, what in (each.split(maxsplit=1) for each in p.since(3))}
+    assert 5.0 <= whens["ask worker/0"] < 6.0
+    assert whens["force worker/0"] - whens["ask worker/0"] == pytest.approx(10, abs=0.2)
 
 
 def test_mpirun_that_starts_no_rank_is_no_success(play):

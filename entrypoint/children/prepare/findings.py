@@ -21,7 +21,6 @@ LEFT_BEHIND = re.compile(r"(^|/)(__pycache__|[^/]*\.egg-info)(/|$)")
 LARGE = 16 << 20  # bytes
 NAMED = ("tensorflow", "tensorflow-cpu", "keras", "horovod", "mpi4py", "numpy", "protobuf", "sagemaker-tf-entrypoint")
 
-TF2_SERVER = re.compile(r"\bdistribute\.Server\b")
 TF2_COORDINATOR = re.compile(r"\bClusterCoordinator\b|(?<!v1\.)\bdistribute(\.experimental)?\.ParameterServerStrategy")
 COMMENT = re.compile(r"(^|\s)#.*$", re.MULTILINE)
 MASTER = re.compile(r"""(['"])master\1""")
@@ -29,10 +28,10 @@ CHIEF = re.compile(r"""(['"])chief\1""")
 
 
 def flags(code: Path) -> list[str]:
-    """What the code uses, by the words in it: TF1's sessions or estimators, else TF2's servers in worker scripts."""
+    """What the code uses, by the words in it: TF1's sessions or estimators. No end of a job hangs on that."""
     text = "\n".join(_texts(code))
     if TF2_COORDINATOR.search(text) or not TF1_SESSIONS.search(text):
-        return ["tf2-server"] if TF2_SERVER.search(text) else []
+        return []
     # With `chief` in place of `master`, an Estimator neither evaluates nor exports; nor do scripts that ask for it.
     for_aws = (ESTIMATOR.search(text) or MASTER.search(text)) and not CHIEF.search(text)
     return ["tf1-sessions", "tf1-master"] if for_aws else ["tf1-sessions"]
