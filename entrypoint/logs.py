@@ -29,8 +29,7 @@ _LONGEST_LINE = 8 << 20  # bytes of one unfinished line that are kept before it 
 _SHOW = 1.0  # seconds after which a line without an end is shown, and shown again if it has grown
 _LOOK = 0.25  # seconds between two looks for such lines
 _AGAIN = 1 << 11  # bytes of such a line, up to which it is shown again from its beginning
-_AHEAD = 1 << 16  # bytes that wait, from which on we read no faster than we are read: in few large pieces,
-_PACE = 0.02  # seconds between them, if we are not
+_PACE = 0.02  # seconds in which we read no more if what was read is not written: so we read in few large pieces
 _ROOM = 0.05  # seconds between two looks, while stdout is not read, for who may print nevertheless
 _OVER = re.compile(rb"\x08*(\r\n|\r|\n)")  # what comes after the state of a progress bar, or a line
 _BACK = re.compile(rb"(?<!\x08)\x08++\r")  # as Keras goes back in a line; backspaces only show in a log
@@ -90,6 +89,7 @@ class Log:
         label = f"[{self._host}] " if self._prefix else ""
         lines = self.secret.mask(message).splitlines() or [""]
         self._write("".join(f"{label}{line}\n" for line in lines).encode("utf-8", "replace"), RESERVE)
+        self._sink.hand_over()
 
     def open_pipes(self, process: str) -> tuple[int, int]:
         """Ends to write for stdout and stderr of a process; the caller closes them after handing them on."""
@@ -120,6 +120,7 @@ class Log:
             for fd, left in asked:
                 while left > 0 and (count := self._read(fd)):
                     left -= count
+        self._sink.hand_over()
 
     def hold_up_no_more(self, process: str) -> None:
         """Read what a process prints from now on, even if nobody reads our stdout and it must be lost."""
@@ -132,6 +133,7 @@ class Log:
         with self._lock:
             for pipe in self._pipes.values():
                 self._end_line(pipe)
+        self._sink.hand_over()
 
     def finish(self, patience: float = PATIENCE) -> int:
         """Wait until all is written, or nobody took anything for so many seconds; bytes that were not written, ever."""
@@ -159,13 +161,13 @@ class Log:
                     break
                 with self._lock:
                     self._read(key.fd)
-            if self._sink.waiting >= _AHEAD:
-                self._sink.wait_for_room(_PACE, _AHEAD)
-            if self._sink.is_full:
-                self._wait_for_room()
-            elif self._grows and time.monotonic() >= look:
+            if self._grows and time.monotonic() >= look:
                 look = time.monotonic() + _LOOK
                 self._show_unfinished()
+            if self._sink.waiting:
+                self._sink.catch_up(_PACE)
+            if self._sink.is_full:
+                self._wait_for_room()
 
     def _wait_for_room(self) -> None:
         """Leave the children's output in their pipes, which fill; but for those that are to end."""
@@ -276,7 +278,7 @@ class Log:
 
     def _write_labelled(self, pipe: _Pipe, lines: bytes) -> None:
         if lines:
-            text = (_BACK.sub(b"\r", lines) if b"\b\r" in lines else lines).decode("utf-8", "replace")
+            text = (_BACK.sub(b"\r", lines) if b"\b" in lines else lines).decode("utf-8", "replace")
             if pipe.prefix:
                 text = pipe.prefix + text[:-1].replace("\n", "\n" + pipe.prefix) + "\n"
             self._write(text.encode("utf-8"))

@@ -29,7 +29,8 @@ class Sink:
         # Of PIPE_BUF a pipe takes all or nothing: what it did not take is known exactly.
         self._piece = select.PIPE_BUF if self._own is None else _AT_ONCE
         self._texts: deque[bytes] = deque()
-        self._accepted = self._done = 0  # bytes, ever; the first is changed under the lock, the other by the thread
+        self._busy = False  # whether a thread has taken some of them
+        self._accepted = self._done = 0  # bytes, ever; the first is changed under the lock, the other by who is busy
         self._dropped = self._failed = 0  # likewise
         self._moved = 0.0  # when something was taken last
         self._in_line = self._torn = False  # whether what was written last is part of a line; whether its rest is lost
@@ -56,6 +57,7 @@ class Sink:
         return self._accepted > self._done and time.monotonic() > self._moved + STALLED
 
     def put(self, text: bytes, reserve: int = 0) -> None:
+        """Write what is taken at once. The rest waits for `catch_up`, or for `hand_over`."""
         with self._lock:
             if not self.waiting:
                 self._moved = time.monotonic()
@@ -66,9 +68,25 @@ class Sink:
             elif text:
                 self._texts.append(text)
                 self._accepted += len(text)
-                self._filled.notify()
-                if self._thread is None:
-                    self._begin()
+
+    def hand_over(self) -> None:
+        """Leave what waits to the thread."""
+        if not self.waiting:
+            return
+        with self._lock:
+            self._filled.notify()
+            if self._thread is None:
+                self._begin()
+
+    def catch_up(self, seconds: float) -> None:
+        """Write what waits, as long as that is quick. The thread, once it has begun, goes on until nothing waits."""
+        until = time.monotonic() + seconds
+        while self._own is not None and not self._busy and (text := self._take()):
+            self._give_back(self._write_out(text, until))
+            if time.monotonic() >= until:
+                break
+        self.hand_over()
+        self.wait_for_room(max(0.0, until - time.monotonic()), _AT_ONCE)
 
     def wait_for_room(self, seconds: float, limit: int = LIMIT) -> None:
         """Until less than `limit` waits, if that comes within so many seconds."""
@@ -78,6 +96,7 @@ class Sink:
     def finish(self, patience: float = PATIENCE) -> int:
         """Wait for what is left, as long as somebody takes it, in bounded time; bytes that were not written, ever."""
         began = time.monotonic()
+        self.hand_over()
         while self.waiting and time.monotonic() < min(max(began, self._moved) + patience, began + LAST):
             with self._lock:
                 self._emptied.wait_for(lambda: not self.waiting, 0.1)
@@ -92,38 +111,50 @@ class Sink:
         try:
             thread.start()
         except RuntimeError:  # no more threads: better to wait for a reader than to say nothing
-            self._write_out(self._texts.popleft())
+            while self._texts and not self._busy:
+                self._write_out(self._texts.popleft())
         else:
             self._thread = thread
 
     def _write_all(self) -> None:
         while True:
             with self._lock:
-                while not self._texts:
-                    self._filled.wait()
-                text = self._texts.popleft()
-                if self._texts and len(text) < _AT_ONCE:
-                    text = self._join(text)
-            self._write_out(text)
-            with self._lock:
-                self._emptied.notify_all()
+                self._filled.wait_for(lambda: self._texts and not self._busy)
+            self._give_back(self._write_out(self._take()))
 
-    def _join(self, text: bytes) -> bytes:
-        texts, size = [text], len(text)
-        while self._texts and size < _AT_ONCE:
-            texts.append(self._texts.popleft())
-            size += len(texts[-1])
-        return b"".join(texts)
+    def _take(self) -> bytes:
+        """Texts to write, for one thread at a time; nothing if another one is at it."""
+        with self._lock:
+            if self._busy or not self._texts:
+                return b""
+            self._busy = True
+            texts = [self._texts.popleft()]
+            size = len(texts[0])
+            while self._texts and size < _AT_ONCE:
+                texts.append(self._texts.popleft())
+                size += len(texts[-1])
+            return texts[0] if len(texts) == 1 else b"".join(texts)
 
-    def _write_out(self, text: bytes) -> None:
+    def _give_back(self, rest: bytes) -> None:
+        with self._lock:
+            self._busy = False
+            if rest:
+                self._texts.appendleft(rest)
+            self._emptied.notify_all()
+
+    def _write_out(self, text: bytes, until: float | None = None) -> bytes:
+        """Write a text; what is left of it then."""
         room = select.poll()
         room.register(self._fd, select.POLLOUT)
         view = memoryview(text)
         while view:
-            room.poll()
+            left = None if until is None else max(0.0, until - time.monotonic()) * 1000
+            if not room.poll(left):
+                break
             count = self._write(view)
             view = view[count:]
             self._done += count
+        return bytes(view)
 
     def _write(self, view: memoryview) -> int:
         """Write once; bytes that were taken, or are lost. 0: nobody takes any now, and the file does not wait."""
