@@ -4,6 +4,7 @@ See the kernel's admin-guide/cgroup-v2 and cgroup-v1. A container sees its own g
 group's path is outside.
 """
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,3 +49,13 @@ def _below(root: str, path: str) -> str:
     """A group's folder below the mount point."""
     inside = path == root or path.startswith(root.rstrip("/") + "/")
     return path[len(root.rstrip("/")) :].strip("/") if inside else ""
+
+
+def most_processes() -> int | None:
+    """How many processes and threads the kernel allows our group and those above it; None if it does not say."""
+    limits: list[int] = []
+    for group in groups("pids"):
+        for folder in group.line:
+            with contextlib.suppress(OSError, ValueError):  # "max" is no limit; the uppermost group has no file
+                limits.append(int((folder / "pids.max").read_text()))
+    return min(limits, default=None)

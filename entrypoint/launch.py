@@ -1,8 +1,10 @@
 """The story of `train`: read the config, plan, run, report, exit. The one place that ends the process."""
 
 import contextlib
+import importlib
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,10 @@ if TYPE_CHECKING:  # `train` and `entrypoint` import no more than they need, whe
 
 DEFAULT_BASE = "/opt/ml"
 DEFAULT_RUN = "/run/entrypoint"
+FAULT = "fault of the launcher"
+COMING = 30.0  # seconds in which hosts that are about to start are told of a fault of ours
+SPARE = 12  # file descriptors
+THERE = 3.0  # the same, of hosts that were there, and may have gone by now
 STDERR = 0.5  # seconds for words about stdout to be written elsewhere
 
 
@@ -35,6 +41,16 @@ def train() -> None:
 
 def _train(early_signals: list[int]) -> int:
     """The exit code of this host. Whatever goes wrong on the way becomes an Outcome, too."""
+    spare = _Spare()
+    try:
+        spare.hold()
+        return _with_log(early_signals, spare)
+    except Exception as error:
+        spare.free()
+        return _without_log(error, early_signals)
+
+
+def _with_log(early_signals: list[int], spare: "_Spare") -> int:
     from entrypoint import kin, report
     from entrypoint.config import read_job, this_host
     from entrypoint.job import Tree
@@ -42,8 +58,8 @@ def _train(early_signals: list[int]) -> int:
 
     base = base_folder()
     host = this_host(base) or os.environ.get("HOSTNAME", "this host")
-    log = Log(host, secret=Secrets(os.environ))
     supervisor = None
+    log = Log(host, secret=Secrets(os.environ))
     try:
         try:
             job = read_job(base, os.environ, run_folder(), count_gpus())
@@ -55,12 +71,14 @@ def _train(early_signals: list[int]) -> int:
             log.say(f"error: {error}")
             outcome = _tell_of(error, host, log, early_signals)
     except Exception as error:
+        spare.free()
         import traceback
 
         log.say(traceback.format_exc())
-        why = f"{type(error).__name__}: {error}"
-        outcome = _own_failure(host, "fault of the launcher", why, ExitCode.INTERNAL)
+        settled = supervisor.facts.outcome if supervisor else None  # which the other hosts know
+        outcome = settled or _own_failure(host, FAULT, _in_words(error), ExitCode.INTERNAL)
         kin.end_descendants(within=10.0)
+        _tell_others(outcome, supervisor, early_signals, log.say)
     tree = Tree(base=base)
     for complaint in (
         report.write_failure(tree.failure, outcome, log.secret),
@@ -73,6 +91,90 @@ def _train(early_signals: list[int]) -> int:
         _say_how_long(supervisor, log)
     _finish(log, host, supervisor)
     return outcome.exit_code
+
+
+class _Spare:
+    """File descriptors that are held for the worst case: to say and to tell what is wrong takes some."""
+
+    def __init__(self) -> None:
+        self._held: list[int] = []
+
+    def hold(self) -> None:
+        for _ in range(SPARE):
+            self._held.append(os.open(os.devnull, os.O_RDONLY))
+
+    def free(self) -> None:
+        while self._held:
+            os.close(self._held.pop())
+        importlib.invalidate_caches()  # a folder that could not be opened counts as empty
+
+
+def _tell_others(
+    outcome: Outcome, supervisor: "Supervisor | None", signals: list[int], say: Callable[[str], None]
+) -> None:
+    """Of a fault of ours that leaves nobody else to tell of it: the control channel may never have come up."""
+    from entrypoint import last_words
+    from entrypoint.config import salvage_job
+
+    if supervisor is not None and supervisor.facts.outcome is not None:  # they know how the job ended
+        return
+    heard = len(signals)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: signals.append(number))
+    try:
+        job = supervisor.job if supervisor else salvage_job(base_folder(), os.environ, Path(DEFAULT_RUN))
+        if job is None or len(job.cluster.hosts) == 1:
+            return
+        attempt = supervisor.facts.attempt if supervisor else 0
+        within = COMING if supervisor is None or supervisor.peers is None else THERE
+        secret = Secrets(os.environ, job.hyperparameters)
+        left = last_words.tell(
+            job.cluster, job.settings, outcome.with_texts(secret.mask), attempt, within, lambda: len(signals) > heard
+        )
+        if left:
+            say(f"could not be told of that: {', '.join(left)}")
+    except Exception as error:
+        say(f"the other hosts could not be told of that: {type(error).__name__}: {error}")
+
+
+def _without_log(error: Exception, signals: list[int]) -> int:
+    """The exit code of a host that cannot even have a log, or has a fault in its last lines."""
+    import traceback
+
+    from entrypoint import report
+    from entrypoint.config import this_host
+    from entrypoint.job import Tree
+
+    base = base_folder()
+    host = this_host(base) or os.environ.get("HOSTNAME", "this host")
+
+    def say(message: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(1, f"[{host}] {message}\n".encode("utf-8", "replace"))
+
+    say(Secrets(os.environ).mask("".join(traceback.format_exception(error))))
+    outcome = _own_failure(host, FAULT, _in_words(error), ExitCode.INTERNAL)
+    _tell_others(outcome, None, signals, say)
+    if complaint := report.write_failure(Tree(base=base).failure, outcome):
+        say(complaint)
+    return outcome.exit_code
+
+
+def _in_words(error: Exception) -> str:
+    """A fault of ours; where this host allows too little, how much."""
+    import errno
+    import resource
+
+    from entrypoint.cgroups import most_processes
+
+    words, number = f"{type(error).__name__}: {error}", getattr(error, "errno", None)
+    if number == errno.EAGAIN or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
+        most = most_processes()
+        words += f"; this host allows {most or 'too few'} processes and threads, wanted 100 and those of the script"
+    elif number in (errno.EMFILE, errno.ENFILE):
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        words += f"; this host allows {most} open files, wanted 100 and two for each host of the job"
+    return words
 
 
 def _tell_of(error: ConfigError, host: str, log: Log, early_signals: list[int]) -> Outcome:

@@ -49,8 +49,12 @@ class Lines:
         line = _Line(host, connection, answer)
         with self._lock:
             if self._poll is None:
-                poll = select.epoll()
-                threading.Thread(target=self._watch, args=(poll,), name="lines", daemon=True).start()
+                try:
+                    poll = select.epoll()
+                    threading.Thread(target=self._watch, args=(poll,), name="lines", daemon=True).start()
+                except (OSError, RuntimeError):  # no descriptor or thread is left: the host goes on with POSTs
+                    connection.close()
+                    return
                 self._poll = poll
             self._close(host)
             self._of[host] = self._by_number[connection.fileno()] = line

@@ -17,13 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from entrypoint.calls import Calls
 from entrypoint.cluster import Cluster, Host
-from entrypoint.control import TOKEN_HEADER, Put, Status, make_door
+from entrypoint.control import Put, Status, make_door
 from entrypoint.errors import ExitCode
 from entrypoint.events import Broken, Event, Informed, LineEnded, News, Rejected, Report, Unreached
 from entrypoint.lines import Lines, messages
-from entrypoint.names import Addresses
-from entrypoint.post import CONNECTING, Answer, Unreachable, post
 from entrypoint.settings import Settings
 from entrypoint.wire import Refused, news_from_json, news_to_json, report_to_json
 
@@ -90,7 +89,7 @@ class Peers:
         self._telling: list[threading.Thread] = []
         self._delivered = threading.Event()
         self._tried_to_open = threading.Event()
-        self._addresses = Addresses()
+        self._call = Calls(cluster, settings, unreached=lambda host: put(Unreached(host=host)))
         threading.Thread(target=self._serve, name="control", daemon=True).start()
         if not cluster.is_coordinator:
             threading.Thread(target=self._keep_reporting, name="reports", daemon=True).start()
@@ -114,13 +113,17 @@ class Peers:
                 if not self._lines.tell(follower.name, message)
             )
             if not self._telling:
-                self._telling = [
-                    threading.Thread(target=self._keep_telling, name="news", daemon=True)
-                    for _ in range(min(TELLERS, len(self._untold)))
-                ]
-                for thread in self._telling:
-                    thread.start()
+                self._start_telling(min(TELLERS, len(self._untold)))
             self._lock.notify_all()
+
+    def _start_telling(self, count: int) -> None:
+        for _ in range(count):
+            thread = threading.Thread(target=self._keep_telling, name="news", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads: those that there are do it, or answers to reports
+                return
+            self._telling.append(thread)
 
     def flush(self, within: float) -> None:
         """Wait, at most so many seconds, until the coordinator has the last report."""
@@ -138,9 +141,9 @@ class Peers:
                     self._call(telling.follower, "/news", telling.message, timeout=1.0)
             except (OSError, ValueError, Refused):  # ValueError: nothing of that name can be in DNS
                 # Behind all others: who does not answer is not to keep them waiting. After the last try, the follower
-                # hears it with the answer to its next report.
-                if telling.tries < len(TELL_AGAIN):
-                    later = time.monotonic() + TELL_AGAIN[telling.tries]
+                # hears it with the answer to its next report; of the end of the job, perhaps, only from us.
+                if telling.tries < len(TELL_AGAIN) or self._news.outcome:
+                    later = time.monotonic() + TELL_AGAIN[min(telling.tries, len(TELL_AGAIN) - 1)]
                     queue.append(replace(telling, tries=telling.tries + 1, not_before=later))
 
     def _keep_reporting(self) -> None:
@@ -239,27 +242,6 @@ class Peers:
             with contextlib.suppress(OSError):
                 line.shutdown(socket.SHUT_RDWR)  # which ends _listen
 
-    def _call(self, host: Host, path: str, message: bytes, timeout: float, stay: bool = False) -> Answer:
-        """POST to another host. OSError if it is not reached, Refused if it says no."""
-        own = self._cluster.me.address
-        token = self._settings.token
-        try:
-            answer = post(
-                self._addresses.of(host, within=CONNECTING), host.port(self._settings.control_port), path, message,
-                timeout,
-                source=own if own.startswith("127.") else "",
-                headers=f"{TOKEN_HEADER}: {token}\r\n" if token else "",
-                stay=stay,
-            )  # fmt: skip
-        except Unreachable:
-            self._addresses.look_for(host)  # and go on with what is known meanwhile
-            self._put(Unreached(host=host.name))
-            raise
-        self._addresses.note(host, answer.address)
-        if answer.status != 200:
-            raise Refused(_reason(answer.body) or f"it answered {answer.status}", answer.status)
-        return answer
-
     def _serve(self) -> None:
         logging.getLogger("waitress").setLevel(logging.ERROR)
         me = self._cluster.me
@@ -270,7 +252,7 @@ class Peers:
                 self._cluster, self._settings.token, self._put, self._status, lambda: self._news,
                 address=listen, port=port, keep=self._lines.keep if me is self._cluster.coordinator else None,
             )  # fmt: skip
-        except (OSError, ImportError) as error:
+        except Exception as error:  # no thread, no descriptor, no memory, ...: whatever it is, others wait for us
             if len(self._cluster.hosts) > 1:
                 where = f"{listen or 'any address'} port {port}"
                 why = f"the control channel cannot listen on {where}: {error}; set ENTRYPOINT_CONTROL_PORT"
@@ -279,11 +261,3 @@ class Peers:
         finally:
             self._tried_to_open.set()
         server.run()
-
-
-def _reason(answer: bytes) -> str:
-    """Why another host says no, in its own words."""
-    try:
-        return str(json.loads(answer)["error"])
-    except (ValueError, KeyError, TypeError):
-        return ""

@@ -55,8 +55,8 @@ class Host:
 class Hosts:
     """Makes the trees, starts the hosts, gathers exit codes, logs and failure files; ends what is left.
 
-    `code`: folder or files (name to text) for /opt/ml/code; a str is one of tests/programs, as the program. `unread`:
-    hosts whose output nobody reads, until `read` is called.
+    `before`: by host, a command that runs another one. `code`: folder or files (name to text) for /opt/ml/code; a str
+    is one of tests/programs, as the program. `unread`: hosts whose output nobody reads, until `read` is called.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class Hosts:
         unread: tuple[str, ...] = (),
         base_files: dict[str, str] | None = None,
         groups: dict[str, list[int]] | None = None,
+        before: dict[str, list[str]] | None = None,
     ) -> None:
         self.folder, self.absent, self.unread = folder, absent, unread
         self.groups = {name: [f"algo-{number}" for number in members] for name, members in (groups or {}).items()}
@@ -100,6 +101,7 @@ class Hosts:
         self.hyperparameters = {"sagemaker_program": program, **(hyperparameters or {})}
         self.code = {program: (PROGRAMS / program).read_bytes()} if code is None else code
         self.base_files = base_files or {}
+        self.before = before or {}
         self.hosts: dict[str, Host] = {}
 
     def __enter__(self) -> "Hosts":
@@ -172,7 +174,7 @@ class Hosts:
             "HOSTNAME": f"ip-10-0-0-{self.names.index(name)}.ec2.internal",
         }
         process = subprocess.Popen(
-            [sys.executable, "-c", "from entrypoint.launch import train; train()"],
+            [*self.before.get(name, []), sys.executable, "-c", "from entrypoint.launch import train; train()"],
             cwd="/", env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         host = Host(name=name, base=base, process=process)
