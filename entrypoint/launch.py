@@ -35,6 +35,7 @@ def train() -> None:
         signal.signal(number, lambda number, _: early.append(number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the image blocks it until here
     code = _train(early)
+    _remove_temporary()
     # Threads of the control channel may still wait for a socket: leave without asking them.
     os._exit(code)
 
@@ -179,14 +180,12 @@ def _in_words(error: Exception) -> str:
 
 def _tell_of(error: ConfigError, host: str, log: Log, early_signals: list[int]) -> Outcome:
     """The outcome of a job that is described wrongly. Other hosts may not see what is wrong: they are told."""
-    import tempfile
-
     from entrypoint import events
     from entrypoint.config import salvage_job
     from entrypoint.plan import Plan
     from entrypoint.supervisor import Supervisor
 
-    job = salvage_job(base_folder(), os.environ, Path(tempfile.mkdtemp(prefix="entrypoint-")))
+    job = salvage_job(base_folder(), os.environ, _temporary_folder())
     if job is None or len(job.cluster.hosts) == 1:
         return _own_failure(host, "configuration", str(error), ExitCode.CONFIG)
     nothing = Plan(title="", hosts=tuple(host.name for host in job.cluster.hosts), processes=())
@@ -286,7 +285,24 @@ def run_folder() -> Path:
     except OSError as error:
         if asked:
             raise ConfigError(f"ENTRYPOINT_RUN_DIR is {asked!r}, which cannot be used: {error}") from None
-        import tempfile
-
-        folder = Path(tempfile.mkdtemp(prefix="entrypoint-"))
+        folder = _temporary_folder()
     return folder
+
+
+def _temporary_folder() -> Path:
+    """A private folder that goes with us."""
+    import tempfile
+
+    _made.append(Path(tempfile.mkdtemp(prefix="entrypoint-")))
+    return _made[-1]
+
+
+def _remove_temporary() -> None:
+    if _made:
+        import shutil
+
+        for folder in _made:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+_made: list[Path] = []

@@ -48,7 +48,12 @@ def main() -> int:
         "things": {**things, **software()} if several else {},
         "unused_gpus": unused(int(env["SM_NUM_GPUS"]), instance_type, env["PYTHONPATH"].split(os.pathsep)),
     }
-    write(Path(task["result"]), json.dumps(result))
+    try:
+        write(Path(task["result"]), json.dumps(result))
+    except OSError as error:
+        folder = Path(task["result"]).parent
+        print(f"nothing can be written to {folder}: {reason(error)}; ENTRYPOINT_RUN_DIR names another", flush=True)
+        return CODE_ERROR
     return 0
 
 
@@ -128,9 +133,12 @@ def of_tensorflow() -> dict[str, str]:
 def write(target: Path, text: str) -> None:
     """As a whole, for our eyes only: there can be secrets in it."""
     scratch = target.with_suffix(".new")
-    scratch.touch(mode=0o600)
-    scratch.write_text(text)
-    scratch.rename(target)
+    try:
+        scratch.touch(mode=0o600)
+        scratch.write_text(text)
+        scratch.rename(target)
+    finally:
+        scratch.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,45 @@
+"""The folder of keys and sockets: full, not to be had, and what is left of it in /tmp."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from waiting import eventually
+
+NOTHING = {"train.py": "print('done')\n"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small folder")
+def test_a_full_run_folder_is_told_as_what_it_is(hosts):
+    job = hosts(1, code=NOTHING, absent=("algo-1",))
+    run = job.base("algo-1") / "run"
+    run.mkdir(mode=0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k,mode=700", "none", run], check=True)
+    try:
+        (run / "filler").write_bytes(bytes(8192))
+        job.start("algo-1")
+        assert job.end() == [65]
+    finally:
+        eventually(lambda: subprocess.run(["umount", run]).returncode == 0, within=30, what="the folder to be free")
+    first = job[1].failure.splitlines()[0]
+    assert first.startswith(f"algo-1 prepare (exit code 65): nothing can be written to {run}: [Errno 28] No space left")
+
+
+def test_a_job_that_is_described_wrongly_leaves_no_folder_in_tmp(hosts, tmp_path):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    job = hosts(2, code=NOTHING, environment={"ENTRYPOINT_MODE": "none such", "TMPDIR": str(temporary)})
+    assert job.end() == [78, 78]
+    assert list(temporary.iterdir()) == []
+
+
+def test_where_run_cannot_be_written_the_folder_in_tmp_goes_with_us(hosts, tmp_path):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    job = hosts(1, code=NOTHING, absent=("algo-1",))
+    environment = {**job.environment, "SAGEMAKER_BASE_DIR": str(job.base("algo-1")), "TMPDIR": str(temporary)}
+    code = "from entrypoint import launch; launch.DEFAULT_RUN = '/proc/nowhere'; launch.train()"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "] done" in done.stdout
+    assert list(temporary.iterdir()) == []
