@@ -18,6 +18,7 @@ from outcomes.case import Case, Way
 from outcomes.judge import complaints, figures
 from outcomes.run import ALONE, Result, run
 from outcomes.table import CASES
+from silent_disk import why_not as why_no_disk
 
 AT_ONCE = int(os.environ.get("OUTCOMES_AT_ONCE") or 2 * (os.cpu_count() or 1))
 
@@ -26,6 +27,8 @@ def why_not(case: Case) -> str:
     """What this machine lacks for a case; "" if nothing."""
     if case.way is Way.MPI and not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):
         return "needs Open MPI and an ssh daemon"
+    if case.disk and why_no_disk():
+        return why_no_disk()
     if case.engine == "netns" and os.geteuid() != 0:
         return "needs root, for network namespaces"
     return ""

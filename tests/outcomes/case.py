@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-PEER_TIMEOUT, START_TIMEOUT, STOP_GRACE, FAILURE_GRACE = 5.0, 6.0, 2.0, 2.0  # seconds
+PEER_TIMEOUT, START_TIMEOUT, STOP_GRACE, FAILURE_GRACE, KILL_TIMEOUT = 5.0, 6.0, 2.0, 2.0, 1.0  # seconds
 
 
 class Way(StrEnum):
@@ -75,7 +75,20 @@ STUBBORN_STOP = Bound(
     name="stubborn stop", since=Since.FAULT, told=STOP_GRACE + 3, gone=STOP_GRACE + 3,
     meaning=f"from SIGTERM, which scripts ignore, with ENTRYPOINT_STOP_GRACE={STOP_GRACE:g}",
 )  # fmt: skip
-BOUNDS = (PROCESS, STUBBORN, HOST, START, END, STOP, STUBBORN_STOP)
+STUCK = Bound(
+    name="stuck", since=Since.LAST, told=0.5, gone=3 + FAILURE_GRACE + KILL_TIMEOUT,
+    meaning=f"from the end of the process; another survives SIGKILL, with ENTRYPOINT_KILL_TIMEOUT={KILL_TIMEOUT:g}",
+)  # fmt: skip
+STUCK_ATTEMPT = Bound(
+    name="stuck attempt", since=Since.LAST,
+    told=3 + FAILURE_GRACE + KILL_TIMEOUT, gone=5 + FAILURE_GRACE + KILL_TIMEOUT,
+    meaning="the same, until it is known that no other attempt can begin",
+)  # fmt: skip
+MPIRUN = Bound(
+    name="mpirun", since=Since.LAST, told=11, gone=14,
+    meaning="from the end of the last rank; mpirun has 10 s",
+)  # fmt: skip
+BOUNDS = (PROCESS, STUBBORN, HOST, START, END, STOP, STUBBORN_STOP, STUCK, STUCK_ATTEMPT, MPIRUN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +122,7 @@ class Case:
     bound: Bound
     hit: dict[str, Own] = field(default_factory=dict)  # hosts that end by a rule of their own
     says: str = ""  # what the log has
+    disk: bool = False  # that does not answer: who asks it stays when the job has left
 
     @property
     def engine(self) -> str:

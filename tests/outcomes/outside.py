@@ -11,6 +11,8 @@ from outcomes.case import (
     EVERYWHERE,
     FOLLOWER,
     HOST,
+    KILL_TIMEOUT,
+    MPIRUN,
     PROCESS,
     SEVERAL,
     START,
@@ -18,11 +20,14 @@ from outcomes.case import (
     STOP,
     STOP_GRACE,
     STUBBORN_STOP,
+    STUCK,
+    STUCK_ATTEMPT,
     Bound,
     Case,
     Own,
     Way,
     host_of,
+    script_of,
 )
 
 HERE = "when 'all are here'"  # the line that scripts write when all of them run
@@ -257,4 +262,55 @@ def output_that_nobody_reads() -> Iterator[Case]:
             faults=(stall, f"stop all {HERE}"),
             does={"do": "floods_and_waits", "megabytes": "10", "sigterm": "saves"}, code=0, bound=STOP,
             hit={host: Own(exits=("0",), text="", words=words)}, **unread,
+        )  # fmt: skip
+
+
+# --- what ends neither by itself nor by SIGKILL, and what a stop crosses ---
+
+
+def work_outside_the_process_group() -> Iterator[Case]:
+    for way in (Way.SINGLE, Way.MWMS, Way.PS, Way.MPI):
+        case = stop(
+            way, "SIGTERM; work outside the process group saves", EVERYWHERE, f"stop all {HERE}", "saves", 143, STOP
+        )
+        does = {**case.does, "do": "works_in_a_session_of_its_own"}
+        yield replace(case, does=does, hosts=1 if way is Way.SINGLE else 2, says="] saved")
+
+
+def what_cannot_be_killed() -> Iterator[Case]:
+    settings = {"KILL_TIMEOUT": f"{KILL_TIMEOUT:g}"}
+    for way in (Way.SCRIPTS, Way.MWMS, Way.PS, Way.MPI):
+        asks = {"do": "asks_a_disk_that_does_not_answer", "on": "algo-2", "when": "run"}
+        other = f"algo-1 {script_of(way, 'algo-1')}"
+        common: dict[str, Any] = {"way": way, "where": FOLLOWER, "when": "run", "hosts": 2, "disk": True}
+        yield Case(
+            **common, event="script cannot be killed, another raises", does={**asks, "others": "raises_when_it_hangs"},
+            settings=settings, code=1, text=f"{other} (exit code 1): ValueError: the loss is not a number", bound=STUCK,
+            says="after SIGKILL, and is left behind: pid ...state D (uninterruptible sleep), waits in ",
+        )  # fmt: skip
+        yield Case(
+            **common, event="script cannot be killed, another is and the job was to be tried again",
+            does={**asks, "others": "kills_itself_when_it_hangs"}, settings={**settings, **RESTART}, code=71,
+            text="{who} (cannot be ended, so the job cannot be tried again): 1 s after SIGKILL there is still pid ...",
+            bound=STUCK_ATTEMPT,
+        )  # fmt: skip
+
+
+def mpirun_that_does_not_end() -> Iterator[Case]:
+    yield Case(
+        way=Way.MPI, event="mpirun does not end though all ranks have", where=COORDINATOR, when="end", hosts=2,
+        does={"do": "stops_mpirun", "on": "algo-1", "when": "end"}, code=0, bound=MPIRUN,
+        says="all ranks ended well 10 s ago, and mpirun has not: it is killed",
+    )  # fmt: skip
+
+
+def stops_that_cross_a_failure() -> Iterator[Case]:
+    """One host stands still, so that nothing is decided when SIGTERM comes."""
+    paused = Own(exits=("SIGKILL", "1"), words="it stays frozen, until somebody takes it away")
+    for way in (Way.SCRIPTS, Way.MWMS):
+        yield Case(
+            way=way, event="script raises while algo-3 is paused, then SIGTERM", where=FOLLOWER, when="run",
+            does={"do": "raises_later", "on": "algo-2", "when": "run", "sigterm": "saves"},
+            faults=(f"pause algo-3 {HERE}", "stop all when 'ended: exit code 1'"), hosts=3, code=1,
+            text="{who} (exit code 1): ValueError: the loss is not a number", bound=HOST, hit={"algo-3": paused},
         )  # fmt: skip

@@ -21,7 +21,8 @@ These hold for all rows:
 - What failed never ends with 0, and what succeeded never with anything else.
 - No process, private key, socket, container or network is left.
 - Exit codes are the process's own, or 128 + the signal that killed it (137 is SIGKILL, 139 a segmentation fault);
-  65 is code that cannot be installed, 69 a lost host, 75 a host that did not come, 143 a job that was stopped.
+  65 is code that cannot be installed, 69 a lost host, 71 a process that cannot be killed, 75 a host that
+  did not come, 143 a job that was stopped.
 - The coordinator is the first host of the list (algo-1), a follower any other.
 
 In the tables HOST and PROCESS are those that the event happens to, and `...` is some text. A dash means that there is

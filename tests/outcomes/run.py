@@ -10,9 +10,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from silent_disk import SilentDisk
 
 from outcomes.case import Case, Since, Way
 from outcomes.terminal import Terminal
@@ -79,8 +81,21 @@ def run(case: Case, folder: Path) -> Result:
     for name, text in case.files.items():
         (folder / "code" / name).write_text(text)
     # Not in /tmp, of which the hosts of some engines have their own.
-    with tempfile.TemporaryDirectory(prefix="outcomes-", dir="/var/tmp") as meeting:
+    with contextlib.ExitStack() as stack:
+        meeting = stack.enter_context(tempfile.TemporaryDirectory(prefix="outcomes-", dir="/var/tmp"))
+        if case.disk:
+            stack.enter_context(silent_disk(Path(meeting, "disk")))
         return _run(case, folder, meeting)
+
+
+@contextlib.contextmanager
+def silent_disk(folder: Path) -> Iterator[None]:
+    folder.mkdir()
+    disk = SilentDisk(folder)
+    try:
+        yield
+    finally:
+        disk.close()
 
 
 def _run(case: Case, folder: Path, meeting: str) -> Result:
@@ -104,6 +119,8 @@ def _run(case: Case, folder: Path, meeting: str) -> Result:
             ended = False
         reader.join(5)
     report = json.loads((folder / "left.json").read_text())
+    # Who asks a disk that does not answer cannot be ended by anybody.
+    left = [what for what in report["left"].values() if not (case.disk and PROGRAM.name in what)]
     ml = {host: folder / "out" / host / "ml" for host in case.names}
     return Result(
         case=case,
@@ -113,7 +130,7 @@ def _run(case: Case, folder: Path, meeting: str) -> Result:
         code=report["code"],
         failures={host: _text(tree / "output" / "failure") for host, tree in ml.items()},
         gone_at=report["gone"],
-        left=(*report["left"].values(), *run_folder.left(), *keys(folder), *mounts(folder)),
+        left=(*left, *run_folder.left(), *keys(folder), *mounts(folder)),
         began=began,
         seconds=time.time() - began,
     )

@@ -183,6 +183,58 @@ def ends():
     pass
 
 
+def works_in_a_session_of_its_own():
+    """SIGTERM to our process group does not reach the work, and ends us."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        waits()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.waitpid(child, 0)
+
+
+def asks_a_disk_that_does_not_answer():
+    """Only where TEST_MEETING has one: SIGKILL does not end who waits for it."""
+    folder = Path(os.environ.get("TEST_MEETING", "nowhere"))
+    (folder / f"asks-{os.getpid()}").touch()
+    (folder / "disk" / "file").exists()
+    waits()
+
+
+def when_it_hangs():
+    """Wait until another asks that disk."""
+    folder = Path(os.environ.get("TEST_MEETING", "nowhere"))
+    while folder.is_dir() and not any("wait_answer" in (asker / "wchan").read_text() for asker in askers(folder)):
+        time.sleep(0.05)
+    say("acts at", now())
+
+
+def askers(folder):
+    return [Path("/proc", path.name.removeprefix("asks-")) for path in folder.glob("asks-*")]
+
+
+def raises_when_it_hangs():
+    when_it_hangs()
+    raises()
+
+
+def kills_itself_when_it_hangs():
+    when_it_hangs()
+    kills_itself()
+
+
+def stops_mpirun():
+    """It is what has started the program that has started us."""
+    stat = Path(f"/proc/{os.getppid()}/stat").read_text()
+    os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGSTOP)
+
+
+def raises_later():
+    time.sleep(1.5)
+    say("acts at", now())
+    raises()
+
+
 # --- what SIGTERM does ---
 
 
