@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 MODES = ("single", "ps", "ps server", "mwms", "mpi")
-OWN_FAULTS = ("slow", "pids")  # done by outside.py; all others are --fault of `entrypoint local`
+OWN_FAULTS = ("slow", "pids", "freeze")  # done by outside.py; all others are --fault of `entrypoint local`
 DEFAULTS = {"HEARTBEAT": 1.0, "PEER_TIMEOUT": 5.0, "START_TIMEOUT": 13.0, "STOP_GRACE": 3.0, "FAILURE_GRACE": 1.5,
-            "RESTARTS": 0.0, "RESTART_BACKOFF": 0.3}  # fmt: skip
+            "KILL_TIMEOUT": 4.0, "RESTARTS": 0.0, "RESTART_BACKOFF": 0.3}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class Script:
     times: int = 99  # in so many attempts; in later ones it ends
     sigterm: str = ""  # "", saves, ignores, fails
     saving: float = 0.3  # seconds
-    flood: int = 0  # lines of 200 bytes at the start
+    flood: int = 0  # more lines, of 200 bytes, every tenth of a second
     orphans: bool = False
 
 

@@ -5,7 +5,15 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.chaos.case import MODES, Case, Fault, Script
 
-WHEN = ("started, pid", "step 3", "hears SIGTERM", "job failed", "job succeeded", "stopping", "attempt 1")
+WHEN = {  # a line at which a fault comes: how often
+    "started, pid": 2,
+    "step 3": 6,
+    "hears SIGTERM": 2,
+    "job failed": 1,
+    "job succeeded": 1,
+    "stopping": 2,
+    "attempt 1": 1,
+}
 SERVANTS = {  # what the launcher runs beside the user's programs, by mode
     "single": ("prepare",),
     "mwms": ("prepare",),
@@ -15,9 +23,9 @@ SERVANTS = {  # what the launcher runs beside the user's programs, by mode
 }
 KINDS = {  # kind of fault: how often, of a hundred
     "kill": 16, "kill process": 16, "stop": 8, "stop all": 12, "stop process": 4, "pause": 9, "pause process": 4,
-    "cut": 10, "late": 5, "hide": 4, "slow": 6, "stall": 10, "fill": 3, "readonly": 3, "pids": 3,
+    "cut": 10, "late": 5, "hide": 4, "slow": 6, "stall": 10, "fill": 3, "readonly": 3, "pids": 3, "freeze": 4,
 }  # fmt: skip
-NAMESPACES = ("cut", "hide", "slow", "fill", "readonly", "pids")
+NAMESPACES = ("cut", "hide", "slow", "fill", "readonly", "pids", "freeze")  # these take root
 
 
 def draw(seed: int, number: int, *, netns: bool, mpi: bool = True, least: int = 0) -> Case:
@@ -31,7 +39,7 @@ def draw(seed: int, number: int, *, netns: bool, mpi: bool = True, least: int = 
         hosts=hosts,
         each=dice.choice([1, 1, 2]) if mode in ("mwms", "mpi") and hosts < 4 else 1,
         netns=netns,
-        wrap=dice.choices(["", "sh", "timeout", "setsid"], [12, 1, 1, 1])[0],
+        wrap=dice.choices(["", "sh", "timeout", "setsid"], [9, 1, 1, 1])[0],
         settings={
             "STOP_GRACE": dice.choice([2.0, 4.0]),
             "RESTARTS": float(dice.choices([0, 1, 2], [7, 2, 1])[0]),
@@ -51,9 +59,9 @@ def _script(dice: random.Random, case: Case) -> Script:
         do=dice.choice(["raises", "exits", "killed", "killed", "segfaults"]) if bad else dice.choice(["ends", "model"]),
         code=dice.choice([1, 3, 75, 255]),
         times=dice.choice([1, 99]),
-        sigterm=dice.choices(["", "saves", "ignores", "fails"], [3, 5, 1, 1])[0],
+        sigterm=dice.choices(["", "saves", "ignores", "fails"], [2, 6, 1, 1])[0],
         saving=dice.choice([0.1, 0.3, 0.7]),
-        flood=dice.choice([0, 0, 0, 0, 2000, 20_000]),
+        flood=dice.choice([0, 0, 0, 50, 500]),
         orphans=dice.random() < 0.1,
     )
 
@@ -65,7 +73,7 @@ def _faults(dice: random.Random, case: Case, count: int) -> tuple[Fault, ...]:
     for _ in range(count):
         # Near the one before, half of the time: what crosses is what breaks.
         near = bool(found) and dice.random() < 0.5
-        at = round(max(0.1, at + dice.uniform(-0.5, 1.0)), 2) if near else round(dice.uniform(0, case.seconds + 2), 2)
+        at = round(max(0.1, at + dice.uniform(-0.5, 1.0)), 2) if near else round(dice.uniform(0.3, case.seconds + 3), 2)
         kind = dice.choices(kinds, [KINDS[kind] for kind in kinds])[0]
         found.append(_fault(dice, case, kind, at, found))
     return tuple(found)
@@ -73,7 +81,7 @@ def _faults(dice: random.Random, case: Case, count: int) -> tuple[Fault, ...]:
 
 def _fault(dice: random.Random, case: Case, kind: str, at: float, before: Sequence[Fault]) -> Fault:
     host = dice.choice(case.names)
-    moment = {"when": dice.choice(WHEN)} if dice.random() < 0.25 else {"at": at}
+    moment = {"when": dice.choices([*WHEN], [*WHEN.values()])[0]} if dice.random() < 0.4 else {"at": at}
     patience, start = case.setting("PEER_TIMEOUT"), case.setting("START_TIMEOUT")
     brief, long = round(dice.uniform(0.3, 2.5), 1), round(dice.uniform(patience, patience + 5), 1)
     away: Callable[[], float | None] = lambda: dice.choices([brief, long, None], [3, 2, 1])[0]  # noqa: E731
@@ -87,6 +95,9 @@ def _fault(dice: random.Random, case: Case, kind: str, at: float, before: Sequen
         case "pause process":
             host, process = dice.choice(case.processes)
             return Fault(kind="pause", host=host, process=process, lasts=brief, **moment)
+        case "freeze":
+            host, process = dice.choice(case.processes)
+            return Fault(kind=kind, host=host, process=process, at=max(1.0, at), lasts=dice.choice([2.0, 8.0]))
         case "pause" | "cut":
             return Fault(kind=kind, host=host, lasts=away(), **moment)
         case "hide" if dice.random() < 0.5:  # its name vanishes meanwhile
@@ -98,7 +109,7 @@ def _fault(dice: random.Random, case: Case, kind: str, at: float, before: Sequen
         case "slow":
             return Fault(kind=kind, host=host, at=moment.get("at", 0.0), lasts=dice.choice([2.0, 10.0]))
         case "stall":
-            return Fault(kind=kind, host=host, lasts=round(dice.uniform(1, 12), 1), **moment)
+            return Fault(kind=kind, host=host, lasts=dice.choice([1.0, 4.0, 15.0]), **moment)
         case "fill" | "readonly":
             return Fault(kind=kind, host=host, process=dice.choice(["output", "model"]), **moment)
     return Fault(kind="pids", host=host, at=moment.get("at", 1.0))

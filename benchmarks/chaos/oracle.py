@@ -12,9 +12,11 @@ from math import inf
 from benchmarks.chaos.history import ABSENT, LOST, NEAR, History, Trouble
 from benchmarks.chaos.observed import Observed
 
-SLACK = 5.0  # seconds that nobody has promised
-DYING, LEAVE, LINE, SURVIVES, WRITES, UNWIND = 3.0, 3.0, 1.5, 10.0, 10.0, 10.0  # limits of the launcher's, seconds
+SLACK = 3.0  # seconds that nobody has promised
+DYING, LEAVE, LINE, WRITES, UNWIND, MEET = 3.0, 3.0, 1.5, 6.0, 10.0, 30.0  # limits of the launcher's, seconds
+HEARS = 3.0  # seconds from SIGTERM to a host until scripts everywhere have heard it
 STOPPED = 143
+ENDS = ("exits", "raises", "kills")  # deeds of a script
 
 _HEADLINE = re.compile(r"(algo-\d+)(?: ([^\s(][^(]*?))? \((.*?)\)(?::|$)")
 _LINE = re.compile(r"chaos (algo-\d+) (\S+|rank \d+) (\d+) (\d+) step (\d+) \.*")
@@ -25,7 +27,7 @@ def violations(seen: Observed) -> list[str]:
     if not seen.ended:
         return [f"bound: the job had not ended after {seen.seconds:.0f} s"]
     history = History(seen)
-    rules = (bound, goes_on, success, failure, stop, agreement, cause, retried, saved, left, lines, own_fault)
+    rules = (bound, goes_on, hears, success, failure, stop, agreement, cause, retried, saved, left, lines, own_fault)
     return [f"{rule.__name__}: {what}" for rule in rules for what in rule(history)]
 
 
@@ -52,15 +54,17 @@ def _limit(history: History, host: str) -> tuple[float, float]:
     happened = [deed.at for deed in seen.deeds] + [each.at for each in seen.injected]
     happened += [each.over for each in seen.injected if each.over is not None]
     since = min(ends) if min(ends) < inf else max([seen.began, *happened])
-    own = [each.over or inf for each in history.of("pause", "cut", "late") if each.fault.host == host]
+    own = [each.over or inf for each in history.of("pause", "cut", "late", "freeze") if each.fault.host == host]
     since = max([since, *(over for over in own if over < inf)])
-    limit = SLACK + DYING + LINE + LEAVE + case.setting("PEER_TIMEOUT") + 2 * case.setting("FAILURE_GRACE")
+    limit = SLACK + DYING + 2 * case.setting("FAILURE_GRACE")
+    if history.impaired or any(history.of("pause", "slow")):  # hosts that do not answer are waited for
+        limit += LINE + LEAVE + case.setting("PEER_TIMEOUT")
     if history.stopped_at < inf:
-        limit += case.setting("STOP_GRACE") + UNWIND
-    if history.impaired or not seen.deeds:  # they may be waited for at the start
-        limit += case.setting("START_TIMEOUT")
-    if any(history.of("pause", "pids")):
-        limit += SURVIVES
+        limit += case.setting("STOP_GRACE") + (UNWIND if case.mode == "mpi" else 0)
+    if not seen.deeds:  # hosts may not have met: who has bad news waits for the others
+        limit += case.setting("START_TIMEOUT") + MEET
+    if any(history.of("pause", "pids", "freeze")):
+        limit += case.setting("KILL_TIMEOUT")
     if any(history.of("stall")):
         limit += WRITES
     return since, limit + retries * 2 + _busy(history)
@@ -68,7 +72,7 @@ def _limit(history: History, host: str) -> tuple[float, float]:
 
 def _busy(history: History) -> float:
     """Seconds that the machine may have taken."""
-    return 3 * history.seen.stood_still + min(10.0, history.seen.pressure / 3)
+    return 3 * history.seen.stood_still + min(5.0, history.seen.pressure / 4)
 
 
 def goes_on(history: History) -> Iterator[str]:
@@ -76,7 +80,7 @@ def goes_on(history: History) -> Iterator[str]:
     case, seen = history.case, history.seen
     last = {host: max((d.at for d in seen.deeds if d.host == host), default=0.0) for host in case.names}
     for host in case.names:
-        if host in history.impaired or any(e.fault.host == host for e in history.of("pause")):
+        if host in history.impaired or any(e.fault.host == host for e in history.of("pause", "freeze")):
             continue
         told = seen.told.get(host, inf) if seen.exits.get(host) not in ("0", str(STOPPED)) else inf
         for since, grace, what in (
@@ -86,6 +90,24 @@ def goes_on(history: History) -> Iterator[str]:
             wanted = grace + 4 + _busy(history)
             if last[host] > since + wanted:
                 yield f"a script on {host} worked {last[host] - since:.1f} s after {what}; wanted {wanted:.1f} s"
+
+
+def hears(history: History) -> Iterator[str]:
+    """SIGTERM to a host reaches every script of every host that could be reached."""
+    at, case = history.stopped_at, history.case
+    if at > min((t.at for t in history.troubles), default=inf) - NEAR or history.case.names[0] in history.impaired:
+        return
+    still = {(e.fault.host, e.fault.process) for e in history.of("pause", "freeze")}
+    away = {host for host, process in still if not process}
+    for (host, process), runs in history.runs.items():
+        deeds, script = runs[-1], case.script(host, process)
+        ended = deeds[-1].at if deeds[-1].what in ENDS else history.seen.gone.get(host, 0.0)
+        there = deeds[0].at < at - NEAR - history.seen.stood_still and ended > at + HEARS + _busy(history)
+        excused = {host, case.names[0]} & (away | history.impaired) or (host, process) in still
+        if script.sigterm and there and not excused:
+            heard = next((deed.at - at for deed in deeds if deed.what == "sigterm"), inf)
+            if heard > HEARS + _busy(history):
+                yield f"{host} {process} heard SIGTERM {heard:.1f} s after the stop"
 
 
 # --- success and failure ---
@@ -225,7 +247,7 @@ def saved(history: History) -> Iterator[str]:
     """A script that asked for it, and had the time, has saved."""
     case = history.case
     full = {e.fault.host for e in history.of("fill", "readonly") if e.fault.process == "model"}
-    struck = {(e.fault.host, e.fault.process) for e in history.of("kill", "pause") if e.fault.process}
+    struck = {(e.fault.host, e.fault.process) for e in history.of("kill", "pause", "freeze") if e.fault.process}
     kills_rank_keeper = any(e.fault.process in ("mpirun", "orted", "sshd") for e in history.of("kill", "stop"))
     for who, runs in history.runs.items():
         script, (host, _) = case.script(*who), who
@@ -233,7 +255,7 @@ def saved(history: History) -> Iterator[str]:
         if script.sigterm != "saves" or spoiled or any(e.fault.host == host for e in history.of("pause")):
             continue
         deeds, last = runs[-1], runs[-1][-1]
-        if any(deed.what == "saved" for deed in deeds) or last.what in ("exits", "raises", "kills"):
+        if any(deed.what == "saved" for deed in deeds) or last.what in ENDS:
             continue
         heard = next((deed.at for deed in deeds if deed.what == "sigterm"), None)
         stopped = history.stopped_at < min((t.at for t in history.troubles if not t.echo), default=inf) - NEAR

@@ -1,34 +1,40 @@
-"""Faults that `entrypoint local` has no words for: slow look-ups of names, and few pids."""
+"""Faults that `entrypoint local` has no words for: slow look-ups of names, few pids, processes that no signal ends."""
 
 import contextlib
 import json
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.chaos.case import Case, Fault
+from benchmarks.chaos.observed import Injected
 
 SLOW_NAMES = Path(__file__).with_name("slow_names")
+PIDS, FREEZER = Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup/freezer")  # of cgroup v1
 SPARE = 2  # processes and threads that a host may still start
+AGAIN = 0.05  # seconds between two looks
 
 
 @contextlib.contextmanager
-def injected(case: Case, folder: Path, meeting: Path) -> Iterator[list[tuple[float, Fault]]]:
-    """While a job runs; the list says which were injected, and when. Leaves no control group."""
-    done: list[tuple[float, Fault]] = []
+def injected(case: Case, folder: Path, meeting: Path) -> Iterator[list[Injected]]:
+    """While a job runs; the list says which were injected, and when. Leaves no control group, and nothing frozen."""
+    done: list[Injected] = []
     over = threading.Event()
     began = time.time()
-    slow = [fault for fault in case.faults if fault.kind == "slow"]
-    windows = [(fault.host, began + fault.at, began + fault.at + (fault.lasts or 0)) for fault in slow]
-    (meeting / "slow.json").write_text(json.dumps(windows))
-    done += [(began + fault.at, fault) for fault in slow]
-    limited = [fault for fault in case.faults if fault.kind == "pids"]
-    groups = [Path(f"/sys/fs/cgroup/pids/chaos-{uuid.uuid4().hex[:12]}") for _ in limited]
+    slow = [
+        Injected(fault=fault, at=began + fault.at, over=began + fault.at + (fault.lasts or 0))
+        for fault in case.faults
+        if fault.kind == "slow"
+    ]
+    (meeting / "slow.json").write_text(json.dumps([(each.fault.host, each.at, each.over) for each in slow]))
+    done += slow
+    how: dict[str, Callable[..., None]] = {"pids": _limit, "freeze": _freeze}
     threads = [
-        threading.Thread(target=_limit, args=(fault, group, folder, began + fault.at, over, done))
-        for fault, group in zip(limited, groups, strict=True)
+        threading.Thread(target=how[fault.kind], args=(fault, folder, began + fault.at, over, done))
+        for fault in case.faults
+        if fault.kind in how
     ]
     for thread in threads:
         thread.start()
@@ -38,42 +44,75 @@ def injected(case: Case, folder: Path, meeting: Path) -> Iterator[list[tuple[flo
         over.set()
         for thread in threads:
             thread.join()
-        for group in groups:
-            _remove(group)
 
 
-def _limit(
-    fault: Fault, group: Path, folder: Path, at: float, over: threading.Event, done: list[tuple[float, Fault]]
-) -> None:
+def _limit(fault: Fault, folder: Path, at: float, over: threading.Event, done: list[Injected]) -> None:
     """Put a host's processes into a control group that allows hardly any more."""
     over.wait(max(0.0, at - time.time()))
     while not over.is_set():
-        if members := _members(folder, fault.host):
-            with contextlib.suppress(OSError):
-                group.mkdir()
-                for pid in members:
-                    with contextlib.suppress(OSError):
-                        (group / "cgroup.procs").write_text(str(pid))
+        if members := _members(f"{folder}/out/{fault.host}/ml"):
+            with _group(PIDS) as group:
+                _move(members, group)
                 (group / "pids.max").write_text(str(int((group / "pids.current").read_text()) + SPARE))
-                done.append((time.time(), fault))
+                done.append(Injected(fault=fault, at=time.time()))
+                over.wait()
             return
-        over.wait(0.05)
+        over.wait(AGAIN)
 
 
-def _members(folder: Path, host: str) -> list[int]:
-    mark = str(folder / "out" / host / "ml").encode()
+def _freeze(fault: Fault, folder: Path, at: float, over: threading.Event, done: list[Injected]) -> None:
+    """Freeze a script where it stands, as a disk does that does not answer: SIGKILL waits, too."""
+    over.wait(max(0.0, at - time.time()))
+    journal = f"{folder}/meeting/{fault.host},{fault.process.replace('/', '=')},"
+    while not over.is_set():
+        if writers := [pid for pid in _members(f"{folder}/meeting") if _has_open(pid, journal)]:
+            with _group(FREEZER) as group:
+                _move(writers, group)
+                (group / "freezer.state").write_text("FROZEN")
+                began = time.time()
+                over.wait(fault.lasts)
+                (group / "freezer.state").write_text("THAWED")
+                done.append(Injected(fault=fault, at=began, over=time.time()))
+            return
+        over.wait(AGAIN)
+
+
+def _members(mark: str) -> list[int]:
+    """Processes with that in their environment."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if mark in (entry / "environ").read_bytes():
+            if mark.encode() in (entry / "environ").read_bytes():
                 found.append(int(entry.name))
     return found
 
 
-def _remove(group: Path) -> None:
-    deadline = time.monotonic() + 5  # what has ended counts until it is reaped
-    while group.exists() and time.monotonic() < deadline:
-        with contextlib.suppress(OSError):
-            group.rmdir()
-            return
-        time.sleep(0.05)
+def _has_open(pid: int, path: str) -> bool:
+    """A file whose path begins so."""
+    with contextlib.suppress(OSError):
+        return any(str(link.readlink()).startswith(path) for link in Path(f"/proc/{pid}/fd").iterdir())
+    return False
+
+
+@contextlib.contextmanager
+def _group(kind: Path) -> Iterator[Path]:
+    """A control group of our own; what is in it afterwards ends, or goes back to where everything is."""
+    group = kind / f"chaos-{uuid.uuid4().hex[:12]}"
+    group.mkdir()
+    try:
+        yield group
+    finally:
+        if (group / "pids.max").exists():
+            (group / "pids.max").write_text("max")
+        deadline = time.monotonic() + 5  # what has ended counts until it is reaped
+        while group.exists() and time.monotonic() < deadline:
+            _move([int(pid) for pid in (group / "cgroup.procs").read_text().split()], kind)
+            with contextlib.suppress(OSError):
+                group.rmdir()
+            time.sleep(AGAIN)
+
+
+def _move(pids: list[int], group: Path) -> None:
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it is gone
+            (group / "cgroup.procs").write_text(str(pid))

@@ -17,7 +17,7 @@ from outcomes.terminal import Terminal
 from benchmarks.chaos import ROOT
 from benchmarks.chaos.case import DEFAULTS, OWN_FAULTS, Case
 from benchmarks.chaos.machine import Heart, pressure
-from benchmarks.chaos.observed import Injected, Observed, read_faults, read_journals
+from benchmarks.chaos.observed import Observed, read_faults, read_journals
 from benchmarks.chaos.outside import SLOW_NAMES, injected
 
 LIMIT = 90.0  # seconds after which a job is taken for one that hangs
@@ -69,7 +69,6 @@ def _run(case: Case, heart: Heart, folder: Path) -> Observed:
     ml = {host: folder / "out" / host / "ml" for host in case.names}
     logs = {host: _read(folder / "out" / host / "log.txt") or "" for host in case.names}
     first = min(report["came"].values(), default=began)
-    faults = [Injected(fault=fault, at=at) for at, fault in done]
     return Observed(
         case=case,
         began=began,
@@ -82,7 +81,7 @@ def _run(case: Case, heart: Heart, folder: Path) -> Observed:
         evidence={host: _read(tree / "output" / "data" / f"entrypoint-{host}.txt") or "" for host, tree in ml.items()},
         logs=logs,
         deeds=read_journals(meeting),
-        injected=(*faults, *read_faults(case, terminal.text.rpartition("tail s\n")[2], first)),
+        injected=(*done, *read_faults(case, terminal.text.rpartition("tail s\n")[2], first)),
         left=(*report["left"].values(), *run_folder.left(), *keys(folder), *mounts(folder)) if ended else (),
         stood_still=heart.stood_still(began),
         pressure=pressure() - waited,

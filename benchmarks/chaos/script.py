@@ -55,7 +55,7 @@ def say(text):
 def work(seconds):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        say(line())
+        say("".join(line() for _ in range(1 + script["flood"])))
         note("lines", number)
         time.sleep(max(0.0, min(0.1, until - time.monotonic())))
 
@@ -86,9 +86,6 @@ def story():
     if script["orphans"]:
         for session in (False, True):
             subprocess.Popen(["sleep", "300"], start_new_session=session)
-    for _ in range(script["flood"] // 100):
-        say("".join(line() for _ in range(100)))
-        note("lines", number)
     work(script["seconds"])
     do = script["do"] if int(ATTEMPT) < script["times"] else "ends"
     if do == "raises":

@@ -113,6 +113,22 @@ LIES = {
         "goes_on",
         replace(FAILED, deeds=(*FAILED.deeds, *journal("algo-1", "worker/0", (12.0, "lines", "5")))),
     ),
+    "a script that hears SIGTERM late": (
+        "hears",
+        replace(
+            with_(STOPPED, "gone", algo_1=BEGAN + 12, algo_2=BEGAN + 12),
+            deeds=tuple(
+                replace(d, at=d.at + 9) if d.at > BEGAN + 1.5 and d.host == "algo-2" else d for d in STOPPED.deeds
+            ),
+        ),
+    ),
+    "a script that nobody tells of SIGTERM, and that is blocked": (
+        "hears",
+        replace(
+            with_(STOPPED, "gone", algo_1=BEGAN + 12, algo_2=BEGAN + 12),
+            deeds=tuple(d for d in STOPPED.deeds if d.at < BEGAN + 1.5 or d.host != "algo-2"),
+        ),
+    ),
     "failure told as success": ("success", of_all(FAILED, exits="0", failures=None)),
     "a script that never ended, told as success": ("success", without(SUCCEEDED, "exits", "algo-3")),
     "a success with a failure text": ("success", of_all(SUCCEEDED, failures=RAISED)),
