@@ -2,18 +2,12 @@
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from benchmarks.chaos.case import MODES, Case, Fault, Script
 
-WHEN = {  # a line at which a fault comes: how often
-    "started, pid": 2,
-    "step 3": 6,
-    "hears SIGTERM": 2,
-    "job failed": 1,
-    "job succeeded": 1,
-    "stopping": 2,
-    "attempt 1": 1,
-}
+STEPS = tuple(f"step {number} ." for number in (1, 3, 8, 15))  # of a script, one each tenth of a second
+WHEN = ("started, pid", "hears SIGTERM", "job failed", "job succeeded", "stopping", "attempt 1")
 SERVANTS = {  # what the launcher runs beside the user's programs, by mode
     "single": ("prepare",),
     "mwms": ("prepare",),
@@ -48,14 +42,40 @@ def draw(seed: int, number: int, *, netns: bool, mpi: bool = True, least: int = 
         seconds=round(dice.uniform(1, 4), 1),
     )
     scripts = {f"{host} {process}": _script(dice, case) for host, process in case.processes}
-    case = Case(**{**vars(case), "scripts": scripts})
-    return Case(**{**vars(case), "faults": _faults(dice, case, max(least, dice.choice([0, 1, 2, 2, 3, 4])))})
+    case = replace(case, scripts=scripts)
+    if dice.random() < 0.25:
+        case = _scene(dice, case)
+    missing = max(least, dice.choice([0, 1, 2, 2, 3, 4])) - len(case.faults)
+    return replace(case, faults=(*case.faults, *_faults(dice, case, missing)))
+
+
+def _scene(dice: random.Random, case: Case) -> Case:
+    """Faults and scripts that meet: those that once broke a launcher, and their kin."""
+    host, (other, process) = dice.choice(case.names), dice.choice(case.processes)
+    stop = Fault(kind="stop", host="all", when=dice.choice(STEPS))
+    fails = Fault(kind="kill", host=other, process=process, when=dice.choice(STEPS))
+    scenes: list[tuple[Fault, ...]] = [(stop,), (fails, stop)]
+    if len(case.names) > 1:
+        scenes += [(Fault(kind="pause", host=host, lasts=9.0, when=STEPS[0]), fails, stop)]
+    ends = dice.choice([fails, replace(stop, when="", at=5.0)])
+    floods = (Fault(kind="stall", host=host, lasts=15.0, when=STEPS[0]), ends)
+    scenes += [floods, floods]
+    if case.netns:
+        frozen = dice.choice(case.processes)
+        scenes += [
+            (Fault(kind="freeze", host=frozen[0], process=frozen[1], at=1.0, lasts=8.0), dice.choice([fails, stop])),
+            (Fault(kind="slow", host=host, lasts=10.0), Fault(kind="cut", host=host, when=STEPS[1], lasts=2.5)),
+        ]
+    faults = dice.choice(scenes)
+    change = {"flood": 500, "seconds": 4.0} if faults is floods else {"sigterm": "saves", "seconds": 3.0}
+    scripts = {who: replace(script, **change) for who, script in case.scripts.items()}
+    return replace(case, scripts=scripts, faults=faults, wrap=dice.choice([case.wrap, "timeout", "setsid"]))
 
 
 def _script(dice: random.Random, case: Case) -> Script:
     bad = dice.random() < 0.5 / len(case.processes)
     return Script(
-        seconds=round(dice.uniform(0.3, 4), 1) if bad or dice.random() < 0.2 else case.seconds,
+        seconds=round(dice.uniform(0.3, 3), 1) if bad or dice.random() < 0.2 else case.seconds,
         do=dice.choice(["raises", "exits", "killed", "killed", "segfaults"]) if bad else dice.choice(["ends", "model"]),
         code=dice.choice([1, 3, 75, 255]),
         times=dice.choice([1, 99]),
@@ -81,7 +101,8 @@ def _faults(dice: random.Random, case: Case, count: int) -> tuple[Fault, ...]:
 
 def _fault(dice: random.Random, case: Case, kind: str, at: float, before: Sequence[Fault]) -> Fault:
     host = dice.choice(case.names)
-    moment = {"when": dice.choices([*WHEN], [*WHEN.values()])[0]} if dice.random() < 0.4 else {"at": at}
+    chosen = dice.random()
+    moment = {"when": dice.choice(STEPS if chosen < 0.6 else WHEN)} if chosen < 0.7 else {"at": at}
     patience, start = case.setting("PEER_TIMEOUT"), case.setting("START_TIMEOUT")
     brief, long = round(dice.uniform(0.3, 2.5), 1), round(dice.uniform(patience, patience + 5), 1)
     away: Callable[[], float | None] = lambda: dice.choices([brief, long, None], [3, 2, 1])[0]  # noqa: E731
@@ -118,4 +139,4 @@ def _fault(dice: random.Random, case: Case, kind: str, at: float, before: Sequen
 def _process(dice: random.Random, case: Case, host: str) -> str:
     own = [process for where, process in case.processes if where == host]
     servants = [name.format(rank=case.names.index(host)) for name in SERVANTS[case.mode]]
-    return dice.choice([*own, *own, *own, *servants])
+    return dice.choice([*own, *own, *own, *own, *servants])

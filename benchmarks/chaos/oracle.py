@@ -19,7 +19,7 @@ STOPPED = 143
 ENDS = ("exits", "raises", "kills")  # deeds of a script
 
 _HEADLINE = re.compile(r"(algo-\d+)(?: ([^\s(][^(]*?))? \((.*?)\)(?::|$)")
-_LINE = re.compile(r"chaos (algo-\d+) (\S+|rank \d+) (\d+) (\d+) step (\d+) \.*")
+_LINE = re.compile(r"chaos (algo-\d+) (rank \d+|\S+) (\d+) (\d+) step (\d+) \.*")
 
 
 def violations(seen: Observed) -> list[str]:
@@ -294,7 +294,7 @@ def _lines_of(history: History, host: str, log: str, printed: dict[tuple[str, st
         match = _LINE.fullmatch(rest)
         if not match or match[4] != match[5] or len(rest) != 199:
             if not (cut or _is_broken_off(rest)):
-                yield f"{host} shows a line that nobody printed: {text[:120]!r}"
+                yield f"{host} shows a line that nobody printed: {text[:80]!r} ... {text[-400:]!r}"
             continue
         if f"{match[1]} {match[2]}" != label or match[1] != host:
             yield f"{host} gives a line of {match[1]} {match[2]} to {label}"
@@ -317,7 +317,7 @@ def _lines_of(history: History, host: str, log: str, printed: dict[tuple[str, st
 def _is_broken_off(text: str) -> bool:
     """Whether its process ended, or raised, in the middle of writing a line."""
     begun = text.partition("Traceback (most")[0]
-    whole = re.match(r"chaos (algo-\d+) (\S+|rank \d+) (\d+) (\d+) ", begun)
+    whole = re.match(r"chaos (algo-\d+) (rank \d+|\S+) (\d+) (\d+) ", begun)
     return not whole or f"{whole[0]}step {whole[4]} ".ljust(199, ".").startswith(begun)
 
 

@@ -227,6 +227,17 @@ def test_what_a_killed_host_had_not_written_may_be_missing():
     assert violations(with_(LOST, "logs", algo_3=log[: len(log) // 2])) == []
 
 
+@pytest.mark.parametrize("process", ["worker/0", "rank 3"])
+@pytest.mark.parametrize("rest", ["", "Traceback (most recent call last):"])
+def test_a_process_may_end_in_the_middle_of_a_line(process, rest):
+    case = replace(MIRRORED, hosts=1, mode="mpi" if process == "rank 3" else "mwms")
+    log = printed("algo-1", process, 12)
+    seen = replace(SUCCEEDED, case=case, deeds=(), exits={}, gone={"algo-1": BEGAN}, logs={"algo-1": log[:-40] + rest})
+    assert "lines" not in rules_of(violations(seen))
+    other = replace(seen, logs={"algo-1": log[:-40] + "x" + rest})
+    assert "lines" in rules_of(violations(other))
+
+
 def test_the_same_seed_draws_the_same_cases():
     cases = [draw(7, number, netns=True) for number in range(300)]
     assert cases == [draw(7, number, netns=True) for number in range(300)]
