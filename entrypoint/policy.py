@@ -25,7 +25,7 @@ from entrypoint.events import Action, Event, News, Report
 from entrypoint.facts import Facts
 from entrypoint.gpu_check import GpuCheck
 from entrypoint.outcome import Exit, Kind, Outcome, Strength
-from entrypoint.plan import Duty, Plan, ProcessSpec, Ready, Restart
+from entrypoint.plan import Duty, Plan, ProcessSpec, Ready, Restart, Serves
 from entrypoint.rendezvous import Rendezvous
 from entrypoint.settings import Settings
 from entrypoint.stopping import Stopping
@@ -36,6 +36,7 @@ LOOK_AGAIN = 0.1  # seconds between two looks at what processes print while some
 UNENDING = 2.0  # seconds that a process has from its last words to its end
 STRAGGLER = 1.5  # seconds that the coordinator of a stopped job waits for hosts that never appeared
 LEAVE = 3.0  # seconds beyond the grace in which the coordinator waits for followers' last words
+SAY_WHO_WORKS = 30.0  # seconds after the chief's end, when its workers still work
 INVENTORY = 2.0  # seconds in which a host may see what it leaves; a disk that does not answer holds nobody up
 
 
@@ -60,6 +61,8 @@ class Policy:
         self._cards = {(spec.host, spec.card) for spec in plan.processes if spec.card}
         self._lingers = {spec.lingers for spec in plan.processes}
         self._inventory_since: float | None = None
+        self._may_serve = any(spec.serves is Serves.MAYBE for spec in plan.processes)
+        self._rests_since = now
         self._finished = False
 
     # --- events in, actions out ---
@@ -305,6 +308,7 @@ class Policy:
                 facts.decided_since = None  # who seemed only to serve may have begun to work
             elif facts.is_coordinator and facts.decided_since is None:
                 facts.decided_since = now
+            yield from self._say_who_is_waited_for(now)
             settled = verdict(self.facts, self.settings, now)
             if settled is not None and self.attempts.may_try_again(settled):
                 yield from self.attempts.try_again(settled, now)
@@ -365,6 +369,17 @@ class Policy:
             if name in users and now >= since + UNENDING and facts.own_cause() is None:
                 what = "raised, and did not end"  # unless it got over what it printed; so somebody else may be right
                 facts.blame(now, name, what=what, error=error, details=details, code=1, strength=Strength.WEAK)
+
+    def _say_who_is_waited_for(self, now: float) -> Iterator[Action]:
+        """Once, if workers that may only serve still work when the chief has ended."""
+        facts = self.facts
+        if not self._may_serve or not facts.is_coordinator or facts.causes or facts.rests() is None:
+            self._rests_since = now
+        elif now >= self._rests_since + SAY_WHO_WORKS:
+            self._may_serve = False
+            reports = {host: facts.report_of(host) for host in facts.others}
+            if left := [host for host, report in reports.items() if not report.done and report.rests is None]:
+                yield events.Say(message=f"waiting for the scripts of {', '.join(left)} (ENTRYPOINT_PS_WORKER_END)")
 
     def _watch_mpirun(self, now: float) -> None:
         """mpirun can wait for ever for daemons that cannot reach it, a closed port between the hosts being enough."""

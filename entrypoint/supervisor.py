@@ -161,6 +161,8 @@ class Supervisor:
             self.look_at = 0.0
         else:
             found.append(event)
+            if isinstance(event, events.Ended):  # a rank of an attempt that is over, which nobody else knows
+                self.held_ranks.add(event.name)
         found += self._see_who_rests()
         self._press()
         for name in [name for name in self.reaped if not self._left_others(name)]:

@@ -1184,6 +1184,18 @@ def test_who_only_serves_is_watched_for_a_while_after_the_chiefs_end(play):
     assert p.policy.facts.outcome == outcome.succeeded()
 
 
+def test_who_is_waited_for_after_the_chiefs_end_is_said_once(play):
+    p = play(2, mode="ps")
+    p.at(1, ended("prepare"), reported(2))
+    p.at(3, ended("chief/0"), reported(2))
+    heartbeats(p, 30, 2)
+    assert not [line for line in p.said if "waiting for" in line]
+    heartbeats(p, 90, 2)
+    assert [line for line in p.said if "waiting for" in line] == [
+        "waiting for the scripts of algo-2 (ENTRYPOINT_PS_WORKER_END)"
+    ]
+
+
 def test_a_script_that_serves_has_the_whole_grace_when_it_is_told_to_end(play):
     p = play(2, mode="ps", processes_per_host=2, stop_grace=10)
     p.at(1, events.Prepared(flags=frozenset()), ended("prepare"), reported(2))
