@@ -23,7 +23,7 @@ from typing import Any
 
 from entrypoint.callers import LOOPBACK, MAX_MESSAGE, Callers, Limits
 from entrypoint.cluster import Cluster
-from entrypoint.events import Event, Informed, News, Rejected, Reported
+from entrypoint.events import Event, Informed, News, Rejected, Replaced, Reported
 from entrypoint.lines import Keep
 from entrypoint.wire import PROTOCOL, Refused, news_from_json, news_to_json, report_from_json
 
@@ -49,16 +49,18 @@ def make_door(
     address: str,
     port: int,
     keep: Keep | None = None,
+    life: str = "",
 ) -> Any:
     """The server of one host, listening; `run()` serves. OSError if it cannot listen.
 
-    `keep` takes the connections of followers that want to leave theirs open.
+    `keep` takes the connections of followers that want to leave theirs open. `life` tells this launcher from another
+    one on the same host.
     """
     from entrypoint.door import Door
 
     callers = Callers(cluster)
     limits = Limits(callers)
-    control = Control(cluster, callers, token, put, status, news)
+    control = Control(cluster, callers, token, put, status, news, life)
     return Door(control, control.answer, TOKEN_HEADER, limits, address, port, keep)
 
 
@@ -66,13 +68,21 @@ class Control:
     """What one host answers. To other hosts by `answer`; as a WSGI application to people, too, by Flask."""
 
     def __init__(
-        self, cluster: Cluster, callers: Callers, token: str, put: Put, status: Status, news: Callable[[], News]
+        self,
+        cluster: Cluster,
+        callers: Callers,
+        token: str,
+        put: Put,
+        status: Status,
+        news: Callable[[], News],
+        life: str = "",
     ) -> None:
         self._cluster, self._callers, self._token, self._put = cluster, callers, token.encode(), put
         self._refusals = _Refusals(cluster, put)
         self._followers = frozenset(host.name for host in cluster.followers)
         self._for_people = _WhenAsked(lambda: _make_flask(status))
-        self._news = _Spoken(news)
+        self._news = _Spoken(news, life)
+        self._lives: dict[str, Any] = {}  # by host, of its launcher
 
     def __call__(self, environ: Environ, start_response: Any) -> Any:
         method, path, caller = environ["REQUEST_METHOD"], environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR", "")
@@ -128,6 +138,10 @@ class Control:
             raise
         if report.host not in hosts:
             raise Refused(f"{caller} is not {report.host}")
+        life = data.get("life")
+        if life and self._lives.setdefault(report.host, life) != life:
+            self._put(Replaced(host=report.host))
+            raise Refused(f"another launcher of {report.host} was heard before: one that is started again is lost")
         self._put(Reported(report=report))
         return self._news.with_clock(time.monotonic()), report.host
 
@@ -180,8 +194,8 @@ class _WhenAsked:
 class _Spoken:
     """The news as bytes, made once for all that hear them."""
 
-    def __init__(self, news: Callable[[], News]) -> None:
-        self._news = news
+    def __init__(self, news: Callable[[], News], life: str) -> None:
+        self._news, self._life = news, json.dumps(life).encode()
         self._last: tuple[News | None, bytes] = (None, b"")
 
     def with_clock(self, now: float) -> bytes:
@@ -189,7 +203,7 @@ class _Spoken:
         if news is not last:
             text = json.dumps(news_to_json(news)).encode()
             self._last = (news, text)
-        return b'%b, "clock": %b}' % (text[:-1], repr(now).encode())
+        return b'%b, "clock": %b, "life": %b}' % (text[:-1], repr(now).encode(), self._life)
 
 
 class _Refusals:

@@ -162,6 +162,13 @@ class LineEnded:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Replaced:
+    """Where the launcher of a host was, another one speaks now: it was started again, and knows of nothing."""
+
+    host: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rejected:
     """A host of the job, by its address, was refused; or, on a follower, the coordinator refuses us."""
 
@@ -233,8 +240,8 @@ class ChildrenChanged:
 
 Event = (
     Ended | NotStarted | RankStarted | RankOrphaned | Listening | Prepared | Card | Signalled | Reported | Informed
-    | Unreached | LineEnded | Rejected | Looked | Resting | Probed | Survived | Swept | Inventoried | Due | Broken
-    | ChildrenChanged
+    | Unreached | LineEnded | Replaced | Rejected | Looked | Resting | Probed | Survived | Swept | Inventoried | Due
+    | Broken | ChildrenChanged
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import math
+import os
 import socket
 import threading
 import time
@@ -21,7 +22,7 @@ from entrypoint.calls import Calls
 from entrypoint.cluster import Cluster, Host
 from entrypoint.control import Put, Status, make_door
 from entrypoint.errors import ExitCode
-from entrypoint.events import Broken, Event, Informed, LineEnded, News, Rejected, Report, Unreached
+from entrypoint.events import Broken, Event, Informed, LineEnded, News, Rejected, Replaced, Report, Unreached
 from entrypoint.lines import Lines, messages
 from entrypoint.settings import Settings
 from entrypoint.wire import Refused, news_from_json, news_to_json, report_to_json
@@ -83,6 +84,7 @@ class Peers:
         self._line_again = 0.0  # when it may ask for another one
         self._report_again = False
         self._clock = Clock()  # the coordinator's
+        self._life, self._coordinators_life = os.urandom(8).hex(), ""  # which launcher it is, on the same host
         self._asked = 0.0  # when we last reported over our line
         self._answered = False
         self._untold: collections.deque[_Telling] = collections.deque()  # who is to hear the news by a POST
@@ -160,7 +162,7 @@ class Peers:
             if report is None:
                 continue
             try:
-                self._bring(json.dumps(report_to_json(report)).encode())
+                self._bring(json.dumps({**report_to_json(report), "life": self._life}).encode())
                 last, reached, refused_since = report, True, 0.0
                 with self._lock:
                     if report is self._report:
@@ -200,6 +202,11 @@ class Peers:
         """News, or the answer to a report, which are news, too."""
         data = json.loads(said)
         news = news_from_json(data)
+        life = str(data.get("life", ""))
+        self._coordinators_life = self._coordinators_life or life
+        if life and life != self._coordinators_life:
+            self._put(Replaced(host=self._cluster.coordinator.name))
+            return
         if "clock" in data:
             self._clock.compare(asked, data["clock"], heard)
             with self._lock:
@@ -251,6 +258,7 @@ class Peers:
             server = make_door(
                 self._cluster, self._settings.token, self._put, self._status, lambda: self._news,
                 address=listen, port=port, keep=self._lines.keep if me is self._cluster.coordinator else None,
+                life=self._life,
             )  # fmt: skip
         except Exception as error:  # no thread, no descriptor, no memory, ...: whatever it is, others wait for us
             if len(self._cluster.hosts) > 1:

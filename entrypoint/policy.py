@@ -147,6 +147,8 @@ class Policy:
                 self.watching.note_unreached(host, now)
             case events.LineEnded(host=host):
                 self.watching.note_line_ended(host, now)
+            case events.Replaced(host=host):
+                facts.blame_host(now, host, "lost: its launcher was started again", ExitCode.HOST_LOST)
             case events.Rejected(host=host, why=why):
                 self.rendezvous.note_rejected(host, why, now)
             case events.Looked(found=found):

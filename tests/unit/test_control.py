@@ -512,6 +512,25 @@ def test_half_requests_are_given_up_however_slowly_they_go_on(listening, monkeyp
         assert time.monotonic() - began > 1
 
 
+@pytest.mark.parametrize("jump", [-7200, 7200])
+def test_a_clock_that_is_set_harms_no_request(listening, monkeypatch, jump):
+    """Forwards, it would close every connection; backwards, keep half a request for hours."""
+    began, real = time.monotonic(), time.time
+    monkeypatch.setattr("entrypoint.door._LONGEST", 20.0)
+    with listening.connect("algo-2") as half, listening.connect("algo-2") as whole:
+        body = json.dumps(GOOD).encode()
+        head = b"POST /report HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+        for connection in (half, whole):
+            connection.sendall(head)
+        eventually(lambda: time.monotonic() > began + 1, within=20)
+        monkeypatch.setattr(time, "time", lambda: real() + jump)
+        eventually(lambda: time.monotonic() > began + 4, within=20)  # the door looks every second
+        whole.sendall(body)
+        assert whole.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        half.settimeout(60)
+        assert half.recv(1 << 16) == b""  # it is given up all the same
+
+
 def test_more_files_than_select_can_hold(listening):
     """Many hosts may call at once; select() ends at 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
