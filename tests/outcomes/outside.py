@@ -271,7 +271,13 @@ def output_that_nobody_reads() -> Iterator[Case]:
 def work_outside_the_process_group() -> Iterator[Case]:
     for way in (Way.SINGLE, Way.MWMS, Way.PS, Way.MPI):
         case = stop(
-            way, "SIGTERM; work outside the process group saves", EVERYWHERE, f"stop all {HERE}", "saves", 143, STOP
+            way,
+            "SIGTERM; work outside the process group saves",
+            EVERYWHERE,
+            "stop all when 'all work apart'",
+            "saves",
+            143,
+            STOP,
         )
         does = {**case.does, "do": "works_in_a_session_of_its_own"}
         yield replace(case, does=does, hosts=1 if way is Way.SINGLE else 2, says="] saved")

@@ -185,11 +185,14 @@ def ends():
 
 def works_in_a_session_of_its_own():
     """SIGTERM to our process group does not reach the work, and ends us."""
+    handler = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     child = os.fork()
     if child == 0:
+        signal.signal(signal.SIGTERM, handler)
         os.setsid()
+        meet("apart", args.of)
+        say("all work apart")
         waits()
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.waitpid(child, 0)
 
 
