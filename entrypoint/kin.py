@@ -108,8 +108,8 @@ class Kin:
             with contextlib.suppress(OSError):  # what sleeps uninterruptibly may hold the lock that reading this takes
                 words = [] if stat.state == "D" else Path(f"/proc/{stat.pid}/environ").read_bytes().split(b"\0")
             marks = [word.partition(b"=")[2].decode(errors="replace") for word in words if word.startswith(_MARKED)]
-            # sshd writes what it does over its own environment.
-            ssh = stat.name.startswith("sshd") or any(word.startswith(b"SSH_CONNECTION=") for word in words)
+            # sshd writes what it does over its own environment; Open MPI's daemon has none of ssh's.
+            ssh = stat.name.startswith(("sshd", "orted")) or any(w.startswith(b"SSH_CONNECTION=") for w in words)
             self._owners[stat.key] = next(iter(marks), None if ssh else "")
         return self._owners[stat.key]
 
