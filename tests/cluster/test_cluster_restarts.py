@@ -86,7 +86,7 @@ def test_horovod_resumes_from_its_checkpoint(cluster: StartCluster, figure: Figu
 def test_a_job_that_is_killed_goes_on_in_the_next_from_its_checkpoint(image: str, tell: Tell, clicks: Path) -> None:
     """All at once, while it saves; benchmarks/kills.py says what it asks, and does it more often."""
     command = [sys.executable, ROOT / "benchmarks/kills.py", "--mode", "mpi", "--engine", "docker", "--image", image]
-    command += ["--data", clicks, "--kills", "1", "--unkilled", "1", "--seed", "37"]
+    command += ["--data", clicks, "--kills", "1", "--unkilled", "1", "--not-before", "1", "--seed", "37"]
     with subprocess.Popen([*map(str, command)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as kills:
         try:
             printed, _ = kills.communicate(timeout=3 * PATIENCE)
