@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from benchmarks.chaos.case import MODES, Case, Fault, Script
 
@@ -58,7 +59,7 @@ def _scene(dice: random.Random, case: Case) -> Case:
     if len(case.names) > 1:
         scenes += [(Fault(kind="pause", host=host, lasts=9.0, when=STEPS[0]), fails, stop)]
     ends = dice.choice([fails, replace(stop, when="", at=5.0)])
-    floods = (Fault(kind="stall", host=host, lasts=15.0, when=STEPS[0]), ends)
+    floods = (Fault(kind="stall", host=host, lasts=25.0, when=STEPS[0]), ends)
     scenes += [floods, floods]
     if case.netns:
         frozen = dice.choice(case.processes)
@@ -67,7 +68,7 @@ def _scene(dice: random.Random, case: Case) -> Case:
             (Fault(kind="slow", host=host, lasts=10.0), Fault(kind="cut", host=host, when=STEPS[1], lasts=2.5)),
         ]
     faults = dice.choice(scenes)
-    change = {"flood": 500, "seconds": 4.0} if faults is floods else {"sigterm": "saves", "seconds": 3.0}
+    change: dict[str, Any] = {"sigterm": "saves", "seconds": 3.0, **({"flood": 500} if faults is floods else {})}
     scripts = {who: replace(script, **change) for who, script in case.scripts.items()}
     return replace(case, scripts=scripts, faults=faults, wrap=dice.choice([case.wrap, "timeout", "setsid"]))
 

@@ -56,11 +56,13 @@ def _limit(history: History, host: str) -> tuple[float, float]:
     since = min(ends) if min(ends) < inf else max([seen.began, *happened])
     own = [each.over or inf for each in history.of("pause", "cut", "late", "freeze") if each.fault.host == host]
     since = max([since, *(over for over in own if over < inf)])
-    limit = SLACK + DYING + 2 * case.setting("FAILURE_GRACE")
+    limit = SLACK + 2 * case.setting("FAILURE_GRACE")
+    limit += case.setting("STOP_GRACE") if history.stopped_at < inf else 0
+    limit += DYING if since != history.stopped_at else 0
     if history.impaired or any(history.of("pause", "slow")):  # hosts that do not answer are waited for
         limit += LINE + LEAVE + case.setting("PEER_TIMEOUT")
-    if history.stopped_at < inf:
-        limit += case.setting("STOP_GRACE") + (UNWIND if case.mode == "mpi" else 0)
+    if case.mode == "mpi" and history.stopped_at < inf and history.all_ended_well:
+        limit += UNWIND
     if not seen.deeds:  # hosts may not have met: who has bad news waits for the others
         limit += case.setting("START_TIMEOUT") + MEET
     if any(history.of("pause", "pids", "freeze")):
@@ -284,7 +286,8 @@ def lines(history: History) -> Iterator[str]:
 
 
 def _lines_of(history: History, host: str, log: str, printed: dict[tuple[str, str], int]) -> Iterator[str]:
-    cut = host in history.killed  # what its launcher had not read is gone with it
+    # What its launcher had not read is gone with it. A host that is paused for good is killed in the end.
+    cut = host in history.killed or history.seen.exits.get(host) == "SIGKILL"
     next_: dict[str, int] = {}  # process, attempt and start -> number of the next line
     starts: dict[tuple[str, str], int] = {}
     for text in log.split("\n"):
