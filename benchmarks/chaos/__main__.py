@@ -103,10 +103,12 @@ def _run_all(
 def _row(seen: Observed, found: list[str]) -> dict[str, Any]:
     case = seen.case
     ends = sorted(set(seen.exits.values()))
+    end = _end_seconds(seen)
+    measures = {"wall_s": round(seen.seconds, 2), "stood_still_s": round(seen.stood_still, 2)}
     return {
         "case": case.name, "mode": case.mode, "hosts": case.hosts, "drawn": [fault.kind for fault in case.faults],
-        "happened": [each.fault.kind for each in seen.injected], "exits": ends, "seconds": round(seen.seconds, 2),
-        "end_s": _end_seconds(seen), "stood_still_s": round(seen.stood_still, 2), "violations": sorted(rules_of(found)),
+        "happened": [each.fault.kind for each in seen.injected], "exits": ends, "violations": sorted(rules_of(found)),
+        "measures": measures if end is None else {**measures, "end_s": end},
     }  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 """The page about random jobs under random faults: what was drawn, what happened, what was not as it has to be."""
 
 from collections import Counter
-from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
@@ -37,9 +36,9 @@ def page(record: dict[str, Any]) -> list[str]:
     lines += words.prose(
         "A fault does not happen where its moment never came: the job was over, or nobody wrote the line."
     )
-    counted = Counter(len(run["drawn"]) for run in runs)
     lines += words.prose(
-        "Faults drawn for a job: " + ", ".join(f"{count} in {counted[count]}" for count in sorted(counted)) + "."
+        f"Faults drawn for a job: {_counted(runs, 'drawn')}; that happened: {_counted(runs, 'happened')}. The machine "
+        f"stood still for {words.number(max(run['measures']['stood_still_s'] for run in runs))} s at most in a job."
     )
     if bad:
         rules = ((run["case"], ", ".join(run["violations"])) for run in bad)
@@ -55,8 +54,7 @@ def _row(mode: str, runs: list[dict[str, Any]]) -> list[Any]:
     known = [str(code) for code in (0, 143, 69, 75)]
     return [
         mode, len(runs), *(ends[code] for code in known), sum(ends.values()) - sum(ends[code] for code in known),
-        sum(bool(run["violations"]) for run in runs), _times(run["seconds"] for run in runs),
-        _times(run["end_s"] for run in runs),
+        sum(bool(run["violations"]) for run in runs), _times(runs, "wall_s"), _times(runs, "end_s"),
     ]  # fmt: skip
 
 
@@ -67,8 +65,8 @@ def _end(exits: list[str]) -> str:
     return (others or codes or ["killed"])[0]
 
 
-def _times(seconds: Iterable[float | None]) -> str:
-    known = sorted(value for value in seconds if value is not None)
+def _times(runs: list[dict[str, Any]], measure: str) -> str:
+    known = sorted(run["measures"][measure] for run in runs if measure in run["measures"])
     return f"{words.number(median(known))} (worst {words.number(known[-1])})" if known else ""
 
 
@@ -76,6 +74,11 @@ def _fault(kind: str, runs: list[dict[str, Any]]) -> list[Any]:
     own = [run for run in runs if kind in run["drawn"]]
     drawn, happened = (sum(run[what].count(kind) for run in own) for what in ("drawn", "happened"))
     return [kind, drawn, happened, len(own), sum(bool(run["violations"]) for run in own)]
+
+
+def _counted(runs: list[dict[str, Any]], what: str) -> str:
+    counts = Counter(len(run[what]) for run in runs)
+    return ", ".join(f"{count} in {words.plural(counts[count], 'job')}" for count in sorted(counts))
 
 
 def _names(runs: list[dict[str, Any]], key: str) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import machine
 from benchmarks.report import __main__ as report
-from benchmarks.report import cost, many_hosts, pages, plain, profile, side_by_side, words
+from benchmarks.report import chaos, cost, many_hosts, pages, plain, profile, side_by_side, words
 from benchmarks.report.figures import BadRecord, Measured, Ratio, measured, ratio, ratio_of_rounds, read
 from benchmarks.side_by_side.aims import AIMS
 
@@ -274,6 +274,29 @@ def test_phases_are_summed_by_run():
     assert tables(lines)["From container start to the script's first line"] == [
         ["ssh", *["300 (200 to 400)"] * 2], ["**all of it**", *["500 (500 to 500)"] * 2],
     ]  # fmt: skip
+
+
+def test_random_jobs_by_mode_and_fault():
+    def run(number, mode, exits, drawn, happened, *rules):
+        measures = {"wall_s": 4.0 + number, "end_s": float(number), "stood_still_s": 0.0}
+        return {"case": f"7/{number}", "mode": mode, "hosts": 2, "drawn": drawn, "happened": happened, "exits": exits,
+                "violations": [*rules], "measures": measures}  # fmt: skip
+
+    runs = [
+        run(1, "mwms", ["69", "SIGKILL"], ["kill", "cut"], ["kill"]),
+        run(2, "mwms", ["0"], ["kill", "kill"], []),
+        run(3, "mpi", ["137", "69"], ["cut"], ["cut"], "bound", "lines"),
+    ]
+    lines = chaos.page(record("chaos", runs))
+    assert "**3 jobs, 1 violation.**" in lines
+    found = tables(lines)
+    assert found["mode"] == [
+        ["mpi", "1", "0", "0", "0", "0", "1", "1", "7.00 (worst 7.00)", "3.00 (worst 3.00)"],
+        ["mwms", "2", "1", "0", "1", "0", "0", "0", "5.50 (worst 6.00)", "1.50 (worst 2.00)"],
+    ]
+    assert found["fault"] == [["cut", "2", "1", "2", "1"], ["kill", "3", "1", "2", "0"]]
+    assert found["case"] == [["7/3", "bound, lines"]]
+    assert "that happened: 0 in 1 job, 1 in 2 jobs." in " ".join(lines)
 
 
 def test_any_other_benchmark_is_a_table_of_its_cases():
