@@ -138,7 +138,9 @@ class Facts:
     def lingering(self) -> bool:
         """Whether a process of this host that does not decide may still have work to do."""
         return any(
-            spec.duty is Duty.SIDECAR and name not in self.ended and (name in self.started or not self.stopping_since)
+            spec.duty is Duty.SIDECAR
+            and name not in {*self.ended, *self.stuck}
+            and (name in self.started or not self.stopping_since)
             for name, spec in self.specs.items()
         )
 
