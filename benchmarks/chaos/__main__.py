@@ -14,6 +14,7 @@ import os
 import queue
 import secrets
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -26,7 +27,7 @@ from benchmarks.chaos.draw import draw
 from benchmarks.chaos.machine import Heart
 from benchmarks.chaos.observed import Observed
 from benchmarks.chaos.oracle import violations
-from benchmarks.chaos.run import run
+from benchmarks.chaos.run import end_all, run
 from benchmarks.chaos.shrink import rules_of, shrink
 
 
@@ -75,13 +76,24 @@ def _run_all(
     for case in cases:
         todo.put(case)
 
+    interrupted = threading.Event()
+
+    def interrupt(number: int, _: object) -> None:
+        interrupted.set()
+        end_all()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, interrupt)
+
     def work() -> None:
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not interrupted.is_set():
             try:
                 case = todo.get_nowait()
             except queue.Empty:
                 return
             seen = run(case, heart)
+            if interrupted.is_set():
+                return
             found = violations(seen)
             with lock:
                 record["runs"].append(_row(seen, found))
@@ -97,6 +109,8 @@ def _run_all(
         thread.start()
     for thread in threads:
         thread.join()
+    if interrupted.is_set():
+        sys.exit(f"interrupted after {len(record['runs'])} jobs")
     return failed
 
 

@@ -87,6 +87,15 @@ class History:
                 found.add(each.fault.host)
         return found | {each.fault.host for each in self.of("pids")}
 
+    def _may_be_missed(self, each: Injected, patience: float) -> bool:
+        """Whether a host was away long enough to be lost; two heartbeats will do where the job is failing meanwhile."""
+        over = inf if each.over is None else each.over
+        failures = [trouble.at for trouble in self._of_scripts() if not trouble.echo]
+        failures += [kill.at for kill in self.of("kill")]
+        failing = any(each.at - NEAR < at < over for at in failures)
+        limit = min(patience - 1.5, 1.5 * self.case.setting("HEARTBEAT")) if failing else patience - 1.5
+        return over - each.at > limit - self.seen.stood_still
+
     def _keeps_from_meeting(self, each: Injected) -> bool:
         """Late, or without a name while hosts still look for one another. (ssh looks again in another attempt.)"""
         met = min((deed.at for deed in self.seen.deeds), default=inf)
@@ -127,9 +136,12 @@ class History:
             hosts, at = self.hosts_of(each), each.at
             lost = frozenset({LOST, ABSENT})
             if fault.kind in ("kill", "stop") and fault.process:
-                yield Trouble(at=at, host=fault.host, process=fault.process, codes=frozenset(), chance=True)
+                # mpirun is its own host's daemon: the name is found in the ssh by which it starts another's.
+                own = fault.process == "orted" and fault.host == self.case.names[0]
+                process = "mpirun" if own else fault.process
+                yield Trouble(at=at, host=fault.host, process=process, codes=frozenset(), chance=True)
             elif fault.kind == "kill" or (
-                fault.kind in AWAY and not fault.process and lasts > patience - 1.5 - self.seen.stood_still
+                fault.kind in AWAY and not fault.process and self._may_be_missed(each, patience)
             ):
                 yield from (Trouble(at=at, host=host, process="", codes=lost) for host in hosts)
             elif self._keeps_from_meeting(each) and lasts > start - 3 - self.seen.stood_still:

@@ -26,6 +26,15 @@ WRAPS = {"sh": "'{python}' '{script}' \"$@\"", "timeout": "timeout 200 '{python}
          "setsid": "setsid -w '{python}' '{script}' \"$@\""}  # fmt: skip
 
 
+_running: set[subprocess.Popen[bytes]] = set()
+
+
+def end_all() -> None:
+    """End the jobs that run; `run` returns, and nothing of them stays."""
+    for process in list(_running):
+        process.terminate()
+
+
 def run(case: Case, heart: Heart) -> Observed:
     """Run it; nothing of it stays."""
     # Not in /tmp, of which the hosts of an engine have their own.
@@ -52,6 +61,7 @@ def _run(case: Case, heart: Heart, folder: Path) -> Observed:
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         assert process.stdout
+        _running.add(process)
         with process.stdout:
             reader = threading.Thread(
                 target=terminal.read, args=(process.stdout.fileno(), run_folder.look), daemon=True
@@ -65,6 +75,7 @@ def _run(case: Case, heart: Heart, folder: Path) -> Observed:
                 process.wait(LIMIT)
                 ended = False
             reader.join(5)
+        _running.discard(process)
     report = json.loads((folder / "left.json").read_text())
     ml = {host: folder / "out" / host / "ml" for host in case.names}
     logs = {host: _read(folder / "out" / host / "log.txt") or "" for host in case.names}

@@ -216,6 +216,15 @@ def test_the_order_of_what_came_together_is_nobodys_to_tell():
     assert violations(other) == []
 
 
+def test_a_host_that_was_away_for_a_moment_is_the_cause_only_where_something_failed_meanwhile():
+    cut = Injected(fault=Fault(kind="cut", host="algo-3", at=1.7, lasts=2.5), at=BEGAN + 1.7, over=BEGAN + 4.2)
+    text = "algo-3 (lost: not heard for 2 s, and it takes no connection)"
+    named = of_all(replace(FAILED, injected=(cut,)), failures=text, exits="69")
+    assert "cause" not in rules_of(violations(named))
+    alone = of_all(replace(SUCCEEDED, injected=(cut,)), failures=text, exits="69")
+    assert {"cause", "failure"} <= rules_of(violations(alone))
+
+
 def test_a_busy_machine_is_no_violation():
     late = with_(FAILED, "gone", algo_1=BEGAN + 35)
     assert rules_of(violations(late)) == {"bound"}
