@@ -2,12 +2,13 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from containers import BUSY, PROGRAMS, Cluster, Ending, run_alone
+from containers import BUSY, PROGRAMS, Cluster, Ending, run_alone, sh
 
 from entrypoint.local.channels import Channel, InputMode
 
@@ -87,6 +88,12 @@ def test_deepfm_from_pipes(
         outputs, names = predict(image, endings["algo-1"].ml, rows)
         assert names == ["probability"]
         assert len(outputs) == 2 and all(0 < probability < 1 for probability in outputs)
+
+
+def test_horovod_beats_a_logistic_regression(image: str, tell: Callable[[str], None]) -> None:
+    """By 0.02 at least; benchmarks/deepfm_auc.py does it with more rows and more often."""
+    command = [sys.executable, "-m", "benchmarks.deepfm_auc", "--image", image, "--modes", "mpi"]
+    tell(sh(*command, "--rows", "40000", "--seeds", "1", "--least", "0.02", within=3 * PATIENCE, cwd=ROOT).stdout)
 
 
 def test_digits_on_two_workers(image: str, cluster: StartCluster, figure: Figure) -> None:
