@@ -134,10 +134,10 @@ class History:
         for each in self.seen.injected:
             fault, lasts = each.fault, inf if each.over is None else each.over - each.at
             hosts, at = self.hosts_of(each), each.at
-            if self.case.mode == "mpi" and fault.kind == "pause" and fault.host == self.case.names[0]:
+            first = min((deed.at for deed in self.seen.deeds), default=inf)
+            if self.case.mode == "mpi" and fault.kind == "pause" and fault.host == self.case.names[0] and at < first:
                 # SIGCONT ends a pause, and mpirun, as long as its daemons are not up, ends of forwarding it.
-                if each.at < min((deed.at for deed in self.seen.deeds), default=inf):
-                    yield Trouble(at=at, host=fault.host, process="mpirun", codes=frozenset())
+                yield Trouble(at=at, host=fault.host, process="mpirun", codes=frozenset())
             lost = frozenset({LOST, ABSENT})
             if fault.kind in ("kill", "stop") and fault.process:
                 # mpirun is its own host's daemon: the name is found in the ssh by which it starts another's.
