@@ -14,6 +14,7 @@ RESERVE = 1 << 20  # bytes beyond that, for what is worth more
 STALLED = 2.0  # seconds in which nothing was taken, after which nobody counts on a reader
 PATIENCE = 5.0  # seconds at the end in which nothing is taken, until we leave
 LAST = 60.0  # seconds at the end, even if something is taken
+ALONE = 0.2  # seconds that whoever has something to write waits for a reader, where no thread can be had
 _AT_ONCE = 1 << 16  # bytes that are written with one call
 
 
@@ -75,16 +76,15 @@ class Sink:
             return
         with self._lock:
             self._filled.notify()
-            if self._thread is None:
-                self._begin()
+            begun = self._thread is not None or self._begin()
+        if not begun:
+            self._write_until(time.monotonic() + (0.0 if self.is_stalled else ALONE))
 
     def catch_up(self, seconds: float) -> None:
         """Write what waits, as long as that is quick. The thread, once it has begun, goes on until nothing waits."""
         until = time.monotonic() + seconds
-        while self._own is not None and not self._busy and (text := self._take()):
-            self._give_back(self._write_out(text, until))
-            if time.monotonic() >= until:
-                break
+        if self._own is not None:
+            self._write_until(until)
         self.hand_over()
         self.wait_for_room(max(0.0, until - time.monotonic()), _AT_ONCE)
 
@@ -96,8 +96,8 @@ class Sink:
     def finish(self, patience: float = PATIENCE) -> int:
         """Wait for what is left, as long as somebody takes it, in bounded time; bytes that were not written, ever."""
         began = time.monotonic()
-        self.hand_over()
         while self.waiting and time.monotonic() < min(max(began, self._moved) + patience, began + LAST):
+            self.hand_over()
             with self._lock:
                 self._emptied.wait_for(lambda: not self.waiting, 0.1)
         with self._lock:
@@ -106,21 +106,28 @@ class Sink:
                 self._own = None
         return self.lost + self.waiting
 
-    def _begin(self) -> None:
+    def _begin(self) -> bool:
+        """Whether there is a thread from now on."""
         thread = threading.Thread(target=self._write_all, name="sink", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # no more threads: better to wait for a reader than to say nothing
-            while self._texts and not self._busy:
-                self._write_out(self._texts.popleft())
-        else:
-            self._thread = thread
+        except RuntimeError:  # no more threads: better to wait a moment for a reader than to say nothing
+            return False
+        self._thread = thread
+        return True
 
     def _write_all(self) -> None:
         while True:
             with self._lock:
                 self._filled.wait_for(lambda: self._texts and not self._busy)
-            self._give_back(self._write_out(self._take()))
+            self._write_until(None)
+
+    def _write_until(self, until: float | None) -> None:
+        """Write what waits, if no other thread is at it."""
+        while text := self._take():
+            self._give_back(self._write_out(text, until))
+            if until is not None and time.monotonic() >= until:
+                break
 
     def _take(self) -> bytes:
         """Texts to write, for one thread at a time; nothing if another one is at it."""
