@@ -252,9 +252,10 @@ class Log:
         line = bytes(pipe.unfinished)
         new = _not_shown(line, pipe.shown)
         masked = self.secret.mask_bytes(new)
-        sure = masked[: len(masked) - max(self.secret.open_end(masked), _open_character(masked))]
         state = line[line.rfind(b"\r") + 1 :]
-        if len(state) > _AGAIN:
+        is_long = len(state) > _AGAIN
+        sure = masked[: len(masked) - max(self.secret.open_end(masked, names=is_long), _open_character(masked))]
+        if is_long:
             over = self.secret.mask_bytes(line[: len(line) - len(new)]) + sure
             state, pipe.shown = masked[len(sure) :], 0
         else:

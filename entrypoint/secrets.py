@@ -52,7 +52,8 @@ class Secrets:
             if key and value.strip() and not tells(value)
             for name in sorted({key, key.upper().replace("-", "_")})
         ]
-        self.longest = max(map(len, self._values), default=0)
+        # A pattern is longer than what it matches.
+        self.longest = max(map(len, [*self._values, *(pattern.pattern for _, pattern in self._after_name)]), default=0)
 
     def mask(self, text: str) -> str:
         masked = self.mask_bytes(data := text.encode("utf-8", "surrogatepass"))
@@ -75,19 +76,22 @@ class Secrets:
                 data = pattern.sub(rb"\1" + MASK.encode(), data)
         return data
 
-    def open_end(self, data: bytes) -> int:
-        """Bytes at the end of a masked text that may be the first part of a secret, as long as more may come."""
+    def open_end(self, data: bytes, names: bool = False) -> int:
+        """Bytes at the end of a masked text that may be the first part of a secret, as long as more may come.
+
+        With `names`, so is the name that a secret may follow: whoever cuts the text there needs it to know the secret.
+        """
         length = 0
-        for value in self._values:
+        for value in [*self._values, *(name for name, _ in self._after_name if names)]:
             at = max(0, len(data) - len(value) + 1)
             while 0 <= (at := data.find(value[:1], at)) < len(data) - length:
                 if value.startswith(data[at:]):
                     length = len(data) - at
                 at += 1
         for name, pattern in self._after_name:
-            after = data.rfind(name) + len(name)
-            if after >= len(name) and len(data) - after < len(pattern.pattern):  # which is longer than what it matches
-                length = max(length, len(data) - after)
+            at = data.rfind(name)
+            if at >= 0 and len(data) - at < len(pattern.pattern):
+                length = max(length, len(data) - at - (0 if names else len(name)))
         return length
 
 

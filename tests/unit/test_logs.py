@@ -462,6 +462,26 @@ def test_a_secret_that_a_shown_line_cuts_does_not_appear(cut):
     assert bar.ends() == b"[h p] key \n[h p] key *** end\n[h p] API_TOKEN\n[h p] API_TOKEN=***\n"
 
 
+@pytest.mark.parametrize("cut", [0, 1, 5, 9, 10, 12])
+def test_a_long_line_that_is_shown_in_parts_is_not_cut_between_a_name_and_its_secret(cut):
+    line = b"API_TOKEN=disabled"
+    bar = Bar(secret=SECRET)
+    bar.prints(b"x" * 5000 + line[:cut])
+    bar.shows(b"[h p] " + b"x" * 5000 + b"\n")
+    bar.prints(line[cut:] + b"\n")
+    assert bar.ends() == b"[h p] " + b"x" * 5000 + b"\n[h p] API_TOKEN=***\n"
+
+
+@pytest.mark.parametrize("cut", range(3, 18, 3))
+def test_the_tail_of_an_endless_line_is_not_cut_between_a_name_and_its_secret(cut):
+    bar = Bar(secret=Secrets({"API_TOKEN": "disabled"}))
+    line = b"API_TOKEN=disabled"
+    bar.prints(b"y" * 1000 + line + b" " + b"x" * ((1 << 14) - 1 - len(line) + cut))
+    bar.log.drain("p")
+    assert "disabled" not in bar.log.tail("p") and bar.log.tail("p").endswith("x" * 1000)
+    bar.ends()
+
+
 def test_what_we_say_is_labelled_line_by_line():
     sink = Reader()
     labelled, plain = Log("h", fd=sink.fd), Log("h", fd=sink.fd, prefix=False)
