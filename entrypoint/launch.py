@@ -145,19 +145,21 @@ def _without_log(error: Exception, signals: list[int]) -> int:
     from entrypoint import report
     from entrypoint.config import this_host
     from entrypoint.job import Tree
+    from entrypoint.sink import Sink
 
-    base = base_folder()
+    base, stdout = base_folder(), Sink(1)
     host = this_host(base) or os.environ.get("HOSTNAME", "this host")
 
     def say(message: str) -> None:
-        with contextlib.suppress(OSError):
-            os.write(1, f"[{host}] {message}\n".encode("utf-8", "replace"))
+        stdout.put(f"[{host}] {message}\n".encode("utf-8", "replace"))
+        stdout.hand_over()
 
     say(Secrets(os.environ).mask("".join(traceback.format_exception(error))))
     outcome = _own_failure(host, FAULT, _in_words(error), ExitCode.INTERNAL)
     _tell_others(outcome, None, signals, say)
     if complaint := report.write_failure(Tree(base=base).failure, outcome):
         say(complaint)
+    stdout.finish()
     return outcome.exit_code
 
 

@@ -1,0 +1,30 @@
+"""launch.py: a fault that leaves not even a log."""
+
+import fcntl
+import os
+import subprocess
+import sys
+
+PROGRAM = "import os; from entrypoint import launch; os._exit(launch._without_log(OSError('no log'), []))"
+
+
+def test_a_fault_without_a_log_is_told_and_ends_though_nobody_reads_stdout(tmp_path):
+    (tmp_path / "output").mkdir()
+    reader, writer = os.pipe()
+    os.write(writer, b"-" * fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ))
+    environment = {**os.environ, "SAGEMAKER_BASE_DIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=writer, env=environment) as process:
+        try:
+            assert process.wait(timeout=60) == 70
+        finally:
+            process.kill()
+            os.close(reader)
+            os.close(writer)
+    assert "no log" in (tmp_path / "output" / "failure").read_text()
+
+
+def test_a_fault_without_a_log_is_told_on_stdout(tmp_path):
+    (tmp_path / "output").mkdir()
+    environment = {**os.environ, "SAGEMAKER_BASE_DIR": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, env=environment, timeout=60)
+    assert ended.returncode == 70 and b"OSError: no log" in ended.stdout
