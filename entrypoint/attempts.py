@@ -81,6 +81,8 @@ class Attempts:
             error = f"{self.settings.kill_timeout:g} s after SIGKILL there is still {'; '.join(left)}"
             what = "cannot be ended, so the job cannot be tried again"
             facts.blame(now, process, what=what, error=error, code=ExitCode.NOT_ENDED)
+        else:  # what was stuck has ended at last
+            facts.stuck = {name: of for name, of in facts.stuck.items() if name not in facts.group()}
 
     def deadlines(self) -> Iterator[float]:
         yield self._go_at

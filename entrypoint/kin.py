@@ -42,11 +42,13 @@ class Stat:
     state: str
     parent: int
     group: int
+    threads: int
     began: int  # ticks since the machine's start
 
     @property
     def alive(self) -> bool:
-        return self.state not in "ZX"
+        """Also where the main thread has ended, and another has not."""
+        return self.state not in "ZX" or self.threads > 1
 
     @property
     def key(self) -> tuple[int, int]:
@@ -66,15 +68,18 @@ def read_stat(pid: int | str) -> Stat | None:
         return None
     words = rest.split()
     name = head.partition("(")[2]
-    return Stat(int(pid), name, words[0], int(words[1]), int(words[2]), int(words[19]))
+    return Stat(int(pid), name, words[0], int(words[1]), int(words[2]), int(words[17]), int(words[19]))
 
 
 def where_it_is(stat: Stat) -> str:
     """A process that SIGKILL did not end, and what the kernel says of it; reads nothing that may wait for it."""
-    waits = ""
+    waits, seen = "", stat
     with contextlib.suppress(OSError):
-        waits = Path(f"/proc/{stat.pid}/wchan").read_text().strip("0")
-    state = f"state {stat.state} ({_STATES.get(stat.state, 'of its own kind')})"
+        if stat.state in "ZX":  # of its main thread; another one keeps it
+            threads = map(read_stat, os.listdir(f"/proc/{stat.pid}/task"))  # noqa: PTH208
+            seen = next((thread for thread in threads if thread and thread.state not in "ZX"), stat)
+        waits = Path(f"/proc/{seen.pid}/wchan").read_text().strip("0")
+    state = f"state {seen.state} ({_STATES.get(seen.state, 'of its own kind')})"
     return f"{stat}, {state}" + (f", waits in {waits}" if waits else "")
 
 
@@ -87,6 +92,7 @@ class Kin:
         self._children: dict[int, list[Stat]] = {}
         self._owners: dict[tuple[int, int], str | None] = {}  # of those that we adopted
         self._owned: dict[str | None, list[Stat]] = {}
+        self.told: dict[tuple[int, int], float] = {}  # who has SIGTERM from us, and since when: whoever they belong to
 
     def look(self) -> None:
         """See who is there now."""
@@ -174,14 +180,13 @@ class Ending:
     kin: Kin
     forced: bool = False
     living: list[Stat] = field(default_factory=list)
-    _told: dict[tuple[int, int], float] = field(default_factory=dict)
     _asked: float | None = None
     _tick: float = 0.0
 
     def ask(self, now: float) -> None:
         """SIGTERM to its process group."""
         self._asked, self._tick = now, time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS
-        self._told |= {stat.key: now for stat in self.kin.of(self.name) if self.process.in_group(stat.group)}
+        self.kin.told |= {stat.key: now for stat in self.kin.of(self.name) if self.process.in_group(stat.group)}
         self.process.signal(signal.SIGTERM)
 
     def force(self) -> None:
@@ -196,8 +201,8 @@ class Ending:
         for stat in self.living:
             if self.forced:
                 send(stat, signal.SIGKILL)
-            elif self._asked is not None and stat.key not in self._told and self._is_due(stat, now):
-                self._told[stat.key] = now
+            elif self._asked is not None and stat.key not in self.kin.told and self._is_due(stat, now):
+                self.kin.told[stat.key] = now
                 send(stat, signal.SIGTERM)
 
     def _is_due(self, stat: Stat, now: float) -> bool:
@@ -206,7 +211,7 @@ class Ending:
         if stat.parent == os.getpid():
             return True
         parent = self.kin.stat(stat.parent)
-        since = self._told.get(parent.key) if parent else None
+        since = self.kin.told.get(parent.key) if parent else None
         if since is None:  # its turn comes after its parent's
             return parent is not None and parent.pid == self.process.pid
         if not _handles_sigterm(stat.pid):
@@ -228,10 +233,10 @@ def end_descendants(
     while True:
         kin.look()
         left = kin.below_us(spare)
-        if all(stat.key in known for stat in left) or time.monotonic() >= deadline:
-            return left, ended
         for stat in left:
             send(stat, signal.SIGKILL)
+        if all(stat.key in known for stat in left) or time.monotonic() >= deadline:
+            return left, ended
         time.sleep(pause)
         pause = min(2 * pause, 0.1)
         ended += reap()

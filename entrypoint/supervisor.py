@@ -268,6 +268,9 @@ class Supervisor:
 
     def _decide(self, *happened: Event) -> None:
         self._carry_out(self.policy.on_all(happened, time.monotonic()))
+        for event in happened:
+            if isinstance(event, events.Ended | events.NotStarted):  # it may have been told to end when it was over
+                self.endings.pop(event.name, None)
 
     # --- actions out ---
 
@@ -280,9 +283,11 @@ class Supervisor:
                     self._start(spec)
                 case events.Ask(name=name, grace=grace):
                     self.log.hold_up_no_more(name)
-                    self._ending(name, grace).ask(time.monotonic())
+                    if name in self.processes:  # else it could not be started, which is still to be told
+                        self._ending(name, grace).ask(time.monotonic())
                 case events.Force(name=name):
-                    self._ending(name).force()
+                    if name in self.processes:
+                        self._ending(name).force()
                 case events.Inspect(name=name):
                     self._inspect(name)
                 case events.Sweep(keep=keep, within=within):
@@ -407,9 +412,9 @@ class Supervisor:
 
     def _go_on_sweeping(self, sweeping: "_Sweeping", now: float) -> None:
         left = [stat for stat in self.kin.below_us(sweeping.spare) if stat.pid not in sweeping.keep]
+        for stat in left:
+            kin.send(stat, signal.SIGKILL)
         if left and now < sweeping.until:
-            for stat in left:
-                kin.send(stat, signal.SIGKILL)
             return
         self.sweeping = None
         self.survivors |= {stat.key for stat in left}

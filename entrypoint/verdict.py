@@ -173,7 +173,7 @@ def _followers(facts: Facts, now: float) -> Outcome | None:
 def _without_coordinator(facts: Facts, lost: Cause) -> Outcome | None:
     """The coordinator is lost. What failed here while it was still heard came first; an echo did not."""
     if facts.stopping_since is not None:  # scripts keep the time that they were promised
-        return _stopped_alone(facts) if facts.done() else None
+        return _stopped_alone(facts) if facts.done() and not facts.lingering() else None
     heard = facts.heard.get(facts.coordinator, facts.began)
     own = [noted.cause for noted in facts.causes if _is_own_and_earlier(facts, noted, heard)]
     return outcome.failed(own[0] if own else lost)

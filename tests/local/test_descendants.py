@@ -109,3 +109,22 @@ time.sleep(600)
     job.signal(signal.SIGTERM)
     assert job.end() == [0]
     assert (job[1].base / "model/saved").exists()
+
+
+def test_what_belongs_to_none_of_several_scripts_hears_sigterm_once(hosts):
+    """It has no environment that could tell whose it is: a daemon that was started with a clean one."""
+    train = """
+import json, os, signal, subprocess, sys, time
+if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:
+    clean = f"SM_MODEL_DIR={os.environ['SM_MODEL_DIR']}"
+    subprocess.run(["sh", "-c", f"setsid env -i {clean} {sys.executable} -u save.py &"], check=True)
+signal.signal(signal.SIGTERM, lambda *_: time.sleep(2) or sys.exit(0))
+time.sleep(600)
+"""
+    job = hosts(1, "train.py", code={"train.py": train, "save.py": SAVES}, environment={
+        "ENTRYPOINT_STOP_GRACE": "30", "ENTRYPOINT_MODE": "mwms", "ENTRYPOINT_PROCESSES_PER_HOST": "2",
+    })  # fmt: skip
+    job.says("trains")
+    job.signal(signal.SIGTERM)
+    job.end()
+    assert (job[1].base / "model/saved").read_text() == "1"

@@ -61,3 +61,37 @@ def test_sigterm_between_two_attempts_ends_the_job(hosts):
     job.says("all processes are started again in 100 s")
     job.signal(signal.SIGTERM)
     assert job.end(within=30) == [143, 143]
+
+
+# Both workers of a host are killed while the launcher does not look: it hears of both ends at once.
+KILLED_TOGETHER = """
+import json, os, pathlib, signal, subprocess, sys, time
+launcher, index = os.getppid(), json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+if os.environ["ENTRYPOINT_RESTART_COUNT"] == "0":
+    pathlib.Path(f"pid{index}").write_text(str(os.getpid()))
+    other = pathlib.Path("pid1")
+    while index == 1 or not (other.exists() and other.read_text()):
+        time.sleep(0.05)
+    if os.fork() == 0:
+        os.setsid()
+        os.kill(launcher, signal.SIGSTOP)
+        for pid in (os.getppid(), int(other.read_text())):
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.5)
+        os.kill(launcher, signal.SIGCONT)
+        os._exit(0)
+    time.sleep(600)
+subprocess.Popen(["sleep", "600"], start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+print(f"worker {index} leaves", flush=True)
+"""
+
+
+def test_ends_that_were_heard_of_together_hold_up_nothing_in_the_next_attempt(hosts):
+    job = hosts(
+        1, "train.py", code={"train.py": KILLED_TOGETHER},
+        environment={
+            **QUICK, "ENTRYPOINT_MODE": "mwms", "ENTRYPOINT_PROCESSES_PER_HOST": "2", "ENTRYPOINT_RESTARTS": "1"
+        },
+    )  # fmt: skip
+    assert job.end() == [0]
+    assert len(re.findall(r"worker \d leaves", job[1].log)) == 2

@@ -16,11 +16,11 @@ LEFT = r"pid {} \(python3?[0-9.]*\), state D \(uninterruptible sleep\), waits in
 
 # On the host STUCK it asks the disk and never comes back; on the others it waits for that and then does DEED.
 PROGRAM = """
-import os, pathlib, signal, subprocess, sys, time
+import os, pathlib, signal, subprocess, sys, threading, time
 host, shared = os.environ["SM_CURRENT_HOST"], pathlib.Path(os.environ["TEST_FOLDER"])
 rank = os.environ.get("OMPI_COMM_WORLD_RANK", "0")
 def ask_the_disk():
-    (shared / f"stuck-{os.getpid()}").touch()
+    (shared / f"stuck-{threading.get_native_id()}").touch()
     print("asks, pid", os.getpid(), flush=True)
     os.stat(shared / "disk" / "file")
 if host == os.environ["STUCK"] and rank == "0":
@@ -28,6 +28,9 @@ if host == os.environ["STUCK"] and rank == "0":
         if os.fork() == 0:
             os.setsid()
             ask_the_disk()
+    elif os.environ.get("IN_A_THREAD"):
+        threading.Thread(target=ask_the_disk).start()
+        time.sleep(600)
     else:
         ask_the_disk()
 while not (there := list(shared.glob("stuck-*"))):
@@ -85,8 +88,10 @@ def test_another_host_raises(stuck):
     assert named(job, 2, evidence + re.search(r"asks, pid (\d+)", job[2].log)[0])
 
 
-def test_the_job_was_to_be_tried_again(stuck):
-    job = stuck(2, "die", ENTRYPOINT_RESTARTS="2")
+@pytest.mark.parametrize("thread", ["", "yes"], ids=["alone", "in a thread"])
+def test_the_job_was_to_be_tried_again(stuck, thread):
+    """Where it is a thread that waits, the process has the state of its main thread, which SIGKILL has ended."""
+    job = stuck(2, "die", ENTRYPOINT_RESTARTS="2", IN_A_THREAD=thread)
     assert job.end() == [71, 71]
     assert len(set(job.failures)) == 1
     cause = "algo-2 script (cannot be ended, so the job cannot be tried again): 1 s after SIGKILL there is still pid "

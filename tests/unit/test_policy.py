@@ -976,6 +976,22 @@ def test_what_is_in_the_way_of_another_attempt_fails_the_job(play):
     assert told.cause.error == f"4 s after SIGKILL there is still {p.unkillable[0]}"
 
 
+def test_what_ends_at_last_is_in_the_way_of_no_other_attempt_and_counts_for_nothing_in_it(play):
+    p = play(restarts=1, restart_backoff=1, kill_timeout=4, processes_per_host=2)
+    p.at(1, ended("prepare"))
+    assert p.since(1) == ["1.0 start worker/0", "1.0 start worker/1"]
+    p.at(5, ended("worker/0", signal=9))
+    p.at(12)  # worker/1 took longer to die than SIGKILL has time, and was gone when we swept
+    assert p.what[-2:] == ["start worker/0", "start worker/1"]
+    p.at(20)
+    assert p.policy.facts.outcome is None, "both are working"
+    p.at(21, ended("worker/0"))
+    p.at(25)
+    assert p.policy.facts.outcome is None, "worker/1 is still working"
+    p.at(26, ended("worker/1"))
+    assert p.policy.facts.outcome == outcome.succeeded()
+
+
 def test_mpirun_has_its_time_and_no_more_when_all_ranks_have_ended_well(play):
     p = mpi(play)
     p.at(5, reported(2, ready=frozenset({"prepare", "preflight", "sshd", "rank 2", "rank 3"}), done=False))
@@ -1595,6 +1611,16 @@ def test_the_evaluators_host_says_that_it_still_evaluates(play):
     assert p.last_told.done and p.last_told.lingering
     p.at(9, ended("evaluator/0"))
     assert not p.last_told.lingering
+
+
+def test_an_evaluator_that_saves_has_its_time_though_the_coordinator_is_lost_meanwhile(play):
+    p = with_evaluator(play, me=2)
+    p.at(5, ended("worker/1"), STOP)
+    assert p.since(5) == ["5.0 ask evaluator/0"]
+    p.at(60)  # nobody is heard
+    assert p.policy.facts.lost() and "force evaluator/0" not in p.what
+    p.at(61, ended("evaluator/0"))
+    assert p.what[-1] == "finish stopped 143"
 
 
 def test_an_evaluator_that_fails_fails_the_job(play):
