@@ -515,7 +515,7 @@ class Supervisor:
     def _end_the_rest(self) -> None:
         """Scripts may have left something running on purpose: it ends with the job, and not without a word."""
         self.kin.look()
-        names = [name for name in self.processes if self._is_users(name)]
+        names = [name for name in list(self.processes) if self._is_users(name)]
         left = {stat.key: stat for name in names for stat in self.kin.of(name) if stat.key not in self.survivors}
         if left:
             shown = [str(stat) for stat in left.values()]
@@ -530,7 +530,7 @@ class Supervisor:
         from entrypoint import evidence
 
         assert self.outcome is not None
-        tails = {name: self.log.tail(name) for name in self.processes}
+        tails = {name: self.log.tail(name) for name in list(self.processes)}
         return (
             evidence.in_short(self.facts, self.outcome),
             evidence.in_full(self.facts, self.outcome, tails, time.monotonic()),
