@@ -9,8 +9,10 @@ import threading
 import time
 
 import pytest
+from ports import unused_port
 from waiting import eventually
 
+from entrypoint import calls
 from entrypoint.callers import BURST, PAID_BY
 from entrypoint.cluster import Cluster, Host
 from entrypoint.control import make_door
@@ -189,48 +191,48 @@ def names(monkeypatch):
 
 
 class Calls:
-    """Peers of n1, which call n2 by its name."""
+    """What Peers of n1 call n2 with, by its name. No Peers: they would listen on the port as soon as it is free."""
 
     def __init__(self, port: int) -> None:
         me, self.other = Host(name="algo-1", rank=0, address="127.0.0.1"), Host(name="algo-2", rank=1, address="n2")
-        self.heard: list = []
+        self.unreached: list[str] = []
         cluster = Cluster(hosts=(me, self.other), me=me)
-        self.peers = Peers(cluster, Settings(control_port=port), self.heard.append, dict, print)
+        self._call = calls.Calls(cluster, Settings(control_port=port), unreached=self.unreached.append)
 
     def call(self) -> int:
-        return self.peers._call(self.other, "/news", b"{}", timeout=20).status
+        return self._call(self.other, "/news", b"{}", timeout=20).status
 
 
 @pytest.mark.parametrize("gone", ["does not resolve", "takes for ever to resolve"])
 def test_a_host_stays_where_it_was_when_its_name_goes(names, gone):
     """Though it is not reached for a while: a network that was cut takes the name servers with it."""
-    server = Answering(ANSWER)
-    calls = Calls(server.address[1])
-    assert calls.call() == 200
+    server = Answering(ANSWER, port=unused_port())
+    n1 = Calls(server.address[1])
+    assert n1.call() == 200
     names.found.clear()
     if gone == "takes for ever to resolve":
         names.answers.clear()
     server.close()
     for _ in range(3):
         with pytest.raises(Unreachable):
-            calls.call()
-    assert Unreached(host="algo-2") in calls.heard
+            n1.call()
+    assert "algo-2" in n1.unreached
     again = Answering(ANSWER, port=server.address[1])
-    assert calls.call() == 200
+    assert n1.call() == 200
     again.close()
 
 
 def test_a_host_that_has_moved_is_found(names):
-    server = Answering(ANSWER)
-    calls = Calls(server.address[1])
-    assert calls.call() == 200
+    server = Answering(ANSWER, port=unused_port())
+    n1 = Calls(server.address[1])
+    assert n1.call() == 200
     server.close()
     names.found["n2"] = "127.0.0.2"
     moved = Answering(ANSWER, host="127.0.0.2", port=server.address[1])
 
     def reached() -> bool:
         with contextlib.suppress(Unreachable):
-            return calls.call() == 200
+            return n1.call() == 200
         return False
 
     eventually(reached, within=60)
