@@ -137,7 +137,7 @@ class Saver:
         import tensorflow as tf
 
         folder = self._plain(self.directory)
-        for name in tf.io.gfile.listdir(folder):
+        for name in _names(folder):
             if re.fullmatch(r"ckpt-.*_temp/?|checkpoint\.tmp.*", name):  # of a save that was cut off
                 path = f"{folder}/{name}"
                 tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)
@@ -150,13 +150,8 @@ class Saver:
 
     def _found(self) -> list[tuple[int, str]]:
         """(number, prefix), oldest first. The index is written last; the file `checkpoint` may be older, or damaged."""
-        import tensorflow as tf
-
-        try:
-            names = tf.io.gfile.listdir(self.directory)
-        except tf.errors.NotFoundError:
-            return []
-        numbered = [match for name in names if (match := re.fullmatch(r"(ckpt-(\d+))\.index", name))]
+        names = [re.fullmatch(r"(ckpt-(\d+))\.index", name) for name in _names(self.directory)]
+        numbered = [match for match in names if match]
         return sorted((int(match[2]), f"{self.directory}/{match[1]}") for match in numbered)
 
     def _plain(self, path: str) -> str:
@@ -202,6 +197,17 @@ def squared(number: int) -> tuple[list[int], list[int]]:
 def are_equal(sums: list[int], squares: list[int], size: int) -> bool:
     """Whether `size` numbers are equal, by the sums of their pieces and of the squares of these."""
     return all(plain * plain == size * square for plain, square in zip(sums, squares, strict=True))
+
+
+def _names(folder: str) -> list[str]:
+    """What lies in a folder; nothing if it is not there, as none is in S3 before something lies in it."""
+    import tensorflow as tf
+
+    try:
+        names: list[str] = tf.io.gfile.listdir(folder)
+    except tf.errors.NotFoundError:
+        return []
+    return names
 
 
 def _damage(path: str) -> str | None:
