@@ -117,7 +117,9 @@ def _tell_others(
     from entrypoint import last_words
     from entrypoint.config import salvage_job
 
-    if supervisor is not None and supervisor.facts.outcome is not None:  # they know how the job ended
+    facts = supervisor.facts if supervisor else None
+    # They know how the job ended, unless this host settled on it alone, having reached nobody.
+    if facts and facts.outcome is not None and (facts.is_coordinator or facts.coordinator in facts.heard):
         return
     heard = len(signals)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -250,8 +250,10 @@ def test_a_launcher_that_is_started_again_is_no_host_of_this_job(hosts, victim):
     os.kill(script, signal.SIGKILL)  # in a container it would have gone with PID 1
     assert job.end() == [69, 69, 69]
     others = {text.splitlines()[0] for n, text in enumerate(job.failures, 1) if n != victim}
-    # Started again, or, where that takes this machine longer, gone; without the coordinator, each says what it saw.
-    assert all(text.startswith(f"algo-{victim} (lost: its ") for text in others)
+    # Started again, or, where that takes this machine longer, gone.
+    told = [text.startswith(f"algo-{victim} (lost: its ") for text in others]
+    # A coordinator that is started again may have told some that the first host to notice has left.
+    assert any(told) if victim == 1 else all(told), others
 
 
 def test_a_token_with_blanks_around_it(hosts):
