@@ -23,8 +23,8 @@ DEFAULT_BASE = "/opt/ml"
 DEFAULT_RUN = "/run/entrypoint"
 FAULT = "fault of the launcher"
 COMING = 30.0  # seconds in which hosts that are about to start are told of a fault of ours
-SPARE = 12  # file descriptors
 THERE = 3.0  # the same, of hosts that were there, and may have gone by now
+SPARE = 12  # file descriptors
 STDERR = 0.5  # seconds for words about stdout to be written elsewhere
 
 
