@@ -2,16 +2,17 @@
 
     python -m benchmarks.chaos --seed 7 --jobs 100 --at-once 3 --minutes 30 --json chaos.json
     python -m benchmarks.chaos --repeat 7/12               # case 12 of seed 7, with its log
+    python -m benchmarks.chaos --repeat 7/12/2             # the same of a run with --least-faults 2
     python -m benchmarks.chaos --repeat out/chaos/7-12.json  # a shrunk one
 
-Without --seed another one each time, which is printed. Exit status 1 if a job was not as it has to be; then each such
-case lies, as it was drawn and shrunk, in --keep.
+With --least-faults N jobs go on until --jobs of them have met as many: a fault that is drawn does not happen where its
+moment never comes. All are judged. Without --seed another one each time, which is printed. Exit status 1 if a job was
+not as it has to be; then each such case lies, as it was drawn and shrunk, in --keep.
 """
 
 import argparse
 import itertools
 import os
-import queue
 import secrets
 import shutil
 import signal
@@ -24,18 +25,30 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.chaos.case import Case
 from benchmarks.chaos.draw import draw
+from benchmarks.chaos.history import History
 from benchmarks.chaos.machine import Heart
 from benchmarks.chaos.observed import Observed
 from benchmarks.chaos.oracle import violations
-from benchmarks.chaos.run import end_all, run
+from benchmarks.chaos.run import Interrupted, end_on, run
 from benchmarks.chaos.shrink import rules_of, shrink
 
 
 def main() -> int:
     given = _arguments()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, end_on)
+    heart = Heart()
+    try:
+        return _main(given, heart)
+    except Interrupted:
+        return 1
+    finally:
+        heart.close()
+
+
+def _main(given: argparse.Namespace, heart: Heart) -> int:
     netns = os.geteuid() == 0 and not given.processes
     mpi = bool(shutil.which("mpirun")) and Path("/usr/sbin/sshd").exists()
-    heart = Heart()
     if given.repeat:
         return _repeat(given.repeat, heart, netns, mpi, given.keep)
     seed = secrets.randbelow(1_000_000) if given.seed is None else given.seed
@@ -43,10 +56,10 @@ def main() -> int:
     record = machine.head("chaos", limits={"seed": seed, "least_faults": given.least_faults, "at_once": given.at_once})
     jobs = (draw(seed, number, netns=netns, mpi=mpi, least=given.least_faults) for number in itertools.count())
     deadline = time.monotonic() + given.minutes * 60
-    failed = _run_all(itertools.islice(jobs, given.first, given.first + given.jobs), given, heart, deadline, record)
+    failed = _run_all(itertools.islice(jobs, given.first, None), given, heart, deadline, record)
     for case, found in failed:
         _shrink(case, found, heart, given)
-    print(f"{len(record['runs'])} jobs of seed {seed}, {len(failed)} not as they have to be", flush=True)
+    print(f"{_counted(record, given)} of seed {seed}, {len(failed)} not as they have to be", flush=True)
     return 1 if failed else 0
 
 
@@ -57,44 +70,33 @@ def _arguments() -> argparse.Namespace:
     options.add_argument("--first", type=int, default=0, metavar="N", help="begin with case N of the seed")
     options.add_argument("--at-once", type=int, default=3, metavar="K")
     options.add_argument("--minutes", type=float, default=60.0, help="begin no job after so many")
-    options.add_argument("--least-faults", type=int, default=0, metavar="N", help="that every job has")
+    options.add_argument("--least-faults", type=int, default=0, metavar="N", help="to happen in each of --jobs")
     options.add_argument("--processes", action="store_true", help="hosts as processes, though we are root")
     options.add_argument("--shrink-seconds", type=float, default=180.0, help="for each case that failed; 0: not")
     options.add_argument("--json", type=Path, help="write a record for benchmarks.report")
     options.add_argument("--keep", type=Path, default=Path("out/chaos"), help="where failed cases lie afterwards")
-    options.add_argument("--repeat", metavar="CASE", help="SEED/NUMBER, or a file: run this one, and show its log")
+    options.add_argument("--repeat", metavar="CASE", help="as it is printed, or a file: run this one, and show its log")
     return options.parse_args()
 
 
 def _run_all(
     cases: Any, given: argparse.Namespace, heart: Heart, deadline: float, record: dict[str, Any]
 ) -> list[tuple[Case, list[str]]]:
-    """Those that failed, with what was wrong."""
+    """Those that failed, with what was wrong. Interrupted when we are told to end."""
     failed: list[tuple[Case, list[str]]] = []
     lock = threading.Lock()
-    todo: queue.SimpleQueue[Case] = queue.SimpleQueue()
-    for case in cases:
-        todo.put(case)
-
-    interrupted = threading.Event()
-
-    def interrupt(number: int, _: object) -> None:
-        interrupted.set()
-        end_all()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, interrupt)
+    errors: list[BaseException] = []
 
     def work() -> None:
-        while time.monotonic() < deadline and not interrupted.is_set():
+        while time.monotonic() < deadline and not errors and len(_enough(record)) < given.jobs:
+            with lock:
+                case = next(cases)
             try:
-                case = todo.get_nowait()
-            except queue.Empty:
+                seen = run(case, heart)
+                found = violations(seen)
+            except BaseException as error:
+                errors.append(error)
                 return
-            seen = run(case, heart)
-            if interrupted.is_set():
-                return
-            found = violations(seen)
             with lock:
                 record["runs"].append(_row(seen, found))
                 print(_told(seen, found), flush=True)
@@ -109,27 +111,39 @@ def _run_all(
         thread.start()
     for thread in threads:
         thread.join()
-    if interrupted.is_set():
-        sys.exit(f"interrupted after {len(record['runs'])} jobs")
+    if errors:
+        print(f"ended after {_counted(record, given)}", flush=True)
+        raise errors[0]
     return failed
+
+
+def _enough(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """The runs in which as many faults happened as are wanted."""
+    return [run for run in record["runs"] if len(run["happened"]) >= record["limits"]["least_faults"]]
+
+
+def _counted(record: dict[str, Any], given: argparse.Namespace) -> str:
+    count, enough = len(record["runs"]), len(_enough(record))
+    least = f" ({enough} of {given.jobs} with {given.least_faults} faults or more)" if given.least_faults else ""
+    return f"{count} jobs{least}"
 
 
 def _row(seen: Observed, found: list[str]) -> dict[str, Any]:
     case = seen.case
     ends = sorted(set(seen.exits.values()))
     end = _end_seconds(seen)
-    measures = {"wall_s": round(seen.seconds, 2), "stood_still_s": round(seen.stood_still, 2)}
+    measures = {"wall_s": seen.seconds, "stood_still_s": seen.stood_still, "waited_s": sum(s for _, s in seen.waits)}
+    measures = {name: round(seconds, 2) for name, seconds in measures.items()}
     return {
         "case": case.name, "mode": case.mode, "hosts": case.hosts, "drawn": [fault.kind for fault in case.faults],
-        "happened": [each.fault.kind for each in seen.injected], "exits": ends, "violations": sorted(rules_of(found)),
+        "happened": [each.fault.kind for each in History(seen).met], "exits": ends,
+        "violations": sorted(rules_of(found)),
         "measures": measures if end is None else {**measures, "end_s": end},
     }  # fmt: skip
 
 
 def _end_seconds(seen: Observed) -> float | None:
     """From the first thing that ends a job to the last host's going."""
-    from benchmarks.chaos.history import History
-
     first = History(seen).first_end
     return round(max(seen.gone.values()) - first, 2) if seen.gone and first < float("inf") else None
 
@@ -160,7 +174,10 @@ def _everything(seen: Observed, found: list[str]) -> str:
     deeds = [d for d in seen.deeds if d.what != "lines"]
     parts += [f"{d.at - base:8.3f} {d.host} {d.process} {d.attempt}.{d.start}: {d.what} {d.words}" for d in deeds]
     parts += [f"{at - base:8.3f} {host} was gone" for host, at in seen.gone.items()]
-    parts += [f"exits {dict(seen.exits)}", f"stood still {seen.stood_still:.2f} s, pressure {seen.pressure:.2f} s", ""]
+    parts += [f"exits {dict(seen.exits)}", f"waited for disks {seen.pressure:.2f} s"]
+    for what, spans in (("stood still", seen.gaps), ("waited for a CPU", seen.waits)):
+        parts.append(f"{what}: {', '.join(f'{seconds:.2f} s until {until - base:.2f}' for until, seconds in spans)}")
+    parts.append("")
     parts += [f"failure of {host}: {text}" for host, text in seen.failures.items()]
     shown = [line for line in seen.terminal.split("\n") if not ("chaos algo-" in line and line.endswith("..."))]
     return "\n".join([*parts, "", *shown])
@@ -181,10 +198,11 @@ def _repeat(word: str, heart: Heart, netns: bool, mpi: bool, folder: Path) -> in
     if Path(word).is_file():
         case = Case.from_json(Path(word).read_text())
     else:
-        seed, _, number = word.partition("/")
-        if not (seed.isdigit() and number.isdigit()):
-            sys.exit(f"--repeat is {word!r}; wanted SEED/NUMBER, or a file of --keep")
-        case = draw(int(seed), int(number), netns=netns, mpi=mpi)
+        numbers = word.split("/")
+        if not (2 <= len(numbers) <= 3 and all(number.isdigit() for number in numbers)):
+            sys.exit(f"--repeat is {word!r}; wanted SEED/NUMBER, SEED/NUMBER/LEAST, or a file of --keep")
+        seed, number, least = map(int, [*numbers, "0"][:3])
+        case = draw(seed, number, netns=netns, mpi=mpi, least=least)
     seen = run(case, heart)
     found = violations(seen)
     print(_everything(seen, found))

@@ -33,8 +33,8 @@ class Fault:
     kind: str
     host: str  # or all
     process: str = ""  # or a folder
-    at: float = 0.0
-    when: str = ""
+    at: float = 0.0  # seconds from the job's start, of freeze from the script's
+    when: str = ""  # a line has this text, or pids: a script of the host has started
     lasts: float | None = None
 
     @property

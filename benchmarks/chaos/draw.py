@@ -1,14 +1,14 @@
 """From a seed to cases: what kind of job, what its scripts do, what goes wrong and when."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from benchmarks.chaos.case import MODES, Case, Fault, Script
 
-STEPS = tuple(f"step {number} ." for number in (1, 3, 8, 15))  # of a script, one each tenth of a second
-WHEN = ("started, pid", "hears SIGTERM", "job failed", "job succeeded", "stopping", "attempt 1")
+ENDS = ("hears SIGTERM", "job failed", "stopping")  # what hosts and scripts print while a job ends
+OTHERS = ("attempt 1", "job succeeded", "started, pid")  # may never be printed
 SERVANTS = {  # what the launcher runs beside the user's programs, by mode
     "single": ("prepare",),
     "mwms": ("prepare",),
@@ -21,15 +21,20 @@ KINDS = {  # kind of fault: how often, of a hundred
     "cut": 10, "late": 5, "hide": 4, "slow": 6, "stall": 10, "fill": 3, "readonly": 3, "pids": 3, "freeze": 4,
 }  # fmt: skip
 NAMESPACES = ("cut", "hide", "slow", "fill", "readonly", "pids", "freeze")  # these take root
+BETWEEN = ("cut", "hide", "slow", "late")  # these take two hosts
+ENDING = ("kill", "kill process", "stop", "stop all", "stop process")  # of kinds, those that a job may end of
 
 
 def draw(seed: int, number: int, *, netns: bool, mpi: bool = True, least: int = 0) -> Case:
-    """Case `number` of a seed, with at least so many faults: the same whenever it is asked for."""
+    """Case `number` of a seed, with at least so many faults: the same whenever it is asked for.
+
+    Most moments are those at which a script writes its n-th line, and so in the job's life however slow a machine is.
+    """
     dice = random.Random(f"{seed}/{number}")
     mode = dice.choice([mode for mode in MODES if mpi or mode != "mpi"])
     hosts = dice.choices(range(1, 7), [3, 5, 5, 3, 1, 1])[0]
     case = Case(
-        name=f"{seed}/{number}",
+        name=f"{seed}/{number}/{least}" if least else f"{seed}/{number}",
         mode=mode,
         hosts=hosts,
         each=dice.choice([1, 1, 2]) if mode in ("mwms", "mpi") and hosts < 4 else 1,
@@ -46,27 +51,29 @@ def draw(seed: int, number: int, *, netns: bool, mpi: bool = True, least: int = 
     case = replace(case, scripts=scripts)
     if dice.random() < 0.25:
         case = _scene(dice, case)
-    missing = max(least, dice.choice([0, 1, 2, 2, 3, 4])) - len(case.faults)
+    missing = dice.choice([count for count in (0, 1, 2, 2, 3, 4) if count >= least]) - len(case.faults)
     return replace(case, faults=(*case.faults, *_faults(dice, case, missing)))
 
 
 def _scene(dice: random.Random, case: Case) -> Case:
     """Faults and scripts that meet: those that once broke a launcher, and their kin."""
     host, (other, process) = dice.choice(case.names), dice.choice(case.processes)
-    stop = Fault(kind="stop", host="all", when=dice.choice(STEPS))
-    fails = Fault(kind="kill", host=other, process=process, when=dice.choice(STEPS))
+    first, second = (_step(n) for n in sorted(dice.choices(range(1, 16), k=2)))
+    stop = Fault(kind="stop", host="all", when=second)
+    fails = Fault(kind="kill", host=other, process=process, when=dice.choice([first, second]))
     scenes: list[tuple[Fault, ...]] = [(stop,), (fails, stop)]
     if len(case.names) > 1:
-        scenes += [(Fault(kind="pause", host=host, lasts=9.0, when=STEPS[0]), fails, stop)]
+        scenes += [(Fault(kind="pause", host=host, lasts=9.0, when=_step(1)), fails, stop)]
     ends = dice.choice([fails, replace(stop, when="", at=5.0)])
-    floods = (Fault(kind="stall", host=host, lasts=25.0, when=STEPS[0]), ends)
+    floods = (Fault(kind="stall", host=host, lasts=25.0, when=_step(1)), ends)
     scenes += [floods, floods]
     if case.netns:
         frozen = dice.choice(case.processes)
-        scenes += [
-            (Fault(kind="freeze", host=frozen[0], process=frozen[1], at=1.0, lasts=8.0), dice.choice([fails, stop])),
-            (Fault(kind="slow", host=host, lasts=10.0), Fault(kind="cut", host=host, when=STEPS[1], lasts=2.5)),
-        ]
+        freeze = Fault(kind="freeze", host=frozen[0], process=frozen[1], at=0.3, lasts=8.0)
+        scenes += [(freeze, dice.choice([fails, stop]))]
+    if case.netns and case.hosts > 1:
+        slow = Fault(kind="slow", host=host, lasts=10.0)
+        scenes += [(slow, Fault(kind="cut", host=host, when=_step(3), lasts=2.5))]
     faults = dice.choice(scenes)
     change: dict[str, Any] = {"sigterm": "saves", "seconds": 3.0, **({"flood": 500} if faults is floods else {})}
     scripts = {who: replace(script, **change) for who, script in case.scripts.items()}
@@ -88,22 +95,41 @@ def _script(dice: random.Random, case: Case) -> Script:
 
 
 def _faults(dice: random.Random, case: Case, count: int) -> tuple[Fault, ...]:
-    kinds = [kind for kind in KINDS if case.netns or kind not in NAMESPACES]
+    several = case.hosts > 1
+    kinds = [k for k in KINDS if (case.netns or k not in NAMESPACES) and (several or k not in BETWEEN)]
+    drawn = dice.choices(kinds, [KINDS[kind] for kind in kinds], k=max(0, count))
+    if not several or dice.random() < 0.8:  # what comes when a job has ended meets nobody
+        drawn.sort(key=lambda kind: (kind in ENDING, kind == "kill"))
+    bad = [script.seconds for script in case.scripts.values() if script.do not in ("ends", "model")]
+    life = min(bad, default=max(script.seconds for script in case.scripts.values()))
+    step = dice.randint(1, max(1, int(6 * life)))
     found: list[Fault] = []
-    at = 0.0
-    for _ in range(count):
-        # Near the one before, half of the time: what crosses is what breaks.
-        near = bool(found) and dice.random() < 0.5
-        at = round(max(0.1, at + dice.uniform(-0.5, 1.0)), 2) if near else round(dice.uniform(0.3, case.seconds + 3), 2)
-        kind = dice.choices(kinds, [KINDS[kind] for kind in kinds])[0]
-        found.append(_fault(dice, case, kind, at, found))
+    for kind in drawn:
+        ends = any(fault.kind in ("kill", "stop") for fault in found)
+        killed = {fault.host for fault in (*case.faults, *found) if fault.kind == "kill" and not fault.process}
+        host = dice.choice([name for name in case.names if name not in killed] or case.names)
+        found.append(_fault(dice, case, kind, host, _moment(dice, step, ends)))
+        # Near the one before, mostly: what crosses is what breaks.
+        step += dice.choice([0, 0, 0, 1] if ends or kind in ENDING else [0, 1, 2, 4])
     return tuple(found)
 
 
-def _fault(dice: random.Random, case: Case, kind: str, at: float, before: Sequence[Fault]) -> Fault:
-    host = dice.choice(case.names)
+def _moment(dice: random.Random, step: int, ends: bool) -> dict[str, Any]:
+    """At or when: while the hosts start, at a script's step, or while the job ends."""
     chosen = dice.random()
-    moment = {"when": dice.choice(STEPS if chosen < 0.6 else WHEN)} if chosen < 0.7 else {"at": at}
+    if chosen < 0.1 and not ends:
+        return {"at": round(dice.uniform(0.1, 2.0), 2)}
+    if chosen < (0.7 if ends else 0.97):
+        return {"when": _step(step)}
+    return {"when": dice.choice(ENDS if ends else OTHERS)}
+
+
+def _step(number: int) -> str:
+    """What a script writes then; one a tenth of a second."""
+    return f"step {number} ."
+
+
+def _fault(dice: random.Random, case: Case, kind: str, host: str, moment: dict[str, Any]) -> Fault:
     patience, start = case.setting("PEER_TIMEOUT"), case.setting("START_TIMEOUT")
     brief, long = round(dice.uniform(0.3, 2.5), 1), round(dice.uniform(patience, patience + 5), 1)
     away: Callable[[], float | None] = lambda: dice.choices([brief, long, None], [3, 2, 1])[0]  # noqa: E731
@@ -113,31 +139,33 @@ def _fault(dice: random.Random, case: Case, kind: str, at: float, before: Sequen
         case "stop all":
             return Fault(kind="stop", host="all", **moment)
         case "kill process" | "stop process":
-            return Fault(kind=kind.split()[0], host=host, process=_process(dice, case, host), **moment)
+            process = _process(dice, case, host)
+            moment = {"at": round(dice.uniform(0, 1), 2)} if process == "prepare" else moment  # before the scripts
+            return Fault(kind=kind.split()[0], host=host, process=process, **moment)
         case "pause process":
             host, process = dice.choice(case.processes)
             return Fault(kind="pause", host=host, process=process, lasts=brief, **moment)
         case "freeze":
             host, process = dice.choice(case.processes)
-            return Fault(kind=kind, host=host, process=process, at=max(1.0, at), lasts=dice.choice([2.0, 8.0]))
+            at = round(dice.uniform(0.05, 0.4), 2)
+            return Fault(kind=kind, host=host, process=process, at=at, lasts=dice.choice([2.0, 8.0]))
         case "pause" | "cut":
             return Fault(kind=kind, host=host, lasts=away(), **moment)
         case "hide" if dice.random() < 0.5:  # its name vanishes meanwhile
-            moment |= {"at": max(0.1, at)} if "at" in moment else {}
             return Fault(kind=kind, host=host, lasts=away(), **moment)
         case "late" | "hide":
             lasts = start + 4 if dice.random() < 0.1 else brief
             return Fault(kind=kind, host=host, lasts=lasts)
         case "slow":
-            return Fault(kind=kind, host=host, at=moment.get("at", 0.0), lasts=dice.choice([2.0, 10.0]))
+            return Fault(kind=kind, host=host, at=dice.choice([0.0, 0.0, 1.0]), lasts=dice.choice([2.0, 10.0]))
         case "stall":
             return Fault(kind=kind, host=host, lasts=dice.choice([1.0, 4.0, 15.0]), **moment)
         case "fill" | "readonly":
             return Fault(kind=kind, host=host, process=dice.choice(["output", "model"]), **moment)
-    return Fault(kind="pids", host=host, at=moment.get("at", 1.0))
+    return Fault(kind="pids", host=host, **({"when": "started"} if dice.random() < 0.7 else {"at": 1.0}))
 
 
 def _process(dice: random.Random, case: Case, host: str) -> str:
     own = [process for where, process in case.processes if where == host]
     servants = [name.format(rank=case.names.index(host)) for name in SERVANTS[case.mode]]
-    return dice.choice([*own, *own, *own, *own, *servants])
+    return dice.choice([*own, *own, *own, *servants] if dice.random() < 0.5 else own or servants)

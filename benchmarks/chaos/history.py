@@ -12,6 +12,9 @@ from benchmarks.chaos.observed import Deed, Injected, Observed
 
 LOST, ABSENT = 69, 75
 NEAR = 1.0  # seconds: two events closer than that have no order that can be told from outside
+AROUND = 0.5  # seconds by which a wait for a CPU may have been noted later or earlier
+EACH = 0.25  # seconds in which waits are noted
+STARVED = 2.0  # seconds in which something did not get a CPU at all: such a host is missed by others
 AWAY = ("pause", "cut")  # a host that is away for too long is lost
 
 
@@ -64,6 +67,40 @@ class History:
         return self.case.names if injected.fault.host == "all" else [injected.fault.host]
 
     @cached_property
+    def met(self) -> list[Injected]:
+        """Faults that a live host of the job has met; the engine counts none that it could do to nobody.
+
+        What is there from the start meets others, or the host itself once that starts.
+        """
+        last = max(self.seen.gone.values(), default=self.seen.began)
+        return [each for each in self.seen.injected if each.fault.kind not in ("late", "hide") or each.at < last]
+
+    def held_up(self, since: float, until: float) -> float:
+        """Seconds between the two, at most, for which the machine may have kept the job from going on."""
+        begin, end = since - AROUND, until + AROUND
+        waited = sum(seconds for at, seconds in self.seen.waits if begin < at < end)
+        return waited + self.stood_still(since, until) + min(AROUND, self.seen.pressure / 4)
+
+    def before(self, one: float, other: float) -> bool:
+        """Whether the first was so much earlier that everybody had to know; either may be infinite."""
+        return one < other - NEAR and (other == inf or one < other - NEAR - self.held_up(one, other))
+
+    def stood_still(self, since: float, until: float) -> float:
+        begin, end = since - AROUND, until + AROUND
+        spans = [(max(begin, at - seconds), min(end, at)) for at, seconds in self.seen.gaps]
+        return sum(max(0.0, over - at) for at, over in spans)
+
+    @cached_property
+    def starved(self) -> bool:
+        """Whether the machine kept something of the job from running for so long that a host may have been missed."""
+        longest = row = last = 0.0
+        for at, seconds in self.seen.waits:
+            goes_on = at - last < seconds + EACH
+            row = (row if goes_on else 0.0) + seconds if seconds > 0.8 * EACH else 0.0
+            longest, last = max(longest, row), at
+        return longest + self.seen.stood_still > STARVED
+
+    @cached_property
     def stopped_at(self) -> float:
         """When the job was first told to stop; infinite if it was not."""
         return min((each.at for each in self.of("stop") if not each.fault.process), default=inf)
@@ -76,10 +113,13 @@ class History:
     def impaired(self) -> set[str]:
         """Hosts that could not always hear and be heard."""
         patience = self.case.setting("PEER_TIMEOUT")
+        if self.starved:
+            return set(self.case.names)
         found = set(self.killed)
         for each in self.of(*AWAY):
-            brief = each.over is not None and each.over - each.at < patience - 1.5 - self.seen.stood_still
-            quiet = each.over is not None and each.over < min(self.first_end, each.at + inf) - 2 - self.seen.stood_still
+            held = 0.0 if each.over is None else self.held_up(each.at, each.over + 1)
+            brief = each.over is not None and each.over - each.at < patience - 1.5 - held
+            quiet = each.over is not None and each.over < self.first_end - 2 - held
             if not each.fault.process and not (brief and quiet):
                 found.add(each.fault.host)
         for each in self.of("late", "hide"):
@@ -94,7 +134,7 @@ class History:
         failures += [kill.at for kill in self.of("kill")]
         failing = any(each.at - NEAR < at < over for at in failures)
         limit = min(patience - 1.5, 1.5 * self.case.setting("HEARTBEAT")) if failing else patience - 1.5
-        return over - each.at > limit - self.seen.stood_still
+        return over - each.at > limit - self.held_up(each.at, over)
 
     def _keeps_from_meeting(self, each: Injected) -> bool:
         """Late, or without a name while hosts still look for one another. (ssh looks again in another attempt.)"""
@@ -144,11 +184,13 @@ class History:
                 own = fault.process == "orted" and fault.host == self.case.names[0]
                 process = "mpirun" if own else fault.process
                 yield Trouble(at=at, host=fault.host, process=process, codes=frozenset(), chance=True)
+                if process == "orted" and at < first + NEAR:  # mpirun, which starts it, says which host it lacks
+                    yield Trouble(at=at, host=self.case.names[0], process="mpirun", codes=frozenset(), chance=True)
             elif fault.kind == "kill" or (
                 fault.kind in AWAY and not fault.process and self._may_be_missed(each, patience)
             ):
                 yield from (Trouble(at=at, host=host, process="", codes=lost) for host in hosts)
-            elif self._keeps_from_meeting(each) and lasts > start - 3 - self.seen.stood_still:
+            elif self._keeps_from_meeting(each) and lasts > start - 3 - self.held_up(at, first):
                 yield Trouble(at=at, host=fault.host, process="", codes=frozenset({ABSENT}))
             elif fault.kind == "freeze":  # SIGKILL does not end it in time, which fails another attempt
                 yield Trouble(at=at, host=fault.host, process=fault.process, codes=frozenset())

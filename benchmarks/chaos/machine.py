@@ -1,37 +1,74 @@
-"""How long the machine itself stood still, or was too busy: what no launcher can be blamed for."""
+"""What no launcher can be blamed for: seconds in which the machine stood still, or was short of CPUs or disks.
+
+    python machine.py  # a heart: lines UNTIL SECONDS about its gaps, until its stdin ends
+
+A heart beats on every CPU, apart from jobs and from us: one that another guest of the machine has stolen is missed, and
+our own work is not taken for it.
+"""
 
 import contextlib
+import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 BEAT, GAP = 0.02, 0.1  # seconds
-PRESSURE = Path("/proc/pressure/cpu")
+PRESSURE = Path("/proc/pressure/io")
 
 
 class Heart:
-    """A thread that wants to wake up every BEAT seconds, and notes when it could not."""
+    """Notes when a thread that wants to wake up every BEAT seconds could not, on any CPU."""
 
     def __init__(self) -> None:
         self.gaps: list[tuple[float, float]] = []  # (until, seconds), of those beyond GAP
-        threading.Thread(target=self._beat, daemon=True).start()
+        # In a session of its own, as hosts are: the kernel may share CPUs out by session.
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        threading.Thread(target=self._listen, daemon=True).start()
 
-    def _beat(self) -> None:
-        last = time.time()
-        while True:
-            time.sleep(BEAT)
-            now = time.time()
-            if now - last > GAP:
-                self.gaps.append((now, now - last))
-            last = now
+    def _listen(self) -> None:
+        assert self._process.stdout
+        for line in self._process.stdout:
+            until, seconds = map(float, line.split())
+            self.gaps.append((until, seconds))
 
-    def stood_still(self, since: float) -> float:
-        """Seconds in all since then."""
-        return sum(seconds for until, seconds in self.gaps if until > since)
+    def since(self, begin: float) -> tuple[tuple[float, float], ...]:
+        """The gaps since then."""
+        return tuple((until, min(seconds, until - begin)) for until, seconds in list(self.gaps) if until > begin)
+
+    def close(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait()
 
 
 def pressure() -> float:
-    """Seconds, since the machine's start, in which something that could run had to wait for a CPU; 0 if unknown."""
+    """Seconds, since the machine's start, in which something had to wait for a disk; 0 if unknown."""
     with contextlib.suppress(OSError, IndexError, ValueError):
         return int(PRESSURE.read_text().split("total=")[1].split()[0]) / 1e6
     return 0.0
+
+
+def _beat(cpu: int) -> None:
+    os.sched_setaffinity(0, {cpu})  # this thread's
+    last = time.time()
+    while True:
+        time.sleep(BEAT)
+        now = time.time()
+        if now - last > GAP:
+            os.write(1, f"{now:.3f} {now - last:.3f}\n".encode())
+        last = now
+
+
+def _main() -> None:
+    for cpu in os.sched_getaffinity(0):
+        threading.Thread(target=_beat, args=(cpu,), daemon=True).start()
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    _main()

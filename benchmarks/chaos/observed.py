@@ -47,9 +47,15 @@ class Observed:
     deeds: tuple[Deed, ...]
     injected: tuple[Injected, ...]
     left: tuple[str, ...] = ()
-    stood_still: float = 0.0  # seconds, the machine
-    pressure: float = 0.0  # seconds in which something waited for a CPU
+    gaps: tuple[tuple[float, float], ...] = ()  # (until, seconds) in which a CPU of the machine stood still
+    waits: tuple[tuple[float, float], ...] = ()  # (until, seconds) for which one of the job's threads had no CPU
+    pressure: float = 0.0  # seconds in which something waited for a disk
     terminal: str = ""
+
+    @property
+    def stood_still(self) -> float:
+        """Seconds, the machine."""
+        return sum(seconds for _, seconds in self.gaps)
 
 
 # As the summary of `entrypoint local` has them: over, for good, or on all hosts that were still there.

@@ -38,6 +38,7 @@ def bound(history: History) -> Iterator[str]:
     """Every host that can end does, within what the settings come to."""
     for host, gone in history.seen.gone.items():
         since, limit = _limit(history, host)
+        limit += _busy(history, since, gone)
         if host not in history.killed and gone > since + limit:
             yield f"{host} was gone {gone - since:.1f} s after what ended the job; wanted {limit:.1f} s"
     for host in history.case.names:
@@ -69,12 +70,12 @@ def _limit(history: History, host: str) -> tuple[float, float]:
         limit += case.setting("KILL_TIMEOUT")
     if any(history.of("stall")):
         limit += WRITES
-    return since, limit + retries * 2 + _busy(history)
+    return since, limit + retries * 2
 
 
-def _busy(history: History) -> float:
-    """Seconds that the machine may have taken."""
-    return 3 * history.seen.stood_still + min(5.0, history.seen.pressure / 4)
+def _busy(history: History, since: float, until: float) -> float:
+    """Seconds that the machine may have taken of those between the two; what waits may have to wait again."""
+    return 2 * history.held_up(since, until)
 
 
 def goes_on(history: History) -> Iterator[str]:
@@ -89,7 +90,7 @@ def goes_on(history: History) -> Iterator[str]:
             (told, case.setting("FAILURE_GRACE"), "the verdict"),
             (history.stopped_at, case.setting("STOP_GRACE"), "the stop"),
         ):
-            wanted = grace + 4 + _busy(history)
+            wanted = grace + 4 + _busy(history, since, last[host])
             if last[host] > since + wanted:
                 yield f"a script on {host} worked {last[host] - since:.1f} s after {what}; wanted {wanted:.1f} s"
 
@@ -104,11 +105,12 @@ def hears(history: History) -> Iterator[str]:
     for (host, process), runs in history.runs.items():
         deeds, script = runs[-1], case.script(host, process)
         ended = deeds[-1].at if deeds[-1].what in ENDS else history.seen.gone.get(host, 0.0)
-        there = deeds[0].at < at - NEAR - history.seen.stood_still and ended > at + HEARS + _busy(history)
+        wanted = HEARS + _busy(history, at, ended)
+        there = deeds[0].at < at - NEAR - history.held_up(deeds[0].at, at) and ended > at + wanted
         excused = {host, case.names[0]} & (away | history.impaired) or (host, process) in still
         if script.sigterm and there and not excused:
             heard = next((deed.at - at for deed in deeds if deed.what == "sigterm"), inf)
-            if heard > HEARS + _busy(history):
+            if heard > wanted:
                 yield f"{host} {process} heard SIGTERM {heard:.1f} s after the stop"
 
 
@@ -128,7 +130,7 @@ def success(history: History) -> Iterator[str]:
 
 def failure(history: History) -> Iterator[str]:
     """What succeeded is not told as failure: without a reason, every host ends with 0."""
-    if history.troubles or history.stopped_at < inf or history.seen.stood_still > 2:
+    if history.troubles or history.stopped_at < inf or history.starved:
         return
     for host, exit in sorted(history.seen.exits.items()):
         if exit != "0":
@@ -143,11 +145,11 @@ def stop(history: History) -> Iterator[str]:
         return
     exits = {host: history.seen.exits.get(host) for host in history.whole}
     codes = set(exits.values())
-    tolerance = NEAR + history.seen.stood_still
     real = [t for t in history.troubles if not t.echo]
     first = min((t.at for t in real), default=inf)
-    known = [t for t in real if t.certain and not t.chance and t.attempt == history.attempt and t.at < at - tolerance]
-    if at < first - tolerance:
+    certain = [t for t in real if t.certain and not t.chance and t.attempt == history.attempt]
+    known = [t for t in certain if history.before(t.at, at)]
+    if history.before(at, first):
         wanted = {"0"} if history.all_ended_well and not history.case.wrap else {str(STOPPED)}
         wanted |= {"0", str(STOPPED)} if history.case.wrap or real else set()
         if not codes <= wanted:
@@ -198,7 +200,7 @@ def _wrong_cause(history: History, host: str, process: str, what: str) -> str:
     named = [t for t in history.troubles if t.host == host and t.process in (process, "*")]
     if not named:
         # A machine that stood still loses hosts.
-        busy = history.seen.stood_still > 2 and not process
+        busy = history.starved and not process
         return "" if busy else "nothing of that kind had happened there"
     code = _code_of(what)
     named = [t for t in named if not t.codes or code is None or code in t.codes]
@@ -207,10 +209,9 @@ def _wrong_cause(history: History, host: str, process: str, what: str) -> str:
     if all(t.echo for t in named):
         return "it ended so because it was told to end"
     at = min(t.at for t in named if not t.echo)
-    tolerance = NEAR + history.seen.stood_still
     for other in history.troubles:
         sure = other.certain and not other.echo and other.host in history.whole and other.attempt == history.attempt
-        if sure and other.at < at - tolerance and not (other.chance and history.case.setting("RESTARTS")):
+        if sure and history.before(other.at, at) and not (other.chance and history.case.setting("RESTARTS")):
             return f"{_words(other)} {at - other.at:.1f} s before that"
     return ""
 
@@ -262,11 +263,13 @@ def saved(history: History) -> Iterator[str]:
         heard = next((deed.at for deed in deeds if deed.what == "sigterm"), None)
         stopped = history.stopped_at < min((t.at for t in history.troubles if not t.echo), default=inf) - NEAR
         grace = case.setting("STOP_GRACE") if stopped else case.setting("FAILURE_GRACE")
-        if grace < script.saving + 0.7 + 2 * history.seen.stood_still:
+        since = min(history.first_end, last.at if heard is None else heard)
+        until = history.seen.gone.get(host, last.at)
+        if grace < script.saving + 0.7 + _busy(history, since, until):
             continue
         if heard is not None:
             yield f"{' '.join(who)} heard SIGTERM, had {grace:g} s, wanted {script.saving:g} s, and has not saved"
-        elif deeds[0].at + NEAR + history.seen.stood_still < history.first_end:
+        elif history.before(deeds[0].at, history.first_end):
             yield f"{' '.join(who)} was ended and heard no SIGTERM"
 
 
@@ -309,8 +312,10 @@ def _lines_of(history: History, host: str, log: str, printed: dict[tuple[str, st
             yield f"{host} shows line {number} of {key}, wanted line {next_.get(key, 0)}"
         next_[key] = number + 1
     stalled = any(e.fault.host == host for e in history.of("stall"))
+    gone = history.seen.gone.get(host, history.seen.began)
+    hurried = history.held_up(gone - 3, gone + 3) > 1.5  # who reads a host's output gives up 2 s after its end
     for (where, key), count in printed.items():
-        if where != host or cut or next_.get(key, 0) >= count:
+        if where != host or cut or hurried or next_.get(key, 0) >= count:
             continue
         told = stalled and "were not written" in history.seen.evidence.get(host, "") + log
         if not told:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import threading
 import time
 import uuid
@@ -23,13 +24,13 @@ def injected(case: Case, folder: Path, meeting: Path) -> Iterator[list[Injected]
     done: list[Injected] = []
     over = threading.Event()
     began = time.time()
-    slow = [
-        Injected(fault=fault, at=began + fault.at, over=began + fault.at + (fault.lasts or 0))
-        for fault in case.faults
+    slow = {
+        str(number): Injected(fault=fault, at=began + fault.at, over=began + fault.at + (fault.lasts or 0))
+        for number, fault in enumerate(case.faults)
         if fault.kind == "slow"
-    ]
-    (meeting / "slow.json").write_text(json.dumps([(each.fault.host, each.at, each.over) for each in slow]))
-    done += slow
+    }
+    windows = [(number, each.fault.host, each.at, each.over) for number, each in slow.items()]
+    (meeting / "slow.json").write_text(json.dumps(windows))
     how: dict[str, Callable[..., None]] = {"pids": _limit, "freeze": _freeze}
     threads = [
         threading.Thread(target=how[fault.kind], args=(fault, folder, began + fault.at, over, done))
@@ -44,11 +45,13 @@ def injected(case: Case, folder: Path, meeting: Path) -> Iterator[list[Injected]
         over.set()
         for thread in threads:
             thread.join()
+        done += [each for number, each in slow.items() if (meeting / f"slow-{number}").exists()]
 
 
 def _limit(fault: Fault, folder: Path, at: float, over: threading.Event, done: list[Injected]) -> None:
     """Put a host's processes into a control group that allows hardly any more."""
     over.wait(max(0.0, at - time.time()))
+    _wait_for_script(folder, f"{fault.host}," if fault.when else "", over)
     while not over.is_set():
         if members := _members(f"{folder}/out/{fault.host}/ml"):
             with _group(PIDS) as group:
@@ -62,10 +65,11 @@ def _limit(fault: Fault, folder: Path, at: float, over: threading.Event, done: l
 
 def _freeze(fault: Fault, folder: Path, at: float, over: threading.Event, done: list[Injected]) -> None:
     """Freeze a script where it stands, as a disk does that does not answer: SIGKILL waits, too."""
-    over.wait(max(0.0, at - time.time()))
-    journal = f"{folder}/meeting/{fault.host},{fault.process.replace('/', '=')},"
+    name = f"{fault.host},{fault.process.replace('/', '=')},"
+    _wait_for_script(folder, name, over)
+    over.wait(fault.at)
     while not over.is_set():
-        if writers := [pid for pid in _members(f"{folder}/meeting") if _has_open(pid, journal)]:
+        if writers := [pid for pid in _members(f"{folder}/meeting") if _has_open(pid, f"{folder}/meeting/{name}")]:
             with _group(FREEZER) as group:
                 _move(writers, group)
                 (group / "freezer.state").write_text("FROZEN")
@@ -74,6 +78,12 @@ def _freeze(fault: Fault, folder: Path, at: float, over: threading.Event, done: 
                 (group / "freezer.state").write_text("THAWED")
                 done.append(Injected(fault=fault, at=began, over=time.time()))
             return
+        over.wait(AGAIN)
+
+
+def _wait_for_script(folder: Path, name: str, over: threading.Event) -> None:
+    """Until there is a journal of that name, or all is over."""
+    while name and not over.is_set() and not any((folder / "meeting").glob(f"{name}*.journal")):
         over.wait(AGAIN)
 
 
@@ -97,7 +107,7 @@ def _has_open(pid: int, path: str) -> bool:
 @contextlib.contextmanager
 def _group(kind: Path) -> Iterator[Path]:
     """A control group of our own; what is in it afterwards ends, or goes back to where everything is."""
-    group = kind / f"chaos-{uuid.uuid4().hex[:12]}"
+    group = kind / f"chaos-{os.getpid()}-{uuid.uuid4().hex[:12]}"
     group.mkdir()
     try:
         yield group

@@ -1,5 +1,6 @@
 """Runs a case with `entrypoint local`, in real processes: Observed."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -26,17 +27,22 @@ WRAPS = {"sh": "'{python}' '{script}' \"$@\"", "timeout": "timeout 200 '{python}
          "setsid": "setsid -w '{python}' '{script}' \"$@\""}  # fmt: skip
 
 
-_running: set[subprocess.Popen[bytes]] = set()
+class Interrupted(Exception):
+    """The program was told to end."""
 
 
-def end_all() -> None:
-    """End the jobs that run; `run` returns, and nothing of them stays."""
-    for process in list(_running):
-        process.terminate()
+_told: list[int] = []  # a signal handler may not wait, as for the lock of an Event
+
+
+def end_on(number: int, _: object = None) -> None:
+    """Handle a signal: jobs that run end, `run` raises Interrupted from now on, and nothing of them stays."""
+    _told.append(number)
 
 
 def run(case: Case, heart: Heart) -> Observed:
-    """Run it; nothing of it stays."""
+    """Run it; nothing of it stays, on Interrupted neither."""
+    if _told:
+        raise Interrupted
     # Not in /tmp, of which the hosts of an engine have their own.
     with tempfile.TemporaryDirectory(prefix="chaos-", dir="/var/tmp", ignore_cleanup_errors=True) as name:
         return _run(case, heart, Path(name))
@@ -61,21 +67,15 @@ def _run(case: Case, heart: Heart, folder: Path) -> Observed:
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         assert process.stdout
-        _running.add(process)
         with process.stdout:
             reader = threading.Thread(
                 target=terminal.read, args=(process.stdout.fileno(), run_folder.look), daemon=True
             )
             reader.start()
-            try:
-                process.wait(LIMIT)
-                ended = True
-            except subprocess.TimeoutExpired:
-                process.terminate()
-                process.wait(LIMIT)
-                ended = False
-            reader.join(5)
-        _running.discard(process)
+            ended = _ends(process)
+            reader.join(LIMIT)
+    if _told:
+        raise Interrupted
     report = json.loads((folder / "left.json").read_text())
     ml = {host: folder / "out" / host / "ml" for host in case.names}
     logs = {host: _read(folder / "out" / host / "log.txt") or "" for host in case.names}
@@ -94,10 +94,23 @@ def _run(case: Case, heart: Heart, folder: Path) -> Observed:
         deeds=read_journals(meeting),
         injected=(*done, *read_faults(case, terminal.text.rpartition("tail s\n")[2], first)),
         left=(*report["left"].values(), *run_folder.left(), *keys(folder), *mounts(folder)) if ended else (),
-        stood_still=heart.stood_still(began),
+        gaps=heart.since(began),
+        waits=tuple((at, seconds) for at, seconds in report["waits"]),
         pressure=pressure() - waited,
         terminal=terminal.text,
     )
+
+
+def _ends(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it did by itself; it has ended."""
+    deadline = time.monotonic() + LIMIT
+    while time.monotonic() < deadline and not _told:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.2)
+            return True
+    process.terminate()
+    process.wait()
+    return False
 
 
 def command(case: Case, folder: Path, meeting: Path) -> list[str]:
@@ -117,7 +130,9 @@ def command(case: Case, folder: Path, meeting: Path) -> list[str]:
 
 def environment(case: Case) -> dict[str, str]:
     """Ours, without what is meant for hosts; parameter servers get a stand-in for TensorFlow."""
-    own = {k: v for k, v in os.environ.items() if not k.startswith(("ENTRYPOINT_", "SM_", "CHAOS_"))}
+    # Without files of bytecode every process compiles our modules again: half of a job's CPU time.
+    foreign = ("ENTRYPOINT_", "SM_", "CHAOS_", "PYTHONDONTWRITEBYTECODE")
+    own = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
     path = [str(ROOT / "tests" / "stand_ins")] if case.mode.startswith("ps") else []
     path += [str(SLOW_NAMES)] if any(fault.kind == "slow" for fault in case.faults) else []
     return {**own, "PYTHONPATH": os.pathsep.join([*path, str(ROOT)]), "PIP_NO_INDEX": "1"}

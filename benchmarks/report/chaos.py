@@ -19,10 +19,17 @@ def page(record: dict[str, Any]) -> list[str]:
     runs = record["runs"]
     bad = [run for run in runs if run["violations"]]
     lines = ["# Random jobs under random faults", "", *words.provenance(record, "chaos.json"), *words.prose(TEXT)]
-    lines += [f"**{words.plural(len(runs), 'job')}, {words.plural(len(bad), 'violation')}.**", ""]
-    lines += words.table(
-        ["mode", *_HEAD], [_row(mode, [run for run in runs if run["mode"] == mode]) for mode in _names(runs, "mode")]
-    )
+    least = record.get("limits", {}).get("least_faults", 0)
+    enough = [run for run in runs if len(run["happened"]) >= least]
+    lines += [f"**{_judged(enough, words.plural(least, 'fault') + ' or more')}.**", ""]
+    if len(enough) < len(runs):
+        others = [run for run in runs if len(run["happened"]) < least]
+        lines += words.prose(
+            f"{_judged(others, 'fewer, as some that were drawn did not happen')}. The tables have all "
+            f"{words.plural(len(runs), 'job')}."
+        )
+    for key in ("mode", "hosts"):
+        lines += words.table([key, *_HEAD], [_row(name, _of(runs, key, name)) for name in _names(runs, key)])
     lines += words.prose(
         "How a job ended is the exit code of its hosts that were not themselves killed. The end is counted from the "
         "first thing that ends a job (a script's failure, SIGTERM, or else the first host's word on it) to the last "
@@ -34,11 +41,17 @@ def page(record: dict[str, Any]) -> list[str]:
         [_fault(kind, runs) for kind in faults],
     )
     lines += words.prose(
-        "A fault does not happen where its moment never came: the job was over, or nobody wrote the line."
+        "A fault has happened when it met a live host of the job. It does not where its moment never came: the job was "
+        "over, nobody wrote the line, or nobody looked up a name while that was slow."
+    )
+    counts = sorted({len(run[what]) for run in runs for what in ("drawn", "happened")})
+    lines += words.table(
+        ["faults in a job", "jobs with so many drawn", "jobs in which so many happened", "violations in these"],
+        [_count(count, runs) for count in counts],
     )
     lines += words.prose(
-        f"Faults drawn for a job: {_counted(runs, 'drawn')}; that happened: {_counted(runs, 'happened')}. The machine "
-        f"stood still for {words.number(max(run['measures']['stood_still_s'] for run in runs))} s at most in a job."
+        f"The machine stood still for {words.number(max(run['measures']['stood_still_s'] for run in runs))} s at most "
+        "in a job."
     )
     if bad:
         rules = ((run["case"], ", ".join(run["violations"])) for run in bad)
@@ -49,11 +62,20 @@ def page(record: dict[str, Any]) -> list[str]:
 _HEAD = ("jobs", "ended with 0", "143", "69", "75", "another", "violations", "whole job, s", "end, s")
 
 
-def _row(mode: str, runs: list[dict[str, Any]]) -> list[Any]:
+def _judged(runs: list[dict[str, Any]], which: str) -> str:
+    bad = sum(bool(run["violations"]) for run in runs)
+    return f"{words.plural(len(runs), 'job')} with {which}: {words.plural(bad, 'violation')}"
+
+
+def _of(runs: list[dict[str, Any]], key: str, value: Any) -> list[dict[str, Any]]:
+    return [run for run in runs if run[key] == value]
+
+
+def _row(name: Any, runs: list[dict[str, Any]]) -> list[Any]:
     ends = Counter(_end(run["exits"]) for run in runs)
     known = [str(code) for code in (0, 143, 69, 75)]
     return [
-        mode, len(runs), *(ends[code] for code in known), sum(ends.values()) - sum(ends[code] for code in known),
+        name, len(runs), *(ends[code] for code in known), sum(ends.values()) - sum(ends[code] for code in known),
         sum(bool(run["violations"]) for run in runs), _times(runs, "wall_s"), _times(runs, "end_s"),
     ]  # fmt: skip
 
@@ -76,10 +98,11 @@ def _fault(kind: str, runs: list[dict[str, Any]]) -> list[Any]:
     return [kind, drawn, happened, len(own), sum(bool(run["violations"]) for run in own)]
 
 
-def _counted(runs: list[dict[str, Any]], what: str) -> str:
-    counts = Counter(len(run[what]) for run in runs)
-    return ", ".join(f"{count} in {words.plural(counts[count], 'job')}" for count in sorted(counts))
+def _count(count: int, runs: list[dict[str, Any]]) -> list[Any]:
+    happened = [run for run in runs if len(run["happened"]) == count]
+    drawn = sum(len(run["drawn"]) == count for run in runs)
+    return [count, drawn, len(happened), sum(bool(run["violations"]) for run in happened)]
 
 
-def _names(runs: list[dict[str, Any]], key: str) -> list[str]:
+def _names(runs: list[dict[str, Any]], key: str) -> list[Any]:
     return list(dict.fromkeys(sorted(run[key] for run in runs)))

@@ -1,9 +1,10 @@
 """Runs a command and says what it left behind: `python -I alone.py REPORT COMMAND...`.
 
-Also when each child of the command came and went, if its environment has the folder of a host, .../out/HOST/ml.
+Also when each child of the command came and went, if its environment has the folder of a host, .../out/HOST/ml; and
+how long its processes had to wait for a CPU.
 
 Whatever the command starts and does not end is adopted here (PR_SET_CHILD_SUBREAPER), however it hid. It is named in
-the JSON file REPORT and killed. On SIGTERM everything is killed, the command included.
+the JSON file REPORT and killed. On SIGTERM the command is told so until it ends, and soon everything is killed.
 """
 
 import ctypes
@@ -15,6 +16,8 @@ import sys
 import time
 
 MOVING = 10  # seconds
+CLEANS_UP = 5  # seconds for the command to end on SIGTERM, a second one or a third
+EACH = 0.25  # seconds in which the longest wait for a CPU is noted
 
 
 def descendants():
@@ -94,17 +97,60 @@ class Hosts:
         return found and found[1].decode()
 
 
+class Waits:
+    """How long the threads below a process had to wait for a CPU: of each EACH seconds, the longest wait of one."""
+
+    def __init__(self, pid):
+        self.pid, self.before, self.at, self.found = pid, {}, time.monotonic(), []
+
+    def look(self):
+        if time.monotonic() < self.at + EACH:
+            return
+        self.at, now = time.monotonic(), {}
+        pids = [self.pid]
+        while pids:
+            folder = f"/proc/{pids.pop()}/task"
+            for thread in names(folder):
+                pids += read(f"{folder}/{thread}/children").split()
+                fields = read(f"{folder}/{thread}/schedstat").split()
+                now[thread] = int(fields[1]) / 1e9 if fields else 0.0
+        longest = max((waited - self.before.get(thread, 0.0) for thread, waited in now.items()), default=0.0)
+        self.before = now
+        if longest > EACH / 10:
+            self.found.append((round(time.time(), 2), round(longest, 3)))
+
+
+def names(folder):
+    try:
+        return os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def read(path):
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
 def main(report, *argv):
-    signal.signal(signal.SIGTERM, lambda *_: kill(descendants()))
+    told = []
+    signal.signal(signal.SIGTERM, lambda *_: told.append(time.monotonic()))
     ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG: also if who runs us is killed
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.execvp(argv[0], argv)
-    hosts = Hosts(child)
+    hosts, waits = Hosts(child), Waits(child)
     while True:
         hosts.look()
+        waits.look()
+        if told:
+            hurries = time.monotonic() > told[0] + CLEANS_UP
+            kill(descendants()) if hurries else os.kill(child, signal.SIGTERM)
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == child:
             break
@@ -118,7 +164,7 @@ def main(report, *argv):
     left = left if is_anybody_left() else {}
     with open(report, "w") as file:
         code = os.waitstatus_to_exitcode(status)
-        json.dump({"code": code, "came": hosts.came, "gone": hosts.gone, "left": left}, file)
+        json.dump({"code": code, "came": hosts.came, "gone": hosts.gone, "waits": waits.found, "left": left}, file)
     deadline = time.monotonic() + 10
     while is_anybody_left() and time.monotonic() < deadline:
         kill(descendants())

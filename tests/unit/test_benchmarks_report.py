@@ -287,8 +287,9 @@ def test_random_jobs_by_mode_and_fault():
         run(2, "mwms", ["0"], ["kill", "kill"], []),
         run(3, "mpi", ["137", "69"], ["cut"], ["cut"], "bound", "lines"),
     ]
-    lines = chaos.page(record("chaos", runs))
-    assert "**3 jobs, 1 violation.**" in lines
+    lines = chaos.page(record("chaos", runs, limits={"seed": 7, "least_faults": 1}))
+    assert "**2 jobs with 1 fault or more: 1 violation.**" in lines
+    assert "1 job with fewer, as some that were drawn did not happen: 0 violations." in " ".join(lines)
     found = tables(lines)
     assert found["mode"] == [
         ["mpi", "1", "0", "0", "0", "0", "1", "1", "7.00 (worst 7.00)", "3.00 (worst 3.00)"],
@@ -296,7 +297,8 @@ def test_random_jobs_by_mode_and_fault():
     ]
     assert found["fault"] == [["cut", "2", "1", "2", "1"], ["kill", "3", "1", "2", "0"]]
     assert found["case"] == [["7/3", "bound, lines"]]
-    assert "that happened: 0 in 1 job, 1 in 2 jobs." in " ".join(lines)
+    assert [row[:2] for row in found["hosts"]] == [["2", "3"]]
+    assert found["faults in a job"] == [["0", "0", "1", "0"], ["1", "1", "2", "1"], ["2", "2", "0", "0"]]
 
 
 def test_any_other_benchmark_is_a_table_of_its_cases():

@@ -228,7 +228,12 @@ def test_a_host_that_was_away_for_a_moment_is_the_cause_only_where_something_fai
 def test_a_busy_machine_is_no_violation():
     late = with_(FAILED, "gone", algo_1=BEGAN + 35)
     assert rules_of(violations(late)) == {"bound"}
-    assert violations(replace(late, stood_still=10.0)) == []
+    still = replace(late, gaps=((BEGAN + 30, 20.0),))
+    assert violations(still) == []
+    waited = replace(late, waits=tuple((BEGAN + 10 + n, 0.9) for n in range(24)))
+    assert violations(waited) == []
+    before = replace(late, gaps=((BEGAN - 5, 20.0),), waits=((BEGAN, 20.0),))
+    assert rules_of(violations(before)) == {"bound"}
 
 
 def test_what_a_killed_host_had_not_written_may_be_missing():

@@ -1,8 +1,10 @@
 """Name look-ups that take their time, as when a name server is out: in processes that find this on PYTHONPATH.
 
-CHAOS_FOLDER/slow.json: [[host, from, to], ...] in seconds since 1970. An address is no look-up.
+CHAOS_FOLDER/slow.json: [[number, host, from, to], ...] in seconds since 1970. A file slow-NUMBER says that a look-up
+was slowed. An address is no look-up.
 """
 
+import contextlib
 import json
 import os
 import socket
@@ -15,15 +17,21 @@ try:
         windows = json.load(file)
 except (KeyError, OSError):
     windows = []
-rank = socket.gethostname().partition(".")[0].rpartition("-")[2]  # ip-10-0-1-2.ec2.internal is algo-2
-windows = [(begin, end) for host, begin, end in windows if host == f"algo-{rank}"]
+# ip-10-0-1-2.ec2.internal is algo-2. In the environment, as the launcher gives itself its name only later.
+rank = os.environ.get("HOSTNAME", "").partition(".")[0].rpartition("-")[2]
+windows = [(number, begin, end) for number, host, begin, end in windows if host == f"algo-{rank}"]
 plain = socket.getaddrinfo
 
 
 def slow(host, *rest, **more):
     name = host.decode() if isinstance(host, bytes) else host
     is_name = name and not name.replace(".", "").isdigit() and ":" not in name and name != "localhost"
-    if is_name and any(begin <= time.time() < end for begin, end in windows):
+    now = time.time()
+    met = [number for number, begin, end in windows if is_name and begin <= now < end]
+    for number in met:
+        with contextlib.suppress(OSError), open(f"{os.environ['CHAOS_FOLDER']}/slow-{number}", "w"):
+            pass
+    if met:
         time.sleep(SECONDS)
     return plain(host, *rest, **more)
 
