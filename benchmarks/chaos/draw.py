@@ -10,11 +10,11 @@ from benchmarks.chaos.case import MODES, Case, Fault, Script
 ENDS = ("hears SIGTERM", "job failed", "stopping")  # what hosts and scripts print while a job ends
 OTHERS = ("attempt 1", "job succeeded", "started, pid")  # may never be printed
 SERVANTS = {  # what the launcher runs beside the user's programs, by mode
-    "single": ("prepare",),
-    "mwms": ("prepare",),
-    "ps": ("prepare", "ps/{rank}"),
-    "ps server": ("prepare", "ps/{rank}"),
-    "mpi": ("prepare", "sshd", "orted", "mpirun"),
+    "single": (),
+    "mwms": (),
+    "ps": ("ps/{rank}",),
+    "ps server": ("ps/{rank}",),
+    "mpi": ("sshd", "orted", "mpirun"),
 }
 KINDS = {  # kind of fault: how often, of a hundred
     "kill": 16, "kill process": 16, "stop": 8, "stop all": 12, "stop process": 4, "pause": 9, "pause process": 4,
@@ -51,7 +51,7 @@ def draw(seed: int, number: int, *, netns: bool, mpi: bool = True, least: int = 
     case = replace(case, scripts=scripts)
     if dice.random() < 0.25:
         case = _scene(dice, case)
-    missing = dice.choice([count for count in (0, 1, 2, 2, 3, 4) if count >= least]) - len(case.faults)
+    missing = dice.choice([count for count in (0, 1, 2, 2, 3, 3, 4) if count >= least]) - len(case.faults)
     return replace(case, faults=(*case.faults, *_faults(dice, case, missing)))
 
 
@@ -65,7 +65,7 @@ def _scene(dice: random.Random, case: Case) -> Case:
     if len(case.names) > 1:
         scenes += [(Fault(kind="pause", host=host, lasts=9.0, when=_step(1)), fails, stop)]
     ends = dice.choice([fails, replace(stop, when="", at=5.0)])
-    floods = (Fault(kind="stall", host=host, lasts=25.0, when=_step(1)), ends)
+    floods = (Fault(kind="stall", host=other, lasts=25.0, when=_step(1)), ends)
     scenes += [floods, floods]
     if case.netns:
         frozen = dice.choice(case.processes)
@@ -102,24 +102,25 @@ def _faults(dice: random.Random, case: Case, count: int) -> tuple[Fault, ...]:
         drawn.sort(key=lambda kind: (kind in ENDING, kind == "kill"))
     bad = [script.seconds for script in case.scripts.values() if script.do not in ("ends", "model")]
     life = min(bad, default=max(script.seconds for script in case.scripts.values()))
-    step = dice.randint(1, max(1, int(6 * life)))
+    step = dice.randint(1, max(1, int(5 * life)))
+    writers = {where for where, _ in case.processes}
     found: list[Fault] = []
     for kind in drawn:
         ends = any(fault.kind in ("kill", "stop") for fault in found)
         killed = {fault.host for fault in (*case.faults, *found) if fault.kind == "kill" and not fault.process}
         host = dice.choice([name for name in case.names if name not in killed] or case.names)
-        found.append(_fault(dice, case, kind, host, _moment(dice, step, ends)))
-        # Near the one before, mostly: what crosses is what breaks.
-        step += dice.choice([0, 0, 0, 1] if ends or kind in ENDING else [0, 1, 2, 4])
+        early = not ends and dice.random() < (0.04 if kind in ENDING else 0.12)
+        moment = {"at": round(dice.uniform(0.1, 2.0), 2)} if early else _moment(dice, step, ends)
+        found.append(_fault(dice, case, kind, host, moment))
+        # Near the one before, mostly: what crosses is what breaks. Who is held up writes nothing for a while.
+        silent = kind.split()[0] in ("pause", "stall", "freeze") and len(writers) == 1
+        step += 0 if silent else dice.choice([0, 0, 0, 1] if ends or kind in ENDING else [0, 1, 2, 4])
     return tuple(found)
 
 
 def _moment(dice: random.Random, step: int, ends: bool) -> dict[str, Any]:
-    """At or when: while the hosts start, at a script's step, or while the job ends."""
-    chosen = dice.random()
-    if chosen < 0.1 and not ends:
-        return {"at": round(dice.uniform(0.1, 2.0), 2)}
-    if chosen < (0.7 if ends else 0.97):
+    """When: at a script's step, mostly, or while the job ends."""
+    if dice.random() < (0.7 if ends else 0.97):
         return {"when": _step(step)}
     return {"when": dice.choice(ENDS if ends else OTHERS)}
 
@@ -140,7 +141,7 @@ def _fault(dice: random.Random, case: Case, kind: str, host: str, moment: dict[s
             return Fault(kind="stop", host="all", **moment)
         case "kill process" | "stop process":
             process = _process(dice, case, host)
-            moment = {"at": round(dice.uniform(0, 1), 2)} if process == "prepare" else moment  # before the scripts
+            moment = {"at": round(dice.uniform(0, 1), 2)} if process == "prepare" else moment
             return Fault(kind=kind.split()[0], host=host, process=process, **moment)
         case "pause process":
             host, process = dice.choice(case.processes)
@@ -167,5 +168,8 @@ def _fault(dice: random.Random, case: Case, kind: str, host: str, moment: dict[s
 
 def _process(dice: random.Random, case: Case, host: str) -> str:
     own = [process for where, process in case.processes if where == host]
-    servants = [name.format(rank=case.names.index(host)) for name in SERVANTS[case.mode]]
-    return dice.choice([*own, *own, *own, *servants] if dice.random() < 0.5 else own or servants)
+    rank = case.names.index(host)
+    servants = [name.format(rank=rank) for name in SERVANTS[case.mode] if name != "mpirun" or rank == 0]
+    if dice.random() < 0.05:
+        return "prepare"  # before the scripts, which then never start
+    return dice.choice([*own, *own, *own, *servants])
