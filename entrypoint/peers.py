@@ -183,7 +183,8 @@ class Peers:
 
     def _bring(self, report: bytes) -> None:
         """To the coordinator, and hear its answer; over our line, if we have one."""
-        patience = self._settings.peer_timeout
+        # An answer that is lost is not said again for longer than UNHEARD: time for another try has to be left.
+        patience = self._settings.peer_timeout / 2
         if line := self._line:
             self._answered, self._asked = False, time.monotonic()
             line.sendall(report + b"\n")

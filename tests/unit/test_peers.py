@@ -415,6 +415,25 @@ def test_a_follower_keeps_its_connection_and_hears_the_news_there():
         eventually(is_told, within=20)
 
 
+def test_a_follower_whose_answer_is_lost_asks_again_before_it_takes_the_coordinator_for_lost():
+    """As when the network is down for a second: a coordinator that cannot bring its answer hangs up unheard."""
+    patience, times, kept = 6.0, [], []
+    hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address="127.0.0.1") for n in range(2))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(20)
+        settings = Settings(control_port=server.getsockname()[1], heartbeat=0.2, peer_timeout=patience)
+        follower = Peers(Cluster(hosts=hosts, me=hosts[1]), settings, lambda event: None, dict, print)
+        follower.report(Report(host="algo-2"))
+        while len(times) < 2:
+            connection, _ = server.accept()
+            kept.append(connection)
+            if connection.recv(1 << 16).startswith(b"POST /report"):
+                times.append(time.monotonic())
+    for connection in kept:
+        connection.close()
+    assert times[1] - times[0] < patience - 2
+
+
 def test_a_follower_whose_connection_ends_says_so_and_asks_at_once():
     """The next heartbeat is a minute away."""
     news = json.dumps(news_to_json(News())).encode()
