@@ -312,12 +312,14 @@ def _lines_of(history: History, host: str, log: str, printed: dict[tuple[str, st
             yield f"{host} shows line {number} of {key}, wanted line {next_.get(key, 0)}"
         next_[key] = number + 1
     stalled = any(e.fault.host == host for e in history.of("stall"))
+    unwritable = [e.fault for e in history.of("fill", "readonly") if e.fault.process == "output"]
+    mute = any(fault.host == host for fault in unwritable)  # it has no other place to tell of it
     gone = history.seen.gone.get(host, history.seen.began)
     hurried = history.held_up(gone - 3, gone + 3) > 1.5  # who reads a host's output gives up 2 s after its end
     for (where, key), count in printed.items():
         if where != host or cut or hurried or next_.get(key, 0) >= count:
             continue
-        told = stalled and "were not written" in history.seen.evidence.get(host, "") + log
+        told = stalled and (mute or "were not written" in history.seen.evidence.get(host, "") + log)
         if not told:
             yield f"{host} shows {next_.get(key, 0)} lines of {key}, which printed {count}"
 

@@ -236,6 +236,15 @@ def test_a_busy_machine_is_no_violation():
     assert rules_of(violations(before)) == {"bound"}
 
 
+def test_what_nobody_read_may_be_missing_untold_only_where_there_is_no_place_to_tell_it():
+    stall = Injected(fault=Fault(kind="stall", host="algo-1", lasts=25.0), at=BEGAN + 1, over=BEGAN + 26)
+    full = Injected(fault=Fault(kind="readonly", host="algo-1", process="output"), at=BEGAN + 1)
+    cut = logged(LOG[: LOG.rindex("[")])
+    assert "lines" in rules_of(violations(replace(cut, injected=(stall,))))
+    assert "lines" in rules_of(violations(replace(cut, injected=(full,))))
+    assert "lines" not in rules_of(violations(replace(cut, injected=(stall, full))))
+
+
 def test_what_a_killed_host_had_not_written_may_be_missing():
     log = LOST.logs["algo-3"]
     assert violations(with_(LOST, "logs", algo_3=log[: len(log) // 2])) == []
