@@ -24,6 +24,7 @@ from typing import Any
 from entrypoint.callers import LOOPBACK, MAX_MESSAGE, Callers, Limits
 from entrypoint.cluster import Cluster
 from entrypoint.events import Event, Informed, News, Rejected, Replaced, Reported
+from entrypoint.lack import Lack
 from entrypoint.lines import Keep
 from entrypoint.wire import PROTOCOL, Refused, news_from_json, news_to_json, report_from_json
 
@@ -61,7 +62,8 @@ def make_door(
     callers = Callers(cluster)
     limits = Limits(callers)
     control = Control(cluster, callers, token, put, status, news, life)
-    return Door(control, control.answer, TOKEN_HEADER, limits, address, port, keep)
+    lack = Lack(put) if len(cluster.hosts) > 1 else None
+    return Door(control, control.answer, TOKEN_HEADER, limits, address, port, keep, lack)
 
 
 class Control:

@@ -8,6 +8,7 @@ What hosts say to one another is answered by the thread that reads it: nobody is
 speak at once. What people ask may have to wait for the supervisor, and has threads.
 """
 
+import contextlib
 import errno
 import resource
 import socket
@@ -24,6 +25,7 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
 from entrypoint.callers import BURST, MAX_MESSAGE, OPEN, PAID_BY, RATE, Bucket, Limits, canonical
+from entrypoint.lack import NAP, Lack
 from entrypoint.lines import LONGEST, Answer, Keep
 
 # (path, caller, token, body) -> (status, body, whose connection it is, if that may stay open)
@@ -53,25 +55,33 @@ class _Channel(HTTPChannel):
             code, text, who = self.server.answer(request.path, self.addr[0], shown, body)
             wanted = request.headers.get("CONNECTION", "").lower() == "keep-alive"
             stays = wanted and who and self.server.keep and len(text) <= LONGEST and self.socket.fileno() < _MOST
+            line = self._to_keep() if stays else None
+            again = partial(self.server.answer_again, Bucket(RATE, BURST), self.addr[0], shown)
             self._write(
-                f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: {'keep-alive' if stays else 'close'}\r\n"
+                f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: {'keep-alive' if line else 'close'}\r\n"
                 f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n".encode()
                 + text,
-                (who, partial(self.server.answer_again, Bucket(RATE, BURST), self.addr[0], shown)) if stays else None,
+                (who, line, again) if line else None,
             )
 
-    def _write(self, text: bytes, stays: tuple[str, Answer] | None) -> None:
+    def _to_keep(self) -> socket.socket | None:
+        """The connection once more: what waitress closes, that has been said, is not its end then."""
+        with contextlib.suppress(OSError):  # no descriptor is left for that; the answer needs none
+            return self.socket.dup()
+        return None
+
+    def _write(self, text: bytes, stays: tuple[str, socket.socket, Answer] | None) -> None:
         """As a task's thread would, and without one. A connection that stays is read by others from then on."""
         self.outbufs[-1].append(text)
         self.total_outbufs_len += len(text)
         self.close_when_flushed = True
-        line = self.socket.dup() if stays else None  # what waitress closes, that has been said, is not its end then
         self.handle_write()
-        if line and self.total_outbufs_len:  # it does not read; it may ask again
-            line.close()
-        elif line and stays:
-            who, answer = stays
-            self.server.keep(who, line, answer)
+        if stays:
+            who, line, answer = stays
+            if self.total_outbufs_len:  # it does not read; it may ask again
+                line.close()
+            else:
+                self.server.keep(who, line, answer)
 
     def service(self) -> None:
         request = self.requests[0]
@@ -127,7 +137,9 @@ class Door(TcpWSGIServer):
         address: str,
         port: int,
         keep: Keep | None = None,
+        lack: Lack | None = None,
     ) -> None:
+        self._lack = lack or Lack(lambda _: None)
         self._limits, self.token_key = limits, token_header.upper().replace("-", "_")
         self.answer, self.keep = answer, keep
         self._open, self._lock = Counter[str](), threading.Lock()
@@ -151,6 +163,7 @@ class Door(TcpWSGIServer):
             taken = self.accept()
             if taken is None:
                 return False
+            self._lack.over()
             connection, (caller, port, *_) = taken
             address = canonical(caller), port
             party = self._limits.party(address[0])
@@ -162,7 +175,9 @@ class Door(TcpWSGIServer):
                     channel.party, channel.came = party, time.monotonic()
             else:
                 connection.close()
-        except OSError:  # it has hung up already, or we have no file descriptor left
+        except OSError as error:  # it has hung up already, or we have no file descriptor left
+            if self._lack.note(error):
+                time.sleep(NAP)
             return False
         return True
 

@@ -66,18 +66,20 @@ def _with_log(early_signals: list[int], spare: "_Spare") -> int:
             job = read_job(base, os.environ, run_folder(), count_gpus())
             secret = Secrets(os.environ, job.hyperparameters)
             log = Log(host, prefix=job.settings.log_prefix, streams=job.settings.log_streams, secret=secret)
-            supervisor = _supervisor(job, log)
+            supervisor = _supervisor(job, log, spare)
             outcome = supervisor.run(early_signals)
         except ConfigError as error:
             log.say(f"error: {error}")
-            outcome = _tell_of(error, host, log, early_signals)
+            outcome = _tell_of(error, host, log, spare, early_signals)
     except Exception as error:
         spare.free()
         import traceback
 
+        from entrypoint.lack import in_words
+
         log.say(traceback.format_exc())
         settled = supervisor.facts.outcome if supervisor else None  # which the other hosts know
-        outcome = settled or _own_failure(host, FAULT, _in_words(error), ExitCode.INTERNAL)
+        outcome = settled or _own_failure(host, FAULT, in_words(error), ExitCode.INTERNAL)
         kin.end_descendants(within=10.0)
         _tell_others(outcome, supervisor, early_signals, log.say)
     tree = Tree(base=base)
@@ -147,6 +149,7 @@ def _without_log(error: Exception, signals: list[int]) -> int:
     from entrypoint import report
     from entrypoint.config import this_host
     from entrypoint.job import Tree
+    from entrypoint.lack import in_words
     from entrypoint.sink import Sink
 
     base, stdout = base_folder(), Sink(1)
@@ -157,7 +160,7 @@ def _without_log(error: Exception, signals: list[int]) -> int:
         stdout.hand_over()
 
     say(Secrets(os.environ).mask("".join(traceback.format_exception(error))))
-    outcome = _own_failure(host, FAULT, _in_words(error), ExitCode.INTERNAL)
+    outcome = _own_failure(host, FAULT, in_words(error), ExitCode.INTERNAL)
     _tell_others(outcome, None, signals, say)
     if complaint := report.write_failure(Tree(base=base).failure, outcome):
         say(complaint)
@@ -165,24 +168,7 @@ def _without_log(error: Exception, signals: list[int]) -> int:
     return outcome.exit_code
 
 
-def _in_words(error: Exception) -> str:
-    """A fault of ours; where this host allows too little, how much."""
-    import errno
-    import resource
-
-    from entrypoint.cgroups import most_processes
-
-    words, number = f"{type(error).__name__}: {error}", getattr(error, "errno", None)
-    if number == errno.EAGAIN or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
-        most = most_processes()
-        words += f"; this host allows {most or 'too few'} processes and threads, wanted 100 and those of the script"
-    elif number in (errno.EMFILE, errno.ENFILE):
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        words += f"; this host allows {most} open files, wanted 100 and two for each host of the job"
-    return words
-
-
-def _tell_of(error: ConfigError, host: str, log: Log, early_signals: list[int]) -> Outcome:
+def _tell_of(error: ConfigError, host: str, log: Log, spare: _Spare, early_signals: list[int]) -> Outcome:
     """The outcome of a job that is described wrongly. Other hosts may not see what is wrong: they are told."""
     from entrypoint import events
     from entrypoint.config import salvage_job
@@ -194,10 +180,10 @@ def _tell_of(error: ConfigError, host: str, log: Log, early_signals: list[int]) 
         return _own_failure(host, "configuration", str(error), ExitCode.CONFIG)
     nothing = Plan(title="", hosts=tuple(host.name for host in job.cluster.hosts), processes=())
     wrong = events.Broken(what="configuration", why=str(error), code=ExitCode.CONFIG)
-    return Supervisor(job, nothing, os.environ, log).run(early_signals, [wrong])
+    return Supervisor(job, nothing, os.environ, log, spare=spare.free).run(early_signals, [wrong])
 
 
-def _supervisor(job: "Job", log: Log) -> "Supervisor":
+def _supervisor(job: "Job", log: Log, spare: _Spare) -> "Supervisor":
     from entrypoint.distributions import plan_for
 
     plan = plan_for(job)
@@ -208,7 +194,7 @@ def _supervisor(job: "Job", log: Log) -> "Supervisor":
     begun = _begin(job, plan, log)
     from entrypoint.supervisor import Supervisor  # here, since this takes as long as half of what was begun
 
-    return Supervisor(job, plan, os.environ, log, begun)
+    return Supervisor(job, plan, os.environ, log, begun, spare.free)
 
 
 def _begin(job: "Job", plan: "Plan", log: Log) -> "dict[str, Process]":

@@ -23,6 +23,7 @@ from entrypoint.cluster import Cluster, Host
 from entrypoint.control import Put, Status, make_door
 from entrypoint.errors import ExitCode
 from entrypoint.events import Broken, Event, Informed, LineEnded, News, Rejected, Replaced, Report, Unreached
+from entrypoint.lack import Lack
 from entrypoint.lines import Lines, messages
 from entrypoint.settings import Settings
 from entrypoint.wire import Refused, news_from_json, news_to_json, report_to_json
@@ -82,6 +83,7 @@ class Peers:
         self._lines = Lines(put)  # the coordinator's
         self._line: socket.socket | None = None  # a follower's
         self._line_again = 0.0  # when it may ask for another one
+        self._lack = Lack(put)
         self._report_again = False
         self._clock = Clock()  # the coordinator's
         self._life, self._coordinators_life = os.urandom(8).hex(), ""  # which launcher it is, on the same host
@@ -164,6 +166,7 @@ class Peers:
             try:
                 self._bring(json.dumps({**report_to_json(report), "life": self._life}).encode())
                 last, reached, refused_since = report, True, 0.0
+                self._lack.over()
                 with self._lock:
                     if report is self._report:
                         self._delivered.set()
@@ -176,7 +179,8 @@ class Peers:
                     complaint = str(error)
                     self._say(f"the coordinator refuses our report: {complaint}")
                 time.sleep(RETRY)
-            except (OSError, ValueError):
+            except (OSError, ValueError) as error:
+                self._lack.note(error)
                 reached = False
                 self._drop_line()
                 time.sleep(RETRY)

@@ -7,6 +7,7 @@ A thousand hosts make this often: it costs a third of what http.client's objects
 """
 
 import contextlib
+import encodings.idna  # noqa: F401 - getaddrinfo would import it, when there may be no file descriptor left for that
 import errno
 import os
 import re

@@ -12,11 +12,14 @@ import socket
 import socketserver
 import struct
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from entrypoint.events import Ended, Event, RankOrphaned, RankStarted
+from entrypoint.errors import ExitCode
+from entrypoint.events import Broken, Ended, Event, RankOrphaned, RankStarted
+from entrypoint.lack import NAP, Lack, in_words
 from entrypoint.logs import Log
 from entrypoint.outcome import Exit
 
@@ -43,6 +46,24 @@ class Ranks:
             daemon_threads = True
             request_queue_size = 512
 
+            def get_request(self) -> Any:
+                try:
+                    request = super().get_request()
+                except OSError as error:
+                    if lack.note(error):
+                        time.sleep(NAP)
+                    raise
+                lack.over()
+                return request
+
+            def process_request(self, request: Any, client_address: Any) -> None:
+                try:
+                    super().process_request(request, client_address)
+                except RuntimeError as error:  # no more threads: the rank that asks would be waited for
+                    server._cannot_serve(error)
+                    self.shutdown_request(request)
+
+        lack = Lack(put)
         self._order, self._put, self._log = order, put, log
         self._over: dict[str, threading.Event] = {}  # ranks that have ended, and are held
         self._server = Server(str(path), Talk)
@@ -63,7 +84,11 @@ class Ranks:
         cpus = hello.get("cpus")
         place = tuple(int(hello[key]) for key in ("size", "rank", "local_size", "local_rank"))
         order = self._order(rank, attempt, cpus if isinstance(cpus, int) and cpus > 0 else None, place)
-        out, err = self._log.open_pipes(name if "refused" not in order else f"{name}, refused")
+        try:
+            out, err = self._log.open_pipes(name if "refused" not in order else f"{name}, refused")
+        except OSError as error:
+            self._cannot_serve(error)
+            raise
         try:
             text = json.dumps(order).encode()
             fds = array.array("i", [out, err])
@@ -87,6 +112,9 @@ class Ranks:
         self._put(Ended(name=name, exit=exit))
         over.wait()
         connection.sendall(b".")
+
+    def _cannot_serve(self, error: Exception) -> None:
+        self._put(Broken(why=in_words(error), code=ExitCode.INTERNAL))
 
     def let_go(self, name: str) -> None:
         """Let mpirun know that a rank has ended: until then the program that waits for it stays."""

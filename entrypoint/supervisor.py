@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
@@ -22,6 +22,7 @@ from entrypoint.channels import SHARDS
 from entrypoint.errors import ExitCode
 from entrypoint.events import Action, Event
 from entrypoint.job import Job
+from entrypoint.lack import in_words
 from entrypoint.logs import Log
 from entrypoint.machine import this_machine
 from entrypoint.outcome import Exit, Kind, Outcome
@@ -50,9 +51,11 @@ class Supervisor:
         environment: Mapping[str, str],
         log: Log,
         begun: Mapping[str, process.Process] | None = None,
+        spare: Callable[[], None] = lambda: None,
     ) -> None:
         self.job, self.plan, self.log = job, plan, log
         self.begun = dict(begun or {})  # started already, and not watched yet
+        self._free_spare = spare  # gives file descriptors back that are held for the worst case
         self.environment = dict(environment)
         self.host = job.cluster.me.name
         self.began = time.monotonic()
@@ -267,6 +270,8 @@ class Supervisor:
             return self.log.secret.mask(file.read(MOST))[:most]
 
     def _decide(self, *happened: Event) -> None:
+        if any(isinstance(event, events.NotStarted | events.Broken) for event in happened):
+            self._free_spare()  # to say it, to tell the others and to end takes some
         self._carry_out(self.policy.on_all(happened, time.monotonic()))
         for event in happened:
             if isinstance(event, events.Ended | events.NotStarted):  # it may have been told to end when it was over
@@ -300,7 +305,10 @@ class Supervisor:
                     if found or self.facts.dying:  # else it is what was known
                         self.queue.put(events.Looked(found=found))
                 case events.Probe(hosts=hosts):
-                    threading.Thread(target=self._probe, args=(hosts,), name="probe", daemon=True).start()
+                    try:
+                        threading.Thread(target=self._probe, args=(hosts,), name="probe", daemon=True).start()
+                    except RuntimeError as error:
+                        self.queue.put(_broken(error))
                 case events.TakeInventory():
                     self._begin_inventory()
                 case events.WriteCards(card=card, keys=keys):
@@ -421,9 +429,9 @@ class Supervisor:
         self.queue.put(events.Swept(left=tuple(kin.where_it_is(stat) for stat in left)))
 
     def _probe(self, hosts: Sequence[str]) -> None:
-        from entrypoint import reach
-
         try:
+            from entrypoint import reach
+
             found = reach.look_for(self.job.cluster, hosts, self.job.settings.control_port)
         except Exception as error:  # an answer is waited for
             found = tuple(events.Reach(host=host, why=f"{type(error).__name__}: {error}") for host in hosts)
@@ -561,7 +569,7 @@ class Supervisor:
 
 def _broken(error: Exception) -> events.Broken:
     """A fault of ours becomes the job's outcome, so that the other hosts hear of it."""
-    return events.Broken(why=f"{type(error).__name__}: {error}", code=ExitCode.INTERNAL)
+    return events.Broken(why=in_words(error), code=ExitCode.INTERNAL)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,12 @@ def main() -> int:
     environment = {**order["env"], **added_by_mpirun()}
     # Signals for this rank's group are the program's business; this process only waits. None may fall between.
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        os.write(err, f"{order['argv'][0]} cannot be started: {error}\n".encode())
+        connection.sendall(json.dumps({"wait_status": 127 << 8}).encode() + b"\n")
+        return 127
     if pid == 0:
         try:
             for number in (*HEARD, signal.SIGPIPE, signal.SIGXFSZ):

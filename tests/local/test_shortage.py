@@ -4,15 +4,27 @@ Root is bound by no RLIMIT_NPROC, so processes are limited by a control group.
 """
 
 import contextlib
+import itertools
 import os
+import queue
+import resource
+import subprocess
+import sys
+import time
 import uuid
 from pathlib import Path
 
 import pytest
+from hosts import ROOT
 from waiting import eventually
 
-SLEEPS = "import time\ntime.sleep(600)\n"
+from entrypoint.events import RankStarted
+from entrypoint.logs import Log
+from entrypoint.outcome import Exit
+from entrypoint.ranks import Ranks
+
 SHELL = ["sh", "-c"]
+RANK = ROOT / "entrypoint" / "children" / "rank.py"
 
 
 @pytest.fixture
@@ -49,17 +61,23 @@ def group():
     eventually(gone, within=60)
 
 
-def check(job, victim: str) -> None:
-    """All hosts end, with the same code and words, which name who lacks what."""
+def check(job, victim: str, *, may_run: bool = False) -> None:
+    """All hosts end, with the same code and words, which name who lacks what; or well, where what they have may do."""
     codes = job.end(within=120)  # the start timeout is ten times as long
-    assert len(set(codes)) == 1 and codes[0] in (1, 70, 127), str(job)
+    assert len(set(codes)) == 1 and codes[0] in (1, 70, 127, *([0] if may_run else [])), str(job)
+    if codes[0] == 0:
+        assert job.failures == [None] * len(codes), str(job)
+        return
     assert len({text.splitlines()[0] for text in job.failures}) == 1, str(job)
     text = job.failures[0]
     assert text.startswith(victim), text
     if codes[0] == 70:
-        assert "(fault of the launcher)" in text and "this host allows" in text
+        assert "(fault of the launcher)" in text or "(the launcher failed)" in text
+        assert "this host allows" in text
     elif codes[0] == 127:
         assert "(cannot be started)" in text
+        ours = [line for host in job.hosts.values() for line in host.log.splitlines() if "/entrypoint/" in line]
+        assert not ours, f"the launcher falls over what its program lacks: {job}"
     else:  # the first of our programs was started, and could start nothing itself
         assert " prepare (exit code 1): " in text and "Resource temporarily unavailable" in text
 
@@ -67,22 +85,105 @@ def check(job, victim: str) -> None:
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("victim", ["algo-1", "algo-2"])
 def test_too_few_processes(hosts, group, victim, most):
+    """Of the launcher's threads some are a help that it can do without: with five, it depends on who comes first."""
     (group / "pids.max").write_text(str(most))
     enter = [*SHELL, f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"]
-    job = hosts(3, "train.py", code={"train.py": SLEEPS}, before={victim: enter})
-    check(job, victim)
+    job = hosts(3, "train.py", code={"train.py": ""}, before={victim: enter})
+    check(job, victim, may_run=most > 3)
 
 
-@pytest.mark.parametrize("most", [6, 10, 16, 20, 24, 26, 28])
+@pytest.mark.parametrize("most", [6, 10, 16, 20, 24, 25, 26, 27, 28, 30, 32])
 @pytest.mark.parametrize("victim", ["algo-1", "algo-2"])
 def test_too_few_file_descriptors(hosts, victim, most):
-    job = hosts(
-        3, "train.py", code={"train.py": SLEEPS}, before={victim: [*SHELL, f'ulimit -n {most}; exec "$@"', "sh"]}
-    )
+    job = hosts(3, "train.py", code={"train.py": ""}, before={victim: [*SHELL, f'ulimit -n {most}; exec "$@"', "sh"]})
+    check(job, victim, may_run=most > 27)
+
+
+@pytest.mark.parametrize(("victim", "late"), [("algo-1", ("algo-2", "algo-3")), ("algo-2", ("algo-1",))])
+def test_no_file_descriptor_is_left_for_who_comes_late(hosts, victim, late):
+    """A launcher that is there, and can have no connection, says so, and does not call others lost."""
+    job = hosts(3, "train.py", code={"train.py": ""}, absent=late)
+
+    def prepared() -> bool:
+        with contextlib.suppress(OSError):
+            steps = [step for step in job.status(int(victim[-1]))["processes"] if step["name"] == "prepare"]
+            return steps[0]["state"] == "ended"
+        return False
+
+    eventually(prepared, within=120)
+    pid = job.hosts[victim].process.pid
+    used = set.intersection(*(descriptors(pid) for _ in range(50)))  # but for what is there for a moment
+    free = next(number for number in itertools.count() if number not in used)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, free))
+    for name in late:
+        job.start(name)
     check(job, victim)
+    assert "Too many open files" in job.failures[0]
+
+
+def descriptors(pid: int) -> set[int]:
+    time.sleep(0.01)
+    return {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
 
 
 def test_a_job_of_one_host_says_what_it_lacks(hosts):
-    job = hosts(1, "train.py", code={"train.py": SLEEPS}, before={"algo-1": [*SHELL, 'ulimit -n 10; exec "$@"', "sh"]})
+    job = hosts(1, "train.py", code={"train.py": ""}, before={"algo-1": [*SHELL, 'ulimit -n 10; exec "$@"', "sh"]})
     assert job.end() == [70]
     assert "this host allows 10 open files" in job.failures[0]
+
+
+# What happens when a rank asks its host for its command, and the host lacks what it takes to answer.
+ASKED = """
+import contextlib, os, queue, resource, socket, sys
+from pathlib import Path
+from entrypoint.logs import Log
+from entrypoint.ranks import Ranks
+
+path, lacks, group = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
+heard, log = queue.Queue(), Log("algo-1", fd=2)
+os.close(log.open_pipes("mpirun")[0])
+ranks = Ranks(path, lambda *_: {"refused": "nobody asked"}, heard.put, log)
+rank = socket.socket(socket.AF_UNIX)
+if lacks == "threads":
+    (group / "pids.max").write_text("1")
+else:
+    used = {int(name) for name in os.listdir("/proc/self/fd")}
+    free = next(number for number in range(1000) if number not in used)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, free))
+rank.connect(str(path))
+with contextlib.suppress(OSError):  # hung up already
+    rank.sendall(b'{"rank": 0, "size": 1, "local_size": 1, "local_rank": 0}\\n')
+print(heard.get(timeout=60).why)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("lacks", "why"), [("threads", "can't start new thread"), ("descriptors", "Too many open files")]
+)
+def test_a_rank_that_cannot_be_answered_is_not_waited_for(tmp_path, group, lacks, why):
+    enter = f'echo $$ > {group}/cgroup.procs; exec "$@"'
+    told = subprocess.run(
+        ["sh", "-c", enter, "sh", sys.executable, "-c", ASKED, tmp_path / "ranks", lacks, group],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert why in told.stdout and "this host allows" in told.stdout, told
+
+
+def test_a_rank_whose_program_cannot_be_started_was_not_killed(tmp_path, group):
+    heard, log = queue.Queue(), Log("algo-1", fd=os.open(os.devnull, os.O_WRONLY))
+    order = {"argv": [sys.executable, "-c", "pass"], "env": {}, "cwd": "/"}
+    ranks = Ranks(tmp_path / "ranks", lambda *_: order, heard.put, log)
+    (group / "pids.max").write_text("1")
+    numbers = {"RANK": "0", "LOCAL_RANK": "0", "SIZE": "1", "LOCAL_SIZE": "1"}
+    mpirun = {f"OMPI_COMM_WORLD_{key}": value for key, value in numbers.items()}
+    process = subprocess.Popen(
+        ["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh", sys.executable, RANK],
+        env={**os.environ, **mpirun, "ENTRYPOINT_RANKS": str(tmp_path / "ranks")},
+    )  # fmt: skip
+    assert isinstance(heard.get(timeout=60), RankStarted)
+    assert heard.get(timeout=60).exit == Exit(code=127)
+    log.drain("rank 0")
+    assert f"{sys.executable} cannot be started: [Errno 11]" in log.tail("rank 0")
+    ranks.let_go("rank 0")
+    assert process.wait(60) == 127
