@@ -27,6 +27,7 @@ from entrypoint.policy import Policy
 
 BOUND = 400.0  # simulated seconds; the start timeout (60) and the stop grace (20) are in it, with room
 RETRY = 0.05
+PATIENCE = 5.0  # seconds in which a host waits for whoever is to read its output, at its end
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1\n'
 SETTINGS = {"ENTRYPOINT_START_TIMEOUT": "60", "ENTRYPOINT_STOP_GRACE": "20", "ENTRYPOINT_OUTSIDE_GRACE": "8"}
 ONLY_INSIDE = {"sagemaker_distribution_instance_groups": "inside"}
@@ -50,6 +51,9 @@ class Story:
     stop: str = ""  # "", "all", "one": who gets a SIGTERM
     crosses: bool = False  # it comes right after the first failure
     stays: int = 0  # so many processes survive SIGKILL
+    unread: int = 0  # nobody reads the output of so many hosts for a while: their programs wait for it
+    vanish: int = 0  # so many names stop resolving, while the hosts live
+    hang_up: bool = False  # with a name, the line of its host goes, too
     restarts: int = 0
     scripts: str = "saves"  # on SIGTERM: "saves" (exit code 0), "dies", "ignores"
 
@@ -63,6 +67,7 @@ def groups(story: Story) -> dict[str, list[str]]:
 class Running:
     spec: ProcessSpec
     ending: bool = False
+    prints_on: bool = False  # told to end: its output is read, whoever may not write it
 
 
 @dataclass
@@ -123,6 +128,14 @@ class World:
             self.at(self.random.uniform(0, 25), self.die, name)
         for name in self.random.sample(who, min(story.frozen, len(who))):
             self.at(self.random.uniform(0, 25), self.freeze, name, self.random.uniform(0.5, 12))
+        self.unread_until = {
+            name: self.random.uniform(5, 40) for name in self.random.sample(who, min(story.unread, len(who)))
+        }
+        self.vanished: set[str] = set()
+        self.vanished_early = False  # before all had met
+        self.lines: set[str] = set()  # followers whose connection to the coordinator is open
+        for name in self.random.sample(who, min(story.vanish, len(who))):
+            self.at(self.random.uniform(0, 25), self.vanish, name)
         if not story.crosses:
             self.stop_after(self.random.uniform(0, 25))
 
@@ -194,8 +207,28 @@ class World:
         if any(spec.duty is Duty.RANK for spec in self.plan.on(name)):
             self.fail_mpirun()
 
+    def vanish(self, name: str) -> None:
+        """For good. Who knows its address goes on calling it there; the coordinator has called nobody with a line."""
+        self.vanished.add(name)
+        met = [host.policy and host.policy.rendezvous.is_over() for host in self.hosts.values()]
+        self.vanished_early = self.vanished_early or not all(met)
+        if self.story.hang_up and self.hosts[name].there:
+            followers = self.plan.hosts[1:] if name == self.first else [name]
+            for follower in self.lines & set(followers):
+                self.lines.discard(follower)
+                self.happen(self.first, events.LineEnded(host=follower))
+                self.happen(follower, events.LineEnded(host=self.first))
+                self.at(0, self.send_report, follower, False)
+
+    def is_called(self, sender: str, receiver: str) -> bool:
+        """Whether what one says to another finds it: over a line, or by its name or an address that is known."""
+        follower = sender if receiver == self.first else receiver
+        known = receiver == self.first and self.hosts[sender].policy.facts.heard
+        return receiver not in self.vanished or follower in self.lines or bool(known)
+
     def hang_up(self, name: str) -> None:
         """Its kernel ends the lines that it had, behind what it said over them."""
+        self.lines -= set(self.plan.hosts) if name == self.first else {name}
         for other in self.plan.hosts[1:] if name == self.first else [self.first]:
             if (policy := self.hosts[other].policy) and name in policy.facts.heard:
                 self.at(self.random.uniform(0.1, 0.2), self.happen, other, events.LineEnded(host=name))
@@ -229,7 +262,9 @@ class World:
                     self.message(host.name, name, lambda name=name, news=news: self.inform(name, news))
             case events.Probe(hosts=hosts):
                 found = tuple(
-                    events.Reach(host=name, address="10.0.0.1", why="" if self.hosts[name].there else "no answer")
+                    events.Reach(host=name, address="", why="unknown name")
+                    if name in self.vanished
+                    else events.Reach(host=name, address="10.0.0.1", why="" if self.hosts[name].there else "no answer")
                     for name in hosts
                 )
                 self.at(self.random.uniform(0.001, 0.2), self.happen, host.name, events.Probed(found=found))
@@ -239,9 +274,21 @@ class World:
                     self.at(self.random.uniform(0.001, 1), self.happen, host.name, found)
             case events.Finish(outcome=outcome):
                 host.outcome, host.ended_at = outcome, self.now
-                self.hang_up(host.name)
+                self.at(PATIENCE if self.is_unread(host.name) else 0, self.hang_up, host.name)
 
     # --- processes ---
+
+    def is_unread(self, host: str) -> bool:
+        return self.now < self.unread_until.get(host, 0)
+
+    def waits_for_a_reader(self, host: str, name: str, act, *what) -> bool:
+        """What prints into a full pipe ends when somebody reads, or when it was told to end and is read for that."""
+        running = self.hosts[host].processes.get(name)
+        users = running is not None and running.spec.duty in (Duty.SCRIPT, Duty.RANK, Duty.SIDECAR)
+        if not users or running.prints_on or not self.is_unread(host):
+            return False
+        self.at(0.5, act, host, name, *what)
+        return True
 
     def start(self, host: SimulatedHost, spec: ProcessSpec) -> None:
         host.processes[spec.name] = Running(spec)
@@ -256,7 +303,11 @@ class World:
         if spec.ready is Ready.LISTENING:
             self.at(self.random.uniform(0.05, 2), self.listen, host.name, spec.name)
         if spec.duty is Duty.LAUNCHER:
-            for rank in (each for each in self.plan.processes if each.duty is Duty.RANK):
+            ranks = [each for each in self.plan.processes if each.duty is Duty.RANK]
+            if self.vanished & {rank.host for rank in ranks if rank.host != self.first}:  # ssh asks for all names first
+                self.at(0.5, self.fail, host.name, spec.name, 1)
+                return
+            for rank in ranks:
                 self.at(self.random.uniform(0.2, 1), self.start_rank, rank, host.policy.facts.attempt)
 
     def listen(self, host: str, name: str) -> None:
@@ -275,6 +326,8 @@ class World:
 
     def ask(self, host: SimulatedHost, name: str) -> None:
         running = host.processes.get(name)
+        if running is not None:
+            running.prints_on = True
         if running is None or running.ending or (host.name, name) in self.staying:
             return
         if running.spec.duty is Duty.LAUNCHER:
@@ -287,6 +340,8 @@ class World:
             self.at(self.random.uniform(0.01, 0.5), self.end, host.name, name, 143)
 
     def fail(self, host: str, name: str, code: int) -> None:
+        if code < 128 and self.waits_for_a_reader(host, name, self.fail, code):
+            return
         if name in self.hosts[host].processes:
             if self.hosts[host].there and not self.settled():
                 spec = self.hosts[host].processes[name].spec
@@ -311,6 +366,8 @@ class World:
 
     def end(self, host: str, name: str, code: int) -> None:
         at = self.hosts[host]
+        if code == 0 and self.waits_for_a_reader(host, name, self.end, code):
+            return
         running = at.processes.pop(name, None)
         if running is None or not at.alive:
             return
@@ -355,7 +412,7 @@ class World:
         """Whether it will arrive; it takes a while. Somebody who stands still gets it when it goes on."""
         if not self.hosts[sender].alive or self.random.random() < self.story.loss:
             return False
-        if not self.hosts[receiver].there:
+        if not self.hosts[receiver].there or not self.is_called(sender, receiver):
             self.at(self.random.uniform(0.001, 1), self.happen, sender, events.Unreached(host=receiver))
             return False
         self.at(self.random.uniform(0.001, 0.1), arrive)
@@ -384,6 +441,7 @@ class World:
         first = self.hosts[self.first]
         if not first.there:
             return
+        self.lines.add(report.host)
         self.happen(self.first, events.Reported(report=report))
         if answered and self.now >= first.frozen_until:
             news = first.news
@@ -405,7 +463,10 @@ def check(world: World) -> None:
     codes = {host.outcome.exit_code for host in living if host.outcome}
     texts = {host.outcome.failure_text() for host in living if host.outcome}
     first_lives = hosts[world.first].alive
-    misfortune = story.fails or story.dies or story.absent or story.frozen or (story.stop and not story.crosses)
+    # A name that is gone before all have met keeps the job from starting.
+    misfortune = (
+        story.fails or story.dies or story.absent or story.frozen or story.vanish or (story.stop and not story.crosses)
+    )
     if not misfortune and not story.late:
         assert codes == {0}, (codes, texts, story)
     # A host that boots when a stopped job has already left finds nobody to agree with.
@@ -515,6 +576,37 @@ def test_what_stays_outside_the_distribution_holds_up_no_stop(base):
     check(world)
 
 
+@pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
+@pytest.mark.parametrize("stop", ["", "all"])
+def test_a_host_that_does_not_write_changes_nothing(base, mode, stop):
+    """Its programs wait until somebody reads, or until they are told to end; how the job ends does not depend on it."""
+    for seed in range(12):
+        fails = seed % 2
+        world = run(Story(seed=seed, mode=mode, stop=stop, fails=fails, unread=1 + seed % 3), base)
+        check(world)
+        assert world.unread_until
+        for host in world.hosts.values():
+            if host.outcome.kind is Kind.SUCCEEDED and not stop:  # nobody lost patience with a script that was held up
+                scripts = [spec.name for spec in world.plan.on(host.name) if spec.decides]
+                assert all(name in host.policy.facts.ended for name in scripts), world.story
+
+
+@pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
+@pytest.mark.parametrize("hang_up", [False, True])
+def test_a_host_whose_name_vanishes_is_not_lost(base, mode, hang_up):
+    """It lives, and is heard: by its line, or by what it says itself. What needs its name to start is another thing."""
+    vanished = 0
+    for seed in range(20):
+        world = run(Story(seed=seed, mode=mode, vanish=1 + seed % 2, hang_up=hang_up), base)
+        check(world)
+        if world.vanished and not world.vanished_early and not world.went_wrong:
+            vanished += 1
+            assert {host.outcome.exit_code for host in world.hosts.values()} == {0}
+        causes = [host.outcome.cause for host in world.hosts.values() if host.outcome and host.outcome.cause]
+        assert not [cause for cause in causes if cause.what.startswith("lost")], (causes, world.story)
+    assert vanished
+
+
 stories = st.builds(
     Story,
     seed=st.integers(0, 10**6),
@@ -531,6 +623,9 @@ stories = st.builds(
     stop=st.sampled_from(["", "", "all", "one"]),
     crosses=st.sampled_from([False, False, True]),
     stays=st.sampled_from([0, 0, 0, 1, 2]),
+    unread=st.sampled_from([0, 0, 0, 1, 2]),
+    vanish=st.sampled_from([0, 0, 0, 1, 2]),
+    hang_up=st.booleans(),
     restarts=st.sampled_from([0, 0, 1, 3]),
     scripts=st.sampled_from(["saves", "dies", "ignores"]),
 )
