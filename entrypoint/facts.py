@@ -191,11 +191,12 @@ class Facts:
         if any(self.specs[name].duty is Duty.RANK for name in self.running()) or not self.own_ranks_ended_well():
             return False
         reports = map(self.report_of, self.others)
-        return all(report.done and report.clean for report in reports) and self._every_rank_started()
+        return all(report.done and report.clean for report in reports) and not self.ranks_to_come()
 
-    def _every_rank_started(self) -> bool:
-        """By name, since the user's options may place one elsewhere."""
-        return self._ranks <= {process for _, process in self.ready}
+    def ranks_to_come(self) -> list[ProcessSpec]:
+        """Ranks that came up nowhere; by name, since the user's options may place one elsewhere."""
+        there = {process for _, process in self.ready}
+        return [spec for spec in self.plan.processes if spec.duty is Duty.RANK and spec.name not in there]
 
     def report_of(self, host: str) -> Report:
         """The last that a host said of this attempt."""

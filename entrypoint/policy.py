@@ -63,6 +63,7 @@ class Policy:
         self._inventory_since: float | None = None
         self._may_serve = any(spec.serves is Serves.MAYBE for spec in plan.processes)
         self._rests_since = now
+        self._ranks_came: int | None = None  # the attempt in which all ranks have come up
         self._finished = False
 
     # --- events in, actions out ---
@@ -384,19 +385,22 @@ class Policy:
                 yield events.Say(message=f"waiting for the scripts of {', '.join(left)} (ENTRYPOINT_PS_WORKER_END)")
 
     def _watch_mpirun(self, now: float) -> None:
-        """mpirun can wait for ever for daemons that cannot reach it, a closed port between the hosts being enough."""
+        """Bound what mpirun can wait for: daemons that do not reach it, a rank that a host has no process left for."""
         limit = self.settings.start_timeout
         for name in self.facts.running():
             is_launcher = self.facts.specs[name].duty is Duty.LAUNCHER
             late = is_launcher and now >= self.facts.started[name] + limit
-            if late and not self.facts.causes and not self.facts.any_rank_started():
-                self.facts.blame(
-                    now,
-                    name,
-                    what=f"started no rank within {limit:g} s",
-                    error="do the hosts reach one another on all ports?",
-                    code=ExitCode.START_TIMEOUT,
-                )
+            if not late or self.facts.causes or self._ranks_came == self.facts.attempt:
+                continue
+            if missing := self.facts.ranks_to_come():
+                what, error = "started no rank", "do the hosts reach one another on all ports?"
+                if self.facts.any_rank_started():
+                    what = f"did not start {missing[0].name} of {missing[0].host}"
+                    error = "are that host's limits of processes and memory too low?"
+                what = f"{what} within {limit:g} s"
+                self.facts.blame(now, name, what=what, error=error, code=ExitCode.START_TIMEOUT)
+            else:
+                self._ranks_came = self.facts.attempt
 
     def _settle_on(self, settled: Outcome, now: float) -> Iterator[Action]:
         self.facts.outcome, self.facts.outcome_at = settled, now

@@ -161,8 +161,10 @@ def stop(history: History) -> Iterator[str]:
 def agreement(history: History) -> Iterator[str]:
     """Hosts that could hear one another end with the same code and the same text."""
     seen, whole = history.seen, history.whole
-    alone = history.case.names[0] in history.impaired and (len(history.troubles) > 1 or history.stopped_at < inf)
-    if alone:  # followers hear of each other through the coordinator only
+    # Followers hear of each other through the coordinator only. Until scripts run, some may never have met it: to them
+    # it did not appear, while it is lost to others.
+    unlike = len(history.troubles) > 1 or history.stopped_at < inf or not seen.deeds
+    if history.case.names[0] in history.impaired and unlike:
         return
     exits = {host: seen.exits.get(host) for host in whole}
     if len(set(exits.values())) > 1:

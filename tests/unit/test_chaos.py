@@ -225,6 +225,17 @@ def test_a_host_that_was_away_for_a_moment_is_the_cause_only_where_something_fai
     assert {"cause", "failure"} <= rules_of(violations(alone))
 
 
+def test_a_coordinator_killed_before_hosts_have_met_is_lost_to_some_and_absent_to_others():
+    kill = Injected(fault=Fault(kind="kill", host="algo-1", at=0.3), at=BEGAN + 0.3)
+    codes = {"algo-1": "SIGKILL", "algo-2": "75", "algo-3": "69"}
+    texts = {"algo-1": None, "algo-2": "algo-1 (did not appear within 13 s)", "algo-3": "algo-1 (lost: not heard)"}
+    running = replace(LOST, injected=(kill,), exits=codes, failures=texts)
+    begun = replace(running, deeds=(), logs=dict.fromkeys(codes, ""))
+    assert violations(begun) == []
+    assert "agreement" in rules_of(violations(running))
+    assert "cause" in rules_of(violations(with_(begun, "failures", algo_2="algo-3 (did not appear within 13 s)")))
+
+
 def test_a_busy_machine_is_no_violation():
     late = with_(FAILED, "gone", algo_1=BEGAN + 35)
     assert rules_of(violations(late)) == {"bound"}

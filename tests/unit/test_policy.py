@@ -1243,6 +1243,18 @@ def test_mpirun_that_never_gets_a_rank_up_is_not_waited_for_for_ever(play):
     assert p.policy.facts.outcome.exit_code == 75
 
 
+def test_mpirun_that_never_gets_one_of_its_ranks_up_is_not_waited_for_for_ever(play):
+    p = play(2, mode="mpi", start_timeout=30)
+    p.at(1, ended("prepare"), ended("host-key"), ended("client-key"), events.Listening(name="sshd"))
+    up = frozenset({"prepare", "preflight", "host-key", "sshd", "rank 1"})
+    p.at(2, reported(2, ready=up))
+    heartbeats(p, 25, 2, ready=up)
+    assert p.policy.facts.outcome is None
+    heartbeats(p, 40, 2, ready=up)
+    assert p.blamed.startswith("algo-1 mpirun (did not start rank 0 of algo-1 within 30 s)")
+    assert p.policy.facts.outcome.exit_code == 75
+
+
 def test_losing_the_coordinator_does_not_shorten_the_time_to_save(play):
     p = stopped_job(play, me=2)
     p.at(40)
