@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from control_group import why_not as why_no_group
 from outcomes.case import Case, Way
 from outcomes.judge import complaints, figures
 from outcomes.run import ALONE, Result, run
@@ -29,6 +30,9 @@ def why_not(case: Case) -> str:
         return "needs Open MPI and an ssh daemon"
     if case.disk and why_no_disk():
         return why_no_disk()
+    controller = case.few.partition("=")[0]
+    if controller in ("pids", "memory") and (why := why_no_group(controller)):
+        return why
     if case.engine == "netns" and os.geteuid() != 0:
         return "needs root, for network namespaces"
     return ""

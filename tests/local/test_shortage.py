@@ -11,10 +11,10 @@ import resource
 import subprocess
 import sys
 import time
-import uuid
 from pathlib import Path
 
 import pytest
+from control_group import control_group, why_not
 from hosts import ROOT
 from waiting import eventually
 
@@ -30,35 +30,10 @@ RANK = ROOT / "entrypoint" / "children" / "rank.py"
 @pytest.fixture
 def group():
     """A control group for processes; where none can be made, the test says so."""
-    roots = [Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")]
-    made, why = None, "there is no control group for processes"
-    for root in roots:
-        folder = root / f"entrypoint-test-{uuid.uuid4().hex[:8]}"
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                folder.mkdir()
-                (folder / "pids.max").write_text("max")
-                (folder / "cgroup.procs").write_text("")
-            except FileNotFoundError:
-                folder.rmdir()
-            except OSError as error:
-                why = f"{root} cannot be written: {error}"
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
-            else:
-                made = folder
-                break
-    if made is None:
-        why = f"cannot limit the processes of a host here: {why}"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
-    yield made
-
-    def gone() -> bool:
-        with contextlib.suppress(OSError):
-            made.rmdir()
-        return not made.exists()
-
-    eventually(gone, within=60)
+    if why := why_not("pids"):
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"cannot limit a host's processes here: {why}")
+    with control_group("pids") as made:
+        yield made
 
 
 def check(job, victim: str, *, may_run: bool = False) -> None:

@@ -88,7 +88,11 @@ MPIRUN = Bound(
     name="mpirun", since=Since.LAST, told=11, gone=14,
     meaning="from the end of the last rank; mpirun has 10 s",
 )  # fmt: skip
-BOUNDS = (PROCESS, STUBBORN, HOST, START, END, STOP, STUBBORN_STOP, STUCK, STUCK_ATTEMPT, MPIRUN)
+SHORTAGE = Bound(
+    name="shortage", since=Since.START, told=8, gone=11,
+    meaning="from the start of the job, which a host cannot begin for lack of processes or descriptors",
+)  # fmt: skip
+BOUNDS = (PROCESS, STUBBORN, HOST, START, SHORTAGE, END, STOP, STUBBORN_STOP, STUCK, STUCK_ATTEMPT, MPIRUN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +127,7 @@ class Case:
     hit: dict[str, Own] = field(default_factory=dict)  # hosts that end by a rule of their own
     says: str = ""  # what the log has
     disk: bool = False  # that does not answer: who asks it stays when the job has left
+    few: str = ""  # what the host has too little of: files=N, pids=N or memory=BYTES
 
     @property
     def engine(self) -> str:

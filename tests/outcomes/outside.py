@@ -15,6 +15,7 @@ from outcomes.case import (
     MPIRUN,
     PROCESS,
     SEVERAL,
+    SHORTAGE,
     START,
     START_TIMEOUT,
     STOP,
@@ -319,4 +320,26 @@ def stops_that_cross_a_failure() -> Iterator[Case]:
             does={"do": "raises_later", "on": "algo-2", "when": "run", "sigterm": "saves"},
             faults=(f"pause algo-3 {HERE}", "stop all when 'ended: exit code 1'"), hosts=3, code=1,
             text="{who} (exit code 1): ValueError: the loss is not a number", bound=HOST, hit={"algo-3": paused},
+        )  # fmt: skip
+
+
+# --- a host that has too little ---
+
+
+def hosts_that_have_too_little() -> Iterator[Case]:
+    for way, where in ((Way.SCRIPTS, FOLLOWER), (Way.PS, COORDINATOR), (Way.MWMS, FOLLOWER), (Way.MPI, COORDINATOR)):
+        for event, few, words in (
+            ("its host allows 2 processes", "pids=2", "this host allows 2 processes and threads"),
+            ("its host allows 10 open files", "files=10", "this host allows 10 open files"),
+        ):
+            yield Case(
+                way=way, event=event, where=where, when="start", does={"do": "waits"}, few=few, hosts=2, code=70,
+                text=f"{{host}} (fault of the launcher): ...{words}...", bound=SHORTAGE,
+            )  # fmt: skip
+    for way, where in ((Way.SINGLE, COORDINATOR), (Way.MWMS, FOLLOWER), (Way.MPI, FOLLOWER)):
+        yield Case(
+            way=way, event="script takes more memory than its host has", where=where, when="run",
+            does={"do": "eats_memory", "on": host_of(where), "when": "run"}, few=f"memory={300 << 20}",
+            hosts=1 if way is Way.SINGLE else 2, code=137, text="{who} (killed by SIGKILL, out of memory): ...",
+            bound=PROCESS,
         )  # fmt: skip

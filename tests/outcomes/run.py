@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from control_group import control_group
 from silent_disk import SilentDisk
 
 from outcomes.case import Case, Since, Way
@@ -22,6 +23,7 @@ from outcomes.terminal import Terminal
 TESTS = Path(__file__).resolve().parents[1]
 PROGRAM = TESTS / "programs" / "acts" / "acts.py"
 ALONE = Path(__file__).with_name("alone.py")
+FEW = Path(__file__).with_name("few")
 LONG = 240.0  # seconds; says when to give up on a busy machine, not how fast anything is
 
 
@@ -85,7 +87,18 @@ def run(case: Case, folder: Path) -> Result:
         meeting = stack.enter_context(tempfile.TemporaryDirectory(prefix="outcomes-", dir="/var/tmp"))
         if case.disk:
             stack.enter_context(silent_disk(Path(meeting, "disk")))
-        return _run(case, folder, meeting)
+        return _run(case, folder, meeting, stack.enter_context(few(case)))
+
+
+@contextlib.contextmanager
+def few(case: Case) -> Iterator[str]:
+    """What few/sitecustomize.py is to be told, so that the case's host has too little of something."""
+    what, _, limit = case.few.partition("=")
+    if what in ("", "files"):
+        yield f"{what}:{limit}"
+    else:
+        with control_group(what, int(limit)) as group:
+            yield f"group:{group}"
 
 
 @contextlib.contextmanager
@@ -98,10 +111,10 @@ def silent_disk(folder: Path) -> Iterator[None]:
         disk.close()
 
 
-def _run(case: Case, folder: Path, meeting: str) -> Result:
+def _run(case: Case, folder: Path, meeting: str, few: str) -> Result:
     began = time.time()
     process = subprocess.Popen(
-        [sys.executable, "-I", str(ALONE), str(folder / "left.json"), *command(case, folder, meeting)],
+        [sys.executable, "-I", str(ALONE), str(folder / "left.json"), *command(case, folder, meeting, few)],
         env=environment(case), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         start_new_session=True,
     )  # fmt: skip
@@ -136,11 +149,13 @@ def _run(case: Case, folder: Path, meeting: str) -> Result:
     )
 
 
-def command(case: Case, folder: Path, meeting: str) -> list[str]:
+def command(case: Case, folder: Path, meeting: str, few: str) -> list[str]:
     """As a person would type it."""
     words = ["local", str(folder / "code" / PROGRAM.name), "--hosts", str(case.hosts), *case.way.options]
     for name, value in case.settings.items():
         words += ["--env", f"ENTRYPOINT_{name}={value}"]
+    if case.few:
+        words += ["--env", f"TEST_FEW={case.host}={few}"]
     words += ["--env", f"TEST_MEETING={meeting}", "--output", str(folder / "out")]
     words += ["--hyperparameters", f"of={case.scripts}", *(f"{name}={value}" for name, value in case.does.items())]
     if case.engine != "process":
@@ -154,6 +169,7 @@ def environment(case: Case) -> dict[str, str]:
     """Ours, without what is meant for hosts; parameter servers get a stand-in for TensorFlow."""
     own = {k: v for k, v in os.environ.items() if not k.startswith(("ENTRYPOINT_", "SM_", "TEST_"))}
     stand_ins = [str(TESTS / "stand_ins")] if case.way in (Way.PS, Way.PS_SERVER) else []
+    stand_ins += [str(FEW)] if case.few else []
     path = os.pathsep.join([*stand_ins, str(TESTS.parent)])
     return {**own, "PYTHONPATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INDEX": "1"}
 

@@ -3,6 +3,7 @@
 from outcomes.outside import (
     hosts_that_come_back,
     hosts_that_go,
+    hosts_that_have_too_little,
     hosts_that_never_come,
     mpirun_that_does_not_end,
     output_that_nobody_reads,
@@ -29,4 +30,5 @@ CASES = (
     *stops_that_cross_a_failure(),
     *output_that_nobody_reads(),
     *disks(),
+    *hosts_that_have_too_little(),
 )

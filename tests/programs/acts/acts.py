@@ -88,6 +88,12 @@ def runs_out_of_memory():
     bytearray(1 << 62)
 
 
+def eats_memory():
+    kept = []
+    while True:
+        kept.append(b"x" * (1 << 24))
+
+
 def orphans():
     """One in our process group, one in a session of its own; both hold our stdout."""
     for session in (False, True):
