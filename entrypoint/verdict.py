@@ -129,9 +129,8 @@ def _of_a_stop(facts: Facts) -> Outcome | None:
         return None
     if cause := known_before_the_stop(facts):
         return outcome.failed(cause)
-    # A host that is lost by now may have said before that it was done.
-    reports = [facts.report_of(host) for host in facts.others]
-    clean = facts.clean() and all(report.done and report.clean for report in reports)
+    # A host that is lost by now may have said before that nothing was left to do there.
+    clean = facts.clean() and all(_is_over(facts, host) and facts.report_of(host).clean for host in facts.others)
     wrong = [noted for noted in facts.causes if noted.cause.host not in lost]
     return outcome.succeeded() if clean and not wrong else outcome.stopped()
 

@@ -1635,6 +1635,16 @@ def test_an_evaluator_that_saves_has_its_time_though_the_coordinator_is_lost_mea
     assert p.what[-1] == "finish stopped 143"
 
 
+def test_a_stop_is_no_success_where_a_host_is_lost_whose_evaluator_still_worked(play):
+    p = with_evaluator(play)
+    p.at(5, reported(2, done=True, lingering=True))
+    p.at(6, STOP)
+    p.at(7, ended("worker/0"))
+    p.at(30)  # the evaluator's host is not heard any more
+    assert p.policy.facts.lost() == {"algo-2"}
+    assert p.policy.facts.outcome.exit_code == 143
+
+
 def test_an_evaluator_that_fails_fails_the_job(play):
     p = with_evaluator(play, me=2)
     p.at(5, ended("evaluator/0", 1, RAISED))

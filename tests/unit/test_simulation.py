@@ -470,7 +470,9 @@ def check(world: World) -> None:
     if not misfortune and not story.late:
         assert codes == {0}, (codes, texts, story)
     # A host that boots when a stopped job has already left finds nobody to agree with.
-    if first_lives and not story.frozen and not (story.stop and story.late):
+    # Nor does one that boots when the coordinator's name is gone: to it, that host did not appear.
+    found = not (story.late and world.vanished_early and world.first in world.vanished)
+    if first_lives and found and not story.frozen and not (story.stop and story.late):
         assert len(codes) <= 1 and len(texts) <= 1, (codes, texts, story)
     for when, where, what in world.went_wrong:
         for host in living:
@@ -480,7 +482,7 @@ def check(world: World) -> None:
                 raise AssertionError(f"{where} {what} failed at {when:.1f} and {host.name} ended with 0; {story}")
     if story.absent:
         assert 0 not in codes, (codes, story)
-    if world.went_wrong and not (story.frozen or story.stop or story.absent) and first_lives:
+    if world.went_wrong and not (story.frozen or story.stop or story.absent) and first_lives and found:
         culprits = {(where, "" if what == "dies" else what) for _, where, what in world.went_wrong}
         if story.restarts:  # what stays is in the way of another attempt
             culprits |= world.staying | {(where, "") for where, _ in world.staying}
