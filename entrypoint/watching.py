@@ -61,7 +61,9 @@ class Watching:
                 error = f"nor is any other host; {facts.host} itself may be cut off the network" if nobody else ""
                 cause = Cause(host=host, process="", what=f"lost: {words}", error=error, code=ExitCode.HOST_LOST)
                 self.blame_own_pause(host, facts.line_ended.get(host, now), now)
-                facts.note_cause(cause, now, at=facts.heard[host])
+                # Of one host alone: it may have gone at once. Who is cut off from all misses them when they were due.
+                at = max(facts.heard.values()) + self.settings.heartbeat if nobody else facts.heard[host]
+                facts.note_cause(cause, now, at=at)
 
     def blame_own_pause(self, host: str, left: float, now: float) -> None:
         """If we, the coordinator, stood still so long that a host took us for lost, that it left only follows of it."""
@@ -94,5 +96,6 @@ class Watching:
     def _all_silent(self, now: float) -> bool:
         """Whether the coordinator hears nobody any more, of hosts that should be there."""
         facts, missed = self.facts, MISSED * self.settings.heartbeat
-        there = [host for host in facts.others if not facts.is_gone(host)]
-        return facts.is_coordinator and all(now >= facts.heard.get(host, now) + missed for host in there)
+        there = [host for host in facts.others if not facts.is_gone(host) and host in facts.heard]
+        away = {host for host, when in facts.unreached.items() if when > facts.heard.get(host, when)}
+        return facts.is_coordinator and all(host in away or now >= facts.heard[host] + missed for host in there)

@@ -133,7 +133,8 @@ class History:
         failures = [trouble.at for trouble in self._of_scripts() if not trouble.echo]
         failures += [kill.at for kill in self.of("kill")]
         failing = any(each.at - NEAR < at < over for at in failures)
-        limit = min(patience - 1.5, 1.5 * self.case.setting("HEARTBEAT")) if failing else patience - 1.5
+        # It was heard up to a heartbeat before it was away.
+        limit = min(patience - 1.5, self.case.setting("HEARTBEAT")) if failing else patience - 1.5
         return over - each.at > limit - self.held_up(each.at, over)
 
     def _keeps_from_meeting(self, each: Injected) -> bool:

@@ -1702,6 +1702,18 @@ def test_mpirun_that_is_killed_is_the_cause(play):
     assert p.blamed == "algo-1 mpirun (killed by SIGKILL)"
 
 
+def test_who_is_cut_off_from_all_blames_its_own_process_that_ended_before_it_missed_them(play):
+    p = running(play)
+    p.at(3, reported(2, answers=0))
+    p.at(3.3, reported(3, answers=0))
+    p.at(3.5, ended("worker/0", signal=9))
+    p.at(4.6, unreached(2), unreached(3))
+    for now in (5.05, 5.35, 6):
+        p.at(now)
+    assert p.policy.facts.lost() == {"algo-2", "algo-3"}
+    assert p.blamed == "algo-1 worker/0 (killed by SIGKILL)"
+
+
 def test_a_coordinator_that_hears_nobody_says_so(play):
     p = running(play)
     p.at(3, reported(3))
