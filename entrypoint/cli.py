@@ -20,8 +20,8 @@ def main() -> None:
 
 def run(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
     """Do what `argv` says; the exit code. What is wrong with a job is one line on stderr."""
-    args = _parser().parse_args(list(argv))
     try:
+        args = _parser().parse_args(list(argv))
         return int(args.command(args, environment))
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -138,6 +138,15 @@ def _train(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 # --- their arguments as values ---
+
+
+def _mode(text: str) -> str:
+    from entrypoint.settings import mode_named
+
+    try:
+        return mode_named(text)
+    except ValueError as wanted:
+        raise ConfigError(f"--mode is {text!r}; wanted {wanted}") from None
 
 
 def _local_job(args: argparse.Namespace, program: str, source: Path, output: Path):  # type: ignore[no-untyped-def]
@@ -297,7 +306,11 @@ def _add_description(parser: argparse.ArgumentParser) -> None:
 
 def _add_job(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--mode", metavar="M", help="single, ps, mwms or mpi; default: as the hyperparameters say")
+    add(
+        "--mode", metavar="M", type=_mode,
+        help="single, ps (parameter_server), mwms (multi_worker_mirrored) or mpi (horovod); default: as the "
+        "hyperparameters say",
+    )  # fmt: skip
     add("--processes-per-host", type=int, metavar="K", help="ranks (mpi) or workers (ps, mwms)")
     add(
         "--hyperparameters", nargs="*", action="extend", default=[], metavar="K=V",

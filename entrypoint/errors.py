@@ -5,6 +5,7 @@ do not collide with what scripts commonly return. tests/unit/test_outcome.py hol
 """
 
 import json
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -39,6 +40,14 @@ class CodeError(_OneLine):
 def show(value: object) -> str:
     """A value that was found, for a message about it."""
     return shorten(json.dumps(value, default=str))
+
+
+def did_you_mean(word: str, names: Iterable[str], form: str = "{}") -> str:
+    """Return `; did you mean NAME?` for the name nearest to `word`, as `form` writes it; nothing if none is near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(names), n=1)
+    return f"; did you mean {form.format(near[0])}?" if near else ""
 
 
 def shorten(text: str) -> str:

@@ -12,12 +12,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from entrypoint.errors import ConfigError
+from entrypoint.errors import ConfigError, did_you_mean
 
 ENVIRONMENT_PREFIX = "ENTRYPOINT_"
 HYPERPARAMETER_PREFIX = "sagemaker_entrypoint_"
 MAX_PROCESSES_PER_HOST = 512
 LONGEST_TOKEN = 4096
+# Variables that the launcher sets for those that it starts: no settings, and nothing to warn of inside of a job.
+SET_BY_US = {
+    f"{ENVIRONMENT_PREFIX}{name}" for name in ("SHARDS", "RESTART_COUNT", "PROCESS", "RANKS", "MPI_OPTIONS")
+}  # fmt: skip
+MODES = ("auto", "single", "ps", "mwms", "mpi")
+_ALSO_CALLED = {"parameter_server": "ps", "multi_worker_mirrored": "mwms", "horovod": "mpi"}
 SIGNS_OF_LIFE = 250  # a second, that the coordinator of a large job hears
 
 # What a host can be called, in DNS, in /etc/hosts and by Docker; it becomes part of commands and of ssh's files.
@@ -38,10 +44,23 @@ def truth(value: object) -> bool:
     raise ValueError("true or false")
 
 
+def mode_named(text: str) -> str:
+    """Return the mode called `text`: by our name or another of the field, in any case, with - or _ or neither.
+
+    `MultiWorkerMirroredStrategy` is such a name, too. ValueError if it is none.
+    """
+    names = {re.sub("[-_]", "", name): name for name in (*MODES, *_ALSO_CALLED)}
+    name = names.get(re.sub("[-_ ]|strategy$", "", text.strip().lower()))
+    if name is None:
+        known = f"one of {', '.join(MODES)} (or {', '.join(_ALSO_CALLED)})"
+        raise ValueError(known + did_you_mean(text.lower(), names.values()))
+    return _ALSO_CALLED.get(name, name)
+
+
 def _choice(*names: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in names:
-            raise ValueError("one of " + ", ".join(names))
+            raise ValueError("one of " + ", ".join(names) + did_you_mean(text.lower(), names))
         return text
 
     return parse
@@ -137,9 +156,10 @@ class Settings:
 
     mode: str = _setting(
         "auto",
-        _choice("auto", "single", "ps", "mwms", "mpi"),
-        "How to distribute: `ps`, `mwms`, `mpi`, `single` (the script on every host, nothing shared), or `auto`: "
-        "by the hyperparameters of the SageMaker SDK.",
+        mode_named,
+        "How to distribute: `ps` (or `parameter_server`), `mwms` (or `multi_worker_mirrored`), `mpi` (or `horovod`), "
+        "`single` (the script on every host, nothing shared), or `auto`: by the hyperparameters of the SageMaker SDK. "
+        "In upper or lower case, with hyphens or underscores.",
     )
     processes_per_host: int = _setting(
         0,
@@ -318,20 +338,22 @@ def read_settings(environment: Mapping[str, str], hyperparameters: Mapping[str, 
         if key.startswith(HYPERPARAMETER_PREFIX):
             name = key.removeprefix(HYPERPARAMETER_PREFIX)
             if name not in known or known[name].metadata["machine"]:
-                wanted = [HYPERPARAMETER_PREFIX + name for name, f in known.items() if not f.metadata["machine"]]
-                raise ConfigError(f"unknown hyperparameter {key}; wanted one of {', '.join(wanted)}")
+                names = [name for name, f in known.items() if not f.metadata["machine"]]
+                near = did_you_mean(name.lower(), names, HYPERPARAMETER_PREFIX + "{}")
+                wanted = "; wanted one of " + ", ".join(HYPERPARAMETER_PREFIX + name for name in names)
+                raise ConfigError(f"unknown hyperparameter {key}{near or wanted}")
             if value not in NOT_GIVEN:
                 values[name] = _parse(known[name], as_text(value), f"hyperparameter {key}")
+    variables = {ENVIRONMENT_PREFIX + name.upper(): f for name, f in known.items()}
     for key, text in environment.items():
-        name = key.removeprefix(ENVIRONMENT_PREFIX).lower()
-        if not key.startswith(ENVIRONMENT_PREFIX):
+        if not key.startswith(ENVIRONMENT_PREFIX) or text in NOT_GIVEN or key in SET_BY_US:
             continue
-        if text in NOT_GIVEN:
-            continue
-        if name in known:
-            values[name] = _parse(known[name], text, f"environment variable {key}")
+        if key in variables:
+            values[variables[key].name] = _parse(variables[key], text, f"environment variable {key}")
         else:
-            warnings.append(f"environment variable {key} is not a setting of ours, ignored")
+            names = [name.upper() for name in known]
+            near = did_you_mean(key.removeprefix(ENVIRONMENT_PREFIX).upper(), names, ENVIRONMENT_PREFIX + "{}")
+            warnings.append(f"environment variable {key} is not a setting of ours, ignored{near}")
     settings = Settings(**values)
     if settings.peer_timeout < 2 * settings.heartbeat:
         raise ConfigError(

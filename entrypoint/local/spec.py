@@ -14,10 +14,14 @@ from entrypoint.groups import Group
 from entrypoint.job import Mode
 from entrypoint.local.channels import Channel, check_together
 from entrypoint.local.fault import Fault
+from entrypoint.settings import ENVIRONMENT_PREFIX, SET_BY_US
 
 MAX_HOSTS = 250  # each simulated host has an address of its own in 127.x.y.0
 AUTO = "auto"
-INTERNAL = ("RUN_DIR", "SUMMARY", "HOST_ADDRESSES", "PORT_STRIDE", "PORT_BASE")  # settings that are ours to make
+# What is ours to make for each host, and not a person's wish for all.
+INTERNAL = SET_BY_US | {
+    f"{ENVIRONMENT_PREFIX}{name}" for name in ("RUN_DIR", "SUMMARY", "HOST_ADDRESSES", "PORT_STRIDE", "PORT_BASE")
+}  # fmt: skip
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -44,9 +48,6 @@ class LocalJob:
         """ConfigError if the values cannot describe a job, whatever lies on this machine."""
         if not 1 <= self.hosts <= MAX_HOSTS:
             raise ConfigError(f"--hosts is {self.hosts}; wanted a whole number from 1 to {MAX_HOSTS}")
-        modes = [AUTO, *Mode]
-        if self.mode not in modes:
-            raise ConfigError(f"--mode is {self.mode!r}; wanted one of {', '.join(modes)}")
         if self.timeout is not None and not self.timeout > 0:
             raise ConfigError(f"--timeout is {self.timeout:g}; wanted seconds above 0")
         if self.processes_per_host is not None and self.mode in (AUTO, Mode.SINGLE):
@@ -175,5 +176,4 @@ def pairs(words: Iterable[str], option: str) -> tuple[tuple[str, str], ...]:
 
 def settings_in(environment: Mapping[str, str]) -> dict[str, str]:
     """The ENTRYPOINT_* settings that a person has set: they hold for simulated hosts, too."""
-    ours = {f"ENTRYPOINT_{name}" for name in INTERNAL}
-    return {k: v for k, v in environment.items() if k.startswith("ENTRYPOINT_") and k not in ours}
+    return {k: v for k, v in environment.items() if k.startswith(ENVIRONMENT_PREFIX) and k not in INTERNAL}

@@ -30,7 +30,7 @@ BAD = {
     "a host that is no text": wrong(["hosts"], resources={"current_host": "algo-1", "hosts": ["algo-1", 2]}),
     "current host is not one of them": wrong(["algo-9", "algo-1"], resources=resources(HOSTS, "algo-9")),
     "a host twice": wrong(["algo-2", "more than once"], resources=resources([*HOSTS, "algo-2"], "algo-1")),
-    "unknown mode": wrong(["ENTRYPOINT_MODE", "'horovod'", "mpi"], environment={"ENTRYPOINT_MODE": "horovod"}),
+    "unknown mode": wrong(["ENTRYPOINT_MODE", "'horo'", "mpi"], environment={"ENTRYPOINT_MODE": "horo"}),
     "two modes": wrong(
         ["two modes", "sagemaker_mpi_enabled", "sagemaker_parameter_server_enabled"],
         hyperparameters={"sagemaker_mpi_enabled": True, "sagemaker_parameter_server_enabled": True},

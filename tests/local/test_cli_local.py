@@ -277,7 +277,7 @@ def test_output_that_nobody_reads_stops_nothing(local, tmp_path):
 REFUSED = {
     "no program": (["missing.py"], 65, "there is no program"),
     "no hosts": (["sleeps.py", "--hosts", "0"], 78, "wanted a whole number from 1"),
-    "unknown mode": (["sleeps.py", "--mode", "horovod"], 78, "wanted one of auto, single, ps, mwms, mpi"),
+    "unknown mode": (["sleeps.py", "--mode", "horo"], 78, "wanted one of auto, single, ps, mwms, mpi"),
     "no channel folder": (["sleeps.py", "--channel", "train=nowhere"], 78, "no such folder"),
     "channel without folder": (["sleeps.py", "--channel", "train"], 78, "wanted name=value"),
     "no docker": (["sleeps.py", "--engine", "docker"], 78, "use --engine process"),

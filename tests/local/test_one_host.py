@@ -165,10 +165,10 @@ def ready_status(job):
 
 
 def test_a_broken_configuration_is_said_in_one_line(hosts):
-    job = hosts(1, "tells.py", environment={"ENTRYPOINT_MODE": "horovod"})
+    job = hosts(1, "tells.py", environment={"ENTRYPOINT_MODE": "horo"})
     assert job.end() == [78]
     (failure,) = job.failures
-    assert "ENTRYPOINT_MODE is 'horovod'; wanted one of" in failure
+    assert "ENTRYPOINT_MODE is 'horo'; wanted one of" in failure
     assert len(failure.splitlines()) == 1
     assert "Traceback" not in job[1].log
 

@@ -116,6 +116,25 @@ def test_plan_of_instance_groups(command):
     assert "3 hosts" in command("plan", *words)[1]
 
 
+NAMES_OF_MODES = {
+    "ps": ["ps", "PS", "parameter_server", "parameter-server", "ParameterServer", "ParameterServerStrategy"],
+    "mwms": ["MWMS", "multi_worker_mirrored", "Multi-Worker-Mirrored", "multi_worker_mirrored_strategy"],
+    "mpi": ["mpi", "Horovod", "HOROVOD"],
+    "single": ["single"],
+    "auto": ["auto"],
+}
+
+
+@pytest.mark.parametrize("mode, name", [(mode, name) for mode, names in NAMES_OF_MODES.items() for name in names])
+def test_a_mode_is_taken_by_every_name_of_it(command, mode, name):
+    wanted = command("plan", "--hosts", 2, "--mode", mode)
+    assert wanted[0] == 0
+    assert command("plan", "--hosts", 2, "--mode", name) == wanted
+    if mode not in ("auto", "single"):
+        assert command("plan", "--hosts", 2, ENTRYPOINT_MODE=name) == wanted
+        assert command("plan", "--hosts", 2, "--hyperparameters", f"sagemaker_entrypoint_mode={name}") == wanted
+
+
 def test_settings_of_the_environment_hold_for_plans(command):
     assert "TensorFlow servers" in command("plan", "--hosts", 2, "--mode", "ps", ENTRYPOINT_PS_WORKERS="server")[1]
 
@@ -127,7 +146,9 @@ COMPLAINTS = {
     "half a job": (["--mode", "ps"], "wanted --hosts N"),
     "no such host": (["--hosts", "2", "--host", "algo-3"], "wanted one of algo-1, algo-2"),
     "no hosts": (["--hosts", "0"], "wanted a whole number from 1"),
-    "unknown mode": (["--hosts", "2", "--mode", "PS"], "wanted one of auto, single, ps, mwms, mpi"),
+    "unknown mode": (["--hosts", "2", "--mode", "pss"], "wanted one of auto, single, ps, mwms, mpi"),
+    "nearly a mode": (["--hosts", "2", "--mode", "mwsm"], "; did you mean mwms?\n"),
+    "nearly a field's word": (["--hosts", "2", "--mode", "Parameter-Sever"], "; did you mean parameter_server?\n"),
     "too many": (["--hosts", "2", "--mode", "mpi", "--processes-per-host", "0"], "wanted a whole number from 1"),
     "no use": (["--hosts", "2", "--processes-per-host", "2"], "is for --mode ps, mwms and mpi"),
     "no pair": (["--hosts", "2", "--hyperparameters", "lr"], "wanted name=value"),
@@ -137,6 +158,10 @@ COMPLAINTS = {
     "two numbers of hosts": (["--group", "a=1", "--hosts", "2"], "wanted one of them"),
     "many hosts in groups": (["--group", "a=200", "--group", "b=51"], "wanted a whole number from 1 to 250"),
     "setting": (["--hosts", "2", "--hyperparameters", "sagemaker_entrypoint_ps=1"], "unknown hyperparameter"),
+    "nearly a setting": (
+        ["--hosts", "2", "--hyperparameters", "sagemaker_entrypoint_restart=1"],
+        "sagemaker_entrypoint_restart; did you mean sagemaker_entrypoint_restarts?\n",
+    ),
 }
 
 

@@ -84,9 +84,9 @@ BAD_REQUESTS = {
     "list of hyperparameters": ("[1]", {}, ["hyperparameters.json holds a JSON list", "wanted an object"]),
     "unknown mode": ({}, {"ENTRYPOINT_MODE": "paramserver"}, ["ENTRYPOINT_MODE is 'paramserver'", "ps, mwms, mpi"]),
     "unknown mode, by hyperparameter": (
-        {"sagemaker_entrypoint_mode": '"horovod"'},
+        {"sagemaker_entrypoint_mode": '"horo"'},
         {},
-        ["sagemaker_entrypoint_mode is 'horovod'", "ps, mwms, mpi"],
+        ["sagemaker_entrypoint_mode is 'horo'", "ps, mwms, mpi"],
     ),
     "two switches": ({PS: "true", MPI: "true"}, {}, ["two modes at once", PS, MPI, "one of them"]),
     "three switches": ({PS: "1", MPI: "1", MWMS: "True"}, {}, ["two modes at once", PS, MPI, MWMS]),

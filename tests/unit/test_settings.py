@@ -5,8 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from entrypoint.channels import SHARDS
 from entrypoint.errors import ConfigError
-from entrypoint.settings import Settings, read_settings, settings_table
+from entrypoint.kin import MARK
+from entrypoint.local.spec import settings_in
+from entrypoint.plan import ATTEMPT
+from entrypoint.settings import SET_BY_US, Settings, read_settings, settings_table
+from entrypoint.ssh import OPTIONS, RANKS_SOCKET
 
 
 def test_the_table_has_every_setting_once_with_its_default_and_meaning():
@@ -48,6 +53,36 @@ def test_the_page_of_the_docs_is_what_the_command_prints():
 def test_what_a_host_says_of_its_own_machine_is_no_hyperparameter():
     with pytest.raises(ConfigError, match="unknown hyperparameter sagemaker_entrypoint_run_dir"):
         read_settings({}, {"sagemaker_entrypoint_run_dir": "/tmp/x"})
+
+
+@pytest.mark.parametrize(
+    "variable, near",
+    [
+        ("ENTRYPOINT_MOD", "ENTRYPOINT_MODE"),
+        ("ENTRYPOINT_mode", "ENTRYPOINT_MODE"),
+        ("ENTRYPOINT_PROCESS_PER_HOST", "ENTRYPOINT_PROCESSES_PER_HOST"),
+        ("ENTRYPOINT_FAILURE_GRACE_PERIOD", "ENTRYPOINT_FAILURE_GRACE"),
+        ("ENTRYPOINT_QQQQ", None),
+    ],
+)
+def test_an_unknown_variable_is_warned_of_with_the_nearest_setting(variable, near):
+    settings, warnings = read_settings({variable: "ps"}, {})
+    assert settings == Settings()
+    question = f"; did you mean {near}?" if near else ""
+    assert warnings == [f"environment variable {variable} is not a setting of ours, ignored{question}"]
+
+
+def test_an_unknown_choice_gets_the_nearest_one():
+    with pytest.raises(ConfigError, match=r"is 'allways'; wanted one of auto, always, never; did you mean always\?$"):
+        read_settings({"ENTRYPOINT_PIN_GPUS": "allways"}, {})
+
+
+def test_what_the_launcher_sets_for_its_children_is_not_warned_of():
+    """As where a script of a job calls `entrypoint plan`, or `entrypoint local`, whose hosts are of another job."""
+    assert {SHARDS, ATTEMPT, MARK, RANKS_SOCKET, OPTIONS} == SET_BY_US
+    environment = dict.fromkeys(SET_BY_US, "x")
+    assert read_settings(environment, {}) == (Settings(), [])
+    assert settings_in({**environment, "ENTRYPOINT_MODE": "ps"}) == {"ENTRYPOINT_MODE": "ps"}
 
 
 def test_a_peer_timeout_below_two_heartbeats_is_refused():
