@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -14,8 +15,16 @@ from entrypoint.errors import CodeError, ConfigError, ExitCode
 
 
 def main() -> None:
-    """The console script `entrypoint`."""
-    sys.exit(run(sys.argv[1:]))
+    """Be the console script `entrypoint`. Where its reader goes away it ends quietly, as others do of SIGPIPE."""
+    try:
+        try:
+            code = run(sys.argv[1:])
+        finally:
+            print(end="", flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to be written is written there
+        code = 128 + signal.SIGPIPE
+    sys.exit(code)
 
 
 def run(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
@@ -58,7 +67,7 @@ def _plan(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if args.json:
         print(json.dumps(secret.mask_all(as_json(plan, args.host, part)), indent=1))
     else:
-        print(secret.mask(render(plan, args.host, part)))
+        print(secret.mask(render(plan, args.host, part, whole=args.all)))
     return 0
 
 
@@ -110,7 +119,7 @@ def _local(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     else:
         engine = ProcessEngine(job, environment, count_gpus())
     refuse_faults(job.faults, type(engine), (ProcessEngine, NetnsEngine, DockerEngine))
-    return show_plan(job, engine) if args.plan else run_local(job, engine)
+    return show_plan(job, engine, args.all) if args.plan else run_local(job, engine)
 
 
 def _host(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -185,6 +194,43 @@ def _program(given: Path, source: Path | None) -> tuple[str, Path]:
     raise CodeError(f"there is no program {given} in --source {source}; wanted a file in that folder")
 
 
+_EXAMPLES = {
+    "": """\
+examples:
+  entrypoint plan --hosts 3 --mode ps
+  entrypoint local train.py --hosts 2 --mode mwms --hyperparameters epochs=3
+  entrypoint local --help
+""",
+    "plan": """\
+examples:
+  entrypoint plan --hosts 3 --mode parameter_server          # of a job that is made up
+  entrypoint plan --hosts 200 --mode horovod --processes-per-host 8    # many hosts: by role; all with --all
+  entrypoint plan --hosts 200 --mode horovod --host algo-2
+  entrypoint plan --config input/config --json               # of a real job's files, for programs
+""",
+    "local": """\
+examples:
+  entrypoint local train.py --hosts 2
+  entrypoint local train.py --hosts 3 --mode ps --channel training=data --hyperparameters lr=0.1 epochs=3
+  entrypoint local train.py --hosts 2 --mode horovod --processes-per-host 2 --engine docker
+  entrypoint local train.py --hosts 3 --mode mwms --fault 'kill algo-2 at 10'
+""",
+    "host": """\
+example, as the command of a container of the image that is called algo-1, with another one called algo-2 beside it:
+  entrypoint host algo-1 train.py --hosts 2 --mode mwms --hyperparameters epochs=3
+""",
+    "settings": """\
+examples:
+  entrypoint settings
+  entrypoint settings | grep TIMEOUT
+""",
+    "train": """\
+example, of a host whose folder is another than /opt/ml:
+  SAGEMAKER_BASE_DIR=ml entrypoint train
+""",
+}
+
+
 _FAULTS = """\
 faults: ACTION WHOM [at SECONDS | when TEXT] [for SECONDS]
   kill WHOM              SIGKILL      WHOM is HOST, HOST:PROCESS or all
@@ -224,28 +270,24 @@ def _new_output(args: argparse.Namespace) -> Path:
 
 
 def _parser() -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
-        prog="entrypoint", description="Launches distributed TensorFlow training, on SageMaker and on this machine."
-    )
+        prog="entrypoint", description="Launches distributed TensorFlow training, on SageMaker and on this machine.",
+        epilog=_EXAMPLES[""], formatter_class=raw,
+    )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"sagemaker-tf-entrypoint {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _add_plan(commands.add_parser("plan", help="print which processes a job starts, where and how; runs nothing"))
-    _add_local(
-        commands.add_parser(
-            "local", help="run a script on simulated hosts of this machine", epilog=f"{_CHANNELS}\n{_FAULTS}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-    )  # fmt: skip
-    _add_host(
-        commands.add_parser(
-            "host", help="be one host of a job of containers, as compose.yaml starts them", epilog=_CHANNELS,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-    )  # fmt: skip
-    settings = commands.add_parser("settings", help="print all settings with their defaults")
-    settings.set_defaults(command=_settings)
-    train = commands.add_parser("train", help="what SageMaker runs on every host")
-    train.set_defaults(command=_train)
+
+    def add(name: str, help: str, more: str = "") -> argparse.ArgumentParser:
+        text = f"{help[0].upper()}{help[1:]}."
+        epilog = "\n".join(filter(None, [_EXAMPLES[name], more]))
+        return commands.add_parser(name, help=help, description=text, epilog=epilog, formatter_class=raw)
+
+    _add_plan(add("plan", "print which processes a job starts, where and how; runs nothing"))
+    _add_local(add("local", "run a script on simulated hosts of this machine", f"{_CHANNELS}\n{_FAULTS}"))
+    _add_host(add("host", "be one host of a job of containers, as compose.yaml starts them", _CHANNELS))
+    add("settings", "print all settings with their defaults").set_defaults(command=_settings)
+    add("train", "be a host of the job in /opt/ml: what SageMaker runs on each").set_defaults(command=_train)
     return parser
 
 
@@ -257,6 +299,7 @@ def _add_plan(plan: argparse.ArgumentParser) -> None:
     add("--program", metavar="FILE", help="of the job made up; default: train.py")
     _add_description(plan)
     add("--host", metavar="NAME", help="this host's processes only")
+    add("--all", action="store_true", help="every process; else, with more than four hosts, a summary by role")
     add("--json", action="store_true", help="for programs")
 
 
@@ -274,6 +317,7 @@ def _add_local(local: argparse.ArgumentParser) -> None:
     add("--image", default="sagemaker-tf-entrypoint:latest", metavar="TAG", help="docker; default: %(default)s")
     add("--shm-size", metavar="SIZE", help="docker: size of /dev/shm, such as 1g; default: Docker's")
     add("--plan", action="store_true", help="print the plan of this run, and run nothing")
+    add("--all", action="store_true", help="with --plan: every process, however many hosts there are")
     add("--timeout", type=float, metavar="S", help="stop after so many seconds, as SageMaker would")
     add("--fault", action="append", default=[], metavar="FAULT", help="what is to go wrong; may be repeated; see below")
 

@@ -5,7 +5,8 @@ of distributing (whose end decides, what must be ready first) is data here, so t
 neither TensorFlow nor mpirun.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +20,8 @@ ALL_HOSTS = "*"
 ANY = "*"  # what a host says of a thing that must be the same on other hosts, and not here
 CLUSTER = '"@cluster"'  # in TF_CONFIG: stands for all addresses, a text that the tasks of a job share
 ATTEMPT = "ENTRYPOINT_RESTART_COUNT"  # environment variable: how often the process was started again
+FEW_HOSTS = 4  # whose processes are printed one by one
+LONGEST_LINE = 160  # characters, in a plan of many hosts
 NO_GPU = (0, 0)  # a `gpu_share`
 PREPARE = "prepare"  # the step that fetches and installs the user's code, once per host
 PREFLIGHT = "preflight"  # not a process: a host is ready with it when it has found and reached all others
@@ -191,11 +194,16 @@ Here = Callable[[ProcessSpec], Mapping[str, str]]
 """The environment that makes a process's part of this machine's CPUs and GPUs."""
 
 
-def render(plan: Plan, only_host: str | None = None, here: Here | None = None) -> str:
-    """The plan as text for people: one block per process. The secrets of the environment are not in it."""
+def render(plan: Plan, only_host: str | None = None, here: Here | None = None, whole: bool = True) -> str:
+    """Render the plan as text for people: one block per process. The secrets of the environment are not in it.
+
+    Not `whole`, and with many hosts: one block per role.
+    """
     lines = [plan.title, *(f"note: {note}" for note in plan.notes)]
     if rows := matrix(plan.channels, plan.readers):
         lines += ["", "channels", *matrix_lines(rows)]
+    if not whole and only_host is None and len(plan.hosts) > FEW_HOSTS:
+        return "\n".join([*lines, *_summary(plan, here)])
     for rank, host in enumerate(plan.hosts):
         if only_host not in (None, host):
             continue
@@ -237,6 +245,53 @@ def as_json(plan: Plan, only_host: str | None = None, here: Here | None = None) 
     }
 
 
+def _summary(plan: Plan, here: Here | None) -> list[str]:
+    """Render a block for the processes of each role, whatever the number of hosts."""
+    kinds: dict[tuple[Role, str, bool], list[ProcessSpec]] = {}
+    for spec in plan.processes:
+        kinds.setdefault((spec.role, spec.name.rstrip("0123456789"), spec.decides), []).append(spec)
+    lines = ["", f"{len(plan.hosts)} hosts in rank order, {_ends(plan.hosts)}; {plan.hosts[0]} is the coordinator"]
+    for specs in kinds.values():
+        count = f"{len(specs)} x " if len(specs) > 1 else ""
+        names, where = _ends([spec.name for spec in specs]), _hosts_of(specs, plan.hosts)
+        lines += ["", f"{count}{specs[0].role}: {names}, on {where}{_remarks(specs[0])}"]
+        lines += _merged([_block(spec, plan.channels, here)[1:] for spec in specs])
+    return [*lines, "", "--all prints every process"]
+
+
+def _merged(blocks: Sequence[Sequence[str]]) -> list[str]:
+    """Merge the blocks of processes of one role: of lines that differ the first, and how many there are."""
+    counts = Counter(line for block in blocks for line in block)
+    kinds: dict[str, list[str]] = {}
+    for line, count in counts.items():
+        name = line.partition("=")[0] if line.startswith("    env ") else line[:14]
+        kinds.setdefault(line if count == len(blocks) else name, []).append(line)
+    merged = []
+    for found in kinds.values():
+        line = found[0] if len(found[0]) <= LONGEST_LINE else f"{found[0][:LONGEST_LINE]} ..."
+        differ = f"   (the first of {len(found)} that differ)" if len(found) > 1 else ""
+        some = f"   (of {counts[found[0]]})" if len(found) == 1 and counts[found[0]] < len(blocks) else ""
+        merged.append(line + differ + some)
+    return merged
+
+
+def _hosts_of(specs: Sequence[ProcessSpec], hosts: Sequence[str]) -> str:
+    """Name the hosts that have these processes, in few words."""
+    counts = Counter(spec.host for spec in specs)  # in rank order
+    found, others, (least, most) = list(counts), set(hosts) - set(counts), (min(counts.values()), max(counts.values()))
+    each = "" if most == 1 else f", {most} on each" if least == most else f", {least} to {most} on each"
+    if not others:
+        return f"all {len(hosts)} hosts{each}"
+    if len(others) == 1 < len(found):
+        return f"all hosts but {others.pop()}{each}"
+    return (found[0] if len(found) == 1 else f"{len(found)} hosts, {_ends(found)}") + each
+
+
+def _ends(names: Sequence[str]) -> str:
+    """Name the first and the last."""
+    return names[0] if names[0] == names[-1] else f"{names[0]} to {names[-1]}"
+
+
 def _masked(argv: tuple[str, ...]) -> list[str]:
     """The words with `***` for values of `--api_key VALUE` and `NAME_SECRET=VALUE`: plans get pasted into tickets."""
     words: list[str] = []
@@ -251,9 +306,7 @@ def _masked(argv: tuple[str, ...]) -> list[str]:
 
 
 def _block(spec: ProcessSpec, channels: Channels, here: Here | None) -> list[str]:
-    started_by = "   started by mpirun" if spec.duty is Duty.RANK else ""
-    decides = "   its end decides" if spec.decides else ""
-    lines = [f"  {spec.name:<12} {spec.role}" + (f", {spec.task}" if spec.task else "") + decides + started_by]
+    lines = [f"  {spec.name:<12} {spec.role}" + (f", {spec.task}" if spec.task else "") + _remarks(spec)]
     lines.append("    command   " + command_line(spec.argv))
     lines += [f"    env       {key}={_quote(value)}" for key, value in spec.environment(()).items()]
     if spec.env_if:
@@ -268,6 +321,11 @@ def _block(spec: ProcessSpec, channels: Channels, here: Here | None) -> list[str
         lines.append("    ports     " + ", ".join(map(str, spec.ports)))
     lines += [f"    waits for {need}" for need in spec.needs]
     return lines
+
+
+def _remarks(spec: ProcessSpec) -> str:
+    decides = "   its end decides" if spec.decides else ""
+    return decides + ("   started by mpirun" if spec.duty is Duty.RANK else "")
 
 
 def _part(spec: ProcessSpec, env: Mapping[str, str]) -> list[str]:

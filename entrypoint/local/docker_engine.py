@@ -66,13 +66,13 @@ class DockerEngine:
             write_config(self.job, self.job.names[0], Path(config))
             read_job(Path(ML), self._theirs, Path("/run/entrypoint"), config=Path(config))
 
-    def plan(self) -> str:
+    def plan(self, whole: bool) -> str:
         """As the image's own launcher prints it."""
         with tempfile.TemporaryDirectory() as config:
             write_config(self.job, self.job.names[0], Path(config))
             Path(config).chmod(0o755)
             command = ["run", "--rm", "--label", LABEL, *_mount(Path(config), ML / "input/config", readonly=True)]
-            command += [*self._variables(), self.image, "entrypoint", "plan"]
+            command += [*self._variables(), self.image, "entrypoint", "plan", *(["--all"] if whole else [])]
             answer = self._call(*command, environment=self._client_environment())
         if answer.returncode:
             raise ConfigError(f"the image {self.image} prints no plan: {last_line(answer.stderr, 'no reason given')}")

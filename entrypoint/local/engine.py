@@ -28,8 +28,8 @@ class Engine(Protocol):
     def check(self) -> None:
         """Raises ConfigError if this machine cannot run the job: what is missing, and what to do."""
 
-    def plan(self) -> str:
-        """The plan of the run as text. Starts nothing that stays."""
+    def plan(self, whole: bool) -> str:
+        """The plan of the run as text, `whole` however many hosts there are. Starts nothing that stays."""
 
     def ready(self) -> AbstractContextManager[None]:
         """Around the run: makes what hosts share, and leaves nothing of it behind."""

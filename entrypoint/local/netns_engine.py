@@ -72,8 +72,8 @@ class NetnsEngine:
         with self._network():
             pass
 
-    def plan(self) -> str:
-        return render(plan_for(self._read()))
+    def plan(self, whole: bool) -> str:
+        return render(plan_for(self._read()), whole=whole)
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:

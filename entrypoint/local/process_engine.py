@@ -20,7 +20,7 @@ from entrypoint.local.fault import Action, Fault
 from entrypoint.local.here import PACKAGE, inherited, inject, missing, resume
 from entrypoint.local.spec import LocalJob, settings_in
 from entrypoint.local.tree import HostFolder, folders_of, write_config
-from entrypoint.plan import render
+from entrypoint.plan import ProcessSpec, render
 
 # A host ends with us, even if we are killed (prctl PR_SET_PDEATHSIG: SIGTERM). The path is no PYTHONPATH,
 # since the user's script would inherit that.
@@ -50,12 +50,28 @@ class ProcessEngine:
         if lacks := missing(job, plan_for(job)):
             raise ConfigError(f"mode {job.mode} as processes lacks {', '.join(lacks)}; or use --engine docker")
 
-    def plan(self) -> str:
-        """Each host's rows from its own plan: on one machine, the hosts' folders differ."""
+    def plan(self, whole: bool) -> str:
+        """Render the plan as the hosts make it, each with its own folders."""
         with self._ports():
-            plans = [plan_for(self._read(folder)) for folder in self._folders]
-        rows = [spec for folder, plan in zip(self._folders, plans, strict=True) for spec in plan.on(folder.host)]
-        return render(replace(plans[0], processes=tuple(rows)))
+            plan = plan_for(self._read(self._folders[0]))
+        folders = {folder.host: self._folders_in_plan(folder) for folder in self._folders}
+        ours = folders[self._folders[0].host]
+
+        def at_home(spec: ProcessSpec) -> ProcessSpec:
+            """Move a row of the first host's plan to the folders of its own host, which are all that differs."""
+
+            def moved(text: str) -> str:
+                for here, there in zip(ours, folders[spec.host], strict=True):
+                    text = text.replace(here, there)
+                return text
+
+            env = tuple((name, moved(value)) for name, value in spec.env)
+            return spec.but(argv=tuple(map(moved, spec.argv)), env=env)
+
+        return render(replace(plan, processes=tuple(map(at_home, plan.processes))), whole=whole)
+
+    def _folders_in_plan(self, folder: HostFolder) -> tuple[str, str]:
+        return str(folder.base), f"{self._run / folder.host}/"
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:

@@ -13,11 +13,11 @@ from entrypoint.local.watch import Terminal, Watch, signals
 from entrypoint.secrets import Secrets
 
 
-def show_plan(job: LocalJob, engine: Engine) -> int:
-    """Print the plan that `run_local` would run. ConfigError or CodeError if it would not."""
+def show_plan(job: LocalJob, engine: Engine, whole: bool) -> int:
+    """Print the plan that `run_local` would run, `whole` or short. ConfigError or CodeError if it would not."""
     job.check_files()
     engine.check()
-    print(Secrets(dict(job.environment), dict(job.hyperparameters)).mask(engine.plan()))
+    print(Secrets(dict(job.environment), dict(job.hyperparameters)).mask(engine.plan(whole)))
     return 0
 
 

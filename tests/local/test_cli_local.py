@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -302,6 +303,20 @@ def without_base(text: str) -> str:
     """Addresses and ports are moved by a base that no other run has: by what they are without it."""
     moved = r"127\.(\d+)\.(\d+)\.(\d+):(\d+)"
     return re.sub(moved, lambda found: f"{found[3]}:{int(found[4]) - 256 * int(found[1]) - int(found[2])}", text)
+
+
+def test_the_first_example_of_its_help_works(tmp_path):
+    """As it is written there, in a folder with a train.py."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    entrypoint = [sys.executable, "-m", "entrypoint"]
+    text = subprocess.run([*entrypoint, "local", "--help"], env=environment, stdout=subprocess.PIPE, text=True).stdout
+    example = re.search(r"^  entrypoint (local .*)", text, re.MULTILINE)[1]
+    program = code(tmp_path, train="import os; print('I am', os.environ['SM_CURRENT_HOST'])")
+    done = subprocess.run(
+        [*entrypoint, *shlex.split(example)], env=environment, cwd=program.parent, stdout=subprocess.PIPE, text=True
+    )
+    assert done.returncode == 0
+    assert "script] I am algo-1\n" in done.stdout
 
 
 def test_plan_is_the_plan_of_the_run_and_runs_nothing(local):

@@ -1,7 +1,13 @@
 """`entrypoint plan` and the like: words in, text and an exit code out; and the values that `entrypoint local` makes."""
 
+import argparse
+import contextlib
 import json
+import os
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,10 +21,12 @@ from entrypoint.distributions import plan_for
 from entrypoint.errors import ConfigError
 from entrypoint.local import ports
 from entrypoint.local.channels import Channel
+from entrypoint.local.process_engine import ProcessEngine
 from entrypoint.local.spec import LocalJob, encode
 from entrypoint.local.tree import write_config as write_local_config
 from entrypoint.plan import render
 
+ROOT = Path(__file__).resolve().parents[2]
 PS = {"sagemaker_parameter_server_enabled": "true"}
 
 
@@ -116,6 +124,46 @@ def test_plan_of_instance_groups(command):
     assert "3 hosts" in command("plan", *words)[1]
 
 
+def test_plan_of_many_hosts_has_a_block_for_each_role(command):
+    words = ["plan", "--hosts", 200, "--mode", "ps", "--hyperparameters", "lr=0.1"]
+    code, out, _ = command(*words)
+    assert code == 0
+    assert len(out.splitlines()) < 50 and max(map(len, out.splitlines())) < 250
+    assert out.startswith("parameter servers: 200 ps, 1 chief, 199 workers (scripts) on 200 hosts\n")
+    assert "\n200 hosts in rank order, algo-1 to algo-99; algo-1 is the coordinator\n" in out
+    assert re.findall(r"^.*: .*, on .*$", out, re.MULTILINE) == [
+        "200 x prepare: prepare, on all 200 hosts",
+        "200 x ps: ps/0 to ps/199, on all 200 hosts",
+        "chief: chief/0, on algo-1   its end decides",
+        "199 x worker: worker/0 to worker/198, on all hosts but algo-1   its end decides",
+    ]
+    workers = out.partition("199 x worker")[2]
+    assert re.search(r"command .* train\.py --lr 0\.1\n", workers)
+    assert re.search(r"env       TF_CONFIG=.*\(the first of 199 that differ\)\n", workers)
+    assert "waits for prepare of every host\n" in workers
+    assert out.endswith("\n--all prints every process\n")
+
+    whole = command(*words, "--all")[1]
+    assert len(re.findall("^host algo-", whole, re.MULTILINE)) == 200
+    assert len(re.findall("^  worker/", whole, re.MULTILINE)) == 199
+    assert len(json.loads(command(*words, "--json")[1])["processes"]) == 600
+    assert "\nhost algo-4, rank 3\n" in command("plan", "--hosts", 4, "--mode", "ps")[1]  # few hosts
+
+
+def test_plan_of_many_hosts_says_which_hosts_have_what(command):
+    groups = ["--group", "data=4", "--group", "gpus=3", "--mode", "horovod", "--processes-per-host", 2]
+    out = command("plan", *groups, "--hyperparameters", "sagemaker_distribution_instance_groups=gpus")[1]
+    assert "6 x rank: rank 0 to rank 5, on 3 hosts, algo-5 to algo-7, 2 on each   started by mpirun\n" in out
+    assert "4 x script: script, on 4 hosts, algo-1 to algo-4\n" in out
+    assert "\nmpirun: mpirun, on algo-5   its end decides\n" in out
+
+
+def test_plan_of_many_hosts_prints_no_secret(command):
+    code, out, _ = command("plan", "--hosts", 9, "--hyperparameters", "api_key=hush-1", ENTRYPOINT_TOKEN="hush-2")
+    assert code == 0
+    assert "hush" not in out
+
+
 NAMES_OF_MODES = {
     "ps": ["ps", "PS", "parameter_server", "parameter-server", "ParameterServer", "ParameterServerStrategy"],
     "mwms": ["MWMS", "multi_worker_mirrored", "Multi-Worker-Mirrored", "multi_worker_mirrored_strategy"],
@@ -178,6 +226,78 @@ def test_bad_config_file_is_one_line(command, tmp_path):
     code, _, err = command("plan", "--config", write_config(tmp_path, "{", PROGRAM))
     assert code == 78
     assert re.fullmatch(r"error: .*/resourceconfig\.json is not JSON .*\n", err)
+
+
+# --- help ---
+
+
+def _subcommands() -> dict[str, argparse.ArgumentParser]:
+    parser = cli._parser()
+    (commands,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return {"": parser, **commands.choices}
+
+
+def examples(name: str, capsys) -> list[list[str]]:
+    """The words after `entrypoint` of each example in the help of a subcommand, up to a comment or a pipe."""
+    with pytest.raises(SystemExit) as ended:
+        cli.run([name, "--help"] if name else ["--help"], {})
+    assert ended.value.code == 0
+    text = capsys.readouterr().out.partition("\nexample")[2].partition("\n\n")[0]
+    found = [shlex.split(line, comments=True) for line in text.splitlines() if "entrypoint " in line]
+    return [words[words.index("entrypoint") + 1 :] for words in found]
+
+
+@pytest.mark.parametrize("name", _subcommands())
+def test_every_subcommands_help_has_an_example_that_parses(name, capsys):
+    found = examples(name, capsys)
+    assert found
+    for words in found:
+        assert not name or words[0] == name
+        if "--help" not in words:
+            cli._parser().parse_args(words[: words.index("|")] if "|" in words else words)
+
+
+@pytest.mark.parametrize("name", ["", "plan", "local", "settings"])
+def test_the_examples_that_cost_little_work(name, capsys, command, tmp_path, monkeypatch):
+    """Of those that start hosts, the plan. tests/local/test_cli_local.py runs one."""
+    write_config(tmp_path, resources(names(2)), PROGRAM)
+    (tmp_path / "train.py").touch()
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("entrypoint.local.process_engine.missing", lambda *_: [])
+    for words in examples(name, capsys):
+        if "--help" not in words and "docker" not in words:
+            planned = [*words, "--plan"] if words[0] == "local" else words[: [*words, "|"].index("|")]
+            code, out, err = command(*planned)
+            assert (code, err) == (0, ""), words
+            assert out
+
+
+# --- a reader that goes away ---
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["plan", "--hosts", "9", "--mode", "ps", "--all"], ["plan", "--hosts", "200", "--json"],
+        ["settings"], ["--help"], ["--version"], ["local", "--help"],
+        ["local", "train.py", "--hosts", "9", "--plan", "--all"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_reader_that_goes_away_ends_it_quietly(words, tmp_path):
+    (tmp_path / "train.py").touch()
+    # Unbuffered, argparse prints to nobody and says that all is well, which is quiet enough.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    read, write = os.pipe()
+    os.close(read)  # before anything is written, so that it cannot be in time
+    with open(write, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "entrypoint", *words], stdout=closed, stderr=subprocess.PIPE, text=True,
+            cwd=tmp_path, env={**environment, "PYTHONPATH": str(ROOT)}, check=False,
+        )  # fmt: skip
+    assert done.stderr == ""
+    assert done.returncode == 128 + 13  # what a shell says of a program that SIGPIPE ended
 
 
 # --- the others ---
@@ -294,3 +414,17 @@ def test_simulated_hosts_have_addresses_of_their_own():
     assert len(set(found)) == 500
     assert all(re.fullmatch(r"127(\.\d{1,3}){3}", address) for address in found)
     assert all(int(part) < 256 for address in found for part in address.split("."))
+
+
+@pytest.mark.parametrize("mode", ["ps", "mpi"])
+def test_the_plan_of_a_local_run_has_each_hosts_own_folders(tmp_path, mode, monkeypatch):
+    engine = ProcessEngine(local_job(hosts=12, mode=mode, output=tmp_path / "out"), {}, 0)
+    with engine._ports():
+        plans = [plan_for(engine._read(folder)) for folder in engine._folders]
+        monkeypatch.setattr(engine, "_ports", contextlib.nullcontext)  # it is to plan with the same
+        text = engine.plan(whole=True)
+    shown = [block for block in text.split("\n\n") if block.startswith("host ")]
+    wanted = [
+        render(plan, folder.host).partition("\n\n")[2] for folder, plan in zip(engine._folders, plans, strict=True)
+    ]
+    assert shown == wanted
