@@ -307,7 +307,7 @@ def _add_local(local: argparse.ArgumentParser) -> None:
     local.set_defaults(command=_local)
     add = local.add_argument
     _add_program(local)
-    add("--hosts", type=int, metavar="N", help="default: 1")
+    add("--hosts", type=int, metavar="N", help="1 to 1000, each some 20 MB and a second to start; default: 1")
     _add_description(local)
     add("--checkpoints", type=Path, metavar="DIR", help="a folder that every host has as /opt/ml/checkpoints")
     add("--env", action="append", default=[], metavar="K=V", help="for every host; may be repeated")

@@ -1,17 +1,21 @@
 """Hosts that run the Python of this machine: what they inherit, what it lacks, and signals to their processes."""
 
 import importlib.util
+import os
+import resource
 import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
 
+from entrypoint.errors import ConfigError
 from entrypoint.job import Job, Mode
 from entrypoint.local import processes
 from entrypoint.local.fault import Action, Fault
 from entrypoint.plan import Plan, Role
 
 PACKAGE = Path(__file__).resolve().parents[2]
+SPARE_FILES = 100
 _NOT_INHERITED = ("SM_", "SAGEMAKER_", "TRAINING_JOB_", "ENTRYPOINT_", "TF_CONFIG")
 _SIGNALS = {Action.KILL: signal.SIGKILL, Action.STOP: signal.SIGTERM, Action.PAUSE: signal.SIGSTOP}
 _INSTALL = "pip install 'sagemaker-tf-entrypoint[{extra}]'"
@@ -20,6 +24,19 @@ _INSTALL = "pip install 'sagemaker-tf-entrypoint[{extra}]'"
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     """What a host has of our environment: all but what belongs to a job."""
     return {k: v for k, v in environment.items() if not k.startswith(_NOT_INHERITED)}
+
+
+def allow_files(count: int) -> None:
+    """Let this process open so many files beside those that are open; ConfigError if the machine does not."""
+    wanted = len(os.listdir("/proc/self/fd")) + count + SPARE_FILES  # noqa: PTH208
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and wanted > hard:
+        raise ConfigError(
+            f"so many simulated hosts and processes take {wanted} open files, and this machine allows {hard} "
+            "(ulimit -Hn); wanted fewer hosts, or a higher limit"
+        )
+    if soft != resource.RLIM_INFINITY and wanted > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def missing(job: Job, plan: Plan) -> list[str]:

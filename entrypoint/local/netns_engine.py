@@ -35,7 +35,7 @@ from entrypoint.plan import render
 _TOOLS = {"ip": "iproute2", "nsenter": "util-linux", "mount": "mount"}
 _BRIDGE = "bridge"
 # The hosts' addresses are nobody else's: nothing leads out of the namespaces.
-_ADDRESS = {4: "10.0.1.{}", 6: "fd00:0:0:1::{:x}"}
+_ADDRESS = {4: "10.0.{1}.{2}", 6: "fd00:0:0:1::{0:x}"}
 _PREFIX = {4: 16, 6: 64}
 _FAMILIES = {"4": (4,), "6": (6,), "both": (6, 4)}
 _OWN = (Path("/tmp"), Path("/run"), Path("/dev/shm"))  # of which each host has its own
@@ -52,6 +52,8 @@ class NetnsEngine:
     def __init__(self, job: LocalJob, environment: Mapping[str, str], gpus: int, ip: str = "4") -> None:
         self.job, self.gpus = job, gpus
         self._families = _FAMILIES[ip]
+        # From 1, and the same as the last two bytes of an address: 10.0.1.1 to 10.0.1.255, 10.0.2.0 and so on.
+        self._numbers = {host: (n, 1 + (n >> 8), n & 255) for n, host in enumerate(job.names, 1)}
         self._settings = {**settings_in(environment), **dict(job.environment)}
         self._inherited = {k: v for k, v in inherited(environment).items() if k != "TMPDIR"}
         self._hub = -1  # the open network namespace of the bridge
@@ -176,13 +178,15 @@ class NetnsEngine:
         _call("nsenter", f"--net=/proc/self/fd/{self._hub}", "ip", *command.split(), keep=(self._hub,))
 
     def _addresses(self, host: str) -> list[str]:
-        return [_ADDRESS[family].format(self.job.names.index(host) + 1) for family in self._families]
+        return [_ADDRESS[family].format(*self._numbers[host]) for family in self._families]
 
     def _mac(self, host: str) -> str:
-        return f"02:00:0a:00:01:{self.job.names.index(host) + 1:02x}"
+        _, high, low = self._numbers[host]
+        return f"02:00:0a:00:{high:02x}:{low:02x}"
 
     def _hostname(self, host: str) -> str:
-        return f"ip-10-0-1-{self.job.names.index(host) + 1}.ec2.internal"
+        _, high, low = self._numbers[host]
+        return f"ip-10-0-{high}-{low}.ec2.internal"
 
 
 def _family(address: str) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from entrypoint.errors import ConfigError
 from entrypoint.job import Job
+from entrypoint.local.here import allow_files
 from entrypoint.plan import Plan
 
 LOWEST, HIGHEST = 10_000, 65_535  # below are the well-known ports
@@ -40,6 +41,7 @@ def reserved(ports: Sequence[int]) -> Iterator[int]:
 
     Low ones first: of the upper half, by default, the kernel may give any to an outgoing connection, any time.
     """
+    allow_files(len(ports))
     for base in range(max(0, LOWEST - min(ports)), HIGHEST + 1 - max(ports), _STEP):
         with contextlib.ExitStack() as held:
             if all(_take(port + base, held) for port in ports):
@@ -59,6 +61,7 @@ def _take(port: int, held: contextlib.ExitStack) -> bool:
     return False
 
 
-def addresses(names: Sequence[str], base: int) -> Mapping[str, str]:
-    """A loopback address for each host: other than those of runs with other bases, and the same next time."""
-    return {name: f"127.{base >> 8}.{base & 255}.{rank + 1}" for rank, name in enumerate(names)}
+def addresses(names: Sequence[str], control_port: int, stride: int) -> Mapping[str, str]:
+    """Make a loopback address for each host, out of a control port of this run, which no other run here has."""
+    moved = {name: control_port + rank * stride for rank, name in enumerate(names)}
+    return {name: f"127.{port >> 8}.{port & 255}.1" for name, port in moved.items()}

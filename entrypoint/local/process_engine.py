@@ -43,7 +43,7 @@ class ProcessEngine:
         self._settings = {**settings_in(environment), **dict(job.environment)}
         self._inherited = inherited(environment)
         self._run = Path("/tmp/entrypoint-XXXXXXXX")  # until it is made
-        self._base, self._stride = 0, 0
+        self._base, self._stride, self._control_port = 0, 0, 0
 
     def check(self) -> None:
         job = self._read(self._folders[0])
@@ -113,7 +113,7 @@ class ProcessEngine:
 
     def _own(self, folder: HostFolder) -> dict[str, str]:
         """What the launcher on this host reads."""
-        where = ports.addresses(self.job.names, self._base)
+        where = ports.addresses(self.job.names, self._control_port + self._base, self._stride)
         return {
             **self._settings,
             "SAGEMAKER_BASE_DIR": str(folder.base),
@@ -136,6 +136,7 @@ class ProcessEngine:
     def _ports(self) -> Iterator[None]:
         self._base = self._stride = 0
         job = self._read(self._folders[0])
+        self._control_port = job.settings.control_port
         unmoved = ports.ports_by_host(job, plan_for(job))
         self._stride = ports.stride(unmoved)
         wanted = [port + rank * self._stride for rank, own in enumerate(unmoved) for port in own]

@@ -46,6 +46,8 @@ def run_local(job: LocalJob, engine: Engine) -> int:
                 happened.put(signal.SIGTERM)
 
         with feeding(streams, failed), engine.ready():
+            if job.patience:
+                terminal.say(f"many hosts on few CPUs: ENTRYPOINT_PEER_TIMEOUT is {job.patience:g}, unless you set it")
             exits = Watch(engine, injector, terminal, happened).run(folders, job.timeout)
         terminal.say(summary(folders, exits, injector.report()))
     return ExitCode.CONFIG if problems else exit_code(folders, exits)

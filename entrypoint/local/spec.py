@@ -1,6 +1,7 @@
 """What was asked for: a job on simulated hosts, and SageMaker's description of it."""
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 from sagemaker_training import params
 
+from entrypoint.config import MAX_HOSTS
 from entrypoint.errors import CodeError, ConfigError
 from entrypoint.groups import Group
 from entrypoint.job import Mode
@@ -16,13 +18,14 @@ from entrypoint.local.channels import Channel, check_together
 from entrypoint.local.fault import Fault
 from entrypoint.settings import ENVIRONMENT_PREFIX, SET_BY_US
 
-MAX_HOSTS = 250  # each simulated host has an address of its own in 127.x.y.0
 AUTO = "auto"
+MANY = 10  # hosts on each CPU, which keep one another from being heard while they start
 # What is ours to make for each host, and not a person's wish for all.
 INTERNAL = SET_BY_US | {
     f"{ENVIRONMENT_PREFIX}{name}" for name in ("RUN_DIR", "SUMMARY", "HOST_ADDRESSES", "PORT_STRIDE", "PORT_BASE")
 }  # fmt: skip
 
+PEER_TIMEOUT = "sagemaker_entrypoint_peer_timeout"  # a hyperparameter, so that a variable of the user's wins
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -104,12 +107,19 @@ class LocalJob:
             "hyperparameters.json": {
                 "sagemaker_program": json.dumps(self.program),
                 "sagemaker_job_name": json.dumps(self.name),
+                **({PEER_TIMEOUT: f"{self.patience:g}"} if self.patience else {}),
                 **self._switches(),
                 **{name: encode(text) for name, text in self.hyperparameters},
             },
             "inputdataconfig.json": {channel.name: channel.described() for channel in self.channels},
             **({"checkpointconfig.json": {"LocalPath": "/opt/ml/checkpoints"}} if self.checkpoints else {}),
         }
+
+    @property
+    def patience(self) -> float:
+        """Seconds of silence that a host is to have where many share a CPU, or 0: each takes one of them to start."""
+        hosts_on_each = self.hosts / len(os.sched_getaffinity(0))
+        return hosts_on_each if hosts_on_each > MANY else 0.0
 
     def _switches(self) -> dict[str, str]:
         """The hyperparameters by which SageMaker's SDK, or else our settings, ask for a mode."""

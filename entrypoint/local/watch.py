@@ -15,6 +15,7 @@ from typing import IO
 
 from entrypoint import kin, process
 from entrypoint.local.engine import Engine
+from entrypoint.local.here import allow_files
 from entrypoint.local.injector import Injector
 from entrypoint.local.tree import HostFolder
 from entrypoint.outcome import Exit
@@ -76,6 +77,7 @@ class Watch:
 
     def run(self, folders: Sequence[HostFolder], timeout: float | None) -> dict[str, Exit]:
         """How each host ended. Hosts that a signal kept from starting are not in it."""
+        allow_files(2 * len(folders))  # a pipe and a log for each
         process.become_subreaper()
         self.began = time.monotonic()
         self.waiting = list(folders)

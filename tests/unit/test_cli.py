@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import shlex
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from entrypoint.distributions import plan_for
 from entrypoint.errors import ConfigError
 from entrypoint.local import ports
 from entrypoint.local.channels import Channel
+from entrypoint.local.here import allow_files
+from entrypoint.local.netns_engine import NetnsEngine
 from entrypoint.local.process_engine import ProcessEngine
 from entrypoint.local.spec import LocalJob, encode
 from entrypoint.local.tree import write_config as write_local_config
@@ -204,7 +207,7 @@ COMPLAINTS = {
     "a group without a number": (["--group", "a=ml.c5.large"], "wanted NAME=COUNT"),
     "a group twice": (["--group", "a=1", "--group", "a=2"], "names a group twice"),
     "two numbers of hosts": (["--group", "a=1", "--hosts", "2"], "wanted one of them"),
-    "many hosts in groups": (["--group", "a=200", "--group", "b=51"], "wanted a whole number from 1 to 250"),
+    "many hosts in groups": (["--group", "a=900", "--group", "b=101"], "wanted a whole number from 1 to 1000"),
     "setting": (["--hosts", "2", "--hyperparameters", "sagemaker_entrypoint_ps=1"], "unknown hyperparameter"),
     "nearly a setting": (
         ["--hosts", "2", "--hyperparameters", "sagemaker_entrypoint_restart=1"],
@@ -279,7 +282,7 @@ def test_the_examples_that_cost_little_work(name, capsys, command, tmp_path, mon
 @pytest.mark.parametrize(
     "words",
     [
-        ["plan", "--hosts", "9", "--mode", "ps", "--all"], ["plan", "--hosts", "200", "--json"],
+        ["plan", "--hosts", "9", "--mode", "ps", "--all"], ["plan", "--hosts", "300", "--json"],
         ["settings"], ["--help"], ["--version"], ["local", "--help"],
         ["local", "train.py", "--hosts", "9", "--plan", "--all"],
     ],
@@ -356,7 +359,7 @@ def test_the_job_has_a_name_that_sagemaker_would_take():
 @pytest.mark.parametrize(
     "bad",
     [
-        {"hosts": 251},
+        {"hosts": 1001},
         {"timeout": 0.0},
         {"channels": tuple(Channel(name=f"c{number}", source=Path("/")) for number in range(21))},
         {"environment": (("a b", "1"),)},
@@ -371,7 +374,7 @@ def test_values_that_describe_no_job(bad):
 
 
 @pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
-@pytest.mark.parametrize("hosts, processes", [(1, 1), (2, 4), (12, 1), (12, 8), (100, 2)])
+@pytest.mark.parametrize("hosts, processes", [(1, 1), (2, 4), (12, 1), (12, 8), (100, 2), (1000, 1)])
 def test_no_two_processes_of_a_local_job_share_a_port(tmp_path, mode, hosts, processes):
     job = local_job(hosts=hosts, mode=mode, processes_per_host=None if mode == "single" else processes)
     write_local_config(job, "algo-1", tmp_path)
@@ -384,7 +387,9 @@ def test_no_two_processes_of_a_local_job_share_a_port(tmp_path, mode, hosts, pro
     step = ports.stride(ports.ports_by_host(described, plan_for(described)))
     moved = listening(ENTRYPOINT_PORT_STRIDE=str(step), ENTRYPOINT_PORT_BASE="9000")
     assert len(set(moved)) == len(moved) >= hosts
-    assert min(moved) > ports.LOWEST and max(moved) < 32768  # below the ports of outgoing connections
+    assert min(moved) > ports.LOWEST and max(moved) < ports.HIGHEST
+    if hosts <= 100:
+        assert max(moved) < 32768  # below the ports of outgoing connections
 
 
 def test_reserved_ports_are_reserved_until_the_end():
@@ -410,10 +415,21 @@ def test_a_port_in_use_is_passed_over():
 
 
 def test_simulated_hosts_have_addresses_of_their_own():
-    found = [*ports.addresses(names(250), 9000).values(), *ports.addresses(names(250), 9001).values()]
-    assert len(set(found)) == 500
+    """Those of their control ports, which no two hosts of any runs on this machine have at a time."""
+    found = [*ports.addresses(names(1000), 10_001, 2).values(), *ports.addresses(names(1000), 10_002, 2).values()]
+    assert len(set(found)) == 2000
     assert all(re.fullmatch(r"127(\.\d{1,3}){3}", address) for address in found)
     assert all(int(part) < 256 for address in found for part in address.split("."))
+
+
+def test_a_thousand_namespaces_have_addresses_of_their_own():
+    engine = NetnsEngine(local_job(hosts=1000), {}, 0, "both")
+    own = [[engine._mac(name), engine._hostname(name), *engine._addresses(name)] for name in sorted(names(1000))]
+    assert len({value for each in own for value in each}) == 4000
+    assert [*own[0], *own[-1]] == [
+        "02:00:0a:00:01:01", "ip-10-0-1-1.ec2.internal", "fd00:0:0:1::1", "10.0.1.1",
+        "02:00:0a:00:04:e8", "ip-10-0-4-232.ec2.internal", "fd00:0:0:1::3e8", "10.0.4.232",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", ["ps", "mpi"])
@@ -428,3 +444,28 @@ def test_the_plan_of_a_local_run_has_each_hosts_own_folders(tmp_path, mode, monk
         render(plan, folder.host).partition("\n\n")[2] for folder, plan in zip(engine._folders, plans, strict=True)
     ]
     assert shown == wanted
+
+
+def test_many_hosts_on_few_cpus_are_patient_with_one_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+
+    def patience(hosts: int, **given: str) -> float:
+        job = local_job(hosts=hosts, hyperparameters=tuple(given.items()))
+        write_local_config(job, "algo-1", tmp_path)
+        return read_job(Path("/opt/ml"), {}, tmp_path, config=tmp_path).settings.peer_timeout
+
+    assert patience(20) == 5.0
+    assert patience(200) == 100.0
+    assert patience(200, sagemaker_entrypoint_peer_timeout="7") == 7.0
+
+
+def test_open_files_are_asked_for_as_they_are_needed():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
+        allow_files(400)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 400
+        with pytest.raises(ConfigError, match=rf"this machine allows {hard} .*wanted fewer hosts, or a higher limit"):
+            allow_files(hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
