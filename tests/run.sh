@@ -12,8 +12,8 @@ usage() {
     cat <<TEXT
 Usage: tests/run.sh [--ring RING]... [--no-docker] [-k EXPRESSION] [-- PYTEST-ARGUMENT...]
 
-  --ring RING     unit, local, cluster, sdk or benchmarks; may be repeated. Without it: all, in this order, after ruff
-                  and mypy
+  --ring RING     unit, local, cluster, sdk or benchmarks; may be repeated. Without it: all, in this order, after ruff,
+                  mypy and the strict build of the site of docs/
   --no-docker     leave out what needs Docker: the image and the rings cluster, sdk and benchmarks
   -k EXPRESSION   only tests whose names match, as pytest takes it
   --              what follows goes to pytest as it is
@@ -195,6 +195,9 @@ left_out() {
 
 check() { "$VENV/bin/ruff" check entrypoint sagemaker_tf_data && "$VENV/bin/mypy"; }
 
+# Fails on a dead link, a missing anchor, a page outside of the navigation, a picture older than its source.
+site() { NO_MKDOCS_2_WARNING=1 "$VENV/bin/mkdocs" build --strict --quiet; }
+
 ring() {
     "$VENV/bin/python" -m pytest "$@" ${pytest_arguments[@]+"${pytest_arguments[@]}"}
 }
@@ -231,7 +234,10 @@ main() {
     trap clean_up EXIT
     make_venv
 
-    ((${#rings[@]} > 0)) || step check check || true
+    if ((${#rings[@]} == 0)); then
+        step check check || true
+        step site site || true
+    fi
     if asked_for unit; then step unit ring tests/unit -n 2 --dist worksteal || true; fi
     if asked_for local; then
         need mpirun openmpi-bin && need ssh-keygen openssh-client && need sshd openssh-server ||

@@ -1,6 +1,6 @@
 """What truly happened in a job, from journals and faults: what may be told as the cause of its end, and what not.
 
-Nothing of the launcher's is read here but its exit codes' meaning, which README.md promises.
+Nothing of the launcher's is read here but its exit codes' meaning, which docs/exit-codes.md promises.
 """
 
 from collections.abc import Iterator

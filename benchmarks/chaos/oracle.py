@@ -1,7 +1,7 @@
 """What was not as it has to be, whoever built the launcher: one line for each, beginning with the rule's name.
 
-Imports nothing of the launcher, and knows of it what README.md promises. Every rule looks at what happened (journals,
-faults as they were injected), never at what was drawn.
+Imports nothing of the launcher, and knows of it what docs/lifecycle.md promises. Every rule looks at what happened
+(journals, faults as they were injected), never at what was drawn.
 """
 
 import re

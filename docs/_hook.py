@@ -1,0 +1,76 @@
+"""What `mkdocs build` does for this repository besides.
+
+Pages may link to files outside of docs/, as they do on GitHub. Those files become part of the site, below `repository/`:
+so links lead somewhere in both places, and the strict build checks them. It also complains of pictures that are older
+than their source.
+"""
+
+import hashlib
+import os
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import get_plugin_logger
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+OUTSIDE = "repository"
+_LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
+_log = get_plugin_logger(__name__)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add what pages link to outside of docs/, and what is linked to from there."""
+    pages = [*DOCS.rglob("*.md"), *ROOT.glob("*.md")]
+    found = set(ROOT.glob("*.md"))
+    while pages:
+        new = {path for path in _links(pages.pop()) if path.is_file() and not path.is_relative_to(DOCS)} - found
+        found |= new
+        pages += [path for path in new if path.suffix == ".md"]
+    for path in sorted(found):
+        files.append(File.generated(config, _uri(path), abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Point links at where their targets are on the site; MkDocs complains of those that have none."""
+    here = Path(page.file.abs_src_path)
+
+    def moved(link: re.Match[str]) -> str:
+        target = _target(here, link[0])
+        if not target.is_file():
+            return link[0]
+        return posixpath.relpath(_uri(target), posixpath.dirname(page.file.src_uri) or ".")
+
+    return _LINK.sub(moved, markdown)
+
+
+def on_pre_build(config: MkDocsConfig) -> None:
+    """Warn of a picture that was not drawn from its source as it is. docs/_draw.py leaves the digest of it in there."""
+    for source in sorted(DOCS.glob("*.dot")):
+        digest = hashlib.sha256(source.read_bytes()).hexdigest()
+        picture = source.with_suffix(".svg")
+        if not picture.exists() or digest not in picture.read_text():
+            _log.warning(f"docs/{picture.name} is not drawn from docs/{source.name} as it is: run docs/_draw.py")
+
+
+def _links(page: Path) -> Iterator[Path]:
+    return (_target(page, link) for link in _LINK.findall(page.read_text()))
+
+
+def _target(page: Path, link: str) -> Path:
+    """The file that a link of a page means; of a folder, its README.md."""
+    path = Path(os.path.normpath(page.parent / link))
+    return path / "README.md" if path.is_dir() else path
+
+
+def _uri(path: Path) -> str:
+    """Where a file of the repository is on the site."""
+    if path.is_relative_to(DOCS):
+        return path.relative_to(DOCS).as_posix()
+    return f"{OUTSIDE}/{path.relative_to(ROOT).as_posix()}"
