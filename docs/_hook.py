@@ -1,8 +1,8 @@
 """What `mkdocs build` does for this repository besides.
 
-Pages may link to files outside of docs/, as they do on GitHub. Those files become part of the site, below `repository/`:
-so links lead somewhere in both places, and the strict build checks them. It also complains of pictures that are older
-than their source.
+Pages may link to files outside of docs/, as they do on GitHub. Those files become part of the site, under
+`repository/`: so links lead somewhere in both places, and the strict build checks them. It also complains of pictures
+that are older than their source.
 """
 
 import hashlib

@@ -196,7 +196,7 @@ left_out() {
 check() { "$VENV/bin/ruff" check entrypoint sagemaker_tf_data && "$VENV/bin/mypy"; }
 
 # Fails on a dead link, a missing anchor, a page outside of the navigation, a picture older than its source.
-site() { NO_MKDOCS_2_WARNING=1 "$VENV/bin/mkdocs" build --strict --quiet; }
+site() { NO_MKDOCS_2_WARNING=1 "$VENV/bin/mkdocs" build --strict; } # --quiet would count no warning
 
 ring() {
     "$VENV/bin/python" -m pytest "$@" ${pytest_arguments[@]+"${pytest_arguments[@]}"}

@@ -16,23 +16,23 @@ This page is written from the table in `tests/outcomes`, and the tests run every
 
 These hold for all rows:
 
-- Every host ends by itself, with the same exit code and the same failure text. Where a host goes its own way, having
-  been killed, frozen or cut off, the row says so.
-- What failed never ends with 0, and what succeeded never with anything else.
+- Every host exits by itself, with the same exit code and the same failure text. If a host differs, because it was
+  killed, frozen or cut off, the row says so.
+- A failed job never exits with 0, and a job that succeeded never with anything else.
 - No process, private key, socket, container or network is left.
 - Exit codes are the process's own, or 128 + the signal that killed it (137 is SIGKILL, 139 a segmentation fault);
   65 is code that cannot be installed, 69 a lost host, 71 a process that cannot be killed, 75 a host that
-  did not come, 143 a job that was stopped.
+  did not appear, 143 a job that was stopped.
 - The coordinator is the first host of the list (algo-1), a follower any other.
 
-In the tables HOST and PROCESS are those that the event happens to, and `...` is some text. A dash means that there is
-no failure file. *When* is the start (before the script of every host runs), the run (all of them do), or the end (the
-others' scripts have ended well).
+In the tables, HOST and PROCESS are where the event happens, and `...` is some text. A dash means that there is
+no failure file. *When* is the start (before the script of every host runs), the run (all of them run), or the end (the
+others' scripts have succeeded).
 
 ## How soon
 
-Until all hosts have said how the job ends (told), and until the last of them is gone. These bounds are for a machine
-that has time; the tests print what they measured.
+Until all hosts know the outcome (told), and until the last of them is gone. These bounds are for an idle machine; the
+tests print what they measured.
 
 | | told | gone | counted |
 |---|---|---|---|
@@ -41,8 +41,8 @@ that has time; the tests print what they measured.
 ## To see for yourself
 
 `entrypoint local` runs a job on simulated hosts and injects faults. The *try* column goes with
-`tests/programs/acts/acts.py`, a script that does what it is told. Its words with `=` are hyperparameters, to which come
-`on=` (the host that acts) and `when=` (start, run or end); without them every host acts in the run. Its other words are
+`tests/programs/acts/acts.py`, a script that acts by its arguments. Words with `=` are hyperparameters; add `on=` (the
+host that acts) and `when=` (start, run or end), without which every host acts in the run. The other words are
 for `--fault`. They need a moment: `when 'all are here'` for the run, `when 'acts at'` for the end, `at SECONDS` or
 `when 'NAME started'` for the start. Some faults take `--engine netns` (root, no Docker) or `--engine docker`.
 
