@@ -25,7 +25,7 @@ from typing import Any
 from entrypoint import door, echoes, explain, fingerprint, peers, reach, supervisor  # noqa: F401 - else hundreds of threads import them at once
 from entrypoint.config import read_job
 from entrypoint.distributions import plan_for
-from entrypoint.events import Ended, Event, Reported
+from entrypoint.events import Action, Ask, Ended, Event, Force, Reported
 from entrypoint.job import Job
 from entrypoint.logs import Log
 from entrypoint.outcome import Exit
@@ -73,8 +73,9 @@ class Worker:
             fingerprint.fingerprint = lambda job, plan: dict(things)
             supervisor.this_machine = lambda: here
         self.hosts = {host.name: kind(at(job, host.name), plan, log, self._count) for host in hosts}
+        prepared = {"flags": [], "things": {}, "env": {}, "module": None, "unused_gpus": ""}
         for each in self.hosts.values():
-            each.job.paths.prepared.write_text(json.dumps({"flags": [], "things": {}, "env": {}, "module": None}))
+            each.job.paths.prepared.write_text(json.dumps(prepared))
         say(what="up")
 
     def run(self) -> None:
@@ -155,8 +156,11 @@ class StandIn(Watched):
         else:
             self._note("gone")
 
-    def _signal(self, name: str, number: int) -> None:
-        self.queue.put(Ended(name=name, exit=Exit(code=128 + number, signal=number)))
+    def _carry_out(self, actions: list[Action]) -> None:
+        ended = [action for action in actions if isinstance(action, Ask | Force)]
+        for action in ended:
+            self.queue.put(Ended(name=action.name, exit=Exit(code=128 + signal.SIGTERM, signal=signal.SIGTERM)))
+        super()._carry_out([action for action in actions if action not in ended])
 
     def _clean_up(self) -> None:
         if self.peers:
