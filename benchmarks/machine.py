@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import shlex
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -94,6 +95,11 @@ def cpu_model() -> str:
 
 def load() -> float:
     return round(os.getloadavg()[0], 1)
+
+
+def spread(values: list[float], form: str) -> str:
+    """The median (least-most)."""
+    return f"{statistics.median(values):{form}} ({min(values):{form}}-{max(values):{form}})"
 
 
 def said(*words: str) -> str:

@@ -19,7 +19,6 @@ import json
 import os
 import re
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -156,6 +155,8 @@ def one_job(args: argparse.Namespace, workers: int) -> list[dict[str, Any]]:
 
 
 def table(runs: list[dict[str, Any]]) -> list[str]:
+    from benchmarks.machine import spread
+
     lines = ["| workers | loop | rows per second | times the first | times the second | AUC |"]
     lines.append("|---|---|---|---|---|---|")
     for workers in sorted({run["workers"] for run in runs}):
@@ -174,10 +175,6 @@ def table(runs: list[dict[str, Any]]) -> list[str]:
 def times(mine: list[dict[str, float]], others: list[dict[str, float]]) -> list[float]:
     """How much faster, round by round."""
     return [each["rows_per_s"] / other["rows_per_s"] for each, other in zip(mine, others, strict=True)]
-
-
-def spread(values: list[float], form: str) -> str:
-    return f"{statistics.median(values):{form}} ({min(values):{form}}-{max(values):{form}})"
 
 
 if __name__ == "__main__":

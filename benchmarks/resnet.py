@@ -92,8 +92,7 @@ def table(runs: list[dict[str, Any]]) -> list[str]:
         steps = [each["step_s"] for each in mine]
         speed = statistics.median(each["images_per_s"] for each in mine)
         alone = statistics.median(each["images_per_s"] for each in by_case[way, 1])
-        step = f"{statistics.median(steps):.2f} ({min(steps):.2f}-{max(steps):.2f})"
-        lines.append(f"| {way} | {ranks} | {step} | {speed:.1f} | {speed / alone:.2f} times |")
+        lines.append(f"| {way} | {ranks} | {machine.spread(steps, '.2f')} | {speed:.1f} | {speed / alone:.2f} times |")
     return lines
 
 

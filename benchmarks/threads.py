@@ -19,7 +19,6 @@ Prints a Markdown table.
 import argparse
 import json
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
+from benchmarks.machine import spread
 
 ROOT = Path(__file__).resolve().parent.parent
 MANY = "32"
@@ -127,10 +127,6 @@ def one_run(image: str, model: str, variant: str, ranks: int, cpus: float | None
         raise SystemExit(f"{model}, {variant}: exit code {result.returncode}\n{result.stdout}\n{result.stderr}")
     rate, milliseconds = map(float, found[0])
     return {"examples_per_s": rate, "cpu_us_per_example": 1000 * milliseconds}
-
-
-def spread(values: list[float], form: str) -> str:
-    return f"{statistics.median(values):{form}} ({min(values):{form}}-{max(values):{form}})"
 
 
 def main() -> None:

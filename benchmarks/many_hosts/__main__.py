@@ -11,11 +11,9 @@ worker.py. The machine bears the work of all hosts, which real ones have their o
 import argparse
 import itertools
 import json
-import math
 import os
 import random
 import select
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.many_hosts.aims import AIMED_AT, AIMS
+from benchmarks.report import pages
 from entrypoint.config import read_job
 from entrypoint.distributions import plan_for
 from entrypoint.fingerprint import fingerprint
@@ -55,7 +53,7 @@ def main() -> None:
             )
             if given.json:
                 machine.write(given.json, record)
-    print("\n".join(table(record["runs"])))
+    print(pages.page(record))
 
 
 def one_round(hosts: int, number: int, steady: float) -> dict[str, float]:
@@ -204,23 +202,6 @@ def worker(base: Path, hosts: int, first: int, count: int) -> Iterator[Worker]:
     finally:
         process.kill()
         process.wait()
-
-
-def table(runs: list[dict[str, Any]]) -> list[str]:
-    """Medians (least to most) by hosts, and how each grows: with hosts to the power of so much."""
-    sizes = sorted({run["hosts"] for run in runs})
-    lines = ["", "measure".ljust(26) + "".join(f"{size} hosts".rjust(28) for size in sizes) + "  growth"]
-    for name in runs[0]["measures"]:
-        found = {size: [run["measures"][name] for run in runs if run["hosts"] == size] for size in sizes}
-        middle = {size: statistics.median(values) for size, values in found.items()}
-        cells = [f"{middle[s]:.4g} ({min(found[s]):.4g} to {max(found[s]):.4g})".rjust(28) for s in sizes]
-        grows = [
-            f"{math.log(middle[b] / middle[a]) / math.log(b / a):.2f}" if middle[a] > 0 and middle[b] > 0 else "-"
-            for a, b in itertools.pairwise(sizes)
-        ]
-        aim = f"  (aim at {AIMED_AT} hosts: {AIMS[name]:g})" if name in AIMS else ""
-        lines.append(name.ljust(26) + "".join(cells) + "  " + ", ".join(grows) + aim)
-    return lines
 
 
 if __name__ == "__main__":

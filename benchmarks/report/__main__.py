@@ -2,17 +2,14 @@
 
     python -m benchmarks.report side-by-side.json many-hosts.json
 
-Each FILE is first kept as docs/benchmarks/WHAT.json; then all pages are made anew from all JSON files there. Plots need
-matplotlib: pip install '.[bench]'.
+Each FILE is first kept as docs/benchmarks/WHAT.json; then all pages are made anew from all JSON files there.
 """
 
 import argparse
-import importlib.util
 import sys
 from pathlib import Path
 
-from benchmarks import machine
-from benchmarks.report.figures import BadRecord, read
+from benchmarks.report.figures import BadRecord
 from benchmarks.report.pages import FOLDER, draw, pages, records, whole
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,28 +18,19 @@ ROOT = Path(__file__).resolve().parents[2]
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("files", type=Path, nargs="*", metavar="FILE", help="JSON that a benchmark wrote")
-    options.add_argument(
-        "--root", type=Path, default=ROOT, help="where docs/benchmarks and README.md lie, or are to lie"
-    )
-    options.add_argument("--no-plots", action="store_true", help="leave the SVG files as they are")
+    options.add_argument("--root", type=Path, default=ROOT, help="where docs/benchmarks and README.md (are to) lie")
     given = options.parse_args()
-    if not given.no_plots and not importlib.util.find_spec("matplotlib"):
-        sys.exit("matplotlib is not installed, which plots are made with; pip install '.[bench]', or say --no-plots")
     folder = given.root / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        for file in given.files:
-            record = read(file)
-            machine.keep(folder / f"{record['what']}.json", record)
-        found = records(folder)
+        found = records(folder, given.files)
         for path, text in pages(found).items():
             (given.root / path).write_text(whole(path, text, given.root))
             print(path)
     except BadRecord as error:
         sys.exit(str(error))
-    if not given.no_plots:
-        for name in draw(folder, found):
-            print(f"{FOLDER}/{name}")
+    for name in draw(folder, found):
+        print(f"{FOLDER}/{name}")
 
 
 if __name__ == "__main__":

@@ -5,79 +5,38 @@ from statistics import median
 from typing import Any
 
 from benchmarks.report import words
+from benchmarks.report.figures import Run, where
 
-TEXT = """
-Whole jobs with real processes, drawn from the seed: mode, hosts, settings, what scripts do, and faults at random
-moments. An oracle that shares no code with the launcher judges each by what happened: that all hosts end in time,
-with one code and one text; that neither success nor failure is told wrongly; that the cause that is named happened
-and is nobody's consequence; that who asked for time to save has saved; that nothing stays behind; and that no line of
-output is lost, mixed or given to another. benchmarks/chaos/README.md has the rules.
-"""
+CODES = ("0", "143", "69", "75")  # those that a job is most likely to end with
+HOW = ("drawn", "happened")
 
 
-def page(record: dict[str, Any]) -> list[str]:
-    runs = record["runs"]
-    bad = [run for run in runs if run["violations"]]
-    lines = ["# Random jobs under random faults", "", *words.provenance(record, "chaos.json"), *words.prose(TEXT)]
-    least = record.get("limits", {}).get("least_faults", 0)
-    enough = [run for run in runs if len(run["happened"]) >= least]
-    lines += [f"**{_judged(enough, words.plural(least, 'fault') + ' or more')}.**", ""]
-    if len(enough) < len(runs):
-        others = [run for run in runs if len(run["happened"]) < least]
-        lines += words.prose(
-            f"{_judged(others, 'fewer, as some that were drawn did not happen')}. The tables have all "
-            f"{words.plural(len(runs), 'job')}."
-        )
-    for key in ("mode", "hosts"):
-        lines += words.table([key, *_HEAD], [_row(name, _of(runs, key, name)) for name in _names(runs, key)])
-    lines += words.prose(
-        "How a job ended is the exit code of its hosts that were not themselves killed. The end is counted from the "
-        "first thing that ends a job (a script's failure, SIGTERM, or else the first host's word on it) to the last "
-        "host's going; time to save, a host's time to be missed and a host's pause are in it."
-    )
-    faults = sorted({kind for run in runs for kind in run["drawn"]})
-    lines += words.table(
-        ["fault", "drawn", "happened", "jobs", "violations"],
-        [_fault(kind, runs) for kind in faults],
-    )
-    lines += words.prose(
-        "A fault has happened when it met a live host of the job. It does not where its moment never came: the job was "
-        "over, nobody wrote the line, or nobody looked up a name while that was slow."
-    )
-    counts = sorted({len(run[what]) for run in runs for what in ("drawn", "happened")})
-    lines += words.table(
-        ["faults in a job", "jobs with so many drawn", "jobs in which so many happened", "violations in these"],
-        [_count(count, runs) for count in counts],
-    )
-    lines += words.prose(
-        f"The machine stood still for {words.number(max(run['measures']['stood_still_s'] for run in runs))} s at most "
-        "in a job."
-    )
-    if bad:
-        rules = ((run["case"], ", ".join(run["violations"])) for run in bad)
-        lines += words.table(["case", "rules that were violated"], rules)
-    return lines
+def context(record: dict[str, Any]) -> dict[str, Any]:
+    """What the page's template takes beside the record."""
+    runs, least = record["runs"], record.get("limits", {}).get("least_faults", 0)
+    return {
+        "codes": CODES, "least": least, "bad": [run for run in runs if run["violations"]],
+        "enough": [run for run in runs if len(run["happened"]) >= least],
+        "others": [run for run in runs if len(run["happened"]) < least],
+        "tables": {
+            key: {name: _ends(where(runs, **{key: name})) for name in sorted({run[key] for run in runs})}
+            for key in ("mode", "hosts")
+        },
+        "faults": {kind: _fault(kind, runs) for kind in sorted({kind for run in runs for kind in run["drawn"]})},
+        "counts": {count: _count(count, runs) for count in sorted({len(run[what]) for run in runs for what in HOW})},
+        "stood_still": max((run["measures"]["stood_still_s"] for run in runs), default=0),
+    }  # fmt: skip
 
 
-_HEAD = ("jobs", "ended with 0", "143", "69", "75", "another", "violations", "whole job, s", "end, s")
+def violated(runs: list[Run]) -> int:
+    return sum(bool(run["violations"]) for run in runs)
 
 
-def _judged(runs: list[dict[str, Any]], which: str) -> str:
-    bad = sum(bool(run["violations"]) for run in runs)
-    return f"{words.plural(len(runs), 'job')} with {which}: {words.plural(bad, 'violation')}"
-
-
-def _of(runs: list[dict[str, Any]], key: str, value: Any) -> list[dict[str, Any]]:
-    return [run for run in runs if run[key] == value]
-
-
-def _row(name: Any, runs: list[dict[str, Any]]) -> list[Any]:
+def _ends(runs: list[Run]) -> list[Any]:
     ends = Counter(_end(run["exits"]) for run in runs)
-    known = [str(code) for code in (0, 143, 69, 75)]
-    return [
-        name, len(runs), *(ends[code] for code in known), sum(ends.values()) - sum(ends[code] for code in known),
-        sum(bool(run["violations"]) for run in runs), _times(runs, "wall_s"), _times(runs, "end_s"),
-    ]  # fmt: skip
+    known = [ends[code] for code in CODES]
+    times = [_times(runs, measure) for measure in ("wall_s", "end_s")]
+    return [len(runs), *known, len(runs) - sum(known), violated(runs), *times]
 
 
 def _end(exits: list[str]) -> str:
@@ -87,22 +46,16 @@ def _end(exits: list[str]) -> str:
     return (others or codes or ["killed"])[0]
 
 
-def _times(runs: list[dict[str, Any]], measure: str) -> str:
-    known = sorted(run["measures"][measure] for run in runs if measure in run["measures"])
-    return f"{words.number(median(known))} (worst {words.number(known[-1])})" if known else ""
+def _times(runs: list[Run], measure: str) -> str:
+    known = [run["measures"][measure] for run in runs if measure in run["measures"]]
+    return f"{words.number(median(known))} (worst {words.number(max(known))})" if known else ""
 
 
-def _fault(kind: str, runs: list[dict[str, Any]]) -> list[Any]:
+def _fault(kind: str, runs: list[Run]) -> list[int]:
     own = [run for run in runs if kind in run["drawn"]]
-    drawn, happened = (sum(run[what].count(kind) for run in own) for what in ("drawn", "happened"))
-    return [kind, drawn, happened, len(own), sum(bool(run["violations"]) for run in own)]
+    return [*(sum(run[what].count(kind) for run in own) for what in HOW), len(own), violated(own)]
 
 
-def _count(count: int, runs: list[dict[str, Any]]) -> list[Any]:
-    happened = [run for run in runs if len(run["happened"]) == count]
-    drawn = sum(len(run["drawn"]) == count for run in runs)
-    return [count, drawn, len(happened), sum(bool(run["violations"]) for run in happened)]
-
-
-def _names(runs: list[dict[str, Any]], key: str) -> list[Any]:
-    return list(dict.fromkeys(sorted(run[key] for run in runs)))
+def _count(count: int, runs: list[Run]) -> list[int]:
+    drawn, happened = ([run for run in runs if len(run[what]) == count] for what in HOW)
+    return [len(drawn), len(happened), violated(happened)]

@@ -3,11 +3,12 @@
 import json
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+Run = dict[str, Any]
 ENDS = ("start_s", "tail_s", "gone_s", "wall_s")  # a run that was cut may not have come to these
 SINCE_LIMIT = ("gone_s", "wall_s")  # of these, the ones that the limit of a run is counted for: they are longer than it
 
@@ -35,6 +36,11 @@ class Measured:
         value = statistics.median([*self.values, *[math.inf] * self.cut])
         return value if math.isfinite(value) else None
 
+    @property
+    def at_least(self) -> float | None:
+        """The median, or the limit that it lies beyond. None: nobody knows."""
+        return self.limit if self.median is None and self.bound else self.median
+
 
 @dataclass(frozen=True)
 class Ratio:
@@ -43,43 +49,38 @@ class Ratio:
 
     def meets(self, most: float) -> bool | None:
         """None: what was measured cannot say."""
-        if self.bound == ">":
-            return False if self.value >= most else None
-        if self.bound == "<":
-            return True if self.value <= most else None
-        return self.value <= most
+        met = self.value <= most
+        return None if self.bound == (">" if met else "<") else met
 
 
 def ratio(ours: Measured | None, other: Measured | None) -> Ratio | None:
     """Median to median. None where a side is missing, both were cut, or there is nothing to divide by."""
-    if ours is None or other is None:
+    if ours is None or other is None or ours.median is other.median is None:
         return None
-    mine, theirs = ours.median, other.median
-    if mine is None and theirs is None:
-        return None
-    if mine is None:
-        return Ratio(ours.limit / theirs, ">") if ours.limit and ours.bound and theirs else None
-    if theirs is None:
-        return Ratio(mine / other.limit, "<") if other.limit and other.bound else None
-    return Ratio(mine / theirs) if theirs else None
+    mine, theirs = ours.at_least, other.at_least
+    bound = ">" if ours.median is None else "<" if other.median is None else ""
+    return Ratio(mine / theirs, bound) if mine is not None and theirs else None
 
 
-def ratio_of_rounds(
-    runs: list[dict[str, Any]], case: str, measure: str, side: str = "ours", other: str = "toolkit"
-) -> list[float]:
-    """Least and most of the ratios of each round by itself; empty where fewer than two rounds have both."""
+def ratio_of_rounds(runs: list[Run], measure: str, **of: Any) -> list[float]:
+    """Least and most of the ratios of each round by itself; empty where fewer than two rounds have both sides."""
     by_round: dict[Any, dict[str, float]] = {}
-    for run in runs:
-        if run["case"] == case and measure in run["measures"]:
+    for run in where(runs, **of):
+        if measure in run["measures"]:
             by_round.setdefault(run.get("round"), {})[run["side"]] = run["measures"][measure]
-    each = [pair[side] / pair[other] for pair in by_round.values() if side in pair and pair.get(other)]
+    each = [sides["ours"] / sides["toolkit"] for sides in by_round.values() if "ours" in sides and sides.get("toolkit")]
     return [min(each), max(each)] if len(each) > 1 else []
 
 
-def measured(runs: Iterable[dict[str, Any]], measure: str) -> Measured | None:
+def where(runs: Iterable[Run], **of: Any) -> list[Run]:
+    """The runs of which these fields are these."""
+    return [run for run in runs if all(run.get(name) == value for name, value in of.items())]
+
+
+def measured(runs: Iterable[Run], measure: str, **of: Any) -> Measured | None:
     """Of runs of one case on one side. None: no run has it."""
     values, cut, limit = [], 0, None
-    for run in runs:
+    for run in where(runs, **of):
         if measure in run["measures"]:
             values.append(float(run["measures"][measure]))
         elif measure in ENDS and run.get("cut_at_s") is not None:
@@ -87,7 +88,8 @@ def measured(runs: Iterable[dict[str, Any]], measure: str) -> Measured | None:
     return Measured(tuple(values), cut, limit, measure in SINCE_LIMIT or not cut) if values or cut else None
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path, known: Collection[str]) -> dict[str, Any]:
+    """A record of a benchmark that is one of the known."""
     try:
         record = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -96,6 +98,8 @@ def read(path: Path) -> dict[str, Any]:
     found = record if isinstance(record, dict) else {}
     if missing := [name for name, kind in wanted.items() if not isinstance(found.get(name), kind)]:
         raise BadRecord(f"{path}: no {', '.join(missing)}; wanted: what benchmarks/machine.py writes")
+    if record["what"] not in known:
+        raise BadRecord(f"{path} is of {record['what']!r}, which has no page; wanted: {', '.join(known)}")
     for number, run in enumerate(record["runs"], 1):
         if not isinstance(run, dict) or not isinstance(run.get("measures"), dict):
             raise BadRecord(f"{path}: run {number} has no measures; wanted: an object with measures of numbers")

@@ -4,25 +4,18 @@ import math
 from typing import Any
 
 from benchmarks.many_hosts.aims import AIMED_AT, AIMS
-from benchmarks.report import words
-from benchmarks.report.figures import Measured, measured
+from benchmarks.report.figures import Measured, Run, measured
 
 PLOT = "many-hosts.svg"
-TEXT = """
-The launcher's own code for hosts that meet, report and end, with real sockets on loopback; many hosts in few processes,
-which share the machine's CPUs with the coordinator. No user's program runs. Figures are medians (least to most) of
-{rounds}.
-"""
 
 
-def by_hosts(runs: list[dict[str, Any]]) -> dict[str, dict[int, Measured]]:
+def by_hosts(runs: list[Run]) -> dict[str, dict[int, Measured]]:
     """measure: {hosts: figure}, hosts from few to many."""
-    found: dict[str, dict[int, Measured]] = {}
-    for measure in dict.fromkeys(name for run in runs for name in run["measures"]):
-        for hosts in sorted({run["hosts"] for run in runs}):
-            if figure := measured([run for run in runs if run["hosts"] == hosts], measure):
-                found.setdefault(measure, {})[hosts] = figure
-    return found
+    counts = sorted({run["hosts"] for run in runs})
+    return {
+        measure: {hosts: figure for hosts in counts if (figure := measured(runs, measure, hosts=hosts))}
+        for measure in dict.fromkeys(name for run in runs for name in run["measures"])
+    }
 
 
 def exponent(figures: dict[int, Measured]) -> float | None:
@@ -35,31 +28,18 @@ def exponent(figures: dict[int, Measured]) -> float | None:
     return math.log(after.median / before.median) / math.log(many / few)
 
 
-def page(record: dict[str, Any]) -> list[str]:
+def context(record: dict[str, Any]) -> dict[str, Any]:
+    """What the page's template takes beside the record."""
     found = by_hosts(record["runs"])
-    lines = ["# Many hosts on one machine", "", *words.provenance(record, "many-hosts.json")]
-    rounds = max((figure.runs for figures in found.values() for figure in figures.values()), default=0)
-    lines += words.prose(TEXT.format(rounds=words.plural(rounds, "round")))
-    judged = [_judge(measure, most, found.get(measure, {}).get(AIMED_AT)) for measure, most in AIMS.items()]
-    met = sum(row[-1] == words.verdict(True) for row in judged)
-    lines += [f"**At {AIMED_AT:,} hosts, {met} of {words.plural(len(judged), 'aim')} met.**", ""]
-    lines += words.table(["", "aim, at most", "median", ""], judged)
-    lines += [f"![Growth with the number of hosts]({PLOT})", ""]
-    counts = sorted({run["hosts"] for run in record["runs"]})
-    head = ["", *(f"{count:,} hosts" for count in counts), "grows as hosts to the power of"]
-    body = []
-    for measure, figures in found.items():
-        power = exponent(figures)
-        cells = [words.spread(figures.get(count), measure, rounds) for count in counts]
-        body.append([words.heading(measure), *cells, "" if power is None else f"{round(power, 2) + 0:.2f}"])
-    largest = " and ".join(f"{count:,}" for count in counts[-2:])
-    return [*lines, *words.table(head, body), f"The power is that of the growth between {largest} hosts.", ""]
-
-
-def _judge(measure: str, most: float, figure: Measured | None) -> list[str]:
-    def shown(value: float) -> str:
-        return f"{words.number(words.in_unit(value, measure))} {words.unit(measure)}".strip()
-
-    if figure is None or figure.median is None:
-        return [words.title(measure), shown(most), "not measured", words.verdict(None)]
-    return [words.title(measure), shown(most), shown(figure.median), words.verdict(figure.median <= most)]
+    judged = []
+    for measure, most in AIMS.items():
+        figure = found.get(measure, {}).get(AIMED_AT)
+        met = None if figure is None or figure.median is None else figure.median <= most
+        judged.append({"measure": measure, "most": most, "figure": figure, "met": met})
+    powers = {measure: exponent(figures) for measure, figures in found.items()}
+    return {
+        "found": found, "judged": judged, "aimed_at": AIMED_AT, "plot": PLOT,
+        "counts": sorted({run["hosts"] for run in record["runs"]}),
+        "rounds": max((figure.runs for figures in found.values() for figure in figures.values()), default=0),
+        "powers": {measure: "" if power is None else f"{round(power, 2) + 0:.2f}" for measure, power in powers.items()},
+    }  # fmt: skip

@@ -1,9 +1,8 @@
-"""The plots, as SVG that can be read on white pages and on dark ones. The only module that needs matplotlib."""
+"""The plots, as SVG that can be read on white pages and on dark ones."""
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import matplotlib
 from matplotlib import pyplot
@@ -14,13 +13,12 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from benchmarks.many_hosts.aims import AIMED_AT, AIMS
 from benchmarks.report import words
-from benchmarks.report.figures import Measured
+from benchmarks.report.figures import Measured, Run
 from benchmarks.report.many_hosts import by_hosts
-from benchmarks.report.side_by_side import Row
+from benchmarks.report.side_by_side import SIDES, Row
 
 matplotlib.use("svg")
 INK = "#747c85"  # as far from white as from the dark of GitHub's pages
-FAINT = "#747c8540"
 COLOURS = {"ours": "#2f81d0", "toolkit": "#d9822b"}
 OFFSET = {"ours": -0.19, "toolkit": 0.19}
 GROWING = (
@@ -30,141 +28,122 @@ LOG_FROM = 40  # most to least, from which a scale is logarithmic
 STYLE = {
     "svg.hashsalt": "sagemaker-tf-entrypoint",  # with no date, too, the same figures make the same file
     "svg.fonttype": "none",
-    "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
-    "font.size": 10,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
     "axes.edgecolor": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
-    "grid.color": FAINT,
-    "lines.solid_capstyle": "butt",
+    "grid.color": f"{INK}40",
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color"), INK),
 }
+TICKS = FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1000 else f"{value:g}")
+TEXT = {"va": "center", "fontsize": 8.5}
 
 
-@contextmanager
-def figure(path: Path, lines: int, columns: int, width: float, height: float) -> Iterator[tuple[Figure, list[Axes]]]:
-    with matplotlib.rc_context(STYLE):
-        drawn, axes = pyplot.subplots(lines, columns, figsize=(width, height), squeeze=False, layout="constrained")
-        yield drawn, list(axes.flat)
-        drawn.savefig(path, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-        pyplot.close(drawn)
-    lines = (line.strip() for line in path.read_text().splitlines())
-    path.write_text("".join(f"{line}\n" for line in lines))  # a quarter of it were blanks
-
-
-def sides(path: Path, rows: list[Row], measures: list[str], may_be_logarithmic: bool = True) -> None:
+def sides(rows: list[Row], may_be_logarithmic: bool = True) -> str:
     """A panel for each measure, a line for each case, both sides in it."""
-    cases = list(dict.fromkeys(row.title for row in rows if row.measure in measures))
-    height = 1.0 + 0.42 * len(cases)
+    measures, cases = (list(dict.fromkeys(getattr(row, name) for row in rows)) for name in ("measure", "title"))
     width = 3.0 + len(measures) * {1: 4.5, 2: 3.6}.get(len(measures), 2.5)
-    with figure(path, 1, len(measures), width, height) as (drawn, axes):
+    with figure(1, len(measures), width, 1.0 + 0.42 * len(cases)) as (drawn, axes, svg):
         for ax, measure in zip(axes, measures, strict=True):
             _panel(ax, [row for row in rows if row.measure == measure], cases, measure, may_be_logarithmic)
-            ax.set_yticks(range(len(cases)), cases if ax is axes[0] else [""] * len(cases))
-        legend(drawn, any(side.cut for row in rows for side in (row.ours, row.toolkit) if side))
+        axes[0].set_yticklabels(cases)
+        marks = [_mark(name, "s", color=colour) for name, colour in COLOURS.items()]
+        if any(side.cut for row in rows for side in (row.ours, row.toolkit) if side):
+            marks.append(_mark("not ended at the limit", ">", color=INK, markerfacecolor="none"))
+        drawn.legend(handles=marks, loc="outside upper right", ncols=len(marks), frameon=False)
+    return svg.getvalue()
+
+
+def _mark(label: str, marker: str, **look: str) -> Line2D:
+    return Line2D([], [], label=label, marker=marker, linestyle="", markersize=8, **look)
 
 
 def _panel(ax: Axes, rows: list[Row], cases: list[str], measure: str, may_be_logarithmic: bool) -> None:
-    both = [(row, side, found) for row in rows for side in OFFSET if (found := getattr(row, side))]
-    shown = [words.in_unit(value, measure) for _, _, found in both for value in (*found.values, *_limit(found))]
-    least = min((value for value in shown if value > 0), default=1)
-    logarithmic = may_be_logarithmic and max(shown, default=0) > LOG_FROM * least
+    both = [(row, side, found) for row in rows for side in SIDES if (found := getattr(row, side))]
+    shown = [value for _, _, found in both for value in _reached(found, measure)]
+    least, most = min((value for value in shown if value > 0), default=1), max(shown, default=1) or 1
+    logarithmic = may_be_logarithmic and most > LOG_FROM * least
     for row, side, found in both:
-        _mark(ax, cases.index(row.title) + OFFSET[side], found, measure, COLOURS[side], logarithmic)
+        _draw(ax, cases.index(row.title) + OFFSET[side], found, measure, COLOURS[side], logarithmic)
     if logarithmic:
         ax.set_xscale("log")
-        ax.set_xlim(least / 2, max(shown) * 4)
-        ax.xaxis.set_major_locator(LogLocator(numticks=6))
         ax.minorticks_off()
-    else:
-        ax.set_xlim(0, 1.25 * max(shown, default=1) or 1)
-        ax.xaxis.set_major_locator(MaxNLocator(4))
-    ax.xaxis.set_major_formatter(FuncFormatter(_tick))
+    ax.set_xlim(*((least / 2, most * 4) if logarithmic else (0, 1.25 * most)))
+    ax.xaxis.set_major_locator(LogLocator(numticks=6) if logarithmic else MaxNLocator(4))
+    ax.xaxis.set_major_formatter(TICKS)
     ax.set_ylim(len(cases) - 0.5, -0.5)
+    ax.set_yticks(range(len(cases)), [""] * len(cases))
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(not logarithmic)
     ax.grid(axis="x")
     ax.set_title(words.heading(measure) + (", log scale" if logarithmic else ""))
 
 
-def _tick(value: float, _: int) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
-
-
-def _limit(found: Measured) -> list[float]:
-    return [found.limit] if found.cut and found.limit and found.bound else []
-
-
-def _mark(ax: Axes, y: float, found: Measured, measure: str, colour: str, logarithmic: bool) -> None:
+def _draw(ax: Axes, y: float, found: Measured, measure: str, colour: str, logarithmic: bool) -> None:
     """The median with the spread; an arrow from the limit on where runs were cut there."""
-    values = [words.in_unit(value, measure) for value in found.values]
-    limit = _limit(found)
-    middle = found.median if found.median is not None or not limit else found.limit
-    if middle is None:
-        ax.annotate("job not ended", (0.02, y), xycoords=("axes fraction", "data"), va="center", fontsize=8.5)
+    if found.at_least is None:
+        ax.annotate("job not ended", (0.02, y), xycoords=("axes fraction", "data"), **TEXT)
         return
-    middle = words.in_unit(middle, measure)
+    reached, middle = _reached(found, measure), words.in_unit(found.at_least, measure)
     if not logarithmic:
         ax.barh(y, middle, height=0.34, color=colour, linewidth=0)
     elif found.median is not None:
-        ax.plot([middle], [y], "o", color=colour, markersize=6)
-    if len(values) + len(limit) > 1:
-        ends = [min(values + limit), max(values + limit)]
-        ax.plot(ends, [y, y], color=colour if logarithmic else INK, linewidth=1.5)
-    if limit:
-        ax.plot(limit, [y], ">", color=colour, markersize=8, markerfacecolor="none")
-    right = max([middle, *values, *limit])
-    text = words.number(middle) if found.median is not None else f"> {words.number(middle)}"
-    ax.annotate(text, (right, y), (6, 0), textcoords="offset points", va="center", fontsize=8.5)
+        ax.plot(middle, y, "o", color=colour, markersize=6)
+    if len(reached) > 1:
+        ax.hlines(y, min(reached), max(reached), color=colour if logarithmic else INK)
+    if len(reached) > len(found.values):
+        ax.plot(reached[-1], y, ">", color=colour, markersize=8, markerfacecolor="none")
+    text = f"{'> ' * (found.median is None)}{words.number(middle)}"
+    ax.annotate(text, (max(reached), y), (6, 0), textcoords="offset points", **TEXT)
 
 
-def legend(drawn: Figure, cut: bool) -> None:
-    marks: list[Any] = [
-        Line2D([], [], color=colour, marker="s", linestyle="", markersize=8, label=name)
-        for name, colour in COLOURS.items()
-    ]
-    if cut:
-        marks.append(
-            Line2D([], [], color=INK, marker=">", linestyle="", markerfacecolor="none", markersize=8,
-                   label="not ended at the limit")
-        )  # fmt: skip
-    drawn.legend(handles=marks, loc="outside upper right", ncols=len(marks), frameon=False)
+def _reached(found: Measured, measure: str) -> list[float]:
+    """What was measured, and last the limit where runs were cut at it."""
+    limit = [found.limit] if found.cut and found.limit and found.bound else []
+    return [words.in_unit(value, measure) for value in (*found.values, *limit)]
 
 
-def growth(path: Path, runs: list[dict[str, Any]]) -> None:
+def growth(runs: list[Run]) -> str:
     """Measures over the number of hosts, both scales logarithmic, with a dotted line for growth as the hosts."""
     found = {measure: figures for measure, figures in by_hosts(runs).items() if measure in GROWING}
     lines = -(-len(found) // 3)
-    with figure(path, lines, 3, 10, 2.7 * lines) as (_, axes):
+    with figure(lines, 3, 10, 2.7 * lines) as (_, axes, svg):
         for ax in axes[len(found) :]:
             ax.set_visible(False)
         for ax, (measure, figures) in zip(axes, found.items(), strict=False):
             _grow(ax, measure, figures)
+    return svg.getvalue()
 
 
 def _grow(ax: Axes, measure: str, figures: dict[int, Measured]) -> None:
     hosts = list(figures)
-    values = [[words.in_unit(value, measure) for value in figures[count].values] for count in hosts]
     middles = [words.in_unit(figures[count].median or 0, measure) for count in hosts]
-    colour = COLOURS["ours"]
-    ax.plot(hosts, middles, "o-", color=colour, markersize=5)
-    for count, of_count in zip(hosts, values, strict=True):
-        ax.plot([count, count], [min(of_count), max(of_count)], color=colour, linewidth=1.5)
-    linear = [middles[-1] * count / hosts[-1] for count in hosts]
-    ax.plot(hosts, linear, ":", color=INK, linewidth=1)
+    ends = [[words.in_unit(edge(figures[count].values), measure) for count in hosts] for edge in (min, max)]
+    ax.plot(hosts, middles, "o-", color=COLOURS["ours"], markersize=5)
+    ax.vlines(hosts, *ends, color=COLOURS["ours"])
+    ax.plot(hosts, [middles[-1] * count / hosts[-1] for count in hosts], ":", color=INK, linewidth=1)
     if measure in AIMS:
         most = words.in_unit(AIMS[measure], measure)
-        ax.plot([AIMED_AT * 0.7, AIMED_AT * 1.4], [most, most], color=COLOURS["toolkit"], linewidth=2.5)
-        ax.annotate("aim", (AIMED_AT * 0.65, most), ha="right", va="center", fontsize=8.5)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+        ax.hlines(most, AIMED_AT * 0.7, AIMED_AT * 1.4, color=COLOURS["toolkit"], linewidth=2.5)
+        ax.annotate("aim", (AIMED_AT * 0.65, most), ha="right", **TEXT)
+    ax.loglog()
+    ax.minorticks_off()
     ax.set_xticks(hosts, [f"{count:,}" for count in hosts])
     ax.yaxis.set_major_locator(LogLocator(subs=(1,) if max(middles) > 30 * min(middles) else (1, 2, 5)))
-    ax.minorticks_off()
-    ax.yaxis.set_major_formatter(FuncFormatter(_tick))
+    ax.yaxis.set_major_formatter(TICKS)
     ax.grid()
     ax.set_title(words.heading(measure))
+
+
+@contextmanager
+def figure(lines: int, columns: int, width: float, height: float) -> Iterator[tuple[Figure, list[Axes], io.StringIO]]:
+    """The last is its SVG, when it is left."""
+    svg = io.StringIO()
+    with matplotlib.rc_context(STYLE):
+        drawn, axes = pyplot.subplots(lines, columns, figsize=(width, height), squeeze=False, layout="constrained")
+        yield drawn, list(axes.flat), svg
+        drawn.savefig(svg, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        pyplot.close(drawn)

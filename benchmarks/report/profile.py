@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from benchmarks.report import words
-from benchmarks.report.figures import Measured, measured
+from benchmarks.report.figures import Measured, Run, measured, where
 
 PARTS = {
     "start": ("From container start to the script's first line", "start_s"),
@@ -11,42 +10,27 @@ PARTS = {
 }
 
 
-def page(record: dict[str, Any]) -> list[str]:
-    runs = record["runs"]
-    lines = ["# Where the time goes", "", *words.provenance(record, "profile.json")]
-    lines += ["Milliseconds, medians (least to most).", ""]
-    for case in dict.fromkeys(run["case"] for run in runs):
-        of_case = [run for run in runs if run["case"] == case]
-        sides: dict[str, list[dict[str, Any]]] = {}
-        for run in of_case:
-            sides.setdefault(run["side"], []).append(run)
-        lines += [f"## {of_case[0].get('title', case)}", ""]
-        for part, (said, total) in PARTS.items():
-            names = dict.fromkeys(name for run in of_case for name, _ in run.get("phases", {}).get(part, []))
-            body = [[name, *(_cell(_phase(of_side, part, name)) for of_side in sides.values())] for name in names]
-            body.append(["**all of it**", *(_cell(measured(of_side, total)) for of_side in sides.values())])
-            runs_of = [f"{side} ({words.plural(len(of_side), 'run')})" for side, of_side in sides.items()]
-            lines += words.table([said, *runs_of], body)
-    return lines
+def context(record: dict[str, Any]) -> dict[str, Any]:
+    """What the page's template takes beside the record."""
+    runs, tables = record["runs"], {}
+    for case, title in {run["case"]: run.get("title", run["case"]) for run in runs}.items():
+        of_case = where(runs, case=case)
+        sides = {side: where(of_case, side=side) for side in dict.fromkeys(run["side"] for run in of_case)}
+        tables[title] = [
+            {"heading": heading, "runs": {side: len(each) for side, each in sides.items()}, "lines": {
+                **{name: [phase(each, part, name) for each in sides.values()] for name in names(of_case, part)},
+                "**all of it**": [measured(each, total) for each in sides.values()],
+            }} for part, (heading, total) in PARTS.items()
+        ]  # fmt: skip
+    return {"tables": tables}
 
 
-def _phase(runs: list[dict[str, Any]], part: str, name: str) -> Measured | None:
+def names(runs: list[Run], part: str) -> list[str]:
+    return list(dict.fromkeys(name for run in runs for name, _ in run.get("phases", {}).get(part, [])))
+
+
+def phase(runs: list[Run], part: str, name: str) -> Measured | None:
     """Phases of one name in one run, several ranks' say, count together."""
-    sums = []
-    for run in runs:
-        if of_run := [seconds for each, seconds in run.get("phases", {}).get(part, []) if each == name]:
-            sums.append(sum(of_run))
-    return Measured(tuple(sums)) if sums else None
-
-
-def _cell(figure: Measured | None) -> str:
-    """Whole milliseconds, or tenths below ten."""
-    if figure is None or figure.median is None:
-        return ""
-    middle, least, most = (_ms(value) for value in (figure.median, min(figure.values), max(figure.values)))
-    return f"{middle} ({least} to {most})" if figure.runs > 1 else middle
-
-
-def _ms(seconds: float) -> str:
-    value = 1000 * seconds
-    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}"
+    found = [[seconds for each, seconds in run.get("phases", {}).get(part, []) if each == name] for run in runs]
+    sums = tuple(sum(of_run) for of_run in found if of_run)
+    return Measured(sums) if sums else None

@@ -1,76 +1,25 @@
 """The page about the launcher and the AWS toolkit, in turns on one machine."""
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.report import words
-from benchmarks.report.figures import Measured, Ratio, measured, ratio, ratio_of_rounds
+from benchmarks.report.figures import Measured, Ratio, Run, measured, ratio, ratio_of_rounds, where
 from benchmarks.side_by_side.aims import AIMS, Aim, aim
 
-TEXT = """
-Both images have the same base layers and ran in turns, {rounds} of each case. Figures are medians (least to most); a
-ratio is ours to the toolkit's, of medians (least to most of the rounds by themselves). A job that had not ended at its
-limit, in seconds above, was cut there: such a run counts as longer than any that ended, and a ratio to it is a bound.
-"""
-LAUNCHER = "launcher"
-
-
-@dataclass(frozen=True)
-class Section:
-    heading: str
-    text: str
-    measures: tuple[str, ...]  # those that are shown
-    plotted: tuple[str, ...]  # and these of them in a plot, a panel for each
-    codes: bool = False  # are exit codes shown?
-
-
-SECTIONS = {
-    "start and tail": Section(
-        "Start and tail",
-        "The script imports nothing. Start: from the last container's start to the script's first line, of the last "
-        "process to get there. Tail: from the script's last end to the last container's exit.",
-        ("start_s", "tail_s"),
-        ("start_s", "tail_s"),
-    ),
-    "failure": Section(
-        "When something fails",
-        "From the event until the last container of the job is gone; one that was killed is not counted.",
-        ("gone_s",),
-        ("gone_s",),
-        codes=True,
-    ),
-    "stop": Section(
-        "When the job is stopped",
-        "SIGTERM to all hosts, as StopTrainingJob sends it. Heard: by all scripts.",
-        ("told_s", "gone_s"),
-        ("gone_s",),
-        codes=True,
-    ),
-    "real job": Section(
-        "Real jobs",
-        "Start: to the first line of the script, before it imports TensorFlow. Whole job: from the first container's "
-        "start to the last one's exit.",
-        ("wall_s", "start_s", "tail_s"),
-        ("wall_s", "tail_s"),
-        codes=True,
-    ),
-    LAUNCHER: Section(
-        "The launcher itself",
-        "All processes of all hosts that are not the user's: the most memory that they had at a time, and CPU time.",
-        ("launcher_memory_bytes", "launcher_cpu_s"),
-        ("launcher_memory_bytes", "launcher_cpu_s"),
-    ),
-    "log": Section(
-        "The log",
-        "Scripts that write lines as fast as they can.",
-        ("lines_per_s", "cpu_us_per_line", "split_share", "mislabelled_share", "unlabelled_share"),
-        ("lines_per_s", "cpu_us_per_line"),
-    ),
+SIDES = ("ours", "toolkit")
+LAUNCHER = "launcher"  # a section of its own, of the jobs in the first
+SECTIONS = {  # the group of cases: what is shown of it
+    "start and tail": ("start_s", "tail_s"),
+    "failure": ("gone_s",),
+    "stop": ("told_s", "gone_s"),
+    "real job": ("wall_s", "start_s", "tail_s"),
+    LAUNCHER: ("launcher_memory_bytes", "launcher_cpu_s"),
+    "log": ("lines_per_s", "cpu_us_per_line", "split_share", "mislabelled_share", "unlabelled_share"),
 }
+NOT_PLOTTED = (("stop", "told_s"), ("real job", "start_s"), *(("log", each) for each in SECTIONS["log"][2:]))
 MORE_IS_BETTER = ("lines_per_s",)
-MUST_FAIL = "failure"  # the group whose jobs have failed, so that exit code 0 of a host is a false report
 
 
 @dataclass(frozen=True)
@@ -83,12 +32,16 @@ class Row:
     measure: str
     ours: Measured | None
     toolkit: Measured | None
-    rounds: tuple[float, ...]  # least and most of the rounds' ratios
-    aim: Aim | None
+    rounds: tuple[float, ...] = ()  # least and most of the rounds' ratios
+    aim: Aim | None = None
 
     @property
     def ratio(self) -> Ratio | None:
         return ratio(self.ours, self.toolkit)
+
+    @property
+    def aimed(self) -> Ratio | None:
+        return Ratio(self.aim.ratio) if self.aim else None
 
     @property
     def met(self) -> bool | None:
@@ -111,31 +64,25 @@ class Row:
         return f"{words.number(self.aim.ratio)}: {'no end to compare with' if self.no_end else words.verdict(self.met)}"
 
 
-def rows(runs: list[dict[str, Any]]) -> list[Row]:
+def rows(runs: list[Run]) -> list[Row]:
     """What is shown, in the order in which the cases were run."""
     found = []
-    for case in dict.fromkeys(run["case"] for run in runs):
-        of_case = [run for run in runs if run["case"] == case]
-        group, title = of_case[0]["group"], of_case[0]["title"]
-        for section, shown in SECTIONS.items():
-            if section != group and (section, group) != (LAUNCHER, "start and tail"):
-                continue
-            for measure in shown.measures:
-                of_side = [[run for run in of_case if run["side"] == side] for side in ("ours", "toolkit")]
-                sides = [measured(of_each, measure) for of_each in of_side]
+    for case, (group, title) in {run["case"]: (run["group"], run["title"]) for run in runs}.items():
+        for section in (group, LAUNCHER) if group == "start and tail" else (group,):
+            for measure in SECTIONS[section]:
+                sides = [measured(runs, measure, case=case, side=side) for side in SIDES]
                 if any(sides):
-                    rounds = tuple(ratio_of_rounds(runs, case, measure))
+                    rounds = tuple(ratio_of_rounds(runs, measure, case=case))
                     found.append(Row(case, title, section, measure, *sides, rounds, aim(case, measure)))
     return found
 
 
-def plots(all_rows: list[Row]) -> dict[str, tuple[list[Row], list[str]]]:
-    """file: (rows, measures, a panel for each)."""
-    found = {}
-    for name, section in SECTIONS.items():
-        of_section = [row for row in all_rows if row.section == name]
-        if measures := [measure for measure in section.plotted if any(row.measure == measure for row in of_section)]:
-            found[plot_of(name)] = (of_section, measures)
+def plots(all_rows: list[Row]) -> dict[str, list[Row]]:
+    """section: what its plot shows."""
+    found: dict[str, list[Row]] = {}
+    for row in all_rows:
+        if (row.section, row.measure) not in NOT_PLOTTED:
+            found.setdefault(row.section, []).append(row)
     return found
 
 
@@ -143,128 +90,71 @@ def plot_of(section: str) -> str:
     return f"side-by-side-{section.replace(' ', '-')}.svg"
 
 
-def page(record: dict[str, Any]) -> list[str]:
-    runs = record["runs"]
-    all_rows = rows(runs)
-    plotted = plots(all_rows)
-    rounds = usual_rounds(runs)
-    lines = ["# The launcher and the AWS toolkit, side by side", ""]
-    lines += words.provenance(record, "side-by-side.json")
-    lines += words.prose(TEXT.format(rounds=words.plural(rounds, "round")) + record.get("order", ""))
-    lines += [*aims_table(all_rows), *other_way(all_rows)]
-    for name, section in SECTIONS.items():
-        of_section = [row for row in all_rows if row.section == name]
-        if not of_section:
-            continue
-        lines += [f"## {section.heading}", "", *words.prose(section.text)]
-        if (plot := plot_of(name)) in plotted:
-            lines += [f"![{section.heading}]({plot})", ""]
-        for measure in dict.fromkeys(row.measure for row in of_section):
-            head = [words.heading(measure), "ours", "toolkit", "ratio", "aim"]
-            lines += words.table(head, [cells(row, rounds) for row in of_section if row.measure == measure])
-        if section.codes:
-            lines += exit_codes([run for run in runs if run["group"] == name], name == MUST_FAIL)
-    return [*lines, *images(record.get("images", {}))]
+def context(record: dict[str, Any]) -> dict[str, Any]:
+    """What the page's template takes beside the record."""
+    all_rows = rows(record["runs"])
+    return {
+        "rows": all_rows, "plots": {section: plot_of(section) for section in plots(all_rows)},
+        "rounds": usual_rounds(record["runs"]), "aims": aims(all_rows), "exits": exits(record["runs"]),
+    }  # fmt: skip
 
 
-def usual_rounds(runs: list[dict[str, Any]]) -> int:
+def usual_rounds(runs: list[Run]) -> int:
     of_each = Counter((run["case"], run["side"]) for run in runs)
     return max(Counter(of_each.values()).items(), key=lambda found: found[::-1], default=(0, 0))[0]
 
 
-def cells(row: Row, rounds: int) -> list[str]:
-    sides = [
-        "never" if side is None and row.measure == "told_s" else words.spread(side, row.measure, rounds)
-        for side in (row.ours, row.toolkit)
-    ]
-    return [row.title, *sides, words.ratio_words(row.ratio, row.rounds), row.judged]
-
-
-def aims_table(all_rows: list[Row]) -> list[str]:
+def aims(all_rows: list[Row]) -> list[dict[str, Any]]:
     """Whether each aim is met by all of its cases; those that are not shown to meet it by name."""
-    body, met = [], 0
+    found = []
     for aimed in AIMS:
         judged = [row for row in all_rows if row.aim is aimed and not row.no_end]
-        missed, open_ = ([row for row in judged if row.met is kind] for kind in (False, None))
-        met += bool(judged) and not missed and not open_
+        lost = [some for met in (False, None) if (some := [row for row in judged if row.met is met])]
+        met = bool(judged) and not lost
+        ratios = sorted((row.ratio for row in judged if row.ratio), key=lambda each: each.value)
+        ends = dict.fromkeys(words.ratio(each) for each in (*ratios[:1], *ratios[-1:]))
         said = [
             f"{words.verdict(some[0].met)}: "
-            + ", ".join(f"{row.title} ({words.ratio_words(row.ratio) or 'no ratio'})" for row in some)
-            for some in (missed, open_)
-            if some
+            + ", ".join(f"{row.title} ({words.ratio(row.ratio) or 'no ratio'})" for row in some)
+            for some in lost
         ]
-        said = said or [words.verdict(True if judged else None)]
-        body.append([aimed.words, words.number(aimed.ratio), found_by(judged), "; ".join(said)])
-    lines = words.prose(
-        f"**{met} of {words.plural(len(AIMS), 'aim')} met.** All cases of an aim have to meet it, but for "
-        "those where the toolkit's job did not end and has no figure to compare with."
-    )
-    return [*lines, *words.table(["aim", "at most", "found", ""], body)]
+        found.append({
+            "aim": aimed, "met": met, "said": "; ".join(said) or words.verdict(met or None),
+            "found": f"{' to '.join(ends)} ({words.plural(len(ratios), 'case')})" if ratios else "not measured",
+        })  # fmt: skip
+    return found
 
 
-def other_way(all_rows: list[Row]) -> list[str]:
-    """Where the toolkit does better."""
-    better = [
-        f"{words.title(row.measure).lower()}, {row.title} ({words.ratio_words(row.ratio)})"
-        for row in all_rows
-        if row.is_worse
-    ]
-    return words.prose(f"**The toolkit does better** in: {'; '.join(better)}.") if better else []
+def exits(runs: list[Run]) -> list[dict[str, Any]]:
+    """Of each case: exit codes, whether all hosts ended as the job, and who reported success."""
+    found = []
+    for case, (group, title) in {run["case"]: (run["group"], run["title"]) for run in runs}.items():
+        sides = {side: where(runs, case=case, side=side) for side in SIDES}
+        success = [f"{side}: {hosts}" for side, of_side in sides.items() if (hosts := ended_with_0(of_side))]
+        found.append({
+            "group": group, "title": title, "codes": [codes(each) for each in sides.values()],
+            "right": [right(each) for each in sides.values()], "success": "; ".join(success) or "none",
+        })  # fmt: skip
+    return found
 
 
-def found_by(judged: list[Row]) -> str:
-    ratios = sorted((row.ratio for row in judged if row.ratio), key=lambda found: found.value)
-    if not ratios:
-        return "not measured"
-    ends = [words.ratio_words(found) for found in (ratios[0], ratios[-1])]
-    return f"{' to '.join(dict.fromkeys(ends))} ({words.plural(len(ratios), 'case')})"
-
-
-def exit_codes(runs: list[dict[str, Any]], must_fail: bool) -> list[str]:
-    head = ["exit codes of the hosts", "ours", "toolkit", "all hosts as the job: ours", "toolkit"]
-    if must_fail:
-        head.append("success reported of a failed job")
-    body = []
-    for case in dict.fromkeys(run["case"] for run in runs):
-        of_case = [run for run in runs if run["case"] == case]
-        sides = {side: [run for run in of_case if run["side"] == side] for side in ("ours", "toolkit")}
-        row = [of_case[0]["title"], *map(codes, sides.values()), *map(right, sides.values())]
-        if must_fail:
-            false = {side: ", ".join(false_reports(of_side)) for side, of_side in sides.items()}
-            row.append("; ".join(f"{side}: {hosts}" for side, hosts in false.items() if hosts) or "none")
-        body.append(row)
-    return words.table(head, body)
-
-
-def codes(runs: list[dict[str, Any]]) -> str:
-    """`1, 1`, or all that were seen with how often: `1, 0 (4 times); 1, 1`."""
-    seen: dict[str, int] = {}
+def codes(runs: list[Run]) -> str:
+    """`1, 1`, or all that were seen with how often: `1, 0 (4 times); 1, 1 (1 time)`."""
+    seen: Counter[str] = Counter()
     for run in runs:
         cut = f" (cut after {run['cut_at_s']:g} s)" if run.get("cut_at_s") is not None else ""
-        shown = ", ".join("still there" if code is None else str(code) for code in run.get("exit_codes", [])) + cut
-        seen[shown] = seen.get(shown, 0) + 1
+        seen[", ".join("still there" if code is None else str(code) for code in run.get("exit_codes", [])) + cut] += 1
     if len(seen) < 2:
         return "".join(seen) or "not measured"
-    return "; ".join(f"{words_} ({words.plural(count, 'time')})" for words_, count in seen.items())
+    return "; ".join(f"{shown} ({words.plural(count, 'time')})" for shown, count in seen.items())
 
 
-def right(runs: list[dict[str, Any]]) -> str:
+def right(runs: list[Run]) -> str:
     judged = [run["right"] for run in runs if run.get("right") is not None]
     return f"{sum(judged)} of {len(judged)}" if judged else ""
 
 
-def false_reports(runs: list[dict[str, Any]]) -> Iterator[str]:
-    for host in range(max((len(run.get("exit_codes", [])) for run in runs), default=0)):
-        times = sum(1 for run in runs if run.get("exit_codes", [])[host : host + 1] == [0])
-        if times:
-            yield f"algo-{host + 1} ({times} of {len(runs)})"
-
-
-def images(sizes: dict[str, dict[str, Any]]) -> list[str]:
-    body = []
-    for name, said in (("bytes", "image"), ("files_bytes", "files in it")):
-        ours, toolkit = (sizes.get(side, {}).get(name) for side in ("ours", "toolkit"))
-        if ours or toolkit:
-            shown = [f"{words.number(value / 1e6)} MB" if value else "not measured" for value in (ours, toolkit)]
-            body.append([said, *shown, words.quotient(ours / toolkit) if ours and toolkit else ""])
-    return ["## Image size", "", *words.table(["", "ours", "toolkit", "ratio"], body)] if body else []
+def ended_with_0(runs: list[Run]) -> str:
+    """The hosts that did, with how often."""
+    hosts = Counter(host for run in runs for host, code in enumerate(run.get("exit_codes", []), 1) if code == 0)
+    return ", ".join(f"algo-{host} ({times} of {len(runs)})" for host, times in sorted(hosts.items()))

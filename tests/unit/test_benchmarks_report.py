@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import machine
 from benchmarks.report import __main__ as report
-from benchmarks.report import chaos, cost, many_hosts, pages, plain, profile, side_by_side, words
+from benchmarks.report import cost, many_hosts, pages, plots, side_by_side, words
 from benchmarks.report.figures import BadRecord, Measured, Ratio, measured, ratio, ratio_of_rounds, read
 from benchmarks.side_by_side.aims import AIMS
 
@@ -35,6 +35,10 @@ def record(what: str, runs: list, **more):
     return {**copy.deepcopy(head(what)), "runs": runs, **more}
 
 
+def page(what: str, runs: list, **more) -> list[str]:
+    return pages.page(record(what, runs, **more)).splitlines()
+
+
 def tables(lines: list[str]) -> dict[str, list[list[str]]]:
     """The rows of every table, by the first cell of its head. Of two with the same, the last."""
     found: dict[str, list[list[str]]] = {}
@@ -51,15 +55,17 @@ def tables(lines: list[str]) -> dict[str, list[list[str]]]:
 # ---- the committed pages ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", sorted(pages.pages(pages.records(FOLDER))))
+MADE = pages.pages(pages.records(FOLDER))
+
+
+@pytest.mark.parametrize("path", sorted(MADE))
 def test_a_committed_page_is_what_its_figures_make(path):
-    made = pages.whole(path, pages.pages(pages.records(FOLDER))[path], ROOT)
-    assert (ROOT / path).read_text() == made, "python -m benchmarks.report --no-plots makes it anew"
+    text = pages.whole(path, MADE[path], ROOT)
+    assert (ROOT / path).read_text() == text, "python -m benchmarks.report makes it anew"
 
 
 def test_no_page_is_left_of_figures_that_are_gone():
-    made = set(pages.pages(pages.records(FOLDER))) | set(pages.IN_BLOCKS)
-    assert {f"{pages.FOLDER}/{path.name}" for path in FOLDER.glob("*.md")} <= made
+    assert {f"{pages.FOLDER}/{path.name}" for path in FOLDER.glob("*.md")} <= {*MADE, *pages.IN_BLOCKS}
 
 
 def test_every_plot_of_a_page_is_there_and_small():
@@ -69,23 +75,21 @@ def test_every_plot_of_a_page_is_there_and_small():
     assert all(path.stat().st_size < 300_000 for path in FOLDER.glob("*.json"))
 
 
-def test_a_report_is_made_without_matplotlib(tmp_path, monkeypatch, capsys):
+def test_a_report_is_made_of_one_file(tmp_path, monkeypatch, capsys):
     (tmp_path / "README.md").write_text(f"before\n{pages.BEGIN}\nold\n{pages.END}\nafter\n")
     file = tmp_path / "mine.json"
     sides = [run("start-single-1", side, hosts=1, start_s=s, tail_s=s) for side, s in (("ours", 0.2), ("toolkit", 2.0))]
     machine.write(file, record("side-by-side", sides))
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(sys, "argv", ["report", str(file), "--root", str(tmp_path)])
-    with pytest.raises(SystemExit, match="matplotlib is not installed"):
-        report.main()
-    monkeypatch.setattr(sys, "argv", [*sys.argv, "--no-plots"])
     report.main()
-    assert pages.FOLDER + "/side-by-side.md" in capsys.readouterr().out
-    assert json.loads((tmp_path / pages.FOLDER / "side-by-side.json").read_text()) == json.loads(file.read_text())
+    folder, printed = tmp_path / pages.FOLDER, capsys.readouterr().out.split()
+    assert {f"{pages.FOLDER}/side-by-side.md", f"{pages.FOLDER}/side-by-side-start-and-tail.svg"} <= set(printed)
+    assert all((tmp_path / path).exists() for path in printed)
+    assert json.loads((folder / "side-by-side.json").read_text()) == json.loads(file.read_text())
     readme = (tmp_path / "README.md").read_text()
     assert readme.startswith("before\n") and readme.endswith("\nafter\n") and "old" not in readme
     assert tables(readme.splitlines())["median"] == [["start, single host, s", "0.20", "2.00", "10 times sooner"]]
-    assert "](cost.md)" in (tmp_path / pages.FOLDER / "README.md").read_text()
+    assert "](cost.md)" in (folder / "README.md").read_text()
 
 
 def test_a_page_whose_marks_are_gone_is_not_overwritten(tmp_path):
@@ -136,8 +140,8 @@ def test_an_aim_of_three_tenths(found, met):
 def test_ratios_of_rounds_are_of_rounds_that_have_both_sides():
     runs = [run("a", "ours", 1, start_s=1.0), run("a", "toolkit", 1, start_s=4.0)]
     runs += [run("a", "toolkit", 2, start_s=2.0), run("a", "ours", 2, start_s=1.0), run("a", "ours", 3, start_s=9.0)]
-    assert ratio_of_rounds(runs, "a", "start_s") == [0.25, 0.5]
-    assert ratio_of_rounds(runs, "a", "tail_s") == [] == ratio_of_rounds(runs[:2], "a", "start_s")
+    assert ratio_of_rounds(runs, "start_s", case="a") == [0.25, 0.5]
+    assert ratio_of_rounds(runs, "tail_s", case="a") == [] == ratio_of_rounds(runs[:2], "start_s", case="a")
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------
@@ -179,7 +183,7 @@ def both(case: str, ours: dict, toolkit: dict, **more) -> list:
 
 def test_an_aim_that_is_missed_is_said_to_be():
     runs = both("start-mpi-2x1", {"start_s": 1.0, "tail_s": 0.1}, {"start_s": 2.0, "tail_s": 30.0})
-    lines = side_by_side.page(record("side-by-side", runs))
+    lines = page("side-by-side", runs)
     said = {aim: cells for aim, *cells in tables(lines)["aim"]}
     assert said["start, MPI"] == ["0.30", "0.500 (1 case)", "**missed**: the case start-mpi-2x1 (0.500)"]
     assert said["tail, MPI"] == ["0.020", "0.0033 (1 case)", "met"]
@@ -192,7 +196,7 @@ def test_a_case_that_never_ended_is_shown_as_such():
     fails = {"group": "failure"}
     runs = both("cut-mpi-2", {"gone_s": 5.4, "codes": [69, 69]}, {"cut": 180, "codes": [None, None]}, **fails)
     runs += both("raise-ps-2-worker", {"cut": 60, "codes": [None, 1]}, {"gone_s": 1.0, "codes": [0, 1]}, **fails)
-    lines = side_by_side.page(record("side-by-side", runs))
+    lines = page("side-by-side", runs)
     found = tables(lines)
     assert found["Until all hosts are gone, s"] == [
         ["the case cut-mpi-2", "5.40 (n = 1)", "not ended after 180 s", "< 0.030", "0.020: not shown"],
@@ -206,7 +210,7 @@ def test_a_case_that_never_ended_is_shown_as_such():
 def test_a_limit_is_no_bound_of_a_tail():
     """It is counted from the job's start, and nobody knows when the scripts of a job that was cut would have ended."""
     runs = both("start-ps-2", {"tail_s": 0.1}, {"tail_s": 0.8}) + both("real-ps-2", {"tail_s": 1.5}, {"cut": 60})
-    found = tables(side_by_side.page(record("side-by-side", [run | {"group": "real job"} for run in runs])))
+    found = tables(page("side-by-side", [run | {"group": "real job"} for run in runs]))
     assert found["Tail, s"][1] == [
         "the case real-ps-2", "1.50 (n = 1)", "job not ended after 60 s", "", "0.50: no end to compare with",
     ]  # fmt: skip
@@ -216,14 +220,14 @@ def test_a_limit_is_no_bound_of_a_tail():
 def test_hosts_that_report_success_of_a_failed_job_are_named():
     failed = [run("raise-mpi-2-rank-1", "ours", codes=[1, 1], gone_s=0.3, group="failure")]
     failed += [run("raise-mpi-2-rank-1", "toolkit", n, codes=[1, 0], gone_s=154.0, group="failure") for n in (1, 2)]
-    lines = side_by_side.exit_codes(failed, must_fail=True)
-    ((*_, named),) = tables(lines)["exit codes of the hosts"]
+    ((*_, named),) = tables(page("side-by-side", failed))["exit codes of the hosts"]
     assert named == "toolkit: algo-2 (2 of 2)"
-    assert list(side_by_side.false_reports(failed[:1])) == []
+    ((*_, named),) = tables(page("side-by-side", failed[:1]))["exit codes of the hosts"]
+    assert named == "none"
 
 
 def test_a_side_that_was_not_run_is_not_invented():
-    lines = side_by_side.page(record("side-by-side", [run("start-single-1", "ours", start_s=0.5)]))
+    lines = page("side-by-side", [run("start-single-1", "ours", start_s=0.5)])
     assert tables(lines)["Start, s"] == [
         ["the case start-single-1", "0.50 (n = 1)", "not measured", "", "0.25: not shown"]
     ]
@@ -233,12 +237,12 @@ def test_where_the_toolkit_does_better_is_said():
     runs = both("kill-mpi-2-worker", {"gone_s": 6.0}, {"gone_s": 2.0}, group="failure")
     lines = {"lines_per_s": 10.0, "split_share": 0.0}, {"lines_per_s": 20.0, "split_share": 0.5}
     runs += both("log-single-1", *lines, group="log")
-    said = " ".join(side_by_side.page(record("side-by-side", runs)))
-    assert "until all hosts are gone, the case kill-mpi-2-worker (3.00); lines, the case log-single-1 (0.500)." in said
+    said = " ".join(page("side-by-side", runs))
+    assert "gone, the case kill-mpi-2-worker (3.00); lines per second, the case log-single-1 (0.500)." in said
 
 
 def test_every_aim_is_of_a_measure_that_is_shown():
-    shown = {measure for section in side_by_side.SECTIONS.values() for measure in section.measures}
+    shown = {measure for measures in side_by_side.SECTIONS.values() for measure in measures}
     assert {aim.measure for aim in AIMS} <= shown
 
 
@@ -256,12 +260,11 @@ def test_aims_at_a_thousand_hosts():
         {"hosts": hosts, "round": 1, "measures": {"rendezvous_s": hosts / 50, "told_all_s": 1.0}}
         for hosts in (100, 1000)
     ]
-    lines = many_hosts.page(record("many-hosts", runs))
-    judged, grown = tables(lines)[""], lines[-12:]
-    assert ["Rendezvous, s", "2.00 (n = 1)", "20.0 (n = 1)", "1.00"] in judged
-    assert "| Rendezvous | 10.0 s | 20.0 s | **missed** |" in lines
-    assert "| Failure to all hosts told | 2.00 s | 1.00 s | met |" in lines
-    assert grown[-2] == "The power is that of the growth between 100 and 1,000 hosts."
+    lines = page("many-hosts", runs)
+    assert ["Rendezvous, s", "2.00 (n = 1)", "20.0 (n = 1)", "1.00"] in tables(lines)["measure"]
+    assert "| Rendezvous, s | 10.0 | 20.0 | **missed** |" in lines
+    assert "| Failure to all hosts told, s | 2.00 | 1.00 | met |" in lines
+    assert lines[-1] == "The power is that of the growth between 100 and 1,000 hosts."
 
 
 def test_phases_are_summed_by_run():
@@ -270,7 +273,7 @@ def test_phases_are_summed_by_run():
          "phases": {"start": [["ssh", 0.1 * number], ["ssh", 0.1]], "end": []}}
         for side in ("ours", "floor") for number in (1, 2, 3)
     ]  # fmt: skip
-    lines = profile.page(record("profile", runs))
+    lines = page("profile", runs)
     assert tables(lines)["From container start to the script's first line"] == [
         ["ssh", *["300 (200 to 400)"] * 2], ["**all of it**", *["500 (500 to 500)"] * 2],
     ]  # fmt: skip
@@ -287,7 +290,7 @@ def test_random_jobs_by_mode_and_fault():
         run(2, "mwms", ["0"], ["kill", "kill"], []),
         run(3, "mpi", ["137", "69"], ["cut"], ["cut"], "bound", "lines"),
     ]
-    lines = chaos.page(record("chaos", runs, limits={"seed": 7, "least_faults": 1}))
+    lines = page("chaos", runs, limits={"seed": 7, "least_faults": 1})
     assert "**2 jobs with 1 fault or more: 1 violation.**" in lines
     assert "1 job with fewer, as some that were drawn did not happen: 0 violations." in " ".join(lines)
     found = tables(lines)
@@ -301,28 +304,20 @@ def test_random_jobs_by_mode_and_fault():
     assert found["faults in a job"] == [["0", "0", "1", "0"], ["1", "1", "2", "1"], ["2", "2", "0", "0"]]
 
 
-def test_any_other_benchmark_is_a_table_of_its_cases():
-    runs = [{"format": "TFRecord", "reader": who, "measures": {"bytes_per_s": 2e6}} for who in ("ours", "ours", "file")]
-    lines = plain.page(record("pipe", runs))
-    assert "| format | reader | runs | MB per second |" in lines
-    assert tables(lines)["format"] == [
-        ["TFRecord", "ours", "2", "2.00 (2.00 to 2.00)"], ["TFRecord", "file", "1", "2.00 (n = 1)"],
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("{", "wanted: a JSON file that a benchmark wrote"),
         ("[]", "no what, date, commit, command, machine, runs"),
-        (json.dumps({**head("pipe"), "runs": [{"case": "a"}]}), "run 1 has no measures"),
+        (json.dumps({**head("chaos"), "runs": [{"case": "a"}]}), "run 1 has no measures"),
+        (json.dumps({**head("pipe"), "runs": []}), "is of 'pipe', which has no page"),
     ],
 )
 def test_a_file_that_is_no_record_is_named_in_one_line(tmp_path, text, said):
     file = tmp_path / "pipe.json"
     file.write_text(text)
     with pytest.raises(BadRecord) as error:
-        read(file)
+        read(file, pages.PAGES)
     assert str(file) in str(error.value) and said in str(error.value) and "\n" not in str(error.value)
 
 
@@ -343,41 +338,46 @@ MANY = [
 
 def test_cost_against_numbers_by_hand():
     """2 hosts as measured; 64 with the seconds of 4, and ours with what 100 hosts take on one machine besides."""
-    more = cost.growth({"runs": MANY})
-    none = {line.hosts: line for line in cost.lines_of(COST_RUNS, more, cost.Assumed(failed_share=0))}
-    assert none[2].idle == pytest.approx({"ours": 2 * 1.1, "toolkit": 2 * 35.0})
-    assert none[64].idle == pytest.approx({"ours": 64 * (1.5 + 1.0 + 0.2 + 0.1), "toolkit": 64 * 37.0})
-    assert none[2].per_year("toolkit", jobs_per_day=100) == pytest.approx(70 * 100 * 365 / 3600)
-    assert not none[2].is_least("toolkit")
+    none = {line.hosts: line for line in cost.lines_of(COST_RUNS, many_hosts.by_hosts(MANY))}
+    assert none[2].ours.job == pytest.approx(2 * 1.1) and none[2].toolkit.job == pytest.approx(2 * 35.0)
+    assert none[64].ours.job == pytest.approx(64 * (1.5 + 1.0 + 0.2 + 0.1))
+    assert none[64].toolkit.job == pytest.approx(64 * 37.0)
+    assert none[2].toolkit.year == pytest.approx(70 * 100 * 365 / 3600)
+    assert (none[2].toolkit.at_least, none[64].measured) == ("", 4)
 
-    tenth = {line.hosts: line for line in cost.lines_of(COST_RUNS, cost.Growth(), cost.Assumed(failed_share=0.1))}
-    assert tenth[2].idle["ours"] == pytest.approx(2 * (1.0 + 0.9 * 0.1 + 0.1 * 0.3))
-    assert tenth[2].idle["toolkit"] == pytest.approx(2 * (4.0 + 0.9 * 31.0 + 0.1 * 140.0))
-    assert tenth[2].is_least("toolkit") and not tenth[2].is_least("ours")
-    assert tenth[64].idle["ours"] == pytest.approx(64 * (1.5 + 0.9 * 0.2 + 0.1 * 0.3))
+    tenth = {line.hosts: line for line in cost.lines_of(COST_RUNS, {}, failed_share=0.1)}
+    assert tenth[2].ours.job == pytest.approx(2 * (1.0 + 0.9 * 0.1 + 0.1 * 0.3))
+    assert tenth[2].toolkit.job == pytest.approx(2 * (4.0 + 0.9 * 31.0 + 0.1 * 140.0))
+    assert (tenth[2].toolkit.at_least, tenth[2].ours.at_least) == ("at least ", "")
+    assert tenth[64].ours.job == pytest.approx(64 * (1.5 + 0.9 * 0.2 + 0.1 * 0.3))
 
 
 def test_cost_says_what_was_not_measured():
-    lines = cost.page(record("side-by-side", COST_RUNS), None, cost.Assumed(price=2.0))
-    body = [line for line in lines if line.startswith("| MPI, Horovod | 64")]
+    text = pages.pages({"side-by-side": record("side-by-side", COST_RUNS)})[f"{pages.FOLDER}/cost.md"]
+    body = [line for line in text.splitlines() if line.startswith("| MPI, Horovod | 64")]
     assert [line.split(" | ")[1] for line in body] == ["64 (carried over)"] * 2
     assert "at least" in body[1] and "at least" not in body[0]
-    less = 64 * (37.0 - 1.7) * 100 * 365 / 3600
-    assert body[0].rstrip(" |").endswith(f"{words.number(less)} | {words.number(2 * less)}")
-    assert "its growth was not measured" in "\n".join(lines)
+    assert body[0].rstrip(" |").endswith(words.number(64 * (37.0 - 1.7) * 100 * 365 / 3600))
+    assert "its growth was not measured" in text
 
 
-def test_cost_of_other_assumptions_is_printed(tmp_path, monkeypatch, capsys):
-    machine.write(tmp_path / "side-by-side.json", record("side-by-side", COST_RUNS))
-    given = ["cost", "--folder", str(tmp_path), "--jobs-per-day", "7", "--hosts", "4"]
-    monkeypatch.setattr(sys, "argv", given)
-    cost.main()
-    printed = capsys.readouterr().out
-    assert "Assumed: 7 jobs a day" in printed and "| MPI, Horovod | 4 | 6.80 | 148 | 0.046 |" in printed
-    monkeypatch.setattr(sys, "argv", [*given, "--failed-share", "2"])
-    with pytest.raises(SystemExit) as end:
-        cost.main()
-    assert end.value.code == 2 and "found 2; wanted 0 to 1" in capsys.readouterr().err
+# ---- the plots -------------------------------------------------------------------------------------------------------
+
+
+def test_a_plot_has_the_medians_and_says_what_did_not_end():
+    runs = both("cut-mpi-2", {"gone_s": 5.4}, {"cut": 180}, group="failure")
+    runs += both("raise-mpi-2", {"gone_s": 0.3}, {"gone_s": 154.2}, group="failure")
+    runs += both("real-ps-2", {"tail_s": 1.5}, {"cut": 60}, group="real job")
+    drawn = side_by_side.plots(side_by_side.rows(runs))
+    texts = {section: re.findall(r"<text[^>]*>([^<]*)</text>", plots.sides(rows)) for section, rows in drawn.items()}
+    title = "Until all hosts are gone, s, log scale"
+    assert {"5.40", "&gt; 180", "0.30", "154", "not ended at the limit", title} <= set(texts["failure"])
+    assert {"1.50", "job not ended", "the case real-ps-2", "ours", "toolkit"} <= set(texts["real job"])
+
+
+def test_a_plot_of_growth_has_the_aim_and_the_same_figures_make_the_same_file():
+    svg = plots.growth(MANY)
+    assert svg == plots.growth(MANY) and {"Rendezvous, s", "aim", "1,000"} <= set(re.findall(r">([^<]*)</text>", svg))
 
 
 # ---- the head of the JSON --------------------------------------------------------------------------------------------
@@ -391,7 +391,7 @@ def test_a_command_has_no_path_of_this_machine():
 def test_records_are_read_as_they_were_written(tmp_path):
     written = record("pipe", [{"case": "a", "measures": {"x_s": 1.5}}, {"case": "b", "measures": {}}], empty={})
     machine.write(tmp_path / "pipe.json", written)
-    assert read(tmp_path / "pipe.json") == written and written["machine"]["load_after"] >= 0
+    assert read(tmp_path / "pipe.json", ["pipe"]) == written and written["machine"]["load_after"] >= 0
     assert (tmp_path / "pipe.json").read_text().count("\n") < 20
 
 
@@ -407,6 +407,7 @@ def test_records_are_read_as_they_were_written(tmp_path):
     (Ratio(2.0, ">"), "gone_s", "more than 2.0 times as long"),
     (Ratio(0.254), "launcher_memory_bytes", "3.9 times less"),
     (Ratio(1.5), "cpu_us_per_line", "1.5 times as much"),
+    (Ratio(0.5), "lines_per_s", "2.0 times less"),
     (Ratio(1.02), "gone_s", "as good"),
     (None, "gone_s", ""),
 ])  # fmt: skip
