@@ -159,8 +159,15 @@ def test_pause_a_process(local, engine):
 
 def test_stall(local, engine, tmp_path):
     """More than a pipe holds, at once, while nobody reads: it all comes when somebody does, and other hosts go on."""
-    program = code(tmp_path, "for number in range(3000):\n    print(number, '.' * 100, flush=True)\n")
-    run = local(engine, program=program, faults=["stall algo-2 for 3"])
+    # A host that ends gives up its output after 5 s: this one's script lasts until the stall is over.
+    program = code(tmp_path, """
+import os, time
+for number in range(3000):
+    print(number, '.' * 100, flush=True)
+if os.environ["SM_CURRENT_HOST"] == "algo-2":
+    time.sleep(12)
+""")  # fmt: skip
+    run = local(engine, program=program, faults=["stall algo-2 for 10"])
     assert run.end() == 0
     lines = re.findall(r"^\[algo-2 worker/1\] (\d+) \.{100}$", run.terminal, re.MULTILINE)
     assert lines == [str(number) for number in range(3000)]

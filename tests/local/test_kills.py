@@ -1,5 +1,6 @@
 """A job that is killed with all its processes, and the next: DeepFM with parameter servers."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,14 +9,20 @@ import pytest
 
 pytestmark = pytest.mark.tensorflow
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 420.0
+PATIENCE = 840.0
 
 
 def python(program: str, *words: object) -> str:
     command = [sys.executable, str(ROOT / program), *map(str, words)]
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, **pipes, text=True) as process:
+        try:
+            printed, _ = process.communicate(timeout=PATIENCE)
+        except BaseException:
+            process.send_signal(signal.SIGINT)  # it stops its job
+            raise
+    assert process.returncode == 0, printed
+    return printed
 
 
 def test_the_next_job_goes_on_from_the_last_checkpoint(tmp_path, no_leftovers, tell):
