@@ -7,7 +7,7 @@ takes no connection, while a host that is only busy or paused takes one, which c
 
 from entrypoint.errors import ExitCode
 from entrypoint.facts import Facts
-from entrypoint.outcome import Cause
+from entrypoint.outcome import Cause, Strength
 from entrypoint.settings import Settings
 
 MISSED = 2  # heartbeats; who missed them may be gone
@@ -53,7 +53,7 @@ class Watching:
         for host in watched if facts.others else []:
             if host not in facts.heard or facts.is_gone(host) or host in facts.lost():
                 continue
-            limit, words = self._patience_with(host, hurried=bool(facts.causes))
+            limit, words = self._patience_with(host, hurried=bool(facts.causes) and not self._has_to_tell())
             if now < limit:
                 self.look_at = min(self.look_at, limit)
             else:
@@ -92,6 +92,11 @@ class Watching:
             missed = MISSED * settings.heartbeat
             patience.append((heard + missed, f"not heard for {missed:g} s, and it takes no connection"))
         return min(patience)
+
+    def _has_to_tell(self) -> bool:
+        """Whether this follower knows what went wrong: the coordinator may only be cut off, and is to hear it."""
+        cause = None if self.facts.is_coordinator else self.facts.own_cause()
+        return cause is not None and cause.strength is Strength.STRONG
 
     def _all_silent(self, now: float) -> bool:
         """Whether the coordinator hears nobody any more, of hosts that should be there."""

@@ -196,8 +196,9 @@ class History:
                 yield from (Trouble(at=at, host=host, process="", codes=lost) for host in hosts)
             elif self._keeps_from_meeting(each) and lasts > start - 3 - self.held_up(at, first):
                 yield Trouble(at=at, host=fault.host, process="", codes=frozenset({ABSENT}))
-            elif fault.kind == "freeze":  # SIGKILL does not end it in time, which fails another attempt
+            elif fault.kind == "freeze":  # SIGKILL does not end it in time, which fails another attempt; or what it began
                 yield Trouble(at=at, host=fault.host, process=fault.process, codes=frozenset())
+                yield Trouble(at=at, host=fault.host, process="", codes=frozenset())
             elif fault.kind == "pids":
                 yield Trouble(at=at, host=fault.host, process="*", codes=frozenset())
 

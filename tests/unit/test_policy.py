@@ -1714,6 +1714,18 @@ def test_who_is_cut_off_from_all_blames_its_own_process_that_ended_before_it_mis
     assert p.blamed == "algo-1 worker/0 (killed by SIGKILL)"
 
 
+def test_a_follower_that_knows_what_failed_tells_it_to_a_coordinator_that_was_cut_off_for_a_moment(play):
+    p = running(play, me=2)
+    p.at(3, informed())
+    p.at(3.5, ended("worker/1", 1, RAISED))
+    p.at(4.6, unreached(1))
+    p.at(5.5)
+    assert p.policy.facts.outcome is None
+    p.at(5.8, informed())
+    assert p.last_told.cause.headline == "algo-2 worker/1 (exit code 1): ValueError: x"
+    assert p.policy.facts.lost() == set()
+
+
 def test_a_coordinator_that_hears_nobody_says_so(play):
     p = running(play)
     p.at(3, reported(3))
