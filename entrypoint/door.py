@@ -56,13 +56,16 @@ class _Channel(HTTPChannel):
             wanted = request.headers.get("CONNECTION", "").lower() == "keep-alive"
             stays = wanted and who and self.server.keep and len(text) <= LONGEST and self.socket.fileno() < _MOST
             line = self._to_keep() if stays else None
-            again = partial(self.server.answer_again, Bucket(RATE, BURST), self.addr[0], shown)
             self._write(
                 f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: {'keep-alive' if line else 'close'}\r\n"
                 f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n".encode()
                 + text,
-                (who, line, again) if line else None,
+                (who, line, self._answers_again(shown)) if line else None,
             )
+
+    def _answers_again(self, shown: str) -> Answer:
+        """Answers to what comes over the connection later, within a limit of its own."""
+        return partial(self.server.answer_again, Bucket(RATE, BURST), self.addr[0], shown)
 
     def _to_keep(self) -> socket.socket | None:
         """The connection once more: what waitress closes, that has been said, is not its end then."""

@@ -102,5 +102,8 @@ class Watching:
         """Whether the coordinator hears nobody any more, of hosts that should be there."""
         facts, missed = self.facts, MISSED * self.settings.heartbeat
         there = [host for host in facts.others if not facts.is_gone(host) and host in facts.heard]
-        away = {host for host, when in facts.unreached.items() if when > facts.heard.get(host, when)}
-        return facts.is_coordinator and all(host in away or now >= facts.heard[host] + missed for host in there)
+        silent = (
+            now >= facts.heard[host] + missed or facts.unreached.get(host, float("-inf")) > facts.heard[host]
+            for host in there
+        )
+        return facts.is_coordinator and all(silent)
