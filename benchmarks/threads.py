@@ -37,9 +37,12 @@ VARIANTS = {
     "each all": {"ENTRYPOINT_THREADS": "off"},
     "each all, yielding": {"ENTRYPOINT_THREADS": "off", YIELD: "1"},
     f"each {MANY}": {
-        "TF_NUM_INTRAOP_THREADS": MANY, "TF_NUM_INTEROP_THREADS": MANY, "OMP_NUM_THREADS": MANY, YIELD: "0",
+        "TF_NUM_INTRAOP_THREADS": MANY,
+        "TF_NUM_INTEROP_THREADS": MANY,
+        "OMP_NUM_THREADS": MANY,
+        YIELD: "0",
     },
-}  # fmt: skip
+}
 PROGRAM = """
 import argparse, resource, time
 import horovod.tensorflow as hvd
@@ -111,9 +114,12 @@ def one_run(image: str, model: str, variant: str, ranks: int, cpus: float | None
             (code / name).write_bytes((ROOT / "examples" / "deepfm" / name).read_bytes())
         (code / "train.py").write_text(PROGRAM)
         hyperparameters = {
-            "sagemaker_program": "train.py", "sagemaker_mpi_enabled": "true",
-            "sagemaker_mpi_num_of_processes_per_host": str(ranks), "model": model, "seconds": str(seconds),
-        }  # fmt: skip
+            "sagemaker_program": "train.py",
+            "sagemaker_mpi_enabled": "true",
+            "sagemaker_mpi_num_of_processes_per_host": str(ranks),
+            "model": model,
+            "seconds": str(seconds),
+        }
         resources = {"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "eth0"}
         (config / "resourceconfig.json").write_text(json.dumps(resources))
         (config / "hyperparameters.json").write_text(json.dumps(hyperparameters))

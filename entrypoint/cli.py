@@ -45,10 +45,11 @@ def run(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int
 
 def _plan(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint import launch
-    from entrypoint.config import read_job
-    from entrypoint.distributions import plan_for
-    from entrypoint.machine import this_machine
-    from entrypoint.plan import ProcessSpec, as_json, render
+    from entrypoint.host.machine import this_machine
+    from entrypoint.job.config import read_job
+    from entrypoint.plan.plan import ProcessSpec
+    from entrypoint.plan.planner import plan_for
+    from entrypoint.plan.render import as_json, render
     from entrypoint.secrets import Secrets
 
     here = this_machine()
@@ -58,8 +59,7 @@ def _plan(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
     with tempfile.TemporaryDirectory() as scratch:
         base, config = _description(args, environment, Path(scratch))
-        run_folder = Path(environment.get("ENTRYPOINT_RUN_DIR") or launch.DEFAULT_RUN)
-        job = read_job(base, environment, run_folder, here.gpus, config=config)
+        job = read_job(base, environment, Path(launch.DEFAULT_RUN), here.gpus, config=config)
     plan = plan_for(job)
     if args.host not in (None, *plan.hosts):
         raise ConfigError(f"--host is {args.host!r}; wanted one of {', '.join(plan.hosts)}")
@@ -100,12 +100,12 @@ def _description(args: argparse.Namespace, environment: Mapping[str, str], scrat
 
 
 def _local(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.host.machine import count_gpus
     from entrypoint.local.docker_engine import DockerEngine
     from entrypoint.local.engine import Engine, refuse_faults
     from entrypoint.local.netns_engine import NetnsEngine
     from entrypoint.local.process_engine import ProcessEngine
     from entrypoint.local.run import run_local, show_plan
-    from entrypoint.machine import count_gpus
 
     program, source = _program(args.program, args.source)
     job = _local_job(args, program=program, source=source, output=args.output or _new_output(args))
@@ -133,7 +133,7 @@ def _host(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _settings(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    from entrypoint.settings import settings_table
+    from entrypoint.job.settings import settings_table
 
     print(settings_table())
     return 0
@@ -150,7 +150,7 @@ def _train(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _mode(text: str) -> str:
-    from entrypoint.settings import mode_named
+    from entrypoint.job.settings import mode_named
 
     try:
         return mode_named(text)
@@ -263,7 +263,7 @@ DIR may be a manifest file, too. A name that ends like an option is given with a
 
 
 def _new_output(args: argparse.Namespace) -> Path:
-    """A folder in out/ that is not there yet."""
+    """Return a folder in out/ that is not there yet."""
     name = f"{args.program.stem}-{args.mode or 'auto'}-{time.strftime('%Y%m%d-%H%M%S')}"
     paths = (Path("out", name if number == 1 else f"{name}-{number}") for number in range(1, 10_000))
     return next(path for path in paths if not path.exists())
@@ -272,9 +272,11 @@ def _new_output(args: argparse.Namespace) -> Path:
 def _parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
-        prog="entrypoint", description="Launches distributed TensorFlow training, on SageMaker and on this machine.",
-        epilog=_EXAMPLES[""], formatter_class=raw,
-    )  # fmt: skip
+        prog="entrypoint",
+        description="Launches distributed TensorFlow training, on SageMaker and on this machine.",
+        epilog=_EXAMPLES[""],
+        formatter_class=raw,
+    )
     parser.add_argument("--version", action="version", version=f"sagemaker-tf-entrypoint {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
@@ -342,29 +344,44 @@ def _add_program(parser: argparse.ArgumentParser) -> None:
 def _add_description(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
-        "--group", action="append", default=[], metavar="NAME=N[:TYPE]",
+        "--group",
+        action="append",
+        default=[],
+        metavar="NAME=N[:TYPE]",
         help="N hosts of an instance group, in place of --hosts; may be repeated",
-    )  # fmt: skip
+    )
     _add_job(parser)
 
 
 def _add_job(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
-        "--mode", metavar="M", type=_mode,
+        "--mode",
+        metavar="M",
+        type=_mode,
         help="single, ps (parameter_server), mwms (multi_worker_mirrored) or mpi (horovod); default: as the "
         "hyperparameters say",
-    )  # fmt: skip
+    )
     add("--processes-per-host", type=int, metavar="K", help="ranks (mpi) or workers (ps, mwms)")
     add(
-        "--hyperparameters", nargs="*", action="extend", default=[], metavar="K=V",
+        "--hyperparameters",
+        nargs="*",
+        action="extend",
+        default=[],
+        metavar="K=V",
         help="as the script is to get them; values may hold anything",
-    )  # fmt: skip
+    )
     add(
-        "--channel", action="append", default=[], metavar="NAME=DIR[,OPTION=VALUE]...",
+        "--channel",
+        action="append",
+        default=[],
+        metavar="NAME=DIR[,OPTION=VALUE]...",
         help="input data; may be repeated; options: `entrypoint local --help`",
-    )  # fmt: skip
+    )
     add(
-        "--input-mode", choices=["File", "FastFile", "Pipe"], default="File", metavar="M",
+        "--input-mode",
+        choices=["File", "FastFile", "Pipe"],
+        default="File",
+        metavar="M",
         help="File, FastFile or Pipe, of channels that do not say; default: File",
-    )  # fmt: skip
+    )

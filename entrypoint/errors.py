@@ -1,12 +1,15 @@
 """Our own exceptions and the exit code of each class of failure that is not a user process's own.
 
 A user's process keeps its code (or 128 + signal); the codes below follow sysexits.h, so that they
-do not collide with what scripts commonly return. tests/unit/test_outcome.py holds them unique.
+do not collide with what scripts commonly return. tests/unit/outcome/test_outcome.py holds them unique.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
 
 
 class ExitCode(IntEnum):
@@ -14,10 +17,10 @@ class ExitCode(IntEnum):
 
     SUCCESS = 0
     CODE = 65  # the user's code could not be fetched, installed or found
+    START_TIMEOUT = 68  # not every host came up in time
     HOST_LOST = 69  # a host of the job stopped answering
     INTERNAL = 70  # a fault of ours
     NOT_ENDED = 71  # a process survives SIGKILL, and no other attempt can start beside it
-    START_TIMEOUT = 75  # not every host came up in time
     CONFIG = 78  # the job's configuration is wrong
     STOPPED = 143  # SIGTERM: StopTrainingJob, or the maximum runtime
 
@@ -33,12 +36,24 @@ class ConfigError(_OneLine):
     """The job was described wrongly."""
 
 
+class ConfigErrors(list[ConfigError]):
+    """What is wrong with a description of which the rest is read all the same."""
+
+    def instead(self, otherwise: Any, read: Callable[..., T], *what: Any) -> T:
+        """Read; where that is an error, note it and go on with another value."""
+        try:
+            return read(*what)
+        except ConfigError as error:
+            self.append(error)
+            return cast(T, otherwise)
+
+
 class CodeError(_OneLine):
     """The user's code is not where it was said to be."""
 
 
 def show(value: object) -> str:
-    """A value that was found, for a message about it."""
+    """Return a value that was found, for a message about it."""
     return shorten(json.dumps(value, default=str))
 
 

@@ -5,18 +5,19 @@ import importlib
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from entrypoint.errors import ConfigError, ExitCode
-from entrypoint.logs import Log
-from entrypoint.outcome import Cause, Outcome, failed
+from entrypoint.host.logs import Log
+from entrypoint.outcome.outcome import Cause, Outcome, failed
 from entrypoint.secrets import Secrets
 
 if TYPE_CHECKING:  # `train` and `entrypoint` import no more than they need, when they need it
-    from entrypoint.job import Job
-    from entrypoint.plan import Plan
-    from entrypoint.process import Process
+    from entrypoint.host.process import Process
+    from entrypoint.job.job import Job
+    from entrypoint.plan.plan import Plan
     from entrypoint.supervisor import Supervisor
 
 DEFAULT_BASE = "/opt/ml"
@@ -41,7 +42,7 @@ def train() -> None:
 
 
 def _train(early_signals: list[int]) -> int:
-    """The exit code of this host. Whatever goes wrong on the way becomes an Outcome, too."""
+    """Return the exit code of this host. Whatever goes wrong on the way becomes an Outcome, too."""
     spare = _Spare()
     try:
         spare.hold()
@@ -52,10 +53,11 @@ def _train(early_signals: list[int]) -> int:
 
 
 def _with_log(early_signals: list[int], spare: "_Spare") -> int:
-    from entrypoint import kin, report
-    from entrypoint.config import read_job, this_host
-    from entrypoint.job import Tree
-    from entrypoint.machine import count_gpus
+    from entrypoint.host import descendants
+    from entrypoint.host.machine import count_gpus
+    from entrypoint.job.config import read_job, this_host
+    from entrypoint.job.job import Tree
+    from entrypoint.outcome import report
 
     base = base_folder()
     host = this_host(base) or os.environ.get("HOSTNAME", "this host")
@@ -63,7 +65,7 @@ def _with_log(early_signals: list[int], spare: "_Spare") -> int:
     log = Log(host, secret=Secrets(os.environ))
     try:
         try:
-            job = read_job(base, os.environ, run_folder(), count_gpus())
+            job = _with_run_folder(read_job(base, os.environ, Path(DEFAULT_RUN), count_gpus()))
             secret = Secrets(os.environ, job.hyperparameters)
             log = Log(host, prefix=job.settings.log_prefix, streams=job.settings.log_streams, secret=secret)
             supervisor = _supervisor(job, log, spare)
@@ -75,12 +77,12 @@ def _with_log(early_signals: list[int], spare: "_Spare") -> int:
         spare.free()
         import traceback
 
-        from entrypoint.lack import in_words
+        from entrypoint.host.shortage import in_words
 
         log.say(traceback.format_exc())
         settled = supervisor.facts.outcome if supervisor else None  # which the other hosts know
         outcome = settled or _own_failure(host, FAULT, in_words(error), ExitCode.INTERNAL)
-        kin.end_descendants(within=10.0)
+        descendants.end_descendants(within=10.0)
         _tell_others(outcome, supervisor, early_signals, log.say)
     tree = Tree(base=base)
     for complaint in (
@@ -116,21 +118,21 @@ def _tell_others(
     outcome: Outcome, supervisor: "Supervisor | None", signals: list[int], say: Callable[[str], None]
 ) -> None:
     """Of a fault of ours that leaves nobody else to tell of it: the control channel may never have come up."""
-    from entrypoint import last_words
-    from entrypoint.config import salvage_job
+    from entrypoint.control import last_words
+    from entrypoint.job.config import read_what_can_be
 
     facts = supervisor.facts if supervisor else None
     # They know how the job ended, unless this host settled on it alone, having reached nobody.
-    if facts and facts.outcome is not None and (facts.is_coordinator or facts.coordinator in facts.heard):
+    if facts and facts.outcome is not None and (facts.is_coordinator or facts.coordinator in facts.hosts.heard):
         return
     heard = len(signals)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: signals.append(number))
     try:
-        job = supervisor.job if supervisor else salvage_job(base_folder(), os.environ, Path(DEFAULT_RUN))
+        job = supervisor.job if supervisor else read_what_can_be(base_folder(), os.environ, Path(DEFAULT_RUN))[0]
         if job is None or len(job.cluster.hosts) == 1:
             return
-        attempt = supervisor.facts.attempt if supervisor else 0
+        attempt = supervisor.facts.attempt.number if supervisor else 0
         within = COMING if supervisor is None or supervisor.peers is None else THERE
         secret = Secrets(os.environ, job.hyperparameters)
         left = last_words.tell(
@@ -143,14 +145,14 @@ def _tell_others(
 
 
 def _without_log(error: Exception, signals: list[int]) -> int:
-    """The exit code of a host that cannot even have a log, or has a fault in its last lines."""
+    """Return the exit code of a host that cannot even have a log, or has a fault in its last lines."""
     import traceback
 
-    from entrypoint import report
-    from entrypoint.config import this_host
-    from entrypoint.job import Tree
-    from entrypoint.lack import in_words
-    from entrypoint.sink import Sink
+    from entrypoint.host.shortage import in_words
+    from entrypoint.host.sink import Sink
+    from entrypoint.job.config import this_host
+    from entrypoint.job.job import Tree
+    from entrypoint.outcome import report
 
     base, stdout = base_folder(), Sink(1)
     host = this_host(base) or os.environ.get("HOSTNAME", "this host")
@@ -169,22 +171,23 @@ def _without_log(error: Exception, signals: list[int]) -> int:
 
 
 def _tell_of(error: ConfigError, host: str, log: Log, spare: _Spare, early_signals: list[int]) -> Outcome:
-    """The outcome of a job that is described wrongly. Other hosts may not see what is wrong: they are told."""
-    from entrypoint import events
-    from entrypoint.config import salvage_job
-    from entrypoint.plan import Plan
+    """Return the outcome of a job that is described wrongly. Other hosts may not see what is wrong: they are told."""
+    from entrypoint.job.config import read_what_can_be
+    from entrypoint.plan.plan import Plan
+    from entrypoint.policy import events
     from entrypoint.supervisor import Supervisor
 
-    job = salvage_job(base_folder(), os.environ, _temporary_folder())
+    job, _ = read_what_can_be(base_folder(), os.environ, Path(DEFAULT_RUN))
     if job is None or len(job.cluster.hosts) == 1:
         return _own_failure(host, "configuration", str(error), ExitCode.CONFIG)
+    job = _with_temporary_folder(job)
     nothing = Plan(title="", hosts=tuple(host.name for host in job.cluster.hosts), processes=())
     wrong = events.Broken(what="configuration", why=str(error), code=ExitCode.CONFIG)
     return Supervisor(job, nothing, os.environ, log, spare=spare.free).run(early_signals, [wrong])
 
 
 def _supervisor(job: "Job", log: Log, spare: _Spare) -> "Supervisor":
-    from entrypoint.distributions import plan_for
+    from entrypoint.plan.planner import plan_for
 
     plan = plan_for(job)
     log.say(plan.title)
@@ -199,12 +202,12 @@ def _supervisor(job: "Job", log: Log, spare: _Spare) -> "Supervisor":
 
 def _begin(job: "Job", plan: "Plan", log: Log) -> "dict[str, Process]":
     """This host's prepare step, which waits for nothing: it is long on the way when there is somebody to watch it."""
-    from entrypoint import process
-    from entrypoint.plan import ATTEMPT, Duty
+    from entrypoint.host import process
+    from entrypoint.plan.plan import ATTEMPT, Duty
 
     begun = {}
     for spec in plan.on(job.cluster.me.name):
-        if spec.duty is Duty.STEP and not spec.needs and not spec.card:
+        if spec.duty is Duty.STEP and not spec.needs and not spec.key_name:
             with contextlib.suppress(OSError, ValueError):  # the supervisor tries again, and says why
                 environment = {**os.environ, ATTEMPT: "0", **spec.environment(())}
                 begun[spec.name] = process.spawn(spec, spec.argv, environment, log)
@@ -213,8 +216,8 @@ def _begin(job: "Job", plan: "Plan", log: Log) -> "dict[str, Process]":
 
 def _leave_evidence(supervisor: "Supervisor", log: Log) -> None:
     """What is known of an end that was no success, beyond its cause."""
-    from entrypoint import report
-    from entrypoint.outcome import Kind
+    from entrypoint.outcome import report
+    from entrypoint.outcome.outcome import Kind
 
     if supervisor.outcome is None or supervisor.outcome.kind is Kind.SUCCEEDED:
         return
@@ -227,7 +230,7 @@ def _leave_evidence(supervisor: "Supervisor", log: Log) -> None:
 
 
 def _say_how_long(supervisor: "Supervisor", log: Log) -> None:
-    from entrypoint import report
+    from entrypoint.outcome import report
 
     summary = supervisor.summary()
     seconds = [f"{key} {value}" for key, value in summary["seconds"].items() if value is not None]
@@ -244,7 +247,7 @@ def _finish(log: Log, host: str, supervisor: "Supervisor | None") -> None:
     missing = log.finish()
     if not missing:
         return
-    from entrypoint import report
+    from entrypoint.outcome import report
 
     words = f"{missing} bytes of the output of this host were not written: nobody read them, or there was no room"
     if supervisor is not None:
@@ -265,26 +268,25 @@ def base_folder() -> Path:
     return Path(os.environ.get("SAGEMAKER_BASE_DIR") or DEFAULT_BASE)
 
 
-def run_folder() -> Path:
-    """A private folder for keys and sockets, 0700."""
-    asked = os.environ.get("ENTRYPOINT_RUN_DIR")
+def _with_run_folder(job: "Job") -> "Job":
+    """Make the private folder for keys and sockets, 0700; where it cannot be made, and nobody asked for it, another."""
+    folder, asked = job.paths.run, job.settings.run_dir
     try:
-        folder = Path(asked or DEFAULT_RUN)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
     except OSError as error:
         if asked:
             raise ConfigError(f"ENTRYPOINT_RUN_DIR is {asked!r}, which cannot be used: {error}") from None
-        folder = _temporary_folder()
-    return folder
+        return _with_temporary_folder(job)
+    return job
 
 
-def _temporary_folder() -> Path:
-    """A private folder that goes with us."""
+def _with_temporary_folder(job: "Job") -> "Job":
+    """Make a private folder that goes with us."""
     import tempfile
 
     _made.append(Path(tempfile.mkdtemp(prefix="entrypoint-")))
-    return _made[-1]
+    return replace(job, paths=replace(job.paths, run=_made[-1]))
 
 
 def _remove_temporary() -> None:

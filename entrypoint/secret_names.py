@@ -122,7 +122,7 @@ _WRITTEN_AS_ONE = {
 
 @lru_cache(4096)
 def is_secret(name: str) -> bool:
-    """Whether something of this name is to be kept secret."""
+    """Return whether something of this name is to be kept secret."""
     words = _split(name[-_LONGEST:])
     if words[:2] == ["sm", "hp"]:
         del words[:2]
@@ -154,7 +154,7 @@ def _is_noun(word: str) -> bool:
 
 
 def _run_together(word: str) -> list[str]:
-    """The words of one that was written without anything between; none if it is one word, as far as we know."""
+    """Return the words of one that was written without anything between; none if it is one word, as far as we know."""
     if word in _WRITTEN_AS_ONE:
         return list(_WRITTEN_AS_ONE[word])
     found = _RUN_TOGETHER.match(word)
@@ -173,7 +173,7 @@ def _run_together(word: str) -> list[str]:
 
 
 def _names_one(words: list[str], rest: list[str]) -> bool:
-    """Whether the last of `words` names a secret; `rest` says which one, or how it is written."""
+    """Return whether the last of `words` names a secret; `rest` says which one, or how it is written."""
     noun, before = words[-1], words[-2] if len(words) > 1 else ""
     if noun in _NOUNS or tuple(words[-2:]) in _PHRASES or tuple(words[-3:]) in _PHRASES:
         return True

@@ -29,7 +29,7 @@ _PLACE = re.compile(r"(~|\.{1,2})?(/[a-z0-9._-]+)+/?|(s3://|arn:)\S+")
 
 
 def tells(value: str) -> bool:
-    """Whether a secret is unlike enough to ordinary text to be masked wherever it appears."""
+    """Return whether a secret is unlike enough to ordinary text to be masked wherever it appears."""
     if len(value) < SHORTEST or len(set(value)) < 4 or _PLACE.fullmatch(value):
         return False
     if _WORDS.fullmatch(value):
@@ -60,7 +60,7 @@ class Secrets:
         return text if masked == data else masked.decode("utf-8", "surrogatepass")
 
     def mask_all(self, value: Any) -> Any:
-        """A JSON value with all of its texts masked."""
+        """Return a JSON value with all of its texts masked."""
         if isinstance(value, str):
             return self.mask(value)
         if isinstance(value, dict):
@@ -77,7 +77,7 @@ class Secrets:
         return data
 
     def open_end(self, data: bytes, names: bool = False) -> int:
-        """Bytes at the end of a masked text that may be the first part of a secret, as long as more may come.
+        """Return bytes at the end of a masked text that may be the first part of a secret, as long as more may come.
 
         With `names`, so is the name that a secret may follow: whoever cuts the text there needs it to know the secret.
         """
@@ -114,7 +114,7 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _members(value: Any) -> Iterator[tuple[str, Any]]:
-    """Every (key, value) inside a JSON value."""
+    """Yield every (key, value) inside a JSON value."""
     todo = [value]
     while todo:
         value = todo.pop()
@@ -126,12 +126,12 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _lines(value: str) -> set[str]:
-    """A value, and its lines: a program may print it as they stand."""
+    """Return a value, and its lines: a program may print it as they stand."""
     return {value.strip(), *(line.strip() for line in value.splitlines())}
 
 
 def _forms(value: str) -> set[str]:
-    """The ways in which programs print a text: as it is, as JSON, as Python, for a shell, in a URL."""
+    """Return the ways in which programs print a text: as it is, as JSON, as Python, for a shell, in a URL."""
     as_json = json.dumps(value)[1:-1]
     texts = {value, as_json, json.dumps(value, ensure_ascii=False)[1:-1], value.replace("\n", "\\n")}
     texts |= {json.dumps(as_json)[1:-1], *(repr(text)[1:-1] for text in (value, as_json))}

@@ -32,7 +32,7 @@ class Channel:
     folder: Path  # where its files are in File mode
 
     def fifo(self, number: int) -> Path:
-        """The named pipe of pass `number` (0, 1, 2 ...) in Pipe mode; SageMaker makes it when it is time."""
+        """Return the named pipe of pass `number` (0, 1, 2 ...) in Pipe mode; SageMaker makes it when it is time."""
         return self.folder.with_name(f"{self.name}_{number}")
 
     def need(self, mode: str) -> None:
@@ -56,7 +56,7 @@ class Part:
 
 
 def all_channels(environ: Mapping[str, str] = os.environ) -> dict[str, Channel]:
-    """All channels by name, in the order of SM_CHANNELS: sorted, whatever order the job was submitted with.
+    """Return all channels by name, in the order of SM_CHANNELS: sorted, whatever order the job was submitted with.
 
     From SageMaker's inputdataconfig.json, and for what is not in it from SM_CHANNEL_<NAME>, as File channels.
 
@@ -105,7 +105,7 @@ def channel(name: str | None = None, environ: Mapping[str, str] = os.environ) ->
 
 
 def part(name: str | None = None, environ: Mapping[str, str] = os.environ) -> Part:
-    """What this process is to read of a channel, or of a group with one channel for each local rank.
+    """Return what this process is to read of a channel, or of a group with one channel for each local rank.
 
     Raises:
         DataError: There is no such channel, or it belongs to another rank of this host.
@@ -114,7 +114,7 @@ def part(name: str | None = None, environ: Mapping[str, str] = os.environ) -> Pa
 
 
 def key(name: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
-    """The name of a group or shared channel that the script means; errors as for `part`."""
+    """Return the name of a group or shared channel that the script means; errors as for `part`."""
     shares = parts(environ)
     if name is None:
         data = [each for each in shares if each != "code"]  # SageMaker's SDK sends the script's code in that one
@@ -137,7 +137,7 @@ def key(name: str | None = None, environ: Mapping[str, str] = os.environ) -> str
 
 
 def first_of(*names: str, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The first of these names that is a channel or a group of the job, or None: for scripts that take several.
+    """Return the first of these names that is a channel or a group of the job, or None: for scripts that take several.
 
     On the chief of parameter servers, which has no groups, also the stem of channels that may be its workers' group.
     """

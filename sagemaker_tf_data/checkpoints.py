@@ -61,7 +61,7 @@ def folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def writer(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this is the process that writes. Scripts that know nothing of each other all do."""
+    """Return whether this is the process that writes. Scripts that know nothing of each other all do."""
     config = places.tf_config(environ)
     if config and places.horovod() is None:
         first = next(job for job in ("chief", "master", "worker") if config["cluster"].get(job))
@@ -195,12 +195,12 @@ def squared(number: int) -> tuple[list[int], list[int]]:
 
 
 def are_equal(sums: list[int], squares: list[int], size: int) -> bool:
-    """Whether `size` numbers are equal, by the sums of their pieces and of the squares of these."""
+    """Return whether `size` numbers are equal, by the sums of their pieces and of the squares of these."""
     return all(plain * plain == size * square for plain, square in zip(sums, squares, strict=True))
 
 
 def _names(folder: str) -> list[str]:
-    """What lies in a folder; nothing if it is not there, as none is in S3 before something lies in it."""
+    """Return what lies in a folder; nothing if it is not there, as none is in S3 before something lies in it."""
     import tensorflow as tf
 
     try:
@@ -211,7 +211,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _damage(path: str) -> str | None:
-    """What is wrong with a checkpoint. Reads all of it: TensorFlow compares each tensor with its checksum."""
+    """Return what is wrong with a checkpoint. Reads all of it: TensorFlow compares each tensor with its checksum."""
     import tensorflow as tf
 
     try:

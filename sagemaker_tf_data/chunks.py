@@ -64,7 +64,7 @@ def of_records(fifo: Fifo, split: Split, kind: str) -> "Iterator[np.ndarray]":
 
 
 def split_lines(buffer: Buffer, end: int, last: bool) -> tuple[list[bytes], int]:
-    r"""Lines without their "\n", which is all that ends one: a "\r" stays. The last line may lack it."""
+    r"""Return lines without their "\n", which is all that ends one: a "\r" stays. The last line may lack it."""
     used = end if last else buffer.rfind(b"\n", 0, end) + 1
     if not used:
         if end > LONGEST_LINE:

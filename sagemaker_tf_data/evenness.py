@@ -98,7 +98,7 @@ def _of_this_process(channel: str | None, pattern: str, by: str) -> list[int]:
 
 
 def uneven(of_ranks: Sequence[Sequence[int]], batches: Sequence[int]) -> str:
-    """The numbers, as a line to read."""
+    """Return the numbers, as a line to read."""
     ranks = [
         f"rank {rank}: {steps} ({records} records, {files} files)"
         for rank, ((records, files), steps) in enumerate(zip(of_ranks, batches, strict=True))
@@ -111,7 +111,7 @@ def uneven(of_ranks: Sequence[Sequence[int]], batches: Sequence[int]) -> str:
 
 
 def end_together(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
-    """The same elements, but iteration ends on all ranks at the same step: when the first one has no more.
+    """Return the same elements, but iteration ends on all ranks at the same step: when the first one has no more.
 
     Call it last, on batches, after `prefetch`, on all ranks, for as many datasets in the same order. Where all ranks
     know how many elements they have (`dataset.cardinality()`; `assert_cardinality` tells it), the fewest is agreed on
@@ -170,7 +170,7 @@ def _ask_at_each(dataset: "tf.data.Dataset", hvd: Any, name: str) -> "tf.data.Da
 
 
 def _gather(numbers: Sequence[int]) -> list[list[int]]:
-    """The numbers of all ranks, in rank order."""
+    """Return the numbers of all ranks, in rank order."""
     if (hvd := _horovod()) is None:
         return [list(numbers)]
     import tensorflow as tf

@@ -201,7 +201,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def read_number(path: Path) -> int:
-    """The number of the next pass; 0 where there is no file yet.
+    """Return the number of the next pass; 0 where there is no file yet.
 
     Raises:
         DataError: There is something else in it.

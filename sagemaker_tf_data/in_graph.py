@@ -25,9 +25,12 @@ def part(key: str) -> "tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]":
         pattern = f'.*"{_literal(key)}": *{{[^}}]*"{field}": *"?([^",}} ]+).*'
         known = tf.debugging.Assert(
             tf.strings.regex_full_match(text, pattern),
-            [f"channel {key}: wanted its shard in {SHARDS} of the process that reads it. Is that a worker which the "
-             "launcher of this image has started? Found:", text],
-        )  # fmt: skip
+            [
+                f"channel {key}: wanted its shard in {SHARDS} of the process that reads it. Is that a worker which the "
+                "launcher of this image has started? Found:",
+                text,
+            ],
+        )
         with tf.control_dependencies([known] if known is not None else []):
             fields.append(tf.strings.regex_replace(text, pattern, r"\1"))
     channel, mode, count, index = fields
@@ -35,7 +38,7 @@ def part(key: str) -> "tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]":
 
 
 def variable(name: str) -> "tf.Tensor":
-    """The environment variable as a scalar string; empty where there is none.
+    """Return the environment variable as a scalar string; empty where there is none.
 
     As it was when the process began. The kernel says that the file has no bytes, so an operation that asks for its size
     reads nothing; the reader of text lines does not ask.

@@ -24,7 +24,7 @@ READERS = ("auto", "operator", "own")
 def pipe_dataset(
     channel: str | None, record_format: str, *, reader: str | None = None, patience: float | None = None
 ) -> "tf.data.Dataset":
-    """The records of a Pipe mode channel, as scalar strings.
+    """Return the records of a Pipe mode channel, as scalar strings.
 
     Every iterator, and so every round of `repeat()`, reads one pass: the next named pipe, from the first byte to the
     last. Only one process of a host can read a channel; `shard(pipe_dataset(...))` takes its part of the records.
@@ -62,7 +62,7 @@ def pipe_dataset(
 
 
 def records(fifo: Fifo, record_format: str) -> "tf.data.Dataset":
-    """The records of one pass that is open; for `pipe_dataset`, and for measuring our reader on a file."""
+    """Return the records of one pass that is open; for `pipe_dataset`, and for measuring our reader on a file."""
     return _records(lambda: _pieces(fifo, record_format), record_format)
 
 
@@ -159,7 +159,7 @@ def _read_by(operator: Any, record_format: str, state: Any, channel: Any, folder
 
 
 def _load_operator(required: bool) -> Any:
-    """The operator's module, or None where it is not installed or was built for another TensorFlow."""
+    """Return the operator's module, or None where it is not installed or was built for another TensorFlow."""
     import tensorflow as tf
 
     try:
@@ -176,7 +176,7 @@ def _load_operator(required: bool) -> Any:
 
 
 def _state_folder() -> Path:
-    """Where the operator has it by default: /opt/ml/pipe_state."""
+    """Return where the operator has it by default: /opt/ml/pipe_state."""
     state = input_folder().parent / "pipe_state"
     state.mkdir(parents=True, exist_ok=True)
     return state

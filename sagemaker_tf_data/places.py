@@ -28,7 +28,7 @@ class Place:
 
 
 def here(environ: Mapping[str, str] = os.environ) -> Place:
-    """The place of this process. One that does not train beside others (an evaluator, say) is one of one.
+    """Return the place of this process. One that does not train beside others (an evaluator, say) is one of one.
 
     Raises:
         DataError: TF_CONFIG is not what TensorFlow wants.
@@ -42,7 +42,7 @@ def here(environ: Mapping[str, str] = os.environ) -> Place:
 
 
 def reads_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the datasets that this process makes may be read by others: it is the chief of parameter servers.
+    """Return whether the datasets that this process makes may be read by others: it is the chief of parameter servers.
 
     Its ClusterCoordinator sends them to the workers, where no Python of the script runs.
     """
@@ -57,7 +57,7 @@ def horovod() -> Any:
 
 
 def ranks(environ: Mapping[str, str] = os.environ) -> int:
-    """How many ranks a launcher of ranks has started; 1 without one."""
+    """Return how many ranks a launcher of ranks has started; 1 without one."""
     return max((int(environ[names[0]]) for names in LAUNCHERS if environ.get(names[0], "").isdigit()), default=1)
 
 
@@ -77,9 +77,13 @@ def tf_config(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
 
 def _of_ranks(size: int, rank: int, local_size: int, local_rank: int) -> Place:
     return Place(
-        size=size, rank=rank, local_size=local_size, local_rank=local_rank,
-        hosts=max(1, size // local_size), host=rank // local_size,
-    )  # fmt: skip
+        size=size,
+        rank=rank,
+        local_size=local_size,
+        local_rank=local_rank,
+        hosts=max(1, size // local_size),
+        host=rank // local_size,
+    )
 
 
 def _of_task(config: dict[str, Any]) -> Place:
@@ -95,6 +99,10 @@ def _of_task(config: dict[str, Any]) -> Place:
     rank = training.index((task["type"], task["index"]))
     mine = hosts[rank]
     return Place(
-        size=len(training), rank=rank, local_size=hosts.count(mine), local_rank=hosts[:rank].count(mine),
-        hosts=len(set(hosts)), host=list(dict.fromkeys(hosts)).index(mine),
-    )  # fmt: skip
+        size=len(training),
+        rank=rank,
+        local_size=hosts.count(mine),
+        local_rank=hosts[:rank].count(mine),
+        hosts=len(set(hosts)),
+        host=list(dict.fromkeys(hosts)).index(mine),
+    )

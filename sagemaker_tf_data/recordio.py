@@ -15,7 +15,7 @@ _LENGTH = (1 << 29) - 1
 
 
 def split(buffer: mmap.mmap | bytearray, end: int, last: bool) -> tuple[list[bytes], int]:
-    """The whole records in `buffer[:end]`, and how many bytes they take; `last` if nothing follows.
+    """Return the whole records in `buffer[:end]`, and how many bytes they take; `last` if nothing follows.
 
     Raises:
         DataError: The first record is none.
@@ -44,7 +44,7 @@ def split(buffer: mmap.mmap | bytearray, end: int, last: bool) -> tuple[list[byt
 
 
 def _in_frames(view: memoryview, at: int, last: bool) -> tuple[bytes | None, int]:
-    """The record that begins at `at`, and where it ends; None, and `at`, if that is not in `view` yet."""
+    """Return the record that begins at `at`, and where it ends; None, and `at`, if that is not in `view` yet."""
     parts = []
     here = at
     while here + 8 <= len(view):

@@ -12,7 +12,7 @@ DEPTH = 4  # folders below a channel's that `file_names` looks into where a grap
 
 
 def shard(dataset: "tf.data.Dataset", channel: str | None = None) -> "tf.data.Dataset":
-    """The records, or file names, of `dataset` that are this process's: those whose number modulo N is I.
+    """Return the records, or file names, of `dataset` that are this process's: those whose number modulo N is I.
 
     N and I are the launcher's for the channel (ENTRYPOINT_SHARDS), or follow from the ranks and the channel's
     S3DistributionType; N is 1 where the channel's data is this process's alone. Call it on what is the same, in the
@@ -45,7 +45,7 @@ def shard(dataset: "tf.data.Dataset", channel: str | None = None) -> "tf.data.Da
 
 
 def files(channel: str | None = None, pattern: str = "*") -> list[str]:
-    """Paths of the files of this process's channel, at any depth, whose names match `pattern`, sorted.
+    """Return paths of the files of this process's channel, at any depth, whose names match `pattern`, sorted.
 
     So they are in the same order on all hosts that have the same files. Not sharded yet.
 

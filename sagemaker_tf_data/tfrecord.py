@@ -25,7 +25,7 @@ def whole(buffer: memoryview | bytes, end: int) -> tuple[int, int]:
 
 
 def size(buffer: mmap.mmap | bytes) -> int:
-    """Bytes of the first record with its frame; its header must be there.
+    """Return bytes of the first record with its frame; its header must be there.
 
     Raises:
         DataError: There begins no record: the checksum of the length is wrong.

@@ -1,9 +1,11 @@
 """What all rings share: import paths, and the check that no test leaves a process behind."""
 
 import contextlib
+import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,17 +30,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Figures that a test measured are printed at the end, though it passed: `tell(text)`. With pytest-xdist they come from
 # another process.
 FIGURES = pytest.StashKey[list[str]]()
+LEFT_OUT, BEGAN = pytest.StashKey[int](), pytest.StashKey[float]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[FIGURES] = []
+    config.stash[FIGURES], config.stash[LEFT_OUT], config.stash[BEGAN] = [], 0, time.monotonic()
     if hasattr(config, "workeroutput"):
         config.workeroutput["figures"] = config.stash[FIGURES]
 
 
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Count the variants that are left out; in each worker, which all collect the same. -k is the user's own choice."""
+    if items and not items[0].config.option.keyword:
+        config = items[0].config
+        config.stash[LEFT_OUT] += sum(item.get_closest_marker("more") is not None for item in items)
+        if hasattr(config, "workeroutput"):
+            config.workeroutput["left_out"] = config.stash[LEFT_OUT]
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node) -> None:
-    node.config.stash[FIGURES] += getattr(node, "workeroutput", {}).get("figures", [])
+    output = getattr(node, "workeroutput", {})
+    node.config.stash[FIGURES] += output.get("figures", [])
+    node.config.stash[LEFT_OUT] = max(node.config.stash[LEFT_OUT], output.get("left_out", 0))
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
@@ -46,6 +60,16 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
         terminalreporter.section("figures")
     for text in config.stash[FIGURES]:
         terminalreporter.write_line(text)
+    if (path := os.environ.get("TEST_COUNTS")) and not hasattr(config, "workerinput"):  # tests/run.sh wants to know
+        counts = {
+            "ring": os.environ.get("TEST_RING", ""),
+            "tests": len(terminalreporter.stats.get("passed", [])),
+            "skipped": len(terminalreporter.stats.get("skipped", [])),
+            "left_out": config.stash[LEFT_OUT],
+            "seconds": round(time.monotonic() - config.stash[BEGAN]),
+        }
+        with Path(path).open("a") as file:
+            file.write(json.dumps(counts) + "\n")
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from entrypoint.channels import Distribution, Wrapper
+from entrypoint.job.channels import Distribution, Wrapper
 from entrypoint.local.channels import Channel, InputMode
 
 PASSES = 3

@@ -7,19 +7,24 @@ readonly HERE
 readonly IMAGE=sagemaker-tf-entrypoint:latest
 readonly CONSTRAINTS=container/opt/sagemaker-tf-entrypoint/requirements.txt
 readonly VENV=$HERE/.venv
+readonly TABLE=tests/local/test_outcome_table.py
 
 usage() {
     cat <<TEXT
-Usage: tests/run.sh [--ring RING]... [--no-docker] [-k EXPRESSION] [-- PYTEST-ARGUMENT...]
+Usage: tests/run.sh [--all] [--ring RING]... [--no-docker] [-k EXPRESSION] [-- PYTEST-ARGUMENT...]
 
-  --ring RING     unit, local, cluster, sdk or benchmarks; may be repeated. Without it: all, in this order, after ruff,
-                  mypy and the strict build of the site of docs/
+  --all           also the tests that are marked as variants of others (pytest.mark.more), and all rows of the outcome
+                  table; if all is well, tests/full_run.json says so. What a run without it leaves out is printed. It
+                  leaves out rows of the table only while that file is about the sources as they are
+  --ring RING     unit, local, cluster, sdk or benchmarks; may be repeated. Without it: all, after ruff, mypy and the
+                  strict build of the site of docs/
   --no-docker     leave out what needs Docker: the image and the rings cluster, sdk and benchmarks
   -k EXPRESSION   only tests whose names match, as pytest takes it
   --              what follows goes to pytest as it is
 
-unit        values in, values out
-local       real processes on this machine; afterwards two minutes of random jobs under random faults (benchmarks/chaos)
+unit        values in, values out; with local, the branches that both cover are shown, and have a floor
+local       real processes on this machine; the outcome table; two minutes of random jobs under random faults
+            (benchmarks/chaos)
 cluster     jobs of several containers, on the image that ./build.sh builds
 sdk         jobs that SageMaker's own SDKs run on that image, in their local mode
 benchmarks  a few cases of benchmarks/side_by_side, against AWS's toolkit: fails only on what cannot be noise
@@ -40,7 +45,7 @@ die() {
 
 # ---- what is asked for ------------------------------------------------------------------------------------------------
 
-rings=() use_docker=yes pytest_arguments=()
+rings=() use_docker=yes all=no pytest_arguments=()
 
 read_arguments() {
     while (($# > 0)); do
@@ -52,6 +57,7 @@ read_arguments() {
                 esac
                 shift 2
                 ;;
+            --all) all=yes && shift ;;
             --no-docker) use_docker=no && shift ;;
             -k) [[ -n ${2-} ]] || die "-k stands without its expression" && pytest_arguments+=(-k "$2") && shift 2 ;;
             -h | --help) usage && exit 0 ;;
@@ -158,12 +164,13 @@ start_dockerd() {
 }
 
 clean_up() {
-    if [[ -n $sdk_pid ]]; then kill -INT "$sdk_pid" 2>/dev/null && wait "$sdk_pid" || true; fi
-    if [[ -n $sdk_log ]]; then rm -f "$sdk_log"; fi
+    local pid
+    for pid in "${!behind[@]}"; do pkill -INT -P "$pid" && wait "$pid" || true; done
     if [[ -n $dockerd_pid ]]; then
         kill "$dockerd_pid" 2>/dev/null && wait "$dockerd_pid" 2>/dev/null || true
         rm -f "$dockerd_log"
     fi
+    if [[ -n $scratch ]]; then rm -rf "$scratch"; fi
 }
 
 # ---- the steps --------------------------------------------------------------------------------------------------------
@@ -193,38 +200,69 @@ left_out() {
     if [[ ${CI-} == true ]]; then failures=$((failures + 1)); fi
 }
 
-check() { "$VENV/bin/ruff" check entrypoint sagemaker_tf_data && "$VENV/bin/mypy"; }
+check() { "$VENV/bin/ruff" check . && "$VENV/bin/ruff" format --check . && "$VENV/bin/mypy"; }
 
 # Fails on a dead link, a missing anchor, a page outside of the navigation, a picture older than its source.
 site() { NO_MKDOCS_2_WARNING=1 "$VENV/bin/mkdocs" build --strict; } # --quiet would count no warning
 
+# ring NAME PYTEST-ARGUMENT...: what conftest.py counts is noted under the name.
 ring() {
-    "$VENV/bin/python" -m pytest "$@" ${pytest_arguments[@]+"${pytest_arguments[@]}"}
+    local name=$1 fewer=(-m 'not more')
+    shift
+    if [[ $all == yes || ($name == table && -n $why_all_rows) ]]; then fewer=(); fi
+    TEST_RING=$name TEST_COUNTS=$scratch/counts env --default-signal=INT "$VENV/bin/python" -m pytest "$@" \
+        ${fewer[@]+"${fewer[@]}"} ${pytest_arguments[@]+"${pytest_arguments[@]}"}
 }
 
-# The ring sdk runs in the background: its jobs come one after the other. SIGINT, which bash has it ignore there, must
-# end it with its containers.
-sdk_pid='' sdk_log=''
-start_sdk() {
-    sdk_log=$(mktemp)
-    env --default-signal=INT "$VENV/bin/python" -m pytest tests/sdk \
-        ${pytest_arguments[@]+"${pytest_arguments[@]}"} >"$sdk_log" 2>&1 &
-    sdk_pid=$!
+# begin NAME COMMAND...: runs it in the background; `finish NAME` waits for it, prints what it said and has its status.
+# SIGINT, which bash has commands ignore there, must end it with its containers.
+declare -A behind=()
+begin() {
+    local name=$1
+    shift
+    ("$@") >"$scratch/$name" 2>&1 &
+    behind[$!]=$name
 }
 
-finish_sdk() {
+finish() {
+    local pid status=0
+    for pid in "${!behind[@]}"; do
+        [[ ${behind[$pid]} == "$1" ]] || continue
+        wait "$pid" || status=$?
+        unset "behind[$pid]"
+    done
+    cat "$scratch/$1"
+    return $status
+}
+
+sdk_ring() { tests/sdk/make_environments.sh && ring sdk tests/sdk; }
+
+# Of branches, by the unit ring and a part of the local one: which files are covered least, and all together.
+show_coverage() {
     local status=0
-    wait "$sdk_pid" || status=$?
-    sdk_pid=''
-    cat "$sdk_log"
+    "$VENV/bin/python" -m coverage combine -q
+    "$VENV/bin/python" -m coverage report --sort cover >"$scratch/covered" || status=$?
+    head -n 12 "$scratch/covered"
+    grep -E '^(TOTAL|Coverage failure)' "$scratch/covered"
     return $status
 }
 
 build_image() {
     need debootstrap debootstrap || true # only where the base image cannot be pulled; build.sh says if it is missed
-    ./build.sh
+    env --default-signal=INT ./build.sh
 }
 
+# What is printed at the end of a run that left something out, or put on record of one that did not.
+last_words() {
+    if [[ $all == no ]]; then
+        "$VENV/bin/python" tests/full_run.py left "$scratch/counts"
+    elif ((failures == 0 && ${#rings[@]} == 0 && ${#pytest_arguments[@]} == 0)) && [[ $use_docker == yes ]]; then
+        "$VENV/bin/python" tests/full_run.py write "$scratch/counts" "${summary[@]}"
+        echo 'tests/full_run.json has this run on record'
+    fi
+}
+
+scratch='' why_all_rows=''
 main() {
     read_arguments "$@"
     cd "$HERE"
@@ -232,54 +270,75 @@ main() {
     # With it, each of the thousands of processes that the tests start would compile our modules again.
     unset PYTHONDONTWRITEBYTECODE
     trap clean_up EXIT
+    scratch=$(mktemp -d)
+    touch "$scratch/counts"
     make_venv
 
+    # The image is built while what needs no quiet machine runs.
+    if ! (asked_for cluster || asked_for sdk || asked_for benchmarks); then
+        why_no_docker='not asked for'
+    elif get_docker; then
+        begin image build_image
+    else
+        left_out 'cluster, sdk and benchmarks' "$why_no_docker"
+    fi
     if ((${#rings[@]} == 0)); then
         step check check || true
         step site site || true
     fi
-    if asked_for unit; then step unit ring tests/unit -n 2 --dist worksteal || true; fi
+    export COVERAGE_FILE=$scratch/coverage
+    if asked_for unit; then
+        COVERAGE_PROCESS_START=$HERE/pyproject.toml step unit ring unit tests/unit -n 2 --dist worksteal || true
+    fi
+    if [[ -z $why_no_docker ]]; then
+        export TEST_IMAGE=$IMAGE
+        if ! step 'image, the rest' finish image; then
+            why_no_docker='the image could not be built'
+            left_out 'cluster, sdk and benchmarks' "$why_no_docker"
+        else
+            # Both generations of compose: Debian's, and Docker's own.
+            need docker-compose docker-compose && step compose tests/get_compose.sh ||
+                left_out 'cluster, compose' 'docker-compose 1.29 (Debian) or docker compose v2 could not be had'
+            # Beside the others: its jobs come one after the other, and an SDK thinks for long.
+            if asked_for sdk; then begin sdk sdk_ring; fi
+        fi
+    fi
     if asked_for local; then
         need mpirun openmpi-bin && need ssh-keygen openssh-client && need sshd openssh-server ||
             left_out 'local, mpi' 'Open MPI and an ssh daemon are not here (as root on Debian they would be installed)'
         ((EUID == 0)) && need ip iproute2 && need nsenter util-linux ||
             left_out 'local, namespaces' 'these take root, and the commands ip and nsenter'
         # Its tests wait for much of their time. By name: the files of one long test are not left for the end.
-        step local ring tests/local -n 3 --dist loadfile --no-loadscope-reorder || true
+        TEST_COVERAGE=$HERE/pyproject.toml \
+            step local ring local tests/local --ignore "$TABLE" -n 3 --dist loadfile --no-loadscope-reorder || true
+    fi
+    if asked_for unit && asked_for local && ((${#pytest_arguments[@]} == 0)); then step coverage show_coverage || true; fi
+    if asked_for cluster && [[ -z $why_no_docker ]]; then
+        # While the hosts of one job wait, those of another import TensorFlow.
+        step cluster ring cluster tests/cluster -n 2 --dist loadfile --no-loadscope-reorder || true
+    fi
+    if [[ " ${behind[*]} " == *" sdk "* ]]; then step 'sdk, the rest' finish sdk || true; fi
+    # What has bounds of time, or measures, alone.
+    if asked_for local; then
+        why_all_rows=$("$VENV/bin/python" tests/full_run.py check) || say "$why_all_rows"
+        step 'local, outcome table' ring table "$TABLE" || true
         # Random jobs, others each time. It prints its seed, and has no tests to choose from.
         if ((${#pytest_arguments[@]} == 0)); then
             step chaos "$VENV/bin/python" -m benchmarks.chaos --minutes 2 --jobs 1000 --shrink-seconds 60 || true
         fi
     fi
-    if asked_for cluster || asked_for sdk || asked_for benchmarks; then
-        if ! get_docker; then
-            left_out 'cluster, sdk and benchmarks' "$why_no_docker"
-        elif ! step image build_image; then
-            left_out 'cluster, sdk and benchmarks' 'the image could not be built'
+    # It has no tests to choose from.
+    if asked_for benchmarks && [[ -z $why_no_docker ]] && ((${#pytest_arguments[@]} == 0)); then
+        if ((EUID == 0)); then
+            step benchmarks "$VENV/bin/python" -m benchmarks.side_by_side --quick || true
         else
-            export TEST_IMAGE=$IMAGE
-            # Side by side: while the hosts of one job wait, those of another import TensorFlow, or an SDK thinks.
-            if asked_for sdk && step 'sdk, environments' tests/sdk/make_environments.sh; then start_sdk; fi
-            if asked_for cluster; then
-                # Both generations of compose: Debian's, and Docker's own.
-                need docker-compose docker-compose && step 'cluster, compose' tests/get_compose.sh ||
-                    left_out 'cluster, compose' 'docker-compose 1.29 (Debian) or docker compose v2 could not be had'
-                step cluster ring tests/cluster -n 2 --dist loadfile --no-loadscope-reorder || true
-            fi
-            if [[ -n $sdk_pid ]]; then step 'sdk, the rest' finish_sdk || true; fi
-            # Last and alone, since it measures. It has no tests to choose from.
-            if asked_for benchmarks && ((${#pytest_arguments[@]} == 0)); then
-                if ((EUID == 0)); then
-                    step benchmarks "$VENV/bin/python" -m benchmarks.side_by_side --quick || true
-                else
-                    left_out benchmarks 'these take root, to read control groups'
-                fi
-            fi
+            left_out benchmarks 'these take root, to read control groups'
         fi
     fi
 
     say summary
     printf '%s\n' "${summary[@]}"
+    last_words
     ((failures == 0))
 }
 

@@ -135,11 +135,15 @@ def _row(seen: Observed, found: list[str]) -> dict[str, Any]:
     measures = {"wall_s": seen.seconds, "stood_still_s": seen.stood_still, "waited_s": sum(s for _, s in seen.waits)}
     measures = {name: round(seconds, 2) for name, seconds in measures.items()}
     return {
-        "case": case.name, "mode": case.mode, "hosts": case.hosts, "drawn": [fault.kind for fault in case.faults],
-        "happened": [each.fault.kind for each in History(seen).met], "exits": ends,
+        "case": case.name,
+        "mode": case.mode,
+        "hosts": case.hosts,
+        "drawn": [fault.kind for fault in case.faults],
+        "happened": [each.fault.kind for each in History(seen).met],
+        "exits": ends,
         "violations": sorted(rules_of(found)),
         "measures": measures if end is None else {**measures, "end_s": end},
-    }  # fmt: skip
+    }
 
 
 def _end_seconds(seen: Observed) -> float | None:

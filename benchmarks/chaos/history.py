@@ -10,7 +10,8 @@ from math import inf
 
 from benchmarks.chaos.observed import Deed, Injected, Observed
 
-LOST, ABSENT = 69, 75
+LOST, ABSENT = 69, 68
+CHANCE = 75  # ENTRYPOINT_RESTART_CODES
 NEAR = 1.0  # seconds: two events closer than that have no order that can be told from outside
 AROUND = 0.5  # seconds by which a wait for a CPU may have been noted later or earlier
 EACH = 0.25  # seconds in which waits are noted
@@ -28,7 +29,7 @@ class Trouble:
     codes: frozenset[int]  # that the job may end with for it; none: any but 0
     attempt: int | None = None
     certain: bool = False  # it did go wrong: a script's own end, which it has noted
-    echo: bool = False  # only because the launcher told it to end
+    symptom: bool = False  # only because the launcher told it to end
     chance: bool = False  # such that ENTRYPOINT_RESTARTS tries again
 
 
@@ -53,7 +54,7 @@ class History:
 
     @cached_property
     def all_ended_well(self) -> bool:
-        """Every program of the user's has run in the last attempt, and ended with 0."""
+        """Every program of the user's has run in the last attempt, and exited with 0."""
         return all(self.ended_well(*who) for who in self.case.processes)
 
     def ended_well(self, host: str, process: str) -> bool:
@@ -130,7 +131,7 @@ class History:
     def _may_be_missed(self, each: Injected, patience: float) -> bool:
         """Whether a host was away long enough to be lost; two heartbeats will do where the job is failing meanwhile."""
         over = inf if each.over is None else each.over
-        failures = [trouble.at for trouble in self._of_scripts() if not trouble.echo]
+        failures = [trouble.at for trouble in self._of_scripts() if not trouble.symptom]
         failures += [kill.at for kill in self.of("kill")]
         failing = any(each.at - NEAR < at < over for at in failures)
         # It was heard up to a heartbeat before it was away.
@@ -146,7 +147,7 @@ class History:
     @cached_property
     def first_end(self) -> float:
         """When the first thing happened that ends the job, be it a host's word on it."""
-        ends = [trouble.at for trouble in self.troubles if not trouble.echo and trouble.process]
+        ends = [trouble.at for trouble in self.troubles if not trouble.symptom and trouble.process]
         return min([*ends, self.stopped_at, *self.seen.told.values(), *self.seen.gone.values()], default=inf)
 
     @cached_property
@@ -164,10 +165,10 @@ class History:
                 end, told = deeds[-1], any(deed.what == "sigterm" for deed in deeds)
                 code = _code(end)
                 if code:
-                    chance = code == ABSENT or (end.what == "kills" and not self.case.wrap)
+                    chance = code == CHANCE or (end.what == "kills" and not self.case.wrap)
                     yield Trouble(
                         at=end.at, host=end.host, process=end.process, codes=frozenset({code}), attempt=end.attempt,
-                        certain=True, echo=told, chance=chance,
+                        certain=True, symptom=told, chance=chance,
                     )  # fmt: skip
 
     def _of_faults(self) -> Iterator[Trouble]:
@@ -196,7 +197,8 @@ class History:
                 yield from (Trouble(at=at, host=host, process="", codes=lost) for host in hosts)
             elif self._keeps_from_meeting(each) and lasts > start - 3 - self.held_up(at, first):
                 yield Trouble(at=at, host=fault.host, process="", codes=frozenset({ABSENT}))
-            elif fault.kind == "freeze":  # SIGKILL does not end it in time, which fails another attempt; or what it began
+            elif fault.kind == "freeze":
+                # SIGKILL does not end it in time, which fails another attempt; or what it began.
                 yield Trouble(at=at, host=fault.host, process=fault.process, codes=frozenset())
                 yield Trouble(at=at, host=fault.host, process="", codes=frozenset())
             elif fault.kind == "pids":

@@ -25,16 +25,20 @@ class Heart:
         self.gaps: list[tuple[float, float]] = []  # (until, seconds), of those beyond GAP
         # In a session of its own, as hosts are: the kernel may share CPUs out by session.
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-I", "-S", __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
             start_new_session=True,
-        )  # fmt: skip
+        )
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
         assert self._process.stdout
-        for line in self._process.stdout:
-            until, seconds = map(float, line.split())
-            self.gaps.append((until, seconds))
+        with self._process.stdout as lines:
+            for line in lines:
+                until, seconds = map(float, line.split())
+                self.gaps.append((until, seconds))
 
     def since(self, begin: float) -> tuple[tuple[float, float], ...]:
         """The gaps since then."""

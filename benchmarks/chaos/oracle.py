@@ -50,7 +50,7 @@ def _limit(history: History, host: str) -> tuple[float, float]:
     """(from when, seconds) until a host has to be gone."""
     case, seen = history.case, history.seen
     retries = case.setting("RESTARTS")
-    ends = [t.at for t in history.troubles if t.certain and not t.echo and not (t.chance and retries)]
+    ends = [t.at for t in history.troubles if t.certain and not t.symptom and not (t.chance and retries)]
     ends += [history.stopped_at]
     happened = [deed.at for deed in seen.deeds] + [each.at for each in seen.injected]
     happened += [each.over for each in seen.injected if each.over is not None]
@@ -122,14 +122,14 @@ def success(history: History) -> Iterator[str]:
     told = [host for host, exit in history.seen.exits.items() if exit == "0"]
     if told and not history.all_ended_well:
         bad = [f"{host} {process}" for host, process in history.case.processes if not history.ended_well(host, process)]
-        yield f"{', '.join(told)} ended with 0, though {', '.join(bad)} did not"
+        yield f"{', '.join(told)} exited with 0, though {', '.join(bad)} did not"
     for host in told:
         if history.seen.failures.get(host):
-            yield f"{host} ended with 0 and has a failure text"
+            yield f"{host} exited with 0 and has a failure text"
 
 
 def failure(history: History) -> Iterator[str]:
-    """What succeeded is not told as failure: without a reason, every host ends with 0."""
+    """What succeeded is not told as failure: without a reason, every host exits with 0."""
     if history.troubles or history.stopped_at < inf or history.starved:
         return
     for host, exit in sorted(history.seen.exits.items()):
@@ -139,13 +139,13 @@ def failure(history: History) -> Iterator[str]:
 
 
 def stop(history: History) -> Iterator[str]:
-    """SIGTERM: 0 if every script then ends with 0, else 143; what was known before it wins."""
+    """SIGTERM: 0 if every script then exits with 0, else 143; what was known before it wins."""
     at = history.stopped_at
     if at == inf or not history.whole or history.impaired:
         return
     exits = {host: history.seen.exits.get(host) for host in history.whole}
     codes = set(exits.values())
-    real = [t for t in history.troubles if not t.echo]
+    real = [t for t in history.troubles if not t.symptom]
     first = min((t.at for t in real), default=inf)
     certain = [t for t in real if t.certain and not t.chance and t.attempt == history.attempt]
     known = [t for t in certain if history.before(t.at, at)]
@@ -208,11 +208,11 @@ def _wrong_cause(history: History, host: str, process: str, what: str) -> str:
     named = [t for t in named if not t.codes or code is None or code in t.codes]
     if not named:
         return f"it ended otherwise: {', '.join(_words(t) for t in history.troubles if t.host == host)}"
-    if all(t.echo for t in named):
+    if all(t.symptom for t in named):
         return "it ended so because it was told to end"
-    at = min(t.at for t in named if not t.echo)
+    at = min(t.at for t in named if not t.symptom)
     for other in history.troubles:
-        sure = other.certain and not other.echo and other.host in history.whole and other.attempt == history.attempt
+        sure = other.certain and not other.symptom and other.host in history.whole and other.attempt == history.attempt
         if sure and history.before(other.at, at) and not (other.chance and history.case.setting("RESTARTS")):
             return f"{_words(other)} {at - other.at:.1f} s before that"
     return ""
@@ -237,7 +237,7 @@ def _words(trouble: Trouble) -> str:
 def retried(history: History) -> Iterator[str]:
     """With restarts to spare, what was killed by a signal is tried again."""
     spare = history.case.setting("RESTARTS") - history.attempt
-    real = [t for t in history.troubles if not t.echo]
+    real = [t for t in history.troubles if not t.symptom]
     by_chance = all(t.certain and t.chance for t in real)
     if not real or spare <= 0 or not by_chance or history.stopped_at < inf or history.impaired:
         return
@@ -263,7 +263,7 @@ def saved(history: History) -> Iterator[str]:
         if any(deed.what == "saved" for deed in deeds) or last.what in ENDS:
             continue
         heard = next((deed.at for deed in deeds if deed.what == "sigterm"), None)
-        stopped = history.stopped_at < min((t.at for t in history.troubles if not t.echo), default=inf) - NEAR
+        stopped = history.stopped_at < min((t.at for t in history.troubles if not t.symptom), default=inf) - NEAR
         grace = case.setting("STOP_GRACE") if stopped else case.setting("FAILURE_GRACE")
         since = min(history.first_end, last.at if heard is None else heard)
         until = history.seen.gone.get(host, last.at)

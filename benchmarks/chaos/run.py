@@ -23,8 +23,11 @@ from benchmarks.chaos.outside import SLOW_NAMES, injected
 
 LIMIT = 90.0  # seconds after which a job is taken for one that hangs
 SCRIPT = Path(__file__).with_name("script.py")
-WRAPS = {"sh": "'{python}' '{script}' \"$@\"", "timeout": "timeout 200 '{python}' '{script}' \"$@\"",
-         "setsid": "setsid -w '{python}' '{script}' \"$@\""}  # fmt: skip
+WRAPS = {
+    "sh": "'{python}' '{script}' \"$@\"",
+    "timeout": "timeout 200 '{python}' '{script}' \"$@\"",
+    "setsid": "setsid -w '{python}' '{script}' \"$@\"",
+}
 
 
 class Interrupted(Exception):
@@ -63,9 +66,13 @@ def _run(case: Case, heart: Heart, folder: Path) -> Observed:
     with injected(case, folder, meeting) as done:
         process = subprocess.Popen(
             [sys.executable, "-I", str(ALONE), str(folder / "left.json"), *command(case, folder, meeting)],
-            env=environment(case), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+            env=environment(case),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         assert process.stdout
         with process.stdout:
             reader = threading.Thread(

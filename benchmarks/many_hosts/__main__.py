@@ -25,9 +25,9 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.report import pages
-from entrypoint.config import read_job
-from entrypoint.distributions import plan_for
-from entrypoint.fingerprint import fingerprint
+from entrypoint.job.config import read_job
+from entrypoint.plan.fingerprint import fingerprint
+from entrypoint.plan.planner import plan_for
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARE = 25  # hosts of one process, about
@@ -195,8 +195,11 @@ def worker(base: Path, hosts: int, first: int, count: int) -> Iterator[Worker]:
     real = ["--real"] if count == 1 and first < 2 else []
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.many_hosts.worker", *words, *real],
-        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         yield Worker(process, run / f"log-{first}", first, count)
     finally:

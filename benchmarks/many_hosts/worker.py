@@ -22,14 +22,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from entrypoint import door, echoes, explain, fingerprint, peers, reach, supervisor  # noqa: F401 - else hundreds of threads import them at once
-from entrypoint.config import read_job
-from entrypoint.distributions import plan_for
-from entrypoint.events import Action, Ask, Ended, Event, Force, Reported
-from entrypoint.job import Job
-from entrypoint.logs import Log
-from entrypoint.outcome import Exit
-from entrypoint.plan import Duty, Plan, ProcessSpec
+from entrypoint.control import peers, probe, server  # noqa: F401 - else hundreds of threads import them at once
+from entrypoint.host import spawner
+from entrypoint.host.logs import Log
+from entrypoint.job.config import read_job
+from entrypoint.job.job import Job
+from entrypoint.outcome import explain, symptoms  # noqa: F401
+from entrypoint.outcome.outcome import Exit
+from entrypoint.plan import fingerprint
+from entrypoint.plan.plan import Duty, Plan, ProcessSpec
+from entrypoint.plan.planner import plan_for
+from entrypoint.policy.events import Action, Ask, Event, Force, RankEnded, Reported
 from entrypoint.supervisor import Supervisor
 
 # Hundreds of threads that wait for one interpreter wake so often to ask for it; at the usual 5 ms that is most of the
@@ -69,11 +72,11 @@ class Worker:
         if not given.real:
             threading.stack_size(STACK)
             sys.setswitchinterval(SWITCH)
-            things, here = fingerprint.fingerprint(job, plan), supervisor.this_machine()
-            fingerprint.fingerprint = lambda job, plan: dict(things)
-            supervisor.this_machine = lambda: here
+            fingerprints, here = fingerprint.fingerprint(job, plan), spawner.this_machine()
+            fingerprint.fingerprint = lambda job, plan: dict(fingerprints)
+            spawner.this_machine = lambda: here
         self.hosts = {host.name: kind(at(job, host.name), plan, log, self._count) for host in hosts}
-        prepared = {"flags": [], "things": {}, "env": {}, "module": None, "unused_gpus": ""}
+        prepared = {"flags": [], "fingerprints": {}, "env": {}, "module": None, "unused_gpus": ""}
         for each in self.hosts.values():
             each.job.paths.prepared.write_text(json.dumps(prepared))
         say(what="up")
@@ -152,14 +155,14 @@ class StandIn(Watched):
 
     def _start(self, spec: ProcessSpec) -> None:
         if spec.duty is Duty.STEP:
-            self.queue.put(Ended(name=spec.name, exit=Exit(code=0)))
+            self.inbox.put(_ended(spec.name, Exit(code=0)))
         else:
             self._note("gone")
 
     def _carry_out(self, actions: list[Action]) -> None:
         ended = [action for action in actions if isinstance(action, Ask | Force)]
         for action in ended:
-            self.queue.put(Ended(name=action.name, exit=Exit(code=128 + signal.SIGTERM, signal=signal.SIGTERM)))
+            self.inbox.put(_ended(action.name, Exit(code=128 + signal.SIGTERM, signal=signal.SIGTERM)))
         super()._carry_out([action for action in actions if action not in ended])
 
     def _clean_up(self) -> None:
@@ -168,13 +171,18 @@ class StandIn(Watched):
 
     def fail(self) -> None:
         """Its script raises."""
-        name = next(spec.name for spec in self.facts.specs.values() if spec.duty is Duty.SCRIPT)
+        name = next(spec.name for spec in self.facts.own.specs.values() if spec.duty is Duty.SCRIPT)
         for end in self.log.open_pipes(name):
             with contextlib.suppress(OSError):
                 os.write(end, SAID.encode())
             os.close(end)
             break
-        self.queue.put(Ended(name=name, exit=RAISES))
+        self.inbox.put(_ended(name, RAISES))
+
+
+def _ended(name: str, exit: Exit) -> RankEnded:
+    """As a rank, which is no child of ours either."""
+    return RankEnded(name=name, exit=exit, let_go=lambda: None)
 
 
 def environment_of(hosts: int, network: str) -> dict[str, str]:
@@ -189,9 +197,7 @@ def environment_of(hosts: int, network: str) -> dict[str, str]:
 def trivial(plan: Plan) -> Plan:
     """The plan with commands that do nothing, and nothing that listens."""
     does = {Duty.STEP: ("true",), Duty.SCRIPT: ("sleep", "3600")}
-    rows = [
-        replace(spec, argv=does[spec.duty], ports=(), stdin="", cwd=None, runs_program=False) for spec in plan.processes
-    ]
+    rows = [replace(spec, argv=does[spec.duty], ports=(), stdin="", cwd=None, program=None) for spec in plan.processes]
     return replace(plan, processes=tuple(rows))
 
 

@@ -32,7 +32,7 @@ START = {
         PREPARED,
         ("all ready; mpirun's exec", "mpirun", "exec"),
         ("mpirun, to ssh", "ssh", "exec"),
-        ("ssh, to the forced command", "orted_only.py", "exec"),
+        ("ssh, to the forced command", "forced_command.py", "exec"),
         ("the forced command, to orted", "orted", "exec"),
         ("orted, to the rank programs", "rank.py", "exec"),
         ("the rank programs, to the script's exec", "train.py", "exec"),

@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.report import words
 from benchmarks.report.figures import Run, where
 
-CODES = ("0", "143", "69", "75")  # those that a job is most likely to end with
+CODES = ("0", "143", "69")  # those that a job is most likely to end with
 HOW = ("drawn", "happened")
 
 
@@ -15,7 +15,9 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
     """What the page's template takes beside the record."""
     runs, least = record["runs"], record.get("limits", {}).get("least_faults", 0)
     return {
-        "codes": CODES, "least": least, "bad": [run for run in runs if run["violations"]],
+        "codes": CODES,
+        "least": least,
+        "bad": [run for run in runs if run["violations"]],
         "enough": [run for run in runs if len(run["happened"]) >= least],
         "others": [run for run in runs if len(run["happened"]) < least],
         "tables": {
@@ -25,7 +27,7 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
         "faults": {kind: _fault(kind, runs) for kind in sorted({kind for run in runs for kind in run["drawn"]})},
         "counts": {count: _count(count, runs) for count in sorted({len(run[what]) for run in runs for what in HOW})},
         "stood_still": max((run["measures"]["stood_still_s"] for run in runs), default=0),
-    }  # fmt: skip
+    }
 
 
 def violated(runs: list[Run]) -> int:

@@ -38,8 +38,11 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
         judged.append({"measure": measure, "most": most, "figure": figure, "met": met})
     powers = {measure: exponent(figures) for measure, figures in found.items()}
     return {
-        "found": found, "judged": judged, "aimed_at": AIMED_AT, "plot": PLOT,
+        "found": found,
+        "judged": judged,
+        "aimed_at": AIMED_AT,
+        "plot": PLOT,
         "counts": sorted({run["hosts"] for run in record["runs"]}),
         "rounds": max((figure.runs for figures in found.values() for figure in figures.values()), default=0),
         "powers": {measure: "" if power is None else f"{round(power, 2) + 0:.2f}" for measure, power in powers.items()},
-    }  # fmt: skip
+    }

@@ -28,8 +28,10 @@ LOST = "**Slower, or short of our aim:**"
 COST = "What a job costs beside its script"
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
-    undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-)  # fmt: skip
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 TEMPLATES.filters |= {name: each for name, each in vars(words).items() if callable(each)}
 
 
@@ -50,11 +52,14 @@ def render(name: str, **given: Any) -> str:
 def _wrapped(block: str) -> str:
     return "\n".join(
         textwrap.fill(
-            " ".join(part.split()), 128, subsequent_indent="  " if part.startswith("- ") else "",
-            break_long_words=False, break_on_hyphens=False,
+            " ".join(part.split()),
+            128,
+            subsequent_indent="  " if part.startswith("- ") else "",
+            break_long_words=False,
+            break_on_hyphens=False,
         )
         for part in re.split(r"\n(?=- )", block)
-    )  # fmt: skip
+    )
 
 
 def page(record: dict[str, Any]) -> str:

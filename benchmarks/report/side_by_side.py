@@ -94,9 +94,12 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
     """What the page's template takes beside the record."""
     all_rows = rows(record["runs"])
     return {
-        "rows": all_rows, "plots": {section: plot_of(section) for section in plots(all_rows)},
-        "rounds": usual_rounds(record["runs"]), "aims": aims(all_rows), "exits": exits(record["runs"]),
-    }  # fmt: skip
+        "rows": all_rows,
+        "plots": {section: plot_of(section) for section in plots(all_rows)},
+        "rounds": usual_rounds(record["runs"]),
+        "aims": aims(all_rows),
+        "exits": exits(record["runs"]),
+    }
 
 
 def usual_rounds(runs: list[Run]) -> int:
@@ -118,10 +121,14 @@ def aims(all_rows: list[Row]) -> list[dict[str, Any]]:
             + ", ".join(f"{row.title} ({words.ratio(row.ratio) or 'no ratio'})" for row in some)
             for some in lost
         ]
-        found.append({
-            "aim": aimed, "met": met, "said": "; ".join(said) or words.verdict(met or None),
-            "found": f"{' to '.join(ends)} ({words.plural(len(ratios), 'case')})" if ratios else "not measured",
-        })  # fmt: skip
+        found.append(
+            {
+                "aim": aimed,
+                "met": met,
+                "said": "; ".join(said) or words.verdict(met or None),
+                "found": f"{' to '.join(ends)} ({words.plural(len(ratios), 'case')})" if ratios else "not measured",
+            }
+        )
     return found
 
 

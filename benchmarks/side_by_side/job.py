@@ -120,7 +120,7 @@ class Job:
         return at
 
     def cut(self, host: str) -> float:
-        """Nothing goes in or out of the host's network card any more, and nobody is told; when."""
+        """Nothing goes in or out of the host's network public key any more, and nobody is told; when."""
         docker(
             "run", "--rm", "--label", MARK, "--network", f"container:{self._name(host)}", "--cap-add", "NET_ADMIN",
             "-v", f"{SILENCE}:/silence.py:ro", "--entrypoint", "python", self._ours, "/silence.py", "on",
@@ -195,8 +195,11 @@ class Job:
         state = json.loads(docker("inspect", "-f", "{{json .State}}", self._name(host)))
         log = subprocess.run(
             ["docker", "logs", "--timestamps", self._name(host)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=120,
+        )
         gone = not state["Running"]
         return Ending(
             host=host,

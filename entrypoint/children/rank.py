@@ -19,7 +19,7 @@ HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def receive(connection: socket.socket) -> tuple[dict, list[int]]:
-    """The supervisor's answer: a length, JSON text, and with the first byte the pipe ends."""
+    """Return the supervisor's answer: a length, JSON text, and with the first byte the pipe ends."""
     fds = array.array("i")
     head, ancillary, _, _ = connection.recvmsg(4, socket.CMSG_LEN(2 * fds.itemsize))
     for level, kind, data in ancillary:

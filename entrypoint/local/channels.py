@@ -15,8 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from entrypoint.channels import Distribution, Wrapper
 from entrypoint.errors import ConfigError, show
+from entrypoint.job.channels import Distribution, Wrapper
 
 MAX_CHANNELS = 20
 MAX_ATTRIBUTES = 16
@@ -77,7 +77,7 @@ class Channel:
                 raise self._wrong(f"has {given[0]}, and its mode is {self.mode}; wanted mode=Pipe, or no {given[0]}")
 
     def described(self) -> dict[str, str]:
-        """The channel in inputdataconfig.json, where SageMaker shows FastFile as File."""
+        """Return the channel in inputdataconfig.json, where SageMaker shows FastFile as File."""
         return {
             "TrainingInputMode": "Pipe" if self.mode is InputMode.PIPE else "File",
             "S3DistributionType": self.distribution.value,
@@ -123,7 +123,7 @@ class Channel:
                 self._check_streamed(path)
 
     def reads(self, folder: Path) -> bool:
-        """Whether the source, or anything that a manifest names, is that folder or lies in it."""
+        """Return whether the source, or anything that a manifest names, is that folder or lies in it."""
         paths = [self.source]
         if self.source.is_file():
             paths += [part for entry in self.entries for part in entry.parts if isinstance(part, Path)]
@@ -138,7 +138,7 @@ class Channel:
             raise self._wrong(f"has wrapper=RecordIO, and {path} is larger than a record may be, 512 MB")
 
     def _listed(self) -> Iterator[Entry]:
-        """The objects that a manifest names: a JSON list of a prefix and of keys below it."""
+        """Yield the objects that a manifest names: a JSON list of a prefix and of keys below it."""
         wanted = 'wanted a folder, or a manifest: a JSON list of {"prefix": ...} and of keys below that prefix'
         try:
             content = json.loads(self.source.read_text("utf-8"))
@@ -178,7 +178,7 @@ class Channel:
         return (value if isinstance(value, str) else json.dumps(value)).encode()
 
     def _object(self, uri: str, where: str) -> Path:
-        """The file that stands for an object: s3://BUCKET/KEY is BUCKET/KEY beside the manifest."""
+        """Return the file that stands for an object: s3://BUCKET/KEY is BUCKET/KEY beside the manifest."""
         path = self.source.parent / uri.removeprefix("s3://").removeprefix("file://")
         if not path.is_file():
             raise self._wrong(
@@ -192,7 +192,7 @@ class Channel:
 
 
 def _objects(folder: Path) -> Iterator[Entry]:
-    """The files below a folder in order of their keys, which S3 compares as bytes."""
+    """Yield the files below a folder in order of their keys, which S3 compares as bytes."""
     found = []
     for parent, _, names in os.walk(folder):
         found += [path for name in names if (path := Path(parent, name)).is_file()]

@@ -28,7 +28,7 @@ class OwnFolder(HostFolder):
 
 
 def count_hosts(text: str, most: int | None) -> int:
-    """The number of hosts as typed; ConfigError if it is none, or more than there are services."""
+    """Return the number of hosts as typed; ConfigError if it is none, or more than there are services."""
     wanted = f"a whole number from 1 to {most}, the number of hosts in compose.yaml" if most else "a whole number"
     if not re.fullmatch("[0-9]{1,4}", text) or not 1 <= int(text) <= (most or int(text)):
         raise ConfigError(f"the number of hosts (COMPOSE_PROFILES) is {text!r}; wanted {wanted}")
@@ -81,7 +81,7 @@ def _make_empty(base: Path) -> None:
 
 
 def _mounts_below(base: Path) -> list[Path]:
-    """What is mounted somewhere in `base`, which is somebody else's."""
+    """Return what is mounted somewhere in `base`, which is somebody else's."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
         points = [Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), line.split()[4])) for line in lines]

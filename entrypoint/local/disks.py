@@ -56,6 +56,6 @@ class SmallDisk:
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
-    """What is not brought back: the filler, and what holds no data (sockets, pipes)."""
+    """Return what is not brought back: the filler, and what holds no data (sockets, pipes)."""
     paths = {name: Path(folder) / name for name in names}
     return {n for n, path in paths.items() if n == FILLER or not (path.is_symlink() or path.is_dir() or path.is_file())}

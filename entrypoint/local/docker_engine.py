@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
-from entrypoint.config import read_job
 from entrypoint.errors import ConfigError
+from entrypoint.job.config import read_job
 from entrypoint.local import processes, silence
 from entrypoint.local.delivery import shown
 from entrypoint.local.disks import FILL, FILLER, MAKE_READONLY
@@ -120,18 +120,18 @@ class DockerEngine:
         names = [self._container(host) for host in running]
         self._call("kill", "--signal", signal.Signals(number).name, *names)
 
-    def inject(self, fault: Fault, host: str, pid: int, told: int | None) -> bool:
+    def inject(self, fault: Fault, host: str, pid: int) -> bool:
         match fault.action:
             case Action.KILL if not fault.process:
                 return self._do(host, "kill", self._container(host))
             case Action.PAUSE if not fault.process:
                 return self._do(host, "pause", self._container(host))
             case Action.KILL:
-                return self._send(host, fault.process, told, signal.SIGKILL)
+                return self._send(host, fault.process, signal.SIGKILL)
             case Action.STOP:
-                return self._send(host, fault.process, told, signal.SIGTERM)
+                return self._send(host, fault.process, signal.SIGTERM)
             case Action.PAUSE:
-                return self._send(host, fault.process, told, signal.SIGSTOP)
+                return self._send(host, fault.process, signal.SIGSTOP)
             case Action.HIDE:
                 self._hosts_files.hide(host)
                 return True
@@ -144,20 +144,20 @@ class DockerEngine:
                 return self._make_readonly(host, ML / fault.folder)
         raise FaultFailed(f"{fault.action} is there from the start")
 
-    def heal(self, fault: Fault, host: str, pid: int | None, told: int | None) -> None:
+    def heal(self, fault: Fault, host: str, pid: int | None) -> None:
         if fault.action is Action.HIDE:
             self._hosts_files.show(host)
         elif fault.action is Action.CUT:
             self._silence(host, "off")
         elif fault.process:
-            self._send(host, fault.process, told, signal.SIGCONT)
+            self._send(host, fault.process, signal.SIGCONT)
         else:
             self._do(host, "unpause", self._container(host))
 
-    def _send(self, host: str, process: str, told: int | None, number: int) -> bool:
+    def _send(self, host: str, process: str, number: int) -> bool:
         """Signal a process of a container, "" for its launcher; False if it is not there yet."""
         command = ["exec", "--interactive", self._container(host), "python", "-P", "-"]
-        return self._do(host, *command, process, str(told or ""), str(int(number)), program=_source(processes))
+        return self._do(host, *command, process, str(int(number)), program=_source(processes))
 
     def _silence(self, host: str, how: str) -> bool:
         beside = ["--network", f"container:{self._container(host)}", "--cap-add", "NET_ADMIN"]
@@ -241,7 +241,7 @@ class DockerEngine:
         return f"{self._run}-{host}"
 
     def _variables(self) -> list[str]:
-        """The hosts' environment: names only, since values may be secrets and a command line is public."""
+        """Return the hosts' environment: names only, since values may be secrets and a command line is public."""
         made = {"TRAINING_JOB_NAME": self.job.name, "ENTRYPOINT_SUMMARY": str(ML / "output" / "summary.json")}
         words = [f"--env={name}={value}" for name, value in made.items()]
         for name, value in self._theirs.items():
@@ -249,7 +249,7 @@ class DockerEngine:
         return words
 
     def _client_environment(self) -> dict[str, str]:
-        """The docker command's own environment, from which it takes the values of the names above."""
+        """Return the docker command's own environment, from which it takes the values of the names above."""
         return {**self._ours, **{name: value for name, value in self._theirs.items() if not _is_clients(name)}}
 
     def _call(
@@ -273,12 +273,12 @@ def _source(module: ModuleType) -> bytes:
 
 
 def _kept(host: str, folder: str) -> PurePosixPath:
-    """Where the keeper has a disk."""
+    """Return where the keeper has a disk."""
     return PurePosixPath("/kept") / host / folder
 
 
 def _is_clients(name: str) -> bool:
-    """Whether the docker command itself would be led astray by a variable meant for the hosts."""
+    """Return whether the docker command itself would be led astray by a variable meant for the hosts."""
     return name.startswith("DOCKER_") or name in ("HOME", "PATH")
 
 

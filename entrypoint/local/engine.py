@@ -29,25 +29,24 @@ class Engine(Protocol):
         """Raises ConfigError if this machine cannot run the job: what is missing, and what to do."""
 
     def plan(self, whole: bool) -> str:
-        """The plan of the run as text, `whole` however many hosts there are. Starts nothing that stays."""
+        """Return the plan of the run as text, `whole` however many hosts there are. Starts nothing that stays."""
 
     def ready(self) -> AbstractContextManager[None]:
         """Around the run: makes what hosts share, and leaves nothing of it behind."""
 
     def command(self, folder: HostFolder) -> Command:
-        """How to start one host."""
+        """Return how to start one host."""
 
     def signal(self, running: Mapping[str, int], number: int) -> None:
         """Signals hosts, given with the pids of their commands. Nothing happens to one that is gone."""
 
-    def inject(self, fault: Fault, host: str, pid: int, told: int | None) -> bool:
+    def inject(self, fault: Fault, host: str, pid: int) -> bool:
         """Does a fault to a running host, given with its command's pid. False: what it is about is not there yet.
 
-        `told` is the pid of the fault's process as the host's launcher said it, if it did. FaultFailed if it
-        cannot be done. Not called for faults that there are from the start.
+        FaultFailed if it cannot be done. Not called for faults that there are from the start.
         """
 
-    def heal(self, fault: Fault, host: str, pid: int | None, told: int | None) -> None:
+    def heal(self, fault: Fault, host: str, pid: int | None) -> None:
         """Ends a fault that lasted some time; `pid` is None if the host is gone. FaultFailed if that cannot be done."""
 
 
@@ -64,6 +63,6 @@ def refuse_faults(faults: Sequence[Fault], engine: type[Engine], engines: Sequen
 
 
 def last_line(text: str | bytes, otherwise: str) -> str:
-    """What a failed tool said in the end."""
+    """Return what a failed tool said in the end."""
     lines: Sequence[str] = (text.decode(errors="replace") if isinstance(text, bytes) else text).split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), otherwise)

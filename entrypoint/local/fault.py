@@ -69,7 +69,7 @@ class Fault:
 
 
 def parse_fault(text: str, hosts: Sequence[str]) -> Fault:
-    """The fault that `text` describes for a job on `hosts`; ConfigError in one line if it describes none."""
+    """Return the fault that `text` describes for a job on `hosts`; ConfigError in one line if it describes none."""
     try:
         return _parse(text, hosts)
     except ValueError as problem:

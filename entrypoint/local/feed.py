@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from entrypoint.channels import Wrapper
+from entrypoint.job.channels import Wrapper
 from entrypoint.local.channels import LONGEST_RECORD, Channel, Compression, InputMode
 
 _MAGIC = 0xCED7230A  # of a RecordIO record; its length follows, and it is filled up to a multiple of 4 bytes

@@ -1,6 +1,5 @@
 """Injects the faults of a run: waits for the moment of each, has the engine do it, ends it, keeps account."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -9,7 +8,6 @@ from entrypoint.local.engine import Engine, FaultFailed
 from entrypoint.local.fault import ALL, Action, Fault
 
 _OURS = (Action.LATE, Action.STALL)  # not the engine's: the watch does them, who starts hosts and reads their output
-_STARTED = re.compile(rb"(.+) started, pid (\d+)")  # the launcher's own words
 
 
 class _State(Enum):
@@ -26,7 +24,6 @@ class _Case:
     fault: Fault
     state: _State = _State.WAITING
     said: bool = False  # the text of its `when` was there
-    told: int | None = None  # the pid of its process, as the launcher said it
     try_at: float = 0.0  # not again before
     done: set[str] = field(default_factory=set)  # hosts, of a fault on all of them
     injected: float = 0.0  # seconds from the start of the first host
@@ -63,22 +60,20 @@ class Injector:
         self._cases = [_Case(fault) for fault in faults]
 
     def starts_at(self, host: str) -> float:
-        """When a host is to start."""
+        """Return when a host is to start."""
         return max((c.fault.lasts or 0.0 for c in self._cases if self._is(c, Action.LATE, host)), default=0.0)
 
     def stalls(self, host: str) -> bool:
-        """Whether nobody is to read the host's output now."""
+        """Return whether nobody is to read the host's output now."""
         return any(self._is(c, Action.STALL, host) and c.state is _State.INJECTED for c in self._cases)
 
-    def heard(self, host: str, lines: bytes) -> bool:
+    def heard(self, lines: bytes) -> bool:
         """Note what a host's output means for faults; whether it is worth a look now."""
         wake = False
         for case in self._cases:
             if case.state is _State.WAITING and not case.said and case.fault.when:
                 wake |= (said := case.fault.when.encode() in lines)
                 case.said |= said
-            if case.state is _State.WAITING and case.fault.process and case.fault.host == host:
-                wake |= self._note_pid(case, host, lines)
         return wake
 
     def act(self, now: float, running: Mapping[str, int]) -> None:
@@ -90,7 +85,7 @@ class Injector:
                 self._heal(case, now, running)
 
     def next_look(self, now: float) -> float | None:
-        """When `act` may have something to do, if nothing is heard until then."""
+        """Return when `act` may have something to do, if nothing is heard until then."""
         times = []
         for case in self._cases:
             if case.state is _State.WAITING and (case.said or not case.fault.when):
@@ -100,7 +95,7 @@ class Injector:
         return min(times, default=None)
 
     def frozen_for_good(self) -> set[str]:
-        """Hosts that will neither end by themselves nor hear a SIGTERM."""
+        """Return hosts that will neither end by themselves nor hear a SIGTERM."""
         return {
             case.fault.host
             for case in self._cases
@@ -111,7 +106,7 @@ class Injector:
         }
 
     def report(self) -> list[str]:
-        """What became of each fault, a line each."""
+        """Return what became of each fault, a line each."""
         return [str(case) for case in self._cases]
 
     def _is_due(self, case: _Case, now: float) -> bool:
@@ -140,27 +135,18 @@ class Injector:
             return False
         if case.fault.action is Action.STALL:
             return True
-        return self._engine.inject(case.fault, host, running[host], case.told)
+        return self._engine.inject(case.fault, host, running[host])
 
     def _heal(self, case: _Case, now: float, running: Mapping[str, int]) -> None:
         try:
             if case.fault.action not in _OURS:
-                self._engine.heal(case.fault, case.fault.host, running.get(case.fault.host), case.told)
+                self._engine.heal(case.fault, case.fault.host, running.get(case.fault.host))
         except FaultFailed as error:
             case.state, case.why = _State.FAILED, f"it does not end: {error}"
             self._say(str(case))
             return
         case.state, case.over = _State.OVER, now
         self._say(f"fault over after {now:.2f} s: {case.fault}")
-
-    @staticmethod
-    def _note_pid(case: _Case, host: str, lines: bytes) -> bool:
-        own = f"[{host}] ".encode()
-        found = (_STARTED.fullmatch(line.removeprefix(own)) for line in lines.split(b"\n"))
-        pids = [int(match[2]) for match in found if match and match[1] == case.fault.process.encode()]
-        if pids:
-            case.told, case.try_at = pids[-1], 0.0
-        return bool(pids)
 
     @staticmethod
     def _is(case: _Case, action: Action, host: str) -> bool:

@@ -16,7 +16,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def with_sbin(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which root's tools are found, whatever shell we come from."""
+    """Return an environment in which root's tools are found, whatever shell we come from."""
     return {**environment, "PATH": f"{environment.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"}
 
 
@@ -45,7 +45,7 @@ def unmount(target: str | Path) -> None:
 
 
 def new_network() -> int:
-    """A network namespace that lives as long as the file returned, with no process in it and no name."""
+    """Return a network namespace that lives as long as the file returned, with no process in it and no name."""
     made: list[int] = []
     problem: list[OSError] = []
 

@@ -16,21 +16,21 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from entrypoint.config import read_job
-from entrypoint.distributions import plan_for
 from entrypoint.errors import ConfigError
-from entrypoint.job import Job
+from entrypoint.job.config import read_job
+from entrypoint.job.job import Job
 from entrypoint.local import linux, processes
 from entrypoint.local.delivery import shown
 from entrypoint.local.disks import FILL, MAKE_READONLY, SmallDisk
 from entrypoint.local.engine import Command, FaultFailed, last_line
 from entrypoint.local.fault import Action, Fault
-from entrypoint.local.here import PACKAGE, inherited, inject, missing, resume
 from entrypoint.local.hosts_file import HostsFiles
+from entrypoint.local.local_python import PACKAGE, inherited, inject, missing, resume
 from entrypoint.local.netns_host import ML, SPEC
 from entrypoint.local.spec import LocalJob, settings_in
 from entrypoint.local.tree import HostFolder, folders_of, write_config
-from entrypoint.plan import render
+from entrypoint.plan.planner import plan_for
+from entrypoint.plan.render import render
 
 _TOOLS = {"ip": "iproute2", "nsenter": "util-linux", "mount": "mount"}
 _BRIDGE = "bridge"
@@ -122,14 +122,14 @@ class NetnsEngine:
             if (launcher := _launcher(pid)) or number == signal.SIGKILL:
                 processes.send(launcher or pid, number)
 
-    def inject(self, fault: Fault, host: str, pid: int, told: int | None) -> bool:
+    def inject(self, fault: Fault, host: str, pid: int) -> bool:
         if fault.action is Action.HIDE:
             self._hosts_files.hide(host)
             return True
         if (launcher := _launcher(pid)) is None:
             return False
         if fault.action in (Action.KILL, Action.STOP, Action.PAUSE):
-            return inject(fault, launcher, told)
+            return inject(fault, launcher)
         if not processes.is_up(launcher):  # its folders and its card are not there yet
             return False
         if fault.action is Action.CUT:
@@ -140,7 +140,7 @@ class NetnsEngine:
             _call("nsenter", f"--target={launcher}", "--mount", "sh", "-c", MAKE_READONLY.format(ML / fault.folder))
         return True
 
-    def heal(self, fault: Fault, host: str, pid: int | None, told: int | None) -> None:
+    def heal(self, fault: Fault, host: str, pid: int | None) -> None:
         launcher = None if pid is None else _launcher(pid)
         if fault.action is Action.HIDE:
             self._hosts_files.show(host)
@@ -149,10 +149,10 @@ class NetnsEngine:
         elif fault.action is Action.CUT:
             self._ip(f"link set {_port(self.job.names.index(host))} master {_BRIDGE}")
         else:
-            resume(fault, launcher, told)
+            resume(fault, launcher)
 
     def _read(self) -> Job:
-        """The job as its first host will read it; the plan is the same on all."""
+        """Return the job as its first host will read it; the plan is the same on all."""
         with tempfile.TemporaryDirectory() as config:
             write_config(self.job, self.job.names[0], Path(config))
             return read_job(ML, self._settings, Path("/run/entrypoint"), self.gpus, config=Path(config))
@@ -202,12 +202,12 @@ def _port(rank: int) -> str:
 
 
 def _launcher(pid: int) -> int | None:
-    """The host's first process, a child of its command; None if it is not there."""
+    """Return the host's first process, a child of its command; None if it is not there."""
     return next(iter(processes.family(pid)[1:]), None)
 
 
 def _needed_again(environment: Mapping[str, str]) -> list[str]:
-    """What Python runs from, where it lies in folders that hosts have their own of."""
+    """Return what Python runs from, where it lies in folders that hosts have their own of."""
     named = [word for word in environment.get("PYTHONPATH", "").split(":") if word]
     places = {Path(place).absolute() for place in (str(PACKAGE), sys.prefix, sys.base_prefix, *named)}
     hidden = {place for place in places if place.is_dir() and any(place.is_relative_to(own) for own in _OWN)}

@@ -24,9 +24,7 @@ from entrypoint.local.linux import BIND, READ_ONLY, RECURSIVE, REMOUNT, mount
 SPEC = "ENTRYPOINT_NETNS_HOST"  # environment variable: what NetnsEngine says of this host, as JSON
 INTERFACE = "eth0"
 ML = Path("/opt/ml")
-_NAMESPACES = (
-    linux.NEW_NETWORK | linux.NEW_MOUNTS | linux.NEW_NAMES | linux.NEW_IPC | linux.NEW_PROCESSES
-)  # fmt: skip
+_NAMESPACES = linux.NEW_NETWORK | linux.NEW_MOUNTS | linux.NEW_NAMES | linux.NEW_IPC | linux.NEW_PROCESSES
 
 
 def main() -> None:

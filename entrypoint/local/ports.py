@@ -9,16 +9,16 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 
 from entrypoint.errors import ConfigError
-from entrypoint.job import Job
-from entrypoint.local.here import allow_files
-from entrypoint.plan import Plan
+from entrypoint.job.job import Job
+from entrypoint.local.local_python import allow_files
+from entrypoint.plan.plan import Plan
 
 LOWEST, HIGHEST = 10_000, 65_535  # below are the well-known ports
 _STEP = 61  # between two bases that are tried
 
 
 def ports_by_host(job: Job, plan: Plan) -> list[list[int]]:
-    """Every port that a host of the plan listens on, hosts in rank order."""
+    """Return every port that a host of the plan listens on, hosts in rank order."""
     control = job.settings.control_port
     return [
         [host.port(control), *(port for spec in plan.on(host.name) for port in spec.ports)]
@@ -27,7 +27,7 @@ def ports_by_host(job: Job, plan: Plan) -> list[list[int]]:
 
 
 def stride(ports: Sequence[Sequence[int]]) -> int:
-    """The least number that, times the rank, keeps the ports of all hosts apart."""
+    """Return the least number that, times the rank, keeps the ports of all hosts apart."""
     for wanted in range(1, 5001):
         moved = [port + rank * wanted for rank, own in enumerate(ports) for port in own]
         if len(set(moved)) == len(moved):

@@ -9,18 +9,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from entrypoint.config import read_job
-from entrypoint.distributions import plan_for
 from entrypoint.errors import ConfigError
-from entrypoint.job import Job
+from entrypoint.job.config import read_job
+from entrypoint.job.job import Job
 from entrypoint.local import ports
 from entrypoint.local.delivery import shown
 from entrypoint.local.engine import Command
 from entrypoint.local.fault import Action, Fault
-from entrypoint.local.here import PACKAGE, inherited, inject, missing, resume
+from entrypoint.local.local_python import PACKAGE, inherited, inject, missing, resume
 from entrypoint.local.spec import LocalJob, settings_in
 from entrypoint.local.tree import HostFolder, folders_of, write_config
-from entrypoint.plan import ProcessSpec, render
+from entrypoint.plan.plan import ProcessSpec
+from entrypoint.plan.planner import plan_for
+from entrypoint.plan.render import render
 
 # A host ends with us, even if we are killed (prctl PR_SET_PDEATHSIG: SIGTERM). The path is no PYTHONPATH,
 # since the user's script would inherit that.
@@ -104,15 +105,15 @@ class ProcessEngine:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-    def inject(self, fault: Fault, host: str, pid: int, told: int | None) -> bool:
-        return inject(fault, pid, told)
+    def inject(self, fault: Fault, host: str, pid: int) -> bool:
+        return inject(fault, pid)
 
-    def heal(self, fault: Fault, host: str, pid: int | None, told: int | None) -> None:
+    def heal(self, fault: Fault, host: str, pid: int | None) -> None:
         if pid is not None:
-            resume(fault, pid, told)
+            resume(fault, pid)
 
     def _own(self, folder: HostFolder) -> dict[str, str]:
-        """What the launcher on this host reads."""
+        """Return what the launcher on this host reads."""
         where = ports.addresses(self.job.names, self._control_port + self._base, self._stride)
         return {
             **self._settings,
@@ -125,12 +126,11 @@ class ProcessEngine:
         }
 
     def _read(self, folder: HostFolder) -> Job:
-        """The job as that host will read it; its files are written for a moment only."""
+        """Return the job as that host will read it; its files are written for a moment only."""
         with tempfile.TemporaryDirectory() as config:
             write_config(self.job, folder.host, Path(config))
             own = self._own(folder)
-            run = Path(own["ENTRYPOINT_RUN_DIR"])
-            return read_job(folder.base, own, run, self.gpus, config=Path(config))
+            return read_job(folder.base, own, Path(), self.gpus, config=Path(config))
 
     @contextlib.contextmanager
     def _ports(self) -> Iterator[None]:

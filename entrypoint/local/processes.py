@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 SENDING = "sending to "
-_KEYS = {"host-key": "host_key", "client-key": "client_key"}  # the plan's name of a step, the comment in its command
+_MARK = "ENTRYPOINT_PROCESS="  # in the environment of each process of the plan, and of what descends from it
 
 
 def family(root: int) -> list[int]:
@@ -29,20 +29,16 @@ def family(root: int) -> list[int]:
 
 
 def is_up(launcher: int) -> bool:
-    """Whether a launcher is past its beginning: it hears SIGTERM."""
+    """Return whether a launcher is past its beginning: it hears SIGTERM."""
     caught = _status(launcher).get("SigCgt", "0")
     return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
-def find(launcher: int, name: str, told: int | None = None) -> int | None:
-    """The process that `name` means on a host: one of the plan, else a program; None while there is none.
-
-    `told`: its pid in the host's own words, for what the launcher says to have started.
-    """
+def find(launcher: int, name: str) -> int | None:
+    """Return the process that `name` means on a host: one of the plan, else a program; None while there is none."""
     members = family(launcher)[1:]
-    if told is not None:
-        return next((pid for pid in members if _status(pid).get("NSpid", "").split()[-1:] == [str(told)]), None)
-    return next((pid for pid in members if _is(pid, name)), None)
+    marked = (pid for pid in members if f"{_MARK}{name}" in _read(pid, "environ"))
+    return next(marked, None) or next((pid for pid in members if _is(pid, name)), None)
 
 
 def send(pid: int, number: int) -> bool:
@@ -71,24 +67,13 @@ def thaw(launcher: int) -> None:
 
 
 def _is(pid: int, name: str) -> bool:
-    words = _words(pid)
-    if name.startswith("rank "):
-        # The user's program, not our own rank program above it.
-        parent = (_stat(pid) or ["", "0"])[1]
-        ours = any(word.endswith("/rank.py") for word in _words(int(parent)))
-        return ours and f"OMPI_COMM_WORLD_RANK={name.removeprefix('rank ')}" in _read(pid, "environ")
-    if name in _KEYS:
-        return _KEYS[name] in words and words[0].endswith("ssh-keygen")
-    programs = {word.rpartition("/")[2] for word in words[:5]}  # behind an interpreter and its options, too
+    # Behind an interpreter and its options, too.
+    programs = {word.rpartition("/")[2] for word in _read(pid, "cmdline")[:5]}
     return bool(programs & {name, f"{name}.py"}) or "".join(_read(pid, "comm")).strip() == name[:15]
 
 
-def _words(pid: int) -> list[str]:
-    return _read(pid, "cmdline")
-
-
 def _read(pid: int, what: str) -> list[str]:
-    """A file of a process as its NUL-separated parts; [] if the process is gone."""
+    """Return a file of a process as its NUL-separated parts; [] if the process is gone."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/{what}").read_bytes().decode("utf-8", "replace").split("\0")
     return []
@@ -105,12 +90,12 @@ def _status(pid: int) -> dict[str, str]:
 
 
 def main() -> int:
-    """NAME TOLD NUMBER: signal a process of this container, "" for its launcher; 75 if it is not there yet.
+    """NAME NUMBER: signal a process of this container, "" for its launcher; 75 if it is not there yet.
 
     It says so first: the signal may end the container, and this process with it.
     """
-    name, told, number = sys.argv[1], int(sys.argv[2] or 0) or None, int(sys.argv[3])
-    pid = find(1, name, told) if name else (1 if is_up(1) else None)
+    name, number = sys.argv[1], int(sys.argv[2])
+    pid = find(1, name) if name else (1 if is_up(1) else None)
     if pid is None:
         return 75
     print(f"{SENDING}{pid}", flush=True)

@@ -10,20 +10,20 @@ from typing import Any
 
 from sagemaker_training import params
 
-from entrypoint.config import MAX_HOSTS
 from entrypoint.errors import CodeError, ConfigError
-from entrypoint.groups import Group
-from entrypoint.job import Mode
+from entrypoint.job.config import MAX_HOSTS
+from entrypoint.job.groups import Group
+from entrypoint.job.job import Mode
+from entrypoint.job.settings import ENVIRONMENT_PREFIX, SET_BY_US
 from entrypoint.local.channels import Channel, check_together
 from entrypoint.local.fault import Fault
-from entrypoint.settings import ENVIRONMENT_PREFIX, SET_BY_US
 
 AUTO = "auto"
 MANY = 10  # hosts on each CPU, which keep one another from being heard while they start
 # What is ours to make for each host, and not a person's wish for all.
 INTERNAL = SET_BY_US | {
     f"{ENVIRONMENT_PREFIX}{name}" for name in ("RUN_DIR", "SUMMARY", "HOST_ADDRESSES", "PORT_STRIDE", "PORT_BASE")
-}  # fmt: skip
+}
 
 PEER_TIMEOUT = "sagemaker_entrypoint_peer_timeout"  # a hyperparameter, so that a variable of the user's wins
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -122,7 +122,7 @@ class LocalJob:
         return hosts_on_each if hosts_on_each > MANY else 0.0
 
     def _switches(self) -> dict[str, str]:
-        """The hyperparameters by which SageMaker's SDK, or else our settings, ask for a mode."""
+        """Return the hyperparameters by which SageMaker's SDK, or else our settings, ask for a mode."""
         if self.mode == AUTO:
             return {}
         switch, count = {
@@ -138,7 +138,7 @@ class LocalJob:
 
 
 def host_names(count: int) -> list[str]:
-    """The hosts in rank order, which is SageMaker's: algo-10 comes before algo-2."""
+    """Return the hosts in rank order, which is SageMaker's: algo-10 comes before algo-2."""
     return sorted(f"algo-{number + 1}" for number in range(count))
 
 
@@ -161,7 +161,7 @@ def instance_groups(words: Sequence[str]) -> tuple[Group, ...]:
 
 
 def encode(text: str) -> str:
-    """A hyperparameter as SageMaker's SDK writes it: JSON text, and such that the script gets exactly `text`.
+    """Return a hyperparameter as SageMaker's SDK writes it: JSON text, and such that the script gets exactly `text`.
 
     Numbers and lists stay what they are, where the script sees the same characters: 3 but not 3e0, which
     would reach it as 3.0. The rest is written as a JSON string.
@@ -185,5 +185,5 @@ def pairs(words: Iterable[str], option: str) -> tuple[tuple[str, str], ...]:
 
 
 def settings_in(environment: Mapping[str, str]) -> dict[str, str]:
-    """The ENTRYPOINT_* settings that a person has set: they hold for simulated hosts, too."""
+    """Return the ENTRYPOINT_* settings that a person has set: they hold for simulated hosts, too."""
     return {k: v for k, v in environment.items() if k.startswith(ENVIRONMENT_PREFIX) and k not in INTERNAL}

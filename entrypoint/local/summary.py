@@ -9,19 +9,19 @@ from typing import Any
 
 from entrypoint.local.engine import last_line
 from entrypoint.local.tree import HostFolder
-from entrypoint.outcome import Exit
+from entrypoint.outcome.outcome import Exit
 
 _COLUMNS = ("host", "exit", "start s", "train s", "tail s")
 
 
 def exit_code(folders: Sequence[HostFolder], exits: Mapping[str, Exit]) -> int:
-    """0 if every host ended with 0, else the first other code in rank order; 1 if a host was never started."""
+    """0 if every host exited with 0, else the first other code in rank order; 1 if a host was never started."""
     codes = [exits[folder.host].code if folder.host in exits else 1 for folder in folders]
     return next((code for code in codes if code), 0)
 
 
 def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Sequence[str] = ()) -> str:
-    """Who ended how, how long it took, why it failed, what was done to it, and where everything lies."""
+    """Return who ended how, how long it took, why it failed, what was done to it, and where everything lies."""
     reports = {folder.host: _report(folder) for folder in folders}
     rows = [_COLUMNS, *(_row(folder.host, exits.get(folder.host), reports[folder.host]) for folder in folders)]
     width = max(len(row[0]) for row in rows)
@@ -31,7 +31,7 @@ def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Se
 
 
 def _report(folder: HostFolder) -> dict[str, Any]:
-    """What the host wrote about itself; {} if it did not get that far."""
+    """Return what the host wrote about itself; {} if it did not get that far."""
     with contextlib.suppress(OSError, ValueError):
         return dict(json.loads(folder.summary.read_text("utf-8")))
     return {}
@@ -56,7 +56,7 @@ def _ending(exit: Exit | None) -> str:
 def _causes(
     folders: Sequence[HostFolder], exits: Mapping[str, Exit], reports: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """The cause in the hosts' own words, once where they agree; else the last words of those that failed."""
+    """Return the cause in the hosts' own words, once where they agree; else the last words of those that failed."""
     told = dict.fromkeys(str(report["cause"]) for report in reports.values() if report.get("cause"))
     if told:
         return list(told)
@@ -84,7 +84,7 @@ def _places(folders: Sequence[HostFolder]) -> list[str]:
 
 
 def _place(what: str, paths: Sequence[Path]) -> str:
-    """One path, or the pattern that several share."""
+    """Return one path, or the pattern that several share."""
     shown = f"{paths[0]}" + (f" (and {len(paths) - 1} more, one for each host)" if len(paths) > 1 else "")
     with contextlib.suppress(ValueError):
         shown = shown.replace(str(paths[0]), str(paths[0].relative_to(Path.cwd())))

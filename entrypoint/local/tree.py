@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from entrypoint.errors import CodeError, ConfigError
-from entrypoint.job import Tree
+from entrypoint.job.job import Tree
 from entrypoint.local.delivery import deliver
 from entrypoint.local.spec import LocalJob
 
@@ -44,7 +44,7 @@ class HostFolder(Tree):
 
 
 def folders_of(job: LocalJob) -> list[HostFolder]:
-    """One per host, in rank order."""
+    """Return one per host, in rank order."""
     return [HostFolder(host=name, root=job.output / name, base=job.output / name / "ml") for name in job.names]
 
 
@@ -82,7 +82,7 @@ def check_size(source: Path) -> None:
 
 
 def _not_code(folder: str, names: list[str]) -> set[str]:
-    """What is not copied: version control, bytecode, virtual environments, our own output, what is no file."""
+    """Return what is not copied: version control, bytecode, virtual environments, our own output, what is no file."""
     left_out = set()
     for name in names:
         path = Path(folder) / name

@@ -13,12 +13,12 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import IO
 
-from entrypoint import kin, process
+from entrypoint.host import descendants, process
 from entrypoint.local.engine import Engine
-from entrypoint.local.here import allow_files
 from entrypoint.local.injector import Injector
+from entrypoint.local.local_python import allow_files
 from entrypoint.local.tree import HostFolder
-from entrypoint.outcome import Exit
+from entrypoint.outcome.outcome import Exit
 
 STOP_GRACE = 120.0  # seconds from SIGTERM to SIGKILL, as SageMaker gives
 ASK_AGAIN = 1.0  # seconds; a host that was still starting may not have heard
@@ -76,7 +76,7 @@ class Watch:
         self.forced = False
 
     def run(self, folders: Sequence[HostFolder], timeout: float | None) -> dict[str, Exit]:
-        """How each host ended. Hosts that a signal kept from starting are not in it."""
+        """Return how each host ended. Hosts that a signal kept from starting are not in it."""
         allow_files(2 * len(folders))  # a pipe and a log for each
         process.become_subreaper()
         self.began = time.monotonic()
@@ -98,7 +98,7 @@ class Watch:
         finally:
             if self.running:
                 self.engine.signal(self.running, signal.SIGKILL)
-            kin.end_descendants(within=GONE)
+            descendants.end_descendants(within=GONE)
             for copier in self.copiers:
                 copier.join(LAST_LINES)
         return self.exits
@@ -115,7 +115,7 @@ class Watch:
             self.waiting.clear()
 
     def _until_something(self, deadline: float | None) -> float:
-        """Seconds in which nothing is to be done, unless something is heard."""
+        """Return seconds in which nothing is to be done, unless something is heard."""
         starts = [self.injector.starts_at(folder.host) for folder in self.waiting]
         looks = [look for look in [self.injector.next_look(self._now())] if look is not None]
         times = [self.began + seconds - time.monotonic() for seconds in [*starts, *looks]]
@@ -163,7 +163,7 @@ class Watch:
                 if not self.exits[host].clean and self.failed_since is None:
                     self.failed_since = time.monotonic()
                 # A host that was killed leaves its script to us, and a host that is gone runs nothing.
-                ended += kin.end_descendants(within=GONE, spare=self.running.values())[1]
+                ended += descendants.end_descendants(within=GONE, spare=self.running.values())[1]
 
     def _stop(self, why: str) -> None:
         self.terminal.say(why)
@@ -196,7 +196,7 @@ class Watch:
             self._kill(f"nobody is left but hosts paused for good: killing {', '.join(self.running)}")
 
     def _read(self, pipe: IO[bytes], host: str) -> bytes:
-        """The next of a host's output; while a fault stalls it and the host is there, nobody reads."""
+        """Return the next of a host's output; while a fault stalls it and the host is there, nobody reads."""
         while self.injector.stalls(host) and host in self.running:
             time.sleep(STALLED)
         return pipe.read(1 << 16)
@@ -210,7 +210,7 @@ class Watch:
                     log.write(block)
                 whole, newline, after = (rest + block).rpartition(b"\n")
                 self.terminal.write(whole + newline)
-                if newline and self.injector.heard(folder.host, whole):
+                if newline and self.injector.heard(whole):
                     self.happened.put(NEWS)
                 rest = after
         if rest:

@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
-    """The exit code. What is wrong is said before the port is opened, where it can be known by then."""
+    """Return the exit code. What is wrong is said before the port is opened, where it can be known by then."""
     serving = read_serving(environment)
     found = find_model(serving.model, serving.default_name)
     service = Service(serving)
@@ -88,9 +88,13 @@ def _load(service: Service, found: Found) -> None:
     service.model = model
     log.info(
         "model %s loaded in %.1f s, %s; listening on port %d with %d threads%s",
-        found.path, time.monotonic() - began, "; ".join(map(str, model.signatures.values())), serving.port,
-        serving.threads, f", requests go through {service.code.path}" if service.code else "",
-    )  # fmt: skip
+        found.path,
+        time.monotonic() - began,
+        "; ".join(map(str, model.signatures.values())),
+        serving.port,
+        serving.threads,
+        f", requests go through {service.code.path}" if service.code else "",
+    )
 
 
 if __name__ == "__main__":

@@ -28,14 +28,14 @@ class Service:
         self.code: UserCode | None = None
 
     def ask(self, body: bytes, content_type: str = JSON, accept: str = JSON) -> bytes:
-        """The model's answer; Refused if the request is at fault."""
+        """Return the model's answer; Refused if the request is at fault."""
         assert self.model is not None
         question = read(body, content_type, self.model.signatures)
         return write(self.model.predict(question.signature.name, question.inputs), question, accept)
 
 
 def make_app(service: Service) -> Any:
-    """The application; it answers 503 until the service is ready."""
+    """Return the application; it answers 503 until the service is ready."""
     import flask
     from werkzeug.exceptions import HTTPException
 
@@ -60,7 +60,7 @@ def make_app(service: Service) -> Any:
 
     @app.errorhandler(Exception)
     def our_fault(error: Exception) -> Any:
-        """A fault of ours, or of the model: one line for the client, all of it for the log."""
+        """Return a fault of ours, or of the model: one line for the client, all of it for the log."""
         log.exception("%s %s failed", flask.request.method, flask.request.path)
         return refuse(_fault(error), 500)
 
@@ -130,7 +130,7 @@ def _ready(service: Service) -> Model:
 
 
 def _accepted(asked: Any, default: str) -> str:
-    """Which of ours the Accept header takes; the default where it says nothing, or takes anything."""
+    """Return which of ours the Accept header takes; the default where it says nothing, or takes anything."""
     asked = type(asked)([(kind.partition(";")[0], quality) for kind, quality in asked])  # without a charset
     kind = default if not asked or asked.best == "*/*" else asked.best_match(ACCEPTED)
     if kind not in ACCEPTED:

@@ -29,7 +29,7 @@ class Found:
 
 
 def find_model(folder: Path, name: str = "") -> Found:
-    """The model, of its versions the highest. ConfigError if there is none, or several and none of that name."""
+    """Return the model, of its versions the highest. ConfigError if there is none, or several and none of that name."""
     if not folder.is_dir():
         raise ConfigError(f"there is no folder {folder}; {WANTED}")
     found = [path.parent for path in _files(folder) if path.name in ("saved_model.pb", "saved_model.pbtxt")]
@@ -52,7 +52,7 @@ def find_model(folder: Path, name: str = "") -> Found:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Files of a model folder, but not of the user's code, nor of anything hidden."""
+    """Return files of a model folder, but not of the user's code, nor of anything hidden."""
     files = []
     for path, folders, names in os.walk(folder):
         here = Path(path)

@@ -70,7 +70,7 @@ class Model(Protocol):
 
 
 def choose(signatures: Mapping[str, Signature], name: object = None) -> Signature:
-    """The signature of that name; without a name the default one, or the only one that there is."""
+    """Return the signature of that name; without a name the default one, or the only one that there is."""
     if name is None:
         name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in signatures or len(signatures) != 1 else next(iter(signatures))
     if not isinstance(name, str) or name not in signatures:

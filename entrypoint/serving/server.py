@@ -45,7 +45,7 @@ class Server(TcpWSGIServer):
         super().set_socket_options(conn)
 
     def run(self) -> bool:
-        """Whether all that was asked is answered."""
+        """Return whether all that was asked is answered."""
         while not self._asked_to_stop:
             self._turn(1.0)
         while select.select([self.socket], [], [], 0)[0]:  # who has connected is let in

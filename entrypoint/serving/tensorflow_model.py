@@ -73,7 +73,7 @@ def _tensor(name: str, spec: Any) -> Tensor:
 
 
 def _brief(error: BaseException) -> str:
-    """What TensorFlow says, without the graph and the places in its sources."""
+    """Return what TensorFlow says, without the graph and the places in its sources."""
     text = str(getattr(error, "message", "") or error).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip() and "node " not in line]
     return " ".join(lines[:3])[:_SHOWN] or type(error).__name__

@@ -13,7 +13,7 @@ _EXACT = 2**53  # from here on floats leave out whole numbers
 
 
 def to_array(value: Any, tensor: Tensor) -> np.ndarray:
-    """A JSON value as the array that `tensor` wants, its shape included; Refused if it is none."""
+    """Return a JSON value as the array that `tensor` wants, its shape included; Refused if it is none."""
     array = _texts(value, tensor) if tensor.is_text else _numbers(value, tensor)
     if not tensor.fits(array.shape):
         raise Refused(f"{tensor.name} has shape {list(array.shape)}; wanted {tensor}")
@@ -21,7 +21,7 @@ def to_array(value: Any, tensor: Tensor) -> np.ndarray:
 
 
 def depth(value: Any) -> int:
-    """How deep lists are nested, going by the first of each."""
+    """Return how deep lists are nested, going by the first of each."""
     levels = 0
     while isinstance(value, list) and levels <= 64:
         levels, value = levels + 1, value[0] if value else None
@@ -29,7 +29,7 @@ def depth(value: Any) -> int:
 
 
 def is_bytes(value: Any) -> bool:
-    """Whether it is how TensorFlow Serving writes bytes: {"b64": "..."}."""
+    """Return whether it is how TensorFlow Serving writes bytes: {"b64": "..."}."""
     return isinstance(value, dict) and set(value) == {"b64"}
 
 

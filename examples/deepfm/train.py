@@ -48,13 +48,18 @@ def parse_args():
     parser.add_argument("--batch-size", "--batch_size", type=int, default=64, help="rows per step and process")
     parser.add_argument("--learning-rate", "--learning_rate", type=float, default=0.1)
     parser.add_argument(
-        "--steps-per-epoch", "--steps_per_epoch", type=int,
+        "--steps-per-epoch",
+        "--steps_per_epoch",
+        type=int,
         help="of parameter servers: how long an epoch is, in steps of all workers; default: the rows, once",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--steps-per-call", "--steps_per_call", type=int, default=25,
+        "--steps-per-call",
+        "--steps_per_call",
+        type=int,
+        default=25,
         help="of parameter servers: steps that a worker does before it asks the chief for more",
-    )  # fmt: skip
+    )
     parser.add_argument("--checkpoints", help="their folder; default: where SageMaker keeps them, /opt/ml/checkpoints")
     # Not an argument: SageMaker's SDK sends a `--model_dir` of its own, which is an address in S3.
     parser.set_defaults(model_dir=os.environ.get("SM_MODEL_DIR", "/opt/ml/model"))

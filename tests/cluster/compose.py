@@ -53,6 +53,10 @@ def _works(compose: Compose) -> bool:
 def _version(compose: Compose) -> str:
     answer = subprocess.run(
         [*compose.command, "version"],
-        env=compose.variables(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        env=compose.variables(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     return answer.stdout if answer.returncode == 0 else ""

@@ -12,6 +12,15 @@ from containers import Cluster, leftovers, sh
 ROOT = Path(__file__).resolve().parents[2]
 
 StartCluster = Callable[..., Cluster]
+BUILD = 3000.0  # seconds: when to give up
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test that asks for the image waits for its build; whichever that is."""
+    if not os.environ.get("TEST_IMAGE"):
+        for item in items:
+            if Path(__file__).parent in item.path.parents:
+                item.add_marker(pytest.mark.timeout(BUILD + 900))
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +37,7 @@ def image() -> Iterator[str]:
     if problem:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"no Docker: {problem}")
     if not os.environ.get("TEST_IMAGE"):
-        sh(str(ROOT / "build.sh"), within=3000)
+        sh(str(ROOT / "build.sh"), within=BUILD)
     yield os.environ.get("TEST_IMAGE") or "sagemaker-tf-entrypoint:latest"
     assert leftovers() == ""
 

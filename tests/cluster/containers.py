@@ -266,9 +266,12 @@ class Cluster:
         """SIGTERM to these hosts (all, if none is named), without waiting for their ends; the time."""
         asked = time.time()
         subprocess.Popen(
-            self._command("stop", "--timeout", str(grace), *hosts), env=the_compose().variables(),
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            self._command("stop", "--timeout", str(grace), *hosts),
+            env=the_compose().variables(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         return asked
 
     def exec(self, host: str, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -346,5 +349,9 @@ def run_alone(
     options += repeated("-e", (f"{name}={value}" for name, value in (environment or {}).items()))
     return subprocess.run(
         ["docker", "run", "--rm", "--label", f"{LABEL}={SESSION}", "--network", network, *options, image, *command],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=within,
-    )  # fmt: skip
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=within,
+    )

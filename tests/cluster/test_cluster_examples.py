@@ -90,12 +90,14 @@ def test_deepfm_from_pipes(
         assert len(outputs) == 2 and all(0 < probability < 1 for probability in outputs)
 
 
+@pytest.mark.more  # local/test_deepfm.py does it with parameter servers
 def test_horovod_beats_a_logistic_regression(image: str, tell: Callable[[str], None]) -> None:
     """By 0.02 at least; benchmarks/deepfm_auc.py does it with more rows and more often."""
     command = [sys.executable, "-m", "benchmarks.deepfm_auc", "--image", image, "--modes", "mpi"]
     tell(sh(*command, "--rows", "40000", "--seeds", "1", "--least", "0.02", within=3 * PATIENCE, cwd=ROOT).stdout)
 
 
+@pytest.mark.more  # SageMaker's SDKs run it, too: sdk/test_local_mode.py
 def test_digits_on_two_workers(image: str, cluster: StartCluster, figure: Figure) -> None:
     with cluster(program="train.py", code=ROOT / "examples/digits", mode="mwms", hosts=2, environment=BUSY) as job:
         endings = job.wait(within=PATIENCE)

@@ -43,8 +43,11 @@ class Run:
 def left_by(pid: int) -> list[str]:
     """Containers, networks and volumes of the local run that had this pid, which is in their names."""
     found: list[str] = []
-    for words in (("ps", "--all", "--format", "{{.Names}}"), ("network", "ls", "--format", "{{.Name}}"),
-                  ("volume", "ls", "--format", "{{.Name}}")):  # fmt: skip
+    for words in (
+        ("ps", "--all", "--format", "{{.Names}}"),
+        ("network", "ls", "--format", "{{.Name}}"),
+        ("volume", "ls", "--format", "{{.Name}}"),
+    ):
         found += sh("docker", *words, "--filter", LABEL).stdout.split()
     return [name for name in found if name.startswith(f"entrypoint-{pid}-")]
 
@@ -72,7 +75,10 @@ def local(image: str, tmp_path: Path) -> Callable[..., Run]:
     return start
 
 
-@pytest.mark.parametrize(("victim", "exits"), [(2, ["69", "137", "69"]), (1, ["137", "69", "69"])])
+@pytest.mark.parametrize(
+    ("victim", "exits"),
+    [(2, ["69", "137", "69"]), pytest.param(1, ["137", "69", "69"], marks=pytest.mark.more)],
+)
 def test_kill_a_host(local, victim, exits):
     run = local(f"kill algo-{victim} when '{BEFORE}'")
     assert run.exits == exits and run.code == int(exits[0])
@@ -80,14 +86,15 @@ def test_kill_a_host(local, victim, exits):
     assert run.faults[0].startswith(f"fault: kill algo-{victim} when '{BEFORE}', after ")
 
 
-@pytest.mark.parametrize("process", ["worker/1", "beats.py"])  # as the plan calls it, and by its program
+# As the plan calls it, and by its program.
+@pytest.mark.parametrize("process", ["worker/1", pytest.param("beats.py", marks=pytest.mark.more)])
 def test_kill_a_process(local, process):
     run = local(f"kill algo-2:{process} when '{BEFORE}'")
     assert run.exits == ["137"] * 3
     assert run.cause == "algo-2 worker/1 (killed by SIGKILL)"
 
 
-@pytest.mark.parametrize("whom", ["algo-3", "all"])
+@pytest.mark.parametrize("whom", [pytest.param("algo-3", marks=pytest.mark.more), "all"])
 def test_stop(local, whom):
     run = local(f"stop {whom} when 'step 10;'", steps=600)  # by then, all hosts have been at work for a while
     assert run.code == 143 and run.exits == ["143"] * 3
@@ -118,7 +125,7 @@ def test_cut_for_less_than_the_peer_timeout(local):
     assert "fault over after" in run.terminal
 
 
-@pytest.mark.parametrize("victim", [1, 3])
+@pytest.mark.parametrize("victim", [pytest.param(1, marks=pytest.mark.more), 3])
 def test_cut_for_good(local, victim):
     run = local(f"cut algo-{victim} when '{BEFORE}'", env="ENTRYPOINT_PEER_TIMEOUT=2")
     assert run.code == 69 and run.exits == ["69"] * 3
@@ -152,7 +159,11 @@ for number in range(600):
 
 
 @pytest.mark.parametrize(
-    ("action", "error"), [("fill", "No space left on device"), ("readonly", "Read-only file system")]
+    ("action", "error"),
+    [
+        ("fill", "No space left on device"),
+        pytest.param("readonly", "Read-only file system", marks=pytest.mark.more),
+    ],
 )
 def test_a_model_folder_that_takes_no_more(local, tmp_path, action, error):
     (tmp_path / "code").mkdir()
@@ -164,7 +175,7 @@ def test_a_model_folder_that_takes_no_more(local, tmp_path, action, error):
     assert not list(run.ml(2).rglob(".full"))
 
 
-@pytest.mark.parametrize("action", ["fill", "readonly"])
+@pytest.mark.parametrize("action", [pytest.param("fill", marks=pytest.mark.more), "readonly"])
 def test_a_failed_job_with_an_output_folder_that_takes_no_more(local, tmp_path, action):
     """The failure file cannot be written: it fails all the same, with the same cause."""
     (tmp_path / "code").mkdir()

@@ -159,14 +159,18 @@ says(lambda: keras.load_model)
 
 
 def test_what_that_library_does_not_cover_says_so(image: str) -> None:
-    where = "import entrypoint.distributions.common as common; print(common.STAND_INS)"
+    where = "import entrypoint.plan.distributions.common as common; print(common.STAND_INS)"
     folder = run_alone(image, "python", "-c", where).stdout.strip()
     environment = {"PYTHONPATH": folder, "TF_CPP_MIN_LOG_LEVEL": "3"}
     result = run_alone(image, "python", "-c", NOT_COVERED, environment=environment)
     lines = [line for line in result.stdout.splitlines() if line.startswith(("AttributeE", "NotImpl", "Tr", "Fa"))]
     assert [line.partition(" ")[0] for line in lines] == [
-        "AttributeError", "NotImplementedError", "NotImplementedError", "False", "AttributeError",
-    ], result.stdout  # fmt: skip
+        "AttributeError",
+        "NotImplementedError",
+        "NotImplementedError",
+        "False",
+        "AttributeError",
+    ], result.stdout
     assert "smdistributed.dataparallel.tensorflow.alltoall is not covered" in lines[0]
     assert "DistributedGradientTape, " in lines[0] and "horovod.tensorflow itself" in lines[0]
     assert "wanted ReduceOp.AVERAGE" in lines[1] and "horovod.tensorflow.DistributedGradientTape" in lines[1]

@@ -68,9 +68,9 @@ def all_end(endings: dict[str, Ending], code: int, explanation: str) -> None:
 @pytest.mark.parametrize(
     "way, host, process",
     [
-        ("ps script", "algo-2", "worker/0"),
+        pytest.param("ps script", "algo-2", "worker/0", marks=pytest.mark.more),
         ("ps server", "algo-1", "chief/0"),
-        ("mwms", "algo-1", "worker/0"),
+        pytest.param("mwms", "algo-1", "worker/0", marks=pytest.mark.more),
         ("mwms", "algo-2", "worker/1"),
         ("mpi", "algo-2", "rank 1"),
     ],
@@ -87,10 +87,15 @@ def test_script_raises(cluster: StartCluster, figure: Figure, way: str, host: st
 @pytest.mark.parametrize(
     "way, words, what",
     [
-        ("mwms", ["SM_USER_ENTRY_POINT=trains.py"], "worker/1 (killed by SIGKILL)"),
+        pytest.param("mwms", ["SM_USER_ENTRY_POINT=trains.py"], "worker/1 (killed by SIGKILL)", marks=pytest.mark.more),
         ("mpi", ["SM_USER_ENTRY_POINT=trains.py"], "rank 1 (killed by SIGKILL)"),
         ("ps server", ["tf_server.py", '"task": {"type": "ps"'], "ps/1 (ended too early, killed by SIGKILL)"),
-        ("ps server", ["tf_server.py", '"task": {"type": "worker"'], "worker/0 (ended too early, killed by SIGKILL)"),
+        pytest.param(
+            "ps server",
+            ["tf_server.py", '"task": {"type": "worker"'],
+            "worker/0 (ended too early, killed by SIGKILL)",
+            marks=pytest.mark.more,
+        ),
     ],
 )
 def test_process_is_killed(cluster: StartCluster, figure: Figure, way: str, words: list[str], what: str) -> None:
@@ -104,7 +109,13 @@ def test_process_is_killed(cluster: StartCluster, figure: Figure, way: str, word
 
 
 @pytest.mark.parametrize(
-    "way, host", [("ps script", "algo-1"), ("ps server", "algo-2"), ("mwms", "algo-2"), ("mpi", "algo-2")]
+    "way, host",
+    [
+        ("ps script", "algo-1"),
+        pytest.param("ps server", "algo-2", marks=pytest.mark.more),
+        pytest.param("mwms", "algo-2", marks=pytest.mark.more),
+        ("mpi", "algo-2"),
+    ],
 )
 def test_host_is_killed(cluster: StartCluster, figure: Figure, way: str, host: str) -> None:
     with train(cluster, way) as job:
@@ -117,7 +128,7 @@ def test_host_is_killed(cluster: StartCluster, figure: Figure, way: str, host: s
         assert last_end(endings) - killed < SOON
 
 
-@pytest.mark.parametrize("way", ["mwms", "mpi"])
+@pytest.mark.parametrize("way", ["mwms", pytest.param("mpi", marks=pytest.mark.more)])
 def test_host_is_cut_off(cluster: StartCluster, figure: Figure, way: str) -> None:
     with train(cluster, way) as job:
         trained(job, way)
@@ -129,7 +140,7 @@ def test_host_is_cut_off(cluster: StartCluster, figure: Figure, way: str) -> Non
         all_end(endings, HOST_LOST, "algo-2 (lost: not heard for ")
 
 
-@pytest.mark.parametrize("way", ["ps server", "mwms", "mpi"])
+@pytest.mark.parametrize("way", ["ps server", pytest.param("mwms", marks=pytest.mark.more), "mpi"])
 def test_training_that_is_stopped_saves(cluster: StartCluster, figure: Figure, way: str) -> None:
     """The weight lies on a parameter server, or is agreed on by all: the others must still be there."""
     with train(cluster, way) as job:

@@ -15,14 +15,17 @@ def test_the_operator_and_our_reader_take_turns(image: str, tmp_path: Path) -> N
     config.write_text(json.dumps({name: {"TrainingInputMode": "Pipe"} for name in formats}))
     shares = {name: {"channel": name, "mode": "Pipe", "count": 1, "index": 0} for name in formats}
     result = run_alone(
-        image, "python", "/programs/pipes.py", mounts={tmp_path: "/job", PROGRAMS: "/programs:ro"},
+        image,
+        "python",
+        "/programs/pipes.py",
+        mounts={tmp_path: "/job", PROGRAMS: "/programs:ro"},
         environment={
             "SAGEMAKER_BASE_DIR": "/job",
             "ENTRYPOINT_SHARDS": json.dumps(shares),
             "SAGEMAKER_TF_DATA_PATIENCE": "60",
             "TF_CPP_MIN_LOG_LEVEL": "2",
         },
-    )  # fmt: skip
+    )
     assert result.returncode == 0, result.stdout
     assert result.stdout.count(": 1503 records, right") == 18, result.stdout
     assert "TFRecord pass 6 in a graph: right" in result.stdout

@@ -100,6 +100,7 @@ def serve(image: str, model: Path, pictures: Path) -> list[dict]:
     return answer["predictions"]
 
 
+@pytest.mark.more
 def test_resnet_50_on_noise(cluster: StartCluster, figure: Figure) -> None:
     """The table of scaling: the first rank alone, then both, each on a host of its own."""
     with cluster(

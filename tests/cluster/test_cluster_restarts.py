@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from containers import BUSY, Cluster
 from test_cluster_examples import ROOT, number
 
@@ -83,6 +84,7 @@ def test_horovod_resumes_from_its_checkpoint(cluster: StartCluster, figure: Figu
         assert auc >= WITHOUT_LOSS
 
 
+@pytest.mark.more  # local/test_kills.py does it with parameter servers
 def test_a_job_that_is_killed_goes_on_in_the_next_from_its_checkpoint(image: str, tell: Tell, clicks: Path) -> None:
     """All at once, while it saves; benchmarks/kills.py says what it asks, and does it more often."""
     command = [sys.executable, ROOT / "benchmarks/kills.py", "--mode", "mpi", "--engine", "docker", "--image", image]

@@ -9,7 +9,7 @@ from containers import Cluster, Ending
 StartCluster = Callable[..., Cluster]
 Figure = Callable[[str, float], None]
 
-MODES = ["single", "ps", "mwms", "mpi"]
+MODES = [*(pytest.param(mode, marks=pytest.mark.more) for mode in ("single", "ps")), "mwms", "mpi"]
 
 
 def heard(endings: dict[str, Ending]) -> list[float]:
@@ -42,7 +42,7 @@ def last_end(endings: dict[str, Ending]) -> float:
     return max(ending.finished for ending in endings.values())
 
 
-@pytest.mark.parametrize("mode", ["single", "mpi"])
+@pytest.mark.parametrize("mode", ["single", pytest.param("mpi", marks=pytest.mark.more)])
 def test_script_that_does_nothing_about_it(cluster: StartCluster, figure: Figure, mode: str) -> None:
     with cluster(program="waits.py", mode=mode) as job:
         job.sees("] waiting")
@@ -53,7 +53,7 @@ def test_script_that_does_nothing_about_it(cluster: StartCluster, figure: Figure
         assert last_end(endings) - asked < 10
 
 
-@pytest.mark.parametrize("mode", ["ps", "mpi"])
+@pytest.mark.parametrize("mode", [pytest.param("ps", marks=pytest.mark.more), "mpi"])
 def test_script_that_ignores_it_is_killed_in_time(cluster: StartCluster, mode: str) -> None:
     with cluster(program="ignores.py", mode=mode, environment={"ENTRYPOINT_STOP_GRACE": "3"}) as job:
         job.sees("] waiting")

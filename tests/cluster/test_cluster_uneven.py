@@ -7,7 +7,7 @@ from pathlib import Path
 from containers import BUSY, Cluster
 from epochs import tfrecords
 
-from entrypoint.channels import Distribution
+from entrypoint.job.channels import Distribution
 from entrypoint.local.channels import Channel
 
 StartCluster = Callable[..., Cluster]

@@ -9,6 +9,16 @@ from pathlib import Path
 import pytest
 from hosts import ROOT, Hosts, Run
 
+# Files of tests whose launchers are measured: all of them would take a third more time.
+COVERED = ("test_one_host", "test_several_hosts")
+
+
+@pytest.fixture(autouse=True)
+def covered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the processes of some tests note what they cover, if tests/run.sh wants to know."""
+    if (settings := os.environ.get("TEST_COVERAGE")) and request.path.stem in COVERED:
+        monkeypatch.setenv("COVERAGE_PROCESS_START", settings)
+
 
 @pytest.fixture
 def hosts(tmp_path, no_leftovers, request):
@@ -22,7 +32,7 @@ def hosts(tmp_path, no_leftovers, request):
 
     yield start
     for job in made:
-        job.ports.close()
+        job.close()
         alive = [host.name for host in job.hosts.values() if host.process.poll() is None]
         print(job)
         for name in alive:

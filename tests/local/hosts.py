@@ -13,7 +13,7 @@ import threading
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from processes import processes_with
 from waiting import eventually
@@ -113,7 +113,7 @@ class Hosts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.ports.close()
+        self.close()
         for host in self.hosts.values():
             if host.process.poll() is None:
                 host.process.kill()
@@ -175,8 +175,12 @@ class Hosts:
         }
         process = subprocess.Popen(
             [*self.before.get(name, []), sys.executable, "-c", "from entrypoint.launch import train; train()"],
-            cwd="/", env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+            cwd="/",
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         host = Host(name=name, base=base, process=process)
         if name not in self.unread:
             self.read(host)
@@ -184,16 +188,21 @@ class Hosts:
         return host
 
     def read(self, host: Host) -> None:
-        assert host.process.stdout is not None
-        fd = host.process.stdout.fileno()
-        host.reader = threading.Thread(target=self._read, args=(fd, host.output), daemon=True)
+        host.reader = threading.Thread(target=self._read, args=(host.process.stdout, host.output), daemon=True)
         host.reader.start()
 
     @staticmethod
-    def _read(fd: int, into: bytearray) -> None:
-        with contextlib.suppress(OSError):
-            while block := os.read(fd, 1 << 16):
+    def _read(stdout: IO[bytes], into: bytearray) -> None:
+        with stdout, contextlib.suppress(OSError):
+            while block := os.read(stdout.fileno(), 1 << 16):
                 into.extend(block)
+
+    def close(self) -> None:
+        """Let go of the ports, and of output that nobody reads."""
+        self.ports.close()
+        for host in self.hosts.values():
+            if host.process.stdout and not host.reader:
+                host.process.stdout.close()
 
     # --- what happened ---
 

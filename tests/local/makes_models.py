@@ -38,8 +38,9 @@ functions = Functions()
 signatures = {name: getattr(functions, name) for name in ("parses", "waits", "looks_up")}
 tf.saved_model.save(functions, str(folder / "saved/1"), {"serving_default": functions.adds, **signatures})
 
-example = tf.train.Example(features=tf.train.Features(feature={"x": tf.train.Feature(
-    float_list=tf.train.FloatList(value=[1, 2]))}))  # fmt: skip
+example = tf.train.Example(
+    features=tf.train.Features(feature={"x": tf.train.Feature(float_list=tf.train.FloatList(value=[1, 2]))})
+)
 (folder / "example").write_text(base64.b64encode(example.SerializeToString()).decode())
 
 left, right = tf.keras.Input([1], name="left"), tf.keras.Input([1], name="right")

@@ -141,11 +141,14 @@ def test_data_that_is_not_whole_ends_the_job(tmp_path, rows):
     assert re.search(r"^error: channel train, pass 0: \S+/row-\d: .+", terminal, re.MULTILINE)
 
 
-@pytest.mark.parametrize("channel, says", [
-    ("train=rows,mode=Pope", "mode='Pope'; wanted one of File, FastFile, Pipe"),
-    ("train=rows,shuffle=1", "wanted mode=Pipe, or no shuffle"),
-    ("train=empty,mode=Pipe", "holds no file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "channel, says",
+    [
+        ("train=rows,mode=Pope", "mode='Pope'; wanted one of File, FastFile, Pipe"),
+        ("train=rows,shuffle=1", "wanted mode=Pipe, or no shuffle"),
+        ("train=empty,mode=Pipe", "holds no file"),
+    ],
+)
 def test_what_cannot_be_done_is_said_before_anything_starts(tmp_path, channel, says):
     (tmp_path / "empty").mkdir()
     word = channel.replace("=", f"={tmp_path}/", 1)

@@ -35,7 +35,10 @@ def working(folder: Path) -> bool:
     return any(" lines " in path.read_text() for path in folder.glob("meeting/*.journal"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.more), pytest.param(signal.SIGINT, id="SIGINT")],
+)
 @pytest.mark.parametrize(
     ("moment", "fault"),
     [
@@ -52,8 +55,10 @@ def test_a_run_that_is_told_to_end_leaves_nothing(tmp_path, number, moment, faul
     before = set(Path("/tmp").glob("entrypoint-*"))
     program = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.chaos", "--repeat", str(tmp_path / "case.json"), "--keep", str(tmp_path)],
-        cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         folder = eventually(lambda: job_folder(program.pid), LONG)
         if callable(moment):
@@ -118,7 +123,7 @@ def handlers():
 def test_a_fault_of_the_launcher_is_found_and_shrunk(tmp_path, monkeypatch, capsys, handlers):
     copy = tmp_path / "planted"
     shutil.copytree(ROOT / "entrypoint", copy / "entrypoint", ignore=shutil.ignore_patterns("__pycache__"))
-    with (copy / "entrypoint" / "outcome.py").open("a") as file:
+    with (copy / "entrypoint" / "outcome" / "outcome.py").open("a") as file:
         file.write(BROKEN)
     late = Fault(kind="late", host="algo-2", lasts=0.2)
     scripts = {"algo-1 script": Script(seconds=0.3, do="killed", flood=3), "algo-2 script": Script(seconds=0.3)}

@@ -63,8 +63,11 @@ def test_every_host_runs_the_script_and_the_table_says_so(local, tmp_path, hosts
             "print('I am', os.environ['SM_CURRENT_HOST'], 'of', len(where), len({a.split(':')[1] for a in where}))\n"
             "open(os.environ['SM_MODEL_DIR'] + '/weights', 'w').write('1')\n",
         ),
-        "--hosts", str(hosts), "--mode", "mwms",
-    )  # fmt: skip
+        "--hosts",
+        str(hosts),
+        "--mode",
+        "mwms",
+    )
     assert run.end() == 0
     names = sorted(f"algo-{number + 1}" for number in range(hosts))
     for rank, name in enumerate(names):
@@ -283,10 +286,12 @@ REFUSED = {
     "channel without folder": (["sleeps.py", "--channel", "train"], 78, "wanted name=value"),
     "no docker": (["sleeps.py", "--engine", "docker"], 78, "use --engine process"),
     "two modes": (
-        ["sleeps.py", "--mode", "ps", "--hyperparameters", "sagemaker_mpi_enabled=true"], 78, "two modes at once"
+        ["sleeps.py", "--mode", "ps", "--hyperparameters", "sagemaker_mpi_enabled=true"],
+        78,
+        "two modes at once",
     ),
     "no mpirun": (["sleeps.py", "--hosts", "2", "--mode", "mpi"], 78, "mpirun (apt-get install openmpi-bin)"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("words, code, said", REFUSED.values(), ids=REFUSED)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.channels import Distribution
+from entrypoint.job.channels import Distribution
 from entrypoint.local.channels import Channel
 from entrypoint.local.compose_host import OwnFolder
 from entrypoint.local.spec import LocalJob

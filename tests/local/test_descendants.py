@@ -45,19 +45,24 @@ PROGRAMS = {
     "no exec": ("train.sh", SHELL.format("python3 save.py")),
     "a shell that is told and waits": ("train.sh", SHELL.format("trap 'echo told' TERM\nsetsid -w python3 save.py")),
     "in the background, twice removed": (
-        "train.sh", SHELL.format("(setsid python3 save.py &)\nsleep 600"),
+        "train.sh",
+        SHELL.format("(setsid python3 save.py &)\nsleep 600"),
     ),
     "start_new_session": ("train.py", PYTHON.format(first="")),
     "start_new_session, and SIGTERM ignored": (
-        "train.py", PYTHON.format(first="signal.signal(signal.SIGTERM, signal.SIG_IGN)"),
+        "train.py",
+        PYTHON.format(first="signal.signal(signal.SIGTERM, signal.SIG_IGN)"),
     ),
     "start_new_session, and passed on": (
-        "train.py", PYTHON.format(first="signal.signal(signal.SIGTERM, lambda *_: child.terminate())"),
+        "train.py",
+        PYTHON.format(first="signal.signal(signal.SIGTERM, lambda *_: child.terminate())"),
     ),
-}  # fmt: skip
+}
 
 
-@pytest.mark.parametrize("mode", [SINGLE, MPI], ids=["single", "mpi"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param(SINGLE, id="single", marks=pytest.mark.more), pytest.param(MPI, id="mpi")]
+)
 @pytest.mark.parametrize("way", PROGRAMS)
 def test_work_outside_the_process_group_is_saved(hosts, way, mode):
     if mode is MPI and not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):

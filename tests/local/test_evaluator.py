@@ -33,9 +33,11 @@ def test_one_that_never_ends_is_stopped_after_the_grace_and_the_job_has_succeede
 
 def test_its_failure_is_the_jobs(hosts):
     job = hosts(
-        2, "evaluates.py", hyperparameters={**MWMS, "seconds": "1", "fails": "true"},
+        2,
+        "evaluates.py",
+        hyperparameters={**MWMS, "seconds": "1", "fails": "true"},
         environment={"ENTRYPOINT_EVALUATOR": "last"},
-    )  # fmt: skip
+    )
     assert job.end() == [1, 1]
     (first,) = {text.splitlines()[0] for text in job.failures}
     assert first == "algo-2 evaluator/0 (exit code 1): ValueError: the last checkpoint is worse than the first"

@@ -23,8 +23,12 @@ def test_workers_that_wait_for_a_file_which_they_cannot_see_end_with_the_job(hos
     pytest.importorskip("tensorflow")
     (tmp_path / "shared").mkdir()
     sent = by_sdk("train.py", PARAMETER_SERVER, folder=str(tmp_path / "shared"), done="DONE")
-    job = hosts(2, code=foreign("ps_renames_master.py"), hyperparameters=sent,
-                environment={"ENTRYPOINT_PS_CHIEF_NAME": "master"})  # fmt: skip
+    job = hosts(
+        2,
+        code=foreign("ps_renames_master.py"),
+        hyperparameters=sent,
+        environment={"ENTRYPOINT_PS_CHIEF_NAME": "master"},
+    )
     assert job.end(within=300) == [0, 0]
     assert "tasks: master ps worker" in job[1].log
     assert "epoch 2, loss" in job[1].log and "model copied" in job[1].log

@@ -16,9 +16,9 @@ import time
 import pytest
 from waiting import eventually
 
-from entrypoint.events import News, Report
-from entrypoint.outcome import Cause, failed, succeeded
-from entrypoint.wire import PROTOCOL, news_to_json, report_to_json
+from entrypoint.control.wire import PROTOCOL, news_to_json, report_to_json
+from entrypoint.outcome.outcome import Cause, failed, succeeded
+from entrypoint.policy.events import News, Report
 
 SENDERS = 8
 PROGRAM = """
@@ -40,7 +40,7 @@ def lies(job) -> list[tuple[str, str, bytes]]:
             Report(host=name, gone=True),
             Report(host=name, stopping=True),
             Report(host=name, done=True, clean=False, cause=cause),
-            Report(host=name, attempt=5, answers=10**9),
+            Report(host=name, attempt=5, ack=10**9),
         ):
             found.append(("/report", name, json.dumps(report_to_json(report)).encode()))
         for news in (

@@ -90,9 +90,11 @@ def test_every_byte_arrives(hosts, count, mode, environment, processes, program)
 def test_a_hundred_of_2500_characters_arrive(hosts):
     values = {f"name{number:02}": chr(0x4E00 + number) * 2500 for number in range(80)}
     job = hosts(
-        1, "train.py", code={"train.py": SCRIPTS["train.py"]},
+        1,
+        "train.py",
+        code={"train.py": SCRIPTS["train.py"]},
         hyperparameters={name: json.dumps(value) for name, value in values.items()},
-    )  # fmt: skip
+    )
     assert job.end() == [0]
     (path,) = (job[1].base / "output/data").glob("told-*")
     words = [bytes.fromhex(word).decode() for word in json.loads(path.read_text())["argv"]]
@@ -149,9 +151,11 @@ def test_the_longest_argument_arrives_and_one_that_is_none_may_be_longer(hosts):
     """And masking takes no time: each of these was minutes of work for the pattern of passwords in URLs."""
     longest = "x" * LONGEST
     job = hosts(
-        1, "train.py", code={"train.py": SCRIPTS["train.py"]},
+        1,
+        "train.py",
+        code={"train.py": SCRIPTS["train.py"]},
         hyperparameters={"text": json.dumps(longest), "sagemaker_text": json.dumps("https://me:" * 1_000_000)},
-    )  # fmt: skip
+    )
     assert job.end() == [0]
     (path,) = (job[1].base / "output/data").glob("told-*")
     assert [bytes.fromhex(word).decode() for word in json.loads(path.read_text())["argv"]] == ["--text", longest]

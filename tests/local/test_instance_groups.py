@@ -99,9 +99,11 @@ def test_a_stop_reaches_every_group(grouped):
 def test_parameter_servers_on_one_group_and_the_chief_and_workers_on_another(hosts):
     pytest.importorskip("tensorflow")
     job = hosts(
-        3, "ps_tutorial.py", hyperparameters={**PS, "sagemaker_entrypoint_ps_groups": "memory"},
+        3,
+        "ps_tutorial.py",
+        hyperparameters={**PS, "sagemaker_entrypoint_ps_groups": "memory"},
         groups={"train": [3, 1], "memory": [2]},
-    )  # fmt: skip
+    )
     assert job.end(within=300) == [0, 0, 0]
     assert "chief/0] trained, loss" in job[1].log
     assert "serving ps 0" in job[2].log and "prepare" not in job[2].log
@@ -110,9 +112,11 @@ def test_parameter_servers_on_one_group_and_the_chief_and_workers_on_another(hos
 
 def test_a_group_that_is_not_there_ends_the_job_on_every_host(hosts):
     job = hosts(
-        3, PROGRAM, hyperparameters={**MWMS, "sagemaker_distribution_instance_groups": "gpus"},
+        3,
+        PROGRAM,
+        hyperparameters={**MWMS, "sagemaker_distribution_instance_groups": "gpus"},
         groups={"train": [3, 1], "data": [2]},
-    )  # fmt: skip
+    )
     assert job.end(within=60) == [78, 78, 78]
     (text,) = {text.splitlines()[0].split(": ", 1)[1] for text in job.failures}
     assert "names instance group 'gpus'; wanted one of 'train', 'data'" in text
@@ -124,8 +128,9 @@ def test_the_command_of_the_documents(tmp_path, no_leftovers):
         "import os\nprint(os.environ['SM_CURRENT_INSTANCE_GROUP'], 'TF_CONFIG' in os.environ)\n"
     )
     command = [sys.executable, "-m", *shlex.split(text.replace("\\\n", " "))]
-    result = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
-                            text=True, timeout=120)  # fmt: skip
+    result = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     said = sorted(re.findall(r"\] (data|gpus) (True|False)$", result.stdout, re.M))
     assert said == [("data", "False"), ("gpus", "True"), ("gpus", "True")]

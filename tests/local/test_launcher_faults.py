@@ -10,22 +10,24 @@ MWMS = {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
 SABOTAGE = """
 import os, sys
 if os.environ.get("HOSTNAME") == "{hostname}" and "from entrypoint.launch" in " ".join(sys.orig_argv):
-    from entrypoint import {module}
-    before = {module}.{place}
+    import importlib
+    module = importlib.import_module("entrypoint.{module}")
+    before = module.{place}
     calls = []
     def broken(self, *words, **named):
         calls.append(words)
         if {when}:
             raise RuntimeError("a mistake of ours")
         return before(self, *words, **named)
-    {module}.{place} = broken
+    module.{place} = broken
 """
 MISTAKES = {
     # module, place, when it goes wrong
-    "reading the last output, once": ("logs", "Log.tail", "words[0].startswith('worker') and len(calls) < 3"),
-    "deciding, once": ("policy", "Policy._note", "type(words[0]).__name__ == 'Ended' and len(calls) > 3"
+    "reading the last output, once": ("host.logs", "Log.tail", "words[0].startswith('worker') and len(calls) < 3"),
+    "deciding, once": ("policy.policy", "Policy._note", "type(words[0]).__name__ == 'Ended' and len(calls) > 3"
                        " and 1 not in calls and not calls.append(1)"),
-    "deciding, always": ("policy", "Policy._note", "type(words[0]).__name__ == 'Ended' and words[0].name != 'prepare'"),
+    "deciding, always": ("policy.policy", "Policy._note",
+                         "type(words[0]).__name__ == 'Ended' and words[0].name != 'prepare'"),
 }  # fmt: skip
 
 

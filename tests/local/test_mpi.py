@@ -14,7 +14,7 @@ import pytest
 from hosts import LONG, PROGRAMS, ROOT
 from waiting import eventually
 
-from entrypoint.machine import this_machine
+from entrypoint.host.machine import this_machine
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()), reason="needs Open MPI and an ssh daemon"
@@ -169,8 +169,10 @@ def test_stopped_ranks_save(hosts):
 
 
 def test_stopped_ranks_that_ignore_it_are_killed(hosts):
-    code = {"train.py": "import signal, time\nfrom mpi4py import MPI\nsignal.signal(15, signal.SIG_IGN)\n"
-            "print('asleep', flush=True)\ntime.sleep(600)\n"}  # fmt: skip
+    code = {
+        "train.py": "import signal, time\nfrom mpi4py import MPI\nsignal.signal(15, signal.SIG_IGN)\n"
+        "print('asleep', flush=True)\ntime.sleep(600)\n"
+    }
     job = hosts(2, "train.py", code=code, hyperparameters=MPI, environment={"ENTRYPOINT_STOP_GRACE": "1"})
     job.all_say("asleep")
     job.signal(signal.SIGTERM)
@@ -205,8 +207,12 @@ def test_the_environment_of_ranks_is_the_same_on_all_hosts(hosts):
 
 def test_what_the_user_exports_with_x_wins(hosts):
     options = "-x MINE=other -x NEW=new"
-    job = hosts(2, "mpi_sum.py", environment={"MINE": "yes"},
-                hyperparameters=with_ranks(1, sagemaker_mpi_custom_mpi_options=options))  # fmt: skip
+    job = hosts(
+        2,
+        "mpi_sum.py",
+        environment={"MINE": "yes"},
+        hyperparameters=with_ranks(1, sagemaker_mpi_custom_mpi_options=options),
+    )
     assert job.end() == [0, 0]
     assert [(each["env"]["MINE"], each["env"]["NEW"]) for each in told(job)] == [("other", "new")] * 2
 
@@ -221,8 +227,12 @@ def test_ranks_divide_the_cpus_of_their_host(hosts):
     machine = this_machine()
     if machine.allowed < 2:
         pytest.skip("one CPU cannot be divided")
-    job = hosts(2, "mpi_sum.py", environment={"OMP_NUM_THREADS": "3"},
-                hyperparameters=with_ranks(4, sagemaker_mpi_custom_mpi_options="-np 5"))  # fmt: skip
+    job = hosts(
+        2,
+        "mpi_sum.py",
+        environment={"OMP_NUM_THREADS": "3"},
+        hyperparameters=with_ranks(4, sagemaker_mpi_custom_mpi_options="-np 5"),
+    )
     assert job.end() == [0, 0]
     fourth = max(1, int(machine.cpus / 4 + 0.5))
     alone = [None, None] if machine.cpus == machine.allowed else [str(int(machine.cpus + 0.5))] * 2

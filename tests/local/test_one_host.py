@@ -42,9 +42,11 @@ def test_arguments_arrive_byte_for_byte(hosts):
 def test_arguments_of_a_shell_script_arrive_byte_for_byte(hosts):
     script = '#!/bin/sh\nfor word in "$@"; do printf "%s\\0" "$word"; done > "$SM_OUTPUT_DATA_DIR/words"\n'
     job = hosts(
-        1, "train.sh", code={"train.sh": script},
+        1,
+        "train.sh",
+        code={"train.sh": script},
         hyperparameters={key: json.dumps(value) for key, value in ARGUMENTS.items()},
-    )  # fmt: skip
+    )
     assert job.end() == [0]
     words = (job[1].base / "output/data/words").read_bytes().decode().split("\0")[:-1]
     assert words == [word for key in sorted(ARGUMENTS) for word in (f"--{key}", ARGUMENTS[key])]
@@ -103,8 +105,7 @@ def test_the_scripts_own_failure_file_is_left_alone(hosts):
 
 def test_an_output_folder_that_is_none_still_fails(hosts):
     """A full or read-only disk: root ignores permissions, so the folder is a file here."""
-    job = hosts(1, "train.py", code={"train.py": "raise SystemExit(5)"},
-                base_files={"output": "not a folder"})  # fmt: skip
+    job = hosts(1, "train.py", code={"train.py": "raise SystemExit(5)"}, base_files={"output": "not a folder"})
     assert job.end() == [5]
     assert "cannot be written" in job[1].log
     assert "algo-1 script (exit code 5)" in job[1].log

@@ -17,6 +17,7 @@ import pytest
 from control_group import why_not as why_no_group
 from outcomes.case import Case, Way
 from outcomes.judge import complaints, figures
+from outcomes.pairs import PAIRS
 from outcomes.run import ALONE, Result, run
 from outcomes.table import CASES
 from silent_disk import why_not as why_no_disk
@@ -68,7 +69,10 @@ def keep(ended: list[Result]) -> None:
             json.dump(rows, file, indent=1)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=case.name, marks=() if case.name in PAIRS else pytest.mark.more) for case in CASES],
+)
 def test_outcome(case: Case, outcomes: Callable[[Case], Result]) -> None:
     if why := why_not(case):
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)

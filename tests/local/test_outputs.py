@@ -43,8 +43,12 @@ def test_a_model_that_serving_does_not_find(hosts):
 
 
 def test_different_files_of_one_name(hosts):
-    (warning,) = run(hosts, 3, SAVE.replace("WHAT", "host") + "Path(data, 'history').write_text(host[:-2])\n"
-                     "Path(data, f'log-{host}').write_text(host)")  # fmt: skip
+    (warning,) = run(
+        hosts,
+        3,
+        SAVE.replace("WHAT", "host") + "Path(data, 'history').write_text(host[:-2])\n"
+        "Path(data, f'log-{host}').write_text(host)",
+    )
     assert warning.startswith("[algo-1] /opt/ml/model/1/saved_model.pb: not the same on algo-1, algo-2 and algo-3. ")
 
 
@@ -112,13 +116,16 @@ raise ValueError("bad data")
 def test_a_tuning_job(hosts):
     """Its model_dir holds its name, wherever the script looks for it."""
     job = hosts(
-        1, "tells.py",
+        1,
+        "tells.py",
         hyperparameters={"_tuning_objective_metric": "auc", "model_dir": '"s3://bucket/tuning"'},
         environment={
-            "TRAINING_JOB_NAME": "trial-3", "S3_USE_HTTPS": "0",
-            "AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "eu-west-1",
+            "TRAINING_JOB_NAME": "trial-3",
+            "S3_USE_HTTPS": "0",
+            "AWS_REGION": "eu-west-1",
+            "AWS_DEFAULT_REGION": "eu-west-1",
         },
-    )  # fmt: skip
+    )
     assert job.end() == [0]
     (told,) = job.json_of("told.json")
     expected = "s3://bucket/tuning/trial-3/model"

@@ -66,8 +66,9 @@ match os.environ["DEED"]:
 
 def job_of(hosts, deed: str, **settings: str):
     environment = {**SHORT, "DEED": deed, **settings}
-    return hosts(2, "train.py", code={"train.py": PROGRAM, "old/unused.py": PROGRAM}, hyperparameters=PS,
-                 environment=environment)  # fmt: skip
+    return hosts(
+        2, "train.py", code={"train.py": PROGRAM, "old/unused.py": PROGRAM}, hyperparameters=PS, environment=environment
+    )
 
 
 @pytest.mark.parametrize("deed", ["sleeps", "serves and computes", "waits for the chief, and computes then"])

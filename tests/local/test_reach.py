@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from entrypoint.cluster import Cluster, Host
-from entrypoint.reach import look_for
+from entrypoint.control.probe import look_for
+from entrypoint.job.cluster import Cluster, Host
 
 
 @pytest.fixture

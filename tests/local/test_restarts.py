@@ -33,9 +33,11 @@ def test_a_job_is_tried_again_until_it_ends_well(hosts, mode):
 
 def test_the_last_attempt_is_the_outcome(hosts):
     job = hosts(
-        2, "fails_at_first.py", hyperparameters={**MWMS, "fails": "algo-2:SIGKILL,algo-2:SIGSEGV"},
+        2,
+        "fails_at_first.py",
+        hyperparameters={**MWMS, "fails": "algo-2:SIGKILL,algo-2:SIGSEGV"},
         environment={**QUICK, "ENTRYPOINT_RESTARTS": "1"},
-    )  # fmt: skip
+    )
     assert job.end() == [139, 139]
     assert {text.splitlines()[0] for text in job.failures} == {"algo-2 worker/1 (killed by SIGSEGV)"}
 
@@ -55,9 +57,11 @@ def test_without_the_setting_nothing_is_tried_again(hosts):
 
 def test_sigterm_between_two_attempts_ends_the_job(hosts):
     job = hosts(
-        2, "fails_at_first.py", hyperparameters={**MWMS, "fails": "algo-2:SIGKILL"},
+        2,
+        "fails_at_first.py",
+        hyperparameters={**MWMS, "fails": "algo-2:SIGKILL"},
         environment={"ENTRYPOINT_RESTART_BACKOFF": "100", "ENTRYPOINT_RESTARTS": "5"},
-    )  # fmt: skip
+    )
     job.says("all processes are started again in 100 s")
     job.signal(signal.SIGTERM)
     assert job.end(within=30) == [143, 143]

@@ -1,4 +1,4 @@
-"""Root causes: seeded faults in jobs whose processes talk to one another, so that real echoes come, sometimes first.
+"""Root causes: seeded faults in jobs whose processes talk to one another, so that real symptoms come, sometimes first.
 
 Each fault has a known truth: the host, the process and the cause that the failure text must name, on every host that
 is left. ROOT_CAUSE_SEED chooses whom it hits, how the processes talk and what the others do when they notice. Every job
@@ -125,10 +125,14 @@ class Choice:
         hosts, per_host, does = self.job(way)
         name = who(way, self.random.randrange(hosts * per_host), per_host)
         return Fault(
-            name="killed from outside", way=way, hosts=hosts, per_host=per_host,
-            truth=rf"^{name} \(killed by SIGKILL\)$", does=does,
+            name="killed from outside",
+            way=way,
+            hosts=hosts,
+            per_host=per_host,
+            truth=rf"^{name} \(killed by SIGKILL\)$",
+            does=does,
             outside=f"kill '{name.replace(' ', ':', 1)}' when 'all talk'",
-        )  # fmt: skip
+        )
 
     def of_host(self, action: str, way: str, coordinator: bool) -> Fault:
         hosts, per_host, does = self.job(way, shapes=("star", "ring"))
@@ -221,6 +225,7 @@ def able() -> None:
     pytest.importorskip("mpi4py")
 
 
+@pytest.mark.timeout(1800)  # it is 55 jobs
 def test_the_first_thing_that_went_wrong_is_named(
     able: None, tmp_path: Path, no_leftovers: str, tell: Callable[[str], None]
 ) -> None:

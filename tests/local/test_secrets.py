@@ -157,7 +157,7 @@ def test_command_lines_and_files_of_a_job_under_mpirun(running):
         if path.is_file() or path.is_socket():
             open_to_others = stat.S_IMODE(path.stat().st_mode) & 0o077
             assert not open_to_others or path.suffix == ".pub", path
-        elif path.name in ("ssh", "cards"):
+        elif path.name in ("ssh", "public_keys"):
             assert stat.S_IMODE(path.stat().st_mode) == 0o700
     held = {path.name for path in run.rglob("*") if path.is_file() and found_in(path.read_text(errors="replace"))}
     assert held == {"prepared.json"}

@@ -35,9 +35,12 @@ class Server:
         self.log = base / "log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "entrypoint.serving"], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                [sys.executable, "-m", "entrypoint.serving"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
                 env={**os.environ, **own, **environment},
-            )  # fmt: skip
+            )
 
     def get(self, path: str) -> int:
         return self._ask(urllib.request.Request(f"http://127.0.0.1:{self.port}{path}"))[0]

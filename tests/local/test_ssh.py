@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.events import Report
-from entrypoint.wire import report_to_json
+from entrypoint.control.wire import report_to_json
+from entrypoint.policy.events import Report
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()), reason="needs Open MPI and an ssh daemon"
@@ -104,8 +104,12 @@ def test_the_key_starts_nothing_else(running, command):
 
 def test_a_key_that_a_follower_shows_is_not_let_in(running):
     """Whoever has its address, and the token if there is one, may speak for a follower, not for the coordinator."""
-    cards = (("authorized_keys", "ssh-ed25519 AAAA"), ("../no", "ssh-ed25519 AAAA"), ("no/such", "ssh-ed25519 AAAA"))
-    body = json.dumps(report_to_json(Report(host="algo-2", ready=frozenset({"prepare"}), cards=cards)))
+    public_keys = (
+        ("authorized_keys", "ssh-ed25519 AAAA"),
+        ("../no", "ssh-ed25519 AAAA"),
+        ("no/such", "ssh-ed25519 AAAA"),
+    )
+    body = json.dumps(report_to_json(Report(host="algo-2", ready=frozenset({"prepare"}), public_keys=public_keys)))
     own, other = (running.addresses[name] for name in ("algo-1", "algo-2"))
     port = running.control_port
     caller = http.client.HTTPConnection(own, port, timeout=30, source_address=(other, 0))
@@ -114,7 +118,7 @@ def test_a_key_that_a_follower_shows_is_not_let_in(running):
     assert ssh(running, "algo-1", "id").returncode == 126  # its answers come in order: what was said is done by now
     status = urllib.request.Request(f"http://{own}:{port}/status")
     assert json.loads(urllib.request.urlopen(status, timeout=30).read())["host"] == "algo-1"
-    keys = (running[1].base / "run/cards/authorized_keys").read_text().splitlines()
+    keys = (running[1].base / "run/public_keys/authorized_keys").read_text().splitlines()
     assert len(keys) == 1 and keys[0].startswith("restrict,command=")
     assert running[1].process.poll() is None
 

@@ -61,9 +61,12 @@ def stuck(hosts, tmp_path):
         mode = environment.pop("mode", "")
         hyperparameters = {"sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2"}
         return hosts(
-            count, "train.py", code={"train.py": PROGRAM}, hyperparameters=hyperparameters if mode == "mpi" else {},
+            count,
+            "train.py",
+            code={"train.py": PROGRAM},
+            hyperparameters=hyperparameters if mode == "mpi" else {},
             environment={**QUICK, "DEED": deed, "STUCK": host, **environment},
-        )  # fmt: skip
+        )
 
     yield start
     for disk in disks:

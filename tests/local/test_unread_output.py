@@ -46,12 +46,20 @@ elif os.environ["THEN"] == "raises":
 def job(hosts, tmp_path):
     def start(count: int, megabytes: float, then: str, who: str = "algo-1", **options):
         environment = {
-            "MEGABYTES": str(megabytes), "THEN": then, "WHO": who, "GO": str(tmp_path / "go"), "PYTHONUNBUFFERED": ""
-        }  # fmt: skip
+            "MEGABYTES": str(megabytes),
+            "THEN": then,
+            "WHO": who,
+            "GO": str(tmp_path / "go"),
+            "PYTHONUNBUFFERED": "",
+        }
         return hosts(
-            count, code={"train.py": PRINTS}, hyperparameters=MWMS if count > 1 else {}, environment=environment,
-            unread=(who,), **options,
-        )  # fmt: skip
+            count,
+            code={"train.py": PRINTS},
+            hyperparameters=MWMS if count > 1 else {},
+            environment=environment,
+            unread=(who,),
+            **options,
+        )
 
     return start
 

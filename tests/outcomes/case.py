@@ -51,47 +51,76 @@ class Bound:
 
 
 PROCESS = Bound(
-    name="process", since=Since.LAST, told=0.5, gone=3,
+    name="process",
+    since=Since.LAST,
+    told=0.5,
+    gone=3,
     meaning="from the end of the process; the others obey SIGTERM",
-)  # fmt: skip
+)
 STUBBORN = Bound(
-    name="stubborn", since=Since.LAST, told=0.5, gone=3 + FAILURE_GRACE,
+    name="stubborn",
+    since=Since.LAST,
+    told=0.5,
+    gone=3 + FAILURE_GRACE,
     meaning="from the end of the process; the others ignore SIGTERM and are killed after ENTRYPOINT_FAILURE_GRACE",
-)  # fmt: skip
+)
 HOST = Bound(
-    name="host", since=Since.FAULT, told=8, gone=8,
+    name="host",
+    since=Since.FAULT,
+    told=8,
+    gone=8,
     meaning="from the moment when the host was last there; ENTRYPOINT_PEER_TIMEOUT is in it",
-)  # fmt: skip
+)
 START = Bound(
-    name="start", since=Since.START, told=START_TIMEOUT + 2, gone=START_TIMEOUT + 5,
+    name="start",
+    since=Since.START,
+    told=START_TIMEOUT + 2,
+    gone=START_TIMEOUT + 5,
     meaning=f"from the start of the job, with ENTRYPOINT_START_TIMEOUT={START_TIMEOUT:g}",
-)  # fmt: skip
+)
 END = Bound(name="end", since=Since.LAST, told=0.5, gone=3, meaning="from the end of the last script")
 STOP = Bound(
-    name="stop", since=Since.LAST, told=3, gone=3,
+    name="stop",
+    since=Since.LAST,
+    told=3,
+    gone=3,
     meaning="from the end of the last script (from SIGTERM, if none does anything about it)",
-)  # fmt: skip
+)
 STUBBORN_STOP = Bound(
-    name="stubborn stop", since=Since.FAULT, told=STOP_GRACE + 3, gone=STOP_GRACE + 3,
+    name="stubborn stop",
+    since=Since.FAULT,
+    told=STOP_GRACE + 3,
+    gone=STOP_GRACE + 3,
     meaning=f"from SIGTERM, which scripts ignore, with ENTRYPOINT_STOP_GRACE={STOP_GRACE:g}",
-)  # fmt: skip
+)
 STUCK = Bound(
-    name="stuck", since=Since.LAST, told=0.5, gone=3 + FAILURE_GRACE + KILL_TIMEOUT,
+    name="stuck",
+    since=Since.LAST,
+    told=0.5,
+    gone=3 + FAILURE_GRACE + KILL_TIMEOUT,
     meaning=f"from the end of the process; another survives SIGKILL, with ENTRYPOINT_KILL_TIMEOUT={KILL_TIMEOUT:g}",
-)  # fmt: skip
+)
 STUCK_ATTEMPT = Bound(
-    name="stuck attempt", since=Since.LAST,
-    told=3 + FAILURE_GRACE + KILL_TIMEOUT, gone=5 + FAILURE_GRACE + KILL_TIMEOUT,
+    name="stuck attempt",
+    since=Since.LAST,
+    told=3 + FAILURE_GRACE + KILL_TIMEOUT,
+    gone=5 + FAILURE_GRACE + KILL_TIMEOUT,
     meaning="the same, until it is known that no other attempt can begin",
-)  # fmt: skip
+)
 MPIRUN = Bound(
-    name="mpirun", since=Since.LAST, told=11, gone=14,
+    name="mpirun",
+    since=Since.LAST,
+    told=11,
+    gone=14,
     meaning="from the end of the last rank; mpirun has 10 s",
-)  # fmt: skip
+)
 SHORTAGE = Bound(
-    name="shortage", since=Since.START, told=8, gone=11,
+    name="shortage",
+    since=Since.START,
+    told=8,
+    gone=11,
     meaning="from the start of the job, which a host cannot begin for lack of processes or descriptors",
-)  # fmt: skip
+)
 BOUNDS = (PROCESS, STUBBORN, HOST, START, SHORTAGE, END, STOP, STUBBORN_STOP, STUCK, STUCK_ATTEMPT, MPIRUN)
 
 

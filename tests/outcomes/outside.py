@@ -45,13 +45,15 @@ FROZEN = Own(exits=("SIGKILL",), words="it stays frozen, until somebody takes it
 LATE = Own(exits=("69",), words="69 when it goes on")
 CUT = {
     COORDINATOR: Own(
-        exits=("69",), timed=True, words="69, and it says that it may be the one that is cut off",
+        exits=("69",),
+        timed=True,
+        words="69, and it says that it may be the one that is cut off",
         text="algo-... (lost: not heard for ...): nor is any other host; {host} itself may be cut off the network",
     ),
     FOLLOWER: Own(
         exits=("69",), text="algo-1 (lost: not heard for ...)", timed=True, words="69, and it names the coordinator"
     ),
-}  # fmt: skip
+}
 
 
 def lost(way: Way, event: str, where: str, when: str, *faults: str, own: Own, text: str = LOST, **more: Any) -> Case:
@@ -88,8 +90,12 @@ def hosts_that_come_back() -> Iterator[Case]:
         fault = f"pause {host_of(where)} {HERE} for 2"
         yield goes_on(way, "host is paused for 2 s", where, "run", fault, seconds="3")
     for way, where in (
-        *mirrored, (Way.MPI, COORDINATOR), (Way.MPI, FOLLOWER), (Way.PS, FOLLOWER), (Way.SCRIPTS, FOLLOWER)
-    ):  # fmt: skip
+        *mirrored,
+        (Way.MPI, COORDINATOR),
+        (Way.MPI, FOLLOWER),
+        (Way.PS, FOLLOWER),
+        (Way.SCRIPTS, FOLLOWER),
+    ):
         fault = f"cut {host_of(where)} {HERE} for 3"
         yield goes_on(way, "host is cut off for 3 s", where, "run", fault, seconds="4")
     for way, where in (*mirrored, (Way.MPI, FOLLOWER), (Way.PS, COORDINATOR)):
@@ -109,21 +115,27 @@ def goes_on(way: Way, event: str, where: str, when: str, *faults: str, seconds: 
 def hosts_that_never_come() -> Iterator[Case]:
     for way, where in ((Way.MWMS, COORDINATOR), (Way.MWMS, FOLLOWER), (Way.MPI, FOLLOWER)):
         host = host_of(where)
-        common = {"way": way, "where": where, "when": "start", "hosts": 3, "code": 75, "bound": START,
+        common = {"way": way, "where": where, "when": "start", "hosts": 3, "code": 68, "bound": START,
                   "settings": SHORT_START, "does": {"do": "lasts"}}  # fmt: skip
         kill = (f"kill {host}",)
         yield Case(event="host dies as it starts", faults=kill, text=NO_ANSWER, hit={host: NO_SAY}, **common)
         if way is not Way.MWMS:
             continue
-        own = Own(exits=("75",), text="algo-... (did not appear within 6 s): ...", words="75")
+        own = Own(exits=("68",), text="algo-... (did not appear within 6 s): ...", words="68")
         yield Case(
-            event="host comes after the start timeout", faults=(f"late {host} for 9",), text=NO_ANSWER,
-            hit={host: own}, **common,
-        )  # fmt: skip
+            event="host comes after the start timeout",
+            faults=(f"late {host} for 9",),
+            text=NO_ANSWER,
+            hit={host: own},
+            **common,
+        )
         yield Case(
-            event="host's name never resolves", faults=(f"hide {host} for 60",), text=NO_NAME,
-            hit={host: Own(exits=("75",), words="75")}, **common,
-        )  # fmt: skip
+            event="host's name never resolves",
+            faults=(f"hide {host} for 60",),
+            text=NO_NAME,
+            hit={host: Own(exits=("68",), words="68")},
+            **common,
+        )
 
 
 # --- processes that are not the user's ---
@@ -244,26 +256,35 @@ def output_that_nobody_reads() -> Iterator[Case]:
         unread = {"way": way, "where": where, "when": "run", "hosts": 2}
         stall, other = f"stall {host} for 60", "algo-1" if host == "algo-2" else "algo-2"
         raises = {
-            "code": 1, "text": f"{{who}} (exit code 1): {loss}", "bound": PROCESS,
+            "code": 1,
+            "text": f"{{who}} (exit code 1): {loss}",
+            "bound": PROCESS,
             "hit": {host: Own(exits=("1",), text=f"... (exit code 1): {loss}", words=words)},
-        }  # fmt: skip
+        }
         yield Case(
-            event="nobody reads its output; script prints 2 MB, raises", faults=(stall,),
+            event="nobody reads its output; script prints 2 MB, raises",
+            faults=(stall,),
             does={"do": "floods_with_lines_and_raises", "on": host, "when": "run", "megabytes": "2"},
-            **unread, **raises,
-        )  # fmt: skip
+            **unread,
+            **raises,
+        )
         raises["text"] = f"{other} ... (exit code 1): {loss}"
         yield Case(
-            event="nobody reads its output; script prints 10 MB, another host's raises", faults=(stall,),
+            event="nobody reads its output; script prints 10 MB, another host's raises",
+            faults=(stall,),
             does={"do": "raises", "on": other, "when": "run", "others": "floods_and_waits", "megabytes": "10"},
-            **unread, **raises,
-        )  # fmt: skip
+            **unread,
+            **raises,
+        )
         yield Case(
             event="nobody reads its output; scripts print 10 MB; SIGTERM; they save and end well",
             faults=(stall, f"stop all {HERE}"),
-            does={"do": "floods_and_waits", "megabytes": "10", "sigterm": "saves"}, code=0, bound=STOP,
-            hit={host: Own(exits=("0",), text="", words=words)}, **unread,
-        )  # fmt: skip
+            does={"do": "floods_and_waits", "megabytes": "10", "sigterm": "saves"},
+            code=0,
+            bound=STOP,
+            hit={host: Own(exits=("0",), text="", words=words)},
+            **unread,
+        )
 
 
 # --- what ends neither by itself nor by SIGKILL, and what a stop crosses ---
@@ -298,11 +319,14 @@ def what_cannot_be_killed() -> Iterator[Case]:
             says="after SIGKILL, and is left behind: pid ...state D (uninterruptible sleep), waits in ",
         )  # fmt: skip
         yield Case(
-            **common, event="script cannot be killed, another is and the job was to be tried again",
-            does={**asks, "others": "kills_itself_when_it_hangs"}, settings={**settings, **RESTART}, code=71,
+            **common,
+            event="script cannot be killed, another is and the job was to be tried again",
+            does={**asks, "others": "kills_itself_when_it_hangs"},
+            settings={**settings, **RESTART},
+            code=71,
             text=f"{stuck}, so the job cannot be tried again): 1 s after SIGKILL there is still pid ...",
             bound=STUCK_ATTEMPT,
-        )  # fmt: skip
+        )
 
 
 def mpirun_that_does_not_end() -> Iterator[Case]:

@@ -1,4 +1,4 @@
-"""docs/outcomes.md: the table for people. Written by `pytest tests/unit/test_outcomes_page.py --refresh`."""
+"""docs/outcomes.md: the table for people. Written by `pytest tests/unit/outcome/test_outcomes_page.py --refresh`."""
 
 import re
 from collections.abc import Iterable
@@ -21,8 +21,8 @@ These hold for all rows:
 - A failed job never exits with 0, and a job that succeeded never with anything else.
 - No process, private key, socket, container or network is left.
 - Exit codes are the process's own, or 128 + the signal that killed it (137 is SIGKILL, 139 a segmentation fault);
-  65 is code that cannot be installed, 69 a lost host, 71 a process that cannot be killed, 75 a host that
-  did not appear, 143 a job that was stopped.
+  65 is code that cannot be installed, 68 a host that did not appear, 69 a lost host, 71 a process that cannot be
+  killed, 143 a job that was stopped.
 - The coordinator is the first host of the list (algo-1), a follower any other.
 
 In the tables, HOST and PROCESS are where the event happens, and `...` is some text. A dash means that there is

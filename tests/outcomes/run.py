@@ -115,9 +115,13 @@ def _run(case: Case, folder: Path, meeting: str, few: str) -> Result:
     began = time.time()
     process = subprocess.Popen(
         [sys.executable, "-I", str(ALONE), str(folder / "left.json"), *command(case, folder, meeting, few)],
-        env=environment(case), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env=environment(case),
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         start_new_session=True,
-    )  # fmt: skip
+    )
     terminal, run_folder = Terminal(), RunFolder(case, folder)
     assert process.stdout
     with process.stdout:

@@ -50,13 +50,17 @@ NEGATIVE = Deed(event="sys.exit(-1)", do="exits_with_255", code=255, error=DATA)
 TERMINATED = Deed(event="script sends itself SIGTERM", do="terminates_itself", code=143, how="killed by SIGTERM")
 ABORTS = Deed(event="abort()", do="aborts", code=134, how="killed by SIGABRT")
 IMPORTS = Deed(
-    event="import of what is not there", do="imports_what_is_not_there", code=1,
+    event="import of what is not there",
+    do="imports_what_is_not_there",
+    code=1,
     error="ModuleNotFoundError: No module named 'no_such_package'",
-)  # fmt: skip
+)
 CALLS = Deed(
-    event="a command it runs fails", do="raises_in_a_call", code=1,
+    event="a command it runs fails",
+    do="raises_in_a_call",
+    code=1,
     error="subprocess.CalledProcessError: Command '['false']' returned non-zero exit status 1.",
-)  # fmt: skip
+)
 ORPHANS = Deed(event="leaves orphans that hold its stdout, ends well", do="orphans", code=0)
 ORPHANS_RAISES = Deed(event="leaves orphans, raises", do="orphans_and_raises", code=1, error=LOSS)
 ONE_LINE = Deed(event="prints {size} MB without end of line, ends well", do="floods_without_end_of_line", code=0)
@@ -64,14 +68,14 @@ ONE_LINE_RAISES = Deed(
     event="prints {size} MB without end of line, raises", do="floods_without_end_of_line_and_raises", code=1, error=LOSS
 )
 LINES = Deed(event="prints {size} MB of lines, ends well", do="floods_with_lines", code=0)
-LINES_RAISES = Deed(
-    event="prints {size} MB of lines, raises", do="floods_with_lines_and_raises", code=1, error=LOSS
-)  # fmt: skip
+LINES_RAISES = Deed(event="prints {size} MB of lines, raises", do="floods_with_lines_and_raises", code=1, error=LOSS)
 CLOSES = Deed(event="closes stdout and stderr, ends well", do="closes_its_output", code=0)
 CLOSES_RAISES = Deed(
-    event="closes stdout and stderr, raises", do="closes_its_output_and_raises", code=1,
+    event="closes stdout and stderr, raises",
+    do="closes_its_output_and_raises",
+    code=1,
     error="closing stdout and stderr",
-)  # fmt: skip
+)
 NO_TEXT = Deed(event="prints what is no UTF-8, ends well", do="prints_no_text", code=0)
 NO_TEXT_EXITS = Deed(
     event="prints what is no UTF-8, sys.exit(3)", do="prints_no_text_and_exits", code=3, error="no data in caf\ufffd"
@@ -158,7 +162,7 @@ KILLED_ONCE = Deed(event="script is killed once, with ENTRYPOINT_RESTARTS=1", do
 
 
 def restarts() -> Iterator[Case]:
-    """With the setting, what may be chance is tried again; an exception is none."""
+    """With the setting, what looks transient is tried again; an exception does not."""
     again = {"RESTARTS": "1", "RESTART_BACKOFF": "0.5"}
     for way, where in ((Way.MWMS, FOLLOWER), (Way.MPI, FOLLOWER), (Way.PS, COORDINATOR)):
         yield replace(deed(way, KILLED_ONCE, where, "run", hosts=2), settings=again)
@@ -184,14 +188,19 @@ def disks() -> Iterator[Case]:
             output, model = f"{action} {host}:output", f"{action} {host}:model"
             case = deed(way, RAISES, where, "run", hosts=hosts)
             yield replace(
-                case, event=f"/opt/ml/output is {state}, script raises", faults=(output,),
-                hit={host: NO_FILE}, says=f"cannot be written ...{case.text}",
-            )  # fmt: skip
+                case,
+                event=f"/opt/ml/output is {state}, script raises",
+                faults=(output,),
+                hit={host: NO_FILE},
+                says=f"cannot be written ...{case.text}",
+            )
             case = deed(way, WRITES_MODEL, where, "run", hosts=hosts)
             yield replace(
-                case, event=f"/opt/ml/model is {state}, script writes to it", faults=(model,),
+                case,
+                event=f"/opt/ml/model is {state}, script writes to it",
+                faults=(model,),
                 text=f"{{who}} (exit code 1): {error}...",
-            )  # fmt: skip
+            )
             if way is not Way.MPI:
                 case = deed(way, EARLY, where, "run", hosts=hosts)
                 yield replace(case, event=f"/opt/ml/output is {state}, script ends well", faults=(output,))

@@ -148,13 +148,14 @@ def closes_first():
 
 
 def misses_a_service():
-    """A first error that reads like an echo."""
+    """A first error that reads like a symptom."""
     socket.create_connection(("127.0.0.1", 9))
 
 
-DEEDS = {deed.__name__: deed for deed in (
-    raises, exits, leaves, is_killed, segfaults, aborts, closes_first, misses_a_service
-)}  # fmt: skip
+DEEDS = {
+    deed.__name__: deed
+    for deed in (raises, exits, leaves, is_killed, segfaults, aborts, closes_first, misses_a_service)
+}
 
 
 # --- what the others do ---

@@ -10,6 +10,13 @@ import local_mode
 import pytest
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """SDKs start several jobs in one test, and wait for each as long as local_mode.PATIENCE."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(4 * local_mode.PATIENCE))
+
+
 def missing(why: str) -> None:
     """A user's machine skips what it cannot run; with CI=true that is a failure."""
     (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)

@@ -100,7 +100,7 @@ def run(sdk: str, folder: Path, call: Any, driver: str = "") -> Job:
         "AWS_EC2_METADATA_DISABLED": "true",
         # Whatever botocore or requests would say to anybody.
         **dict.fromkeys(("AWS_ENDPOINT_URL", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), listener.url),
-    }  # fmt: skip
+    }
     try:
         with one_at_a_time():
             exit_code, output = _drive(sdk, driver or sdk, here, json.dumps(call), environment)

@@ -41,9 +41,13 @@ def archive(folder: Path, name: str) -> str:
 
 def made_by(example: str, arguments: list[str], **environment: str) -> None:
     subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT / "examples" / example, env={**os.environ, **environment}, check=True,
-        stdin=subprocess.DEVNULL, timeout=240,
-    )  # fmt: skip
+        [sys.executable, *arguments],
+        cwd=ROOT / "examples" / example,
+        env={**os.environ, **environment},
+        check=True,
+        stdin=subprocess.DEVNULL,
+        timeout=240,
+    )
 
 
 def test_digits_and_deepfm_answer(run: Callable[..., Job], image: str, tmp_path: Path) -> None:

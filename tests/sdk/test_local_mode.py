@@ -81,10 +81,13 @@ def test_v2_estimator_on_one_host(run: Run, image: str) -> None:
 @pytest.mark.tensorflow
 def test_v2_tensorflow_with_parameter_servers(run: Run, image: str, clicks: Path) -> None:
     call = estimator_call(
-        image, 2, DEEPFM, "train.py",
+        image,
+        2,
+        DEEPFM,
+        "train.py",
         distribution={"parameter_server": {"enabled": True}},
         hyperparameters={"epochs": 1, "sagemaker_entrypoint_ps_workers": "server"},
-    )  # fmt: skip
+    )
     job = run("v2", {**call, "estimator": "TensorFlow", "inputs": {"training": f"file://{clicks}"}})
     predicts_clicks(job)
 
@@ -92,10 +95,13 @@ def test_v2_tensorflow_with_parameter_servers(run: Run, image: str, clicks: Path
 @pytest.mark.tensorflow
 def test_v2_tensorflow_with_mpi(run: Run, image: str, clicks: Path) -> None:
     call = estimator_call(
-        image, 2, DEEPFM, "train.py",
+        image,
+        2,
+        DEEPFM,
+        "train.py",
         distribution={"mpi": {"enabled": True, "processes_per_host": 2, "custom_mpi_options": SHARED_CORES}},
         hyperparameters={"epochs": 1},
-    )  # fmt: skip
+    )
     job = run("v2", {**call, "estimator": "TensorFlow", "inputs": {"training": f"file://{clicks}"}})
     predicts_clicks(job)
     assert "rank 3" in lines_of(job, r"algo-2-\w{5}")
@@ -104,11 +110,14 @@ def test_v2_tensorflow_with_mpi(run: Run, image: str, clicks: Path) -> None:
 @pytest.mark.tensorflow
 def test_v2_tensorflow_with_mirrored_workers(run: Run, image: str) -> None:
     call = estimator_call(
-        image, 2, DIGITS, "train.py",
+        image,
+        2,
+        DIGITS,
+        "train.py",
         distribution={"multi_worker_mirrored_strategy": {"enabled": True}},
         framework_version="2.14",
         hyperparameters={"epochs": 1},
-    )  # fmt: skip
+    )
     job = run("v2", {**call, "estimator": "TensorFlow"})
     tells_digits_apart(job)
 

@@ -24,9 +24,9 @@ from builders import names, resources, write_config
 from local_mode import DRIVERS, ROOT, Job, docker, python_of
 from waiting import eventually
 
-from entrypoint import job as jobs
-from entrypoint.config import read_job
-from entrypoint.distributions import plan_for
+from entrypoint.job import job as jobs
+from entrypoint.job.config import read_job
+from entrypoint.plan.planner import plan_for
 from entrypoint.serving.config import read_serving
 
 sys.path.insert(0, str(ROOT / "examples"))

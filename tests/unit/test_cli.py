@@ -17,17 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoint import __version__, cli
-from entrypoint.config import read_job
-from entrypoint.distributions import plan_for
 from entrypoint.errors import ConfigError
+from entrypoint.job.config import read_job
 from entrypoint.local import ports
 from entrypoint.local.channels import Channel
-from entrypoint.local.here import allow_files
+from entrypoint.local.local_python import allow_files
 from entrypoint.local.netns_engine import NetnsEngine
 from entrypoint.local.process_engine import ProcessEngine
 from entrypoint.local.spec import LocalJob, encode
 from entrypoint.local.tree import write_config as write_local_config
-from entrypoint.plan import render
+from entrypoint.plan.planner import plan_for
+from entrypoint.plan.render import render
 
 ROOT = Path(__file__).resolve().parents[2]
 PS = {"sagemaker_parameter_server_enabled": "true"}
@@ -121,8 +121,10 @@ def test_plan_of_instance_groups(command):
     code, out, _ = command("plan", *words, *only)
     assert code == 0
     assert re.findall(r"^host .*", out, re.MULTILINE) == [
-        "host algo-3, rank 0 (coordinator)", "host algo-1, rank 1", "host algo-2, rank 2"
-    ]  # fmt: skip
+        "host algo-3, rank 0 (coordinator)",
+        "host algo-1, rank 1",
+        "host algo-2, rank 2",
+    ]
     assert out.startswith("MultiWorkerMirrored: 1 worker on 1 host; 2 hosts outside\n")
     assert "3 hosts" in command("plan", *words)[1]
 
@@ -282,12 +284,16 @@ def test_the_examples_that_cost_little_work(name, capsys, command, tmp_path, mon
 @pytest.mark.parametrize(
     "words",
     [
-        ["plan", "--hosts", "9", "--mode", "ps", "--all"], ["plan", "--hosts", "300", "--json"],
-        ["settings"], ["--help"], ["--version"], ["local", "--help"],
+        ["plan", "--hosts", "9", "--mode", "ps", "--all"],
+        ["plan", "--hosts", "300", "--json"],
+        ["settings"],
+        ["--help"],
+        ["--version"],
+        ["local", "--help"],
         ["local", "train.py", "--hosts", "9", "--plan", "--all"],
     ],
     ids=" ".join,
-)  # fmt: skip
+)
 def test_a_reader_that_goes_away_ends_it_quietly(words, tmp_path):
     (tmp_path / "train.py").touch()
     # Unbuffered, argparse prints to nobody and says that all is well, which is quiet enough.

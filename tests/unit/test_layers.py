@@ -1,26 +1,69 @@
-"""Imports follow the arrows of the design: nobody asks upstream again."""
+"""Imports follow the arrows of the house: nobody asks upstream again."""
 
 import ast
+import graphlib
+import re
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "entrypoint"
-FILES = sorted(path for path in PACKAGE.rglob("*.py"))
+FILES = sorted(PACKAGE.rglob("*.py"))
 LIBRARY = PACKAGE.parent / "sagemaker_tf_data"  # for training scripts; it and the launcher agree on variables, not code
-WIRING = {"__main__", "launch", "cli", "local", "serving/__main__"}  # they may use everything
+# Room, or module outside of the rooms: what it may import of the package, as its README says, too.
+MAY_IMPORT = {
+    "errors": "",
+    "secret_names": "",
+    "secrets": "secret_names",
+    "job": "errors",
+    "outcome": "errors secrets",
+    "plan": "errors job secret_names secrets",
+    "policy": "errors job outcome plan",
+    "host": "errors job outcome plan policy secrets",
+    "control": "errors host job outcome policy",
+    "errands": "control host job policy",
+    "supervisor": "control errands host job outcome plan policy",
+    "launch": "control errors host job outcome plan policy secrets supervisor",
+    "local": "errors host job launch outcome plan secrets",
+    "cli": "errors host job launch local plan secrets",
+    "__main__": "cli",
+    "serving": "errors",
+    "children": "",
+    "stand_ins": "",
+}
+ROOMS = [name for name in MAY_IMPORT if (PACKAGE / name).is_dir()]
+# Time and facts are given: no clock, no process, no thread, no socket, no environment.
+IMPURE = {"asyncio", "os", "pathlib", "random", "socket", "subprocess", "sys", "threading", "time"}
+PURE = ["errors", "secret_names", "secrets", "outcome", "plan", "policy", "job/channels", "job/cluster", "job/settings"]
+BUT = {  # what these pure rooms have of it
+    "outcome/outcome": {"os"},  # strerror
+    "outcome/report": {"pathlib"},  # writes the failure file
+    "plan/distributions/common": {"pathlib", "sys"},
+    "plan/plan": {"pathlib"},
+    "plan/ssh": {"os", "pathlib", "sys"},  # writes files; passes on its own PATH and library path
+}
+LONGEST_CLASS = 255  # lines
+EXIT = {"__main__", "launch", "cli", "local", "children", "serving/__main__"}  # end the process, read its environment
 
 
 def module(path: Path) -> str:
-    return path.relative_to(PACKAGE).with_suffix("").as_posix()
+    return path.relative_to(PACKAGE).with_suffix("").as_posix().removesuffix("/__init__")
 
 
-def imports(path: Path) -> set[str]:
+MODULES = {module(path).replace("/", "."): path for path in FILES}
+
+
+def room(name: str) -> str:
+    return re.split("[./]", name)[0]
+
+
+def imports(path: Path, nodes: Iterable[ast.AST] | None = None) -> set[str]:
     """Dotted names that a file imports, anywhere in it; `from a import b` counts as a and a.b."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text())) if nodes is None else nodes:
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -33,123 +76,55 @@ def foreign(path: Path) -> set[str]:
     return {name.split(".")[0] for name in imports(path)} - {"entrypoint"}
 
 
-def ours(path: Path) -> set[str]:
-    """Modules of the package that a file imports: "plan", "distributions.common"."""
-    names = {name.removeprefix("entrypoint.") for name in imports(path) if name.startswith("entrypoint.")}
-    known = {module(p).replace("/", ".") for p in FILES}
-    return {name for name in names if name in known or f"{name}.__init__" in known}
+def ours(path: Path, nodes: Iterable[ast.AST] | None = None) -> set[str]:
+    """Modules of the package that a file imports: "secrets", "plan.distributions.common"."""
+    names = {name.removeprefix("entrypoint.") for name in imports(path, nodes) if name.startswith("entrypoint.")}
+    return names & MODULES.keys()
 
 
-# module: what it may import of the package. A module that is not here is free (the wiring).
-MAY_IMPORT = {
-    "errors": set(),
-    "cluster": set(),
-    "secret_names": set(),
-    "secrets": {"secret_names"},
-    "tails": set(),
-    "logs": {"secrets", "sink", "tails"},
-    "sink": set(),
-    "outcome": {"errors"},
-    "tracebacks": set(),
-    "echoes": set(),
-    "explain": {"echoes", "outcome", "tails", "tracebacks"},
-    "settings": {"errors"},
-    "channels": {"errors"},
-    "job": {"channels", "cluster", "settings"},
-    "plan": {"channels", "secret_names", "secrets"},
-    "artifacts": set(),
-    "inventory": {"artifacts", "job"},
-    "events": {"artifacts", "outcome", "plan"},
-    "groups": {"cluster", "errors"},
-    "limits": set(),
-    "config": {"channels", "cluster", "errors", "groups", "job", "limits", "settings"},
-    "facts": {"artifacts", "errors", "events", "outcome", "plan"},
-    "fingerprint": {"errors", "job", "plan", "settings"},
-    "verdict": {"echoes", "errors", "facts", "outcome", "plan", "settings"},
-    "gpu_check": {"errors", "events", "facts", "plan", "settings"},
-    "rendezvous": {"errors", "events", "facts", "plan", "settings"},
-    "stopping": {"events", "facts", "outcome", "plan", "settings"},
-    "attempts": {"errors", "events", "facts", "outcome", "plan", "settings"},
-    "policy": {
-        "artifacts",
-        "attempts",
-        "errors",
-        "events",
-        "explain",
-        "facts",
-        "gpu_check",
-        "outcome",
-        "plan",
-        "rendezvous",
-        "settings",
-        "stopping",
-        "verdict",
-        "watching",
-    },
-    "watching": {"errors", "facts", "outcome", "settings"},
-    "reach": {"cluster", "events"},
-    "cgroups": set(),
-    "memory": {"cgroups"},
-    "machine": {"cgroups", "plan"},
-    "evidence": {"facts", "outcome"},
-    "process": {"logs", "plan"},
-    "kin": {"process"},
-    "resting": set(),
-    "ranks": {"errors", "events", "lack", "logs", "outcome"},
-    "wire": {"artifacts", "events", "outcome"},
-    "callers": {"cluster"},
-    "lack": {"cgroups", "errors", "events"},
-    "door": {"callers", "lack", "lines"},
-    "control": {"callers", "cluster", "door", "events", "lack", "lines", "wire"},
-    "post": {"callers"},
-    "lines": {"callers", "events", "post"},
-    "calls": {"cluster", "control", "names", "post", "settings", "wire"},
-    "last_words": {"calls", "cluster", "events", "outcome", "settings", "wire"},
-    "names": {"callers", "cluster", "post"},
-    "peers": {"calls", "cluster", "control", "errors", "events", "lack", "lines", "settings", "wire"},
-    "ssh": {"job"},
-    "report": {"outcome", "secrets"},
-    "serving/config": {"errors"},
-    "serving/find": {"errors"},
-    "serving/model": set(),
-    "serving/tensors": {"serving.model"},
-    "serving/request": {"serving.model", "serving.tensors"},
-    "serving/answer": {"serving.model", "serving.request"},
-    "serving/tensorflow_model": {"errors", "serving.find", "serving.model"},
-    "serving/user_code": {"errors", "serving.config", "serving.model"},
-    "serving/app": {"serving.answer", "serving.config", "serving.model", "serving.request", "serving.user_code"},
-    "serving/server": {"serving.app"},
-}
+def is_pure(path: Path) -> bool:
+    return any(module(path) == name or module(path).startswith(f"{name}/") for name in PURE)
 
 
-@pytest.mark.parametrize("name", MAY_IMPORT)
-def test_imports_follow_the_arrows(name):
-    assert ours(PACKAGE / f"{name}.py") <= MAY_IMPORT[name]
+@pytest.mark.parametrize("path", FILES, ids=module)
+def test_imports_follow_the_arrows(path):
+    if module(path) != "__init__":
+        here = room(module(path))
+        assert here in MAY_IMPORT, f"what may {here} import?"
+        assert {room(name) for name in ours(path)} - {here} <= set(MAY_IMPORT[here].split())
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "distributions").glob("*.py")), ids=module)
-def test_distributions_only_plan(path):
-    assert not ours(path) & {"supervisor", "policy", "process", "peers", "logs", "events", "config", "ranks"}
-    assert not foreign(path) & {"os", "subprocess", "time", "threading", "socket"}
+@pytest.mark.parametrize("path", FILES, ids=module)
+def test_no_class_is_so_long_that_it_must_be_about_two_things(path):
+    classes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]
+    assert [node.name for node in classes if node.end_lineno - node.lineno >= LONGEST_CLASS] == []
 
 
-@pytest.mark.parametrize("name", [
-    "policy", "facts", "gpu_check", "verdict", "watching", "plan", "events", "outcome", "secrets", "explain",
-    "tails", "tracebacks", "echoes",
-    "artifacts", "channels",
-])  # fmt: skip
-def test_the_policy_is_pure(name):
-    """No clock, no process, no thread, no socket, no environment: time and facts are given."""
-    impure = {"subprocess", "time", "threading", "socket", "random", "asyncio", "pathlib", "sys"}
-    allowed = {"plan": {"pathlib"}, "outcome": set()}.get(name, set())
-    assert not foreign(PACKAGE / f"{name}.py") & (impure - allowed)
-    if name != "outcome":
-        assert "os" not in foreign(PACKAGE / f"{name}.py")
+def test_rooms_are_in_no_circle():
+    list(graphlib.TopologicalSorter({name: may.split() for name, may in MAY_IMPORT.items()}).static_order())
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "children").rglob("*.py")), ids=module)
-def test_children_import_nothing_of_the_launcher(path):
-    assert not [name for name in imports(path) if name.split(".")[0] == "entrypoint"]
+def test_modules_are_in_no_circle():
+    """Within a room, too, and though an import may stand in a function."""
+    list(graphlib.TopologicalSorter({name: ours(path) - {name} for name, path in MODULES.items()}).static_order())
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_the_page_of_a_room_says_what_it_may_import(name):
+    told = re.search(r"^May import: ([^.]+)\.", (PACKAGE / name / "README.md").read_text(), re.MULTILINE)
+    assert told, "no line 'May import: ...'"
+    assert " ".join(re.findall(r"`(\w+)`", told[1])) == MAY_IMPORT[name]
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*/__init__.py")), ids=module)
+def test_who_enters_a_room_imports_nothing_by_it(path):
+    """`import entrypoint.policy.events` must load that, and not the room."""
+    assert not imports(path)
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if is_pure(path)], ids=module)
+def test_what_decides_is_pure(path):
+    assert foreign(path) & IMPURE <= BUT.get(module(path), set())
 
 
 @pytest.mark.parametrize("path", FILES, ids=module)
@@ -163,25 +138,45 @@ def test_nobody_imports_children_and_only_the_server_imports_tensorflow(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=module)
-def test_only_serving_imports_serving(path):
-    assert module(path).startswith("serving/") or not [n for n in imports(path) if n.startswith("entrypoint.serving")]
-
-
-@pytest.mark.parametrize("path", FILES, ids=module)
 def test_only_main_exits_and_reads_the_environment(path):
     name = module(path)
-    if name in WIRING or name.split("/")[0] in {"children", "local"}:
+    if name in EXIT or room(name) in EXIT:
         return
     calls = {ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
     assert not calls & {"sys.exit", "os._exit"}
-    if name != "ssh":  # passes on its own PATH and library path
+    if name != "plan/ssh":
         assert "os.environ" not in calls
+
+
+def at_import(node: ast.AST) -> Iterator[ast.AST]:
+    """What runs when a module is imported."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef) or ast.unparse(child).startswith("if TYPE_CHECKING"):
+            continue
+        yield child
+        yield from at_import(child)
+
+
+def loaded_by(names: set[str]) -> set[str]:
+    """Modules of ours that are loaded with these."""
+    found: set[str] = set()
+    while names:
+        found |= names
+        names = set().union(*(ours(MODULES[n], at_import(ast.parse(MODULES[n].read_text()))) for n in names)) - found
+    return found
+
+
+def test_what_starts_a_job_needs_neither_the_control_channel_nor_what_failures_need():
+    """These come after the first process has started."""
+    loaded = loaded_by({"launch", "job.config", "supervisor", "plan.planner"})
+    late = {name for name in loaded if room(name) in ("control", "local", "serving", "cli")}
+    assert not late | (loaded & {"outcome.explain", "outcome.symptoms", "outcome.tracebacks", "policy.evidence"})
 
 
 def test_importing_the_launcher_imports_no_framework():
     """PID 1 stays small: no TensorFlow, no boto3, no Flask before the first process has started."""
-    code = "import entrypoint.launch, entrypoint.config, entrypoint.supervisor, entrypoint.distributions, sys; " \
-        "print(*sorted({name.split('.')[0] for name in sys.modules}))"  # fmt: skip
+    names = "entrypoint.launch, entrypoint.job.config, entrypoint.supervisor, entrypoint.plan.planner"
+    code = f"import {names}, sys; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
     out = subprocess.run(
         [sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=True, timeout=60
     )

@@ -21,7 +21,7 @@ optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.legacy.Adam(0.01))
 model.compile(optimizer, "binary_crossentropy", metrics=["accuracy"])
 history = model.fit(
     x, y, batch_size=64, epochs=3, verbose=0, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
-)  # fmt: skip
+)
 print(f"rank {hvd.rank()} of {hvd.size()}: loss {history.history['loss'][-1]:.4f}")
 mark("size", hvd.size())
 mark("loss", history.history["loss"][-1])

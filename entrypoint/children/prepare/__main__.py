@@ -30,7 +30,7 @@ def main() -> int:
         package = is_package(program, code)
         check(program, code, origin, package)
         several = len(task["resource_config"]["hosts"]) > 1
-        things = things_of(code) if several else {}
+        fingerprints = fingerprints_of(code) if several else {}
         do_without_boto3()
         install(program, code)
     except Unusable as wrong:
@@ -45,7 +45,7 @@ def main() -> int:
         "env": env,
         "module": program.removesuffix(".py") if package else None,
         "flags": flags(code),
-        "things": {**things, **software()} if several else {},
+        "fingerprints": {**fingerprints, **software()} if several else {},
         "unused_gpus": unused(int(env["SM_NUM_GPUS"]), instance_type, env["PYTHONPATH"].split(os.pathsep)),
     }
     try:
@@ -57,8 +57,8 @@ def main() -> int:
     return 0
 
 
-def things_of(code: Path) -> dict[str, str]:
-    """What should be the same on all hosts, as it was before anything was installed."""
+def fingerprints_of(code: Path) -> dict[str, str]:
+    """Return what should be the same on all hosts, as it was before anything was installed."""
     requirements = code / "requirements.txt"
     return {
         "the code": digest_of_code(code),
@@ -109,18 +109,18 @@ def short_enough(entries: dict[str, str]) -> dict[str, str]:
 
 
 def of_its_process() -> dict[str, str]:
-    """What sagemaker-training sets in its own process, from which scripts inherit it."""
+    """Return what sagemaker-training sets in its own process, from which scripts inherit it."""
     return {name: os.environ[name] for name in ("CURRENT_HOST", "SAGEMAKER_JOB_NAME", "SAGEMAKER_REGION")}
 
 
 def of_newer_versions(resource_config: dict) -> dict[str, str]:
-    """What later versions of sagemaker-training add: where the hosts of an UltraServer are."""
+    """Return what later versions of sagemaker-training add: where the hosts of an UltraServer are."""
     topology = resource_config.get("topology")
     return {"SM_TOPOLOGY": json.dumps(topology, sort_keys=True, separators=(",", ":"))} if topology else {}
 
 
 def of_tensorflow() -> dict[str, str]:
-    """What SageMaker's TensorFlow images set beside SM_*, unless the job's environment says otherwise.
+    """Return what SageMaker's TensorFlow images set beside SM_*, unless the job's environment says otherwise.
 
     They ask AWS for the region of model_dir's bucket; this is the job's own. They also set TF_CPP_MIN_LOG_LEVEL, which
     is left to the script: TensorFlow reads it when it is imported.

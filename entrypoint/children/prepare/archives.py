@@ -86,7 +86,7 @@ def _check(members: list[tarfile.TarInfo], shown: str) -> None:
 
 
 def _leads_out(path: str, links: set[str]) -> str:
-    """What is wrong with a path in the archive, if anything."""
+    """Return what is wrong with a path in the archive, if anything."""
     if path.startswith("/"):
         return "is absolute"
     place: list[str] = []

@@ -28,7 +28,7 @@ CHIEF = re.compile(r"""(['"])chief\1""")
 
 
 def flags(code: Path) -> list[str]:
-    """What the code uses, by the words in it: TF1's sessions or estimators. No end of a job hangs on that."""
+    """Return what the code uses, by the words in it: TF1's sessions or estimators. No end of a job hangs on that."""
     text = "\n".join(_texts(code))
     if TF2_COORDINATOR.search(text) or not TF1_SESSIONS.search(text):
         return []

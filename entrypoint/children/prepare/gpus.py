@@ -55,7 +55,7 @@ def _name(packages: Path) -> str:
 
 
 def _is_there(library: str, path: Sequence[str]) -> bool:
-    """Whether the dynamic linker finds it, or it came with pip, where TensorFlow looks as well."""
+    """Return whether the dynamic linker finds it, or it came with pip, where TensorFlow looks as well."""
     if library != DRIVER and any(any(Path(entry).glob(f"nvidia/*/lib/{library}")) for entry in path if entry):
         return True
     import ctypes  # here, since few jobs need it

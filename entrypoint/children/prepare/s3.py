@@ -19,13 +19,21 @@ TRANSFER = TransferConfig(num_download_attempts=4)  # where bytes stop coming
 NOT_THERE = {"NoSuchKey", "NoSuchVersion", "404"}
 DENIED = {"AccessDenied", "AllAccessDisabled", "Forbidden", "403"}
 NOT_ACCEPTED = {
-    "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired",
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "ExpiredToken",
+    "InvalidToken",
+    "TokenRefreshRequired",
     "RequestTimeTooSkewed",
-}  # fmt: skip
+}
 ELSEWHERE = {
-    "PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException",
-    "301", "307",
-}  # fmt: skip
+    "PermanentRedirect",
+    "TemporaryRedirect",
+    "AuthorizationHeaderMalformed",
+    "IllegalLocationConstraintException",
+    "301",
+    "307",
+}
 
 
 def download(uri: str, target: Path) -> None:

@@ -32,9 +32,12 @@ def by_ours(record_format: str) -> tf.data.Dataset:
 def by_aws(record_format: str) -> tf.data.Dataset:
     """As scripts for AWS's images do."""
     return PipeModeDataset(
-        record_format, record_format, state_dir=str(STATE), pipe_dir=str(BASE / "input/data"),
+        record_format,
+        record_format,
+        state_dir=str(STATE),
+        pipe_dir=str(BASE / "input/data"),
         config_dir=str(BASE / "input/config"),
-    )  # fmt: skip
+    )
 
 
 READERS = (by_operator, by_ours, by_operator, by_aws, by_ours, by_ours)

@@ -1,4 +1,4 @@
-"""At SIGTERM it takes three seconds to save, and ends with 0."""
+"""At SIGTERM it takes three seconds to save, and exits with 0."""
 
 import os
 import signal

@@ -50,9 +50,12 @@ for epoch in range(args.epochs):
         print(f"epoch {epoch + 1}, loss {loss:.4f}", flush=True)
 
 facts = {
-    "rank": hvd.rank(), "local_rank": hvd.local_rank(), "size": hvd.size(), "local_size": hvd.local_size(),
+    "rank": hvd.rank(),
+    "local_rank": hvd.local_rank(),
+    "size": hvd.size(),
+    "local_size": hvd.local_size(),
     "weights": [float(w) for w in tf.reshape(model.weights[0], [-1])],
-}  # fmt: skip
+}
 Path(os.environ["SM_OUTPUT_DATA_DIR"], f"rank-{hvd.rank()}.json").write_text(json.dumps(facts))
 if hvd.rank() == 0:
     model.save(args.model_dir / "1")

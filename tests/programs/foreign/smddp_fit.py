@@ -18,8 +18,10 @@ model.compile(loss="mse", optimizer=optimizer, experimental_run_tf_function=Fals
 callbacks = [dist.callbacks.BroadcastGlobalVariablesCallback(0), dist.callbacks.MetricAverageCallback()]
 history = model.fit(rows, epochs=2, callbacks=callbacks, verbose=2 if dist.rank() == 0 else 0)
 facts = {
-    "rank": dist.rank(), "local_rank": dist.local_rank(), "size": dist.size(),
+    "rank": dist.rank(),
+    "local_rank": dist.local_rank(),
+    "size": dist.size(),
     "loss": float(history.history["loss"][-1]),
     "weights": [float(w) for w in tf.reshape(model.weights[0], [-1])],
-}  # fmt: skip
+}
 Path(os.environ["SM_OUTPUT_DATA_DIR"], f"rank-{dist.rank()}.json").write_text(json.dumps(facts))

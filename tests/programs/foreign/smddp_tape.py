@@ -54,7 +54,10 @@ for epoch in range(args.epochs):
 
 mine = tf.constant([sdp.rank() + 1.0, 10.0 * sdp.rank()])
 facts = {
-    "rank": sdp.rank(), "local_rank": sdp.local_rank(), "size": sdp.size(), "local_size": sdp.local_size(),
+    "rank": sdp.rank(),
+    "local_rank": sdp.local_rank(),
+    "size": sdp.size(),
+    "local_size": sdp.local_size(),
     "loss": float(loss_value),
     "weights": [float(w) for w in tf.reshape(model.weights[0], [-1])],
     "average": sdp.oob_allreduce(mine).numpy().tolist(),
@@ -62,7 +65,7 @@ facts = {
     "sum": sdp.allreduce(mine, 0, 1, op=sdp.ReduceOp.SUM).numpy().tolist(),
     "largest": sdp.allreduce(mine, 0, 1, compression=sdp.Compression.fp16, op=sdp.ReduceOp.MAX).numpy().tolist(),
     "of rank 1": sdp.broadcast(mine, root_rank=1).numpy().tolist(),
-}  # fmt: skip
+}
 Path(os.environ["SM_OUTPUT_DATA_DIR"], f"rank-{sdp.rank()}.json").write_text(json.dumps(facts))
 if sdp.rank() == 0:
     model.save(args.model_dir / "1")

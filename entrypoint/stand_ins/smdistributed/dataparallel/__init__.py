@@ -9,7 +9,7 @@ from typing import NoReturn
 
 
 def not_covered(module: str, covered: list[str]) -> Callable[[str], NoReturn]:
-    """A module's `__getattr__` for the names that it does not have."""
+    """Return a module's `__getattr__` for the names that it does not have."""
 
     def missing(name: str) -> NoReturn:
         raise AttributeError(

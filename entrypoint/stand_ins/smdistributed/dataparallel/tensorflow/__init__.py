@@ -52,7 +52,7 @@ class ReduceOp:
 
 
 def oob_allreduce(tensor: Any, compression: Any = Compression.none, op: Any = ReduceOp.AVERAGE) -> Any:
-    """The average over all ranks (or what `op` says), on every rank."""
+    """Return the average over all ranks (or what `op` says), on every rank."""
     return hvd.allreduce(_tensor(tensor), compression=compression, op=_average(op))
 
 

@@ -1,0 +1,74 @@
+"""The forced command of the job's ssh key: starts Open MPI's daemon and nothing else.
+
+mpirun asks for `orted -mca NAME "VALUE" ...`, quoted for a shell. No shell sees it here: it is split as a shell
+would, looked at, and executed. Anything else is refused, and so are settings by which orted would load, start or
+write something, unless the job's own mpirun options ask for that. What the daemon then starts is for mpirun to say: who
+has the coordinator's key can run the job.
+"""
+
+import json
+import os
+import re
+import shlex
+import sys
+
+OPTIONS = "ENTRYPOINT_MPI_OPTIONS"  # environment variable: file with the words of the job's own mpirun options
+# Whatever mpirun sends of these, unless the user's options say otherwise.
+FIXED = {
+    "ess": re.compile(r"env"),
+    "plm": re.compile(r"rsh"),
+    "orte_hnp_uri": re.compile(r"\d+\.\d+(;tcp6?://[0-9a-fA-F.,:\[\]]+:\d+)+"),
+    "plm_rsh_agent": re.compile(r"ssh -F /[\w@%+=:,./-]+/ssh/ssh_config"),
+}
+TELLING = re.compile(
+    r"agent|args|chdir|command|component|debugger|dir|env|events|exec|file|launch|output|param|path|plugin|prefix|script"
+    r"|server|tmp|uri|xterm"
+)
+FOR_A_SHELL = set(";&|<>$`\\'\"")
+# Settings whose values mpirun makes itself from what stands behind these options.
+_FILES = {"-am", "--am", "-tune", "--tune"}
+MADE_FROM = {
+    "mca_base_envar_file_prefix": _FILES,
+    "mca_base_param_file_prefix": _FILES,
+    "mca_base_param_file_path": _FILES,
+    "mca_base_param_file_path_force": _FILES,
+    "orte_output_filename": {"-output-filename", "--output-filename"},
+}
+
+
+def complaint(words: list[str], asked_for: set[str]) -> str:
+    """Return what is wrong with a command; empty if it is a plain call of orted."""
+    if words[:1] != ["orted"]:
+        return "this key starts Open MPI's daemon only"
+    for at in range(1, len(words), 3):
+        option, name, value = (*words[at : at + 3], "", "")[:3]
+        if option not in ("-mca", "--mca") or not re.fullmatch(r"\w+", name) or at + 2 >= len(words):
+            return f"orted is started with pairs of -mca NAME VALUE only, and not with {option!r}"
+        if not value.isprintable():
+            return f"orted's setting {name} holds a control character"
+        if name in FIXED:
+            plain = bool(FIXED[name].fullmatch(value))
+        else:
+            plain = value.isdigit() or not (TELLING.search(name) or FOR_A_SHELL & set(value))
+        if not plain and value not in asked_for and not MADE_FROM.get(name, set()) & asked_for:
+            return f"orted's setting {name} is {value!r}, which no option of this job asks for"
+    return ""
+
+
+def main() -> None:
+    asked = os.environ.get("SSH_ORIGINAL_COMMAND", "")
+    try:
+        words = shlex.split(asked) if asked.isprintable() else []
+        with open(os.environ[OPTIONS]) as file:
+            asked_for = {word for word in json.load(file) if isinstance(word, str)}
+    except (OSError, ValueError, KeyError, TypeError):
+        words, asked_for = [], set()
+    if why := complaint(words, asked_for):
+        print(f"refused: {why}; found {asked[:200]!r}", file=sys.stderr)
+        sys.exit(126)
+    kept = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "LANG", "ENTRYPOINT_RANKS")
+    os.execvpe("orted", words, {key: os.environ[key] for key in kept if key in os.environ})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Calls to other hosts of the job: where they are, what we show them, and what their answer says."""
+
+import json
+from collections.abc import Callable
+
+from entrypoint.control.addresses import Addresses
+from entrypoint.control.client import CONNECTING, Answer, Unreachable, post
+from entrypoint.control.handlers import TOKEN_HEADER
+from entrypoint.control.wire import Refused
+from entrypoint.job.cluster import Cluster, Host
+from entrypoint.job.settings import Settings
+
+
+class Calls:
+    """POSTs of one host to the others. `unreached` hears of hosts that take no connection."""
+
+    def __init__(self, cluster: Cluster, settings: Settings, unreached: Callable[[str], None]) -> None:
+        self._settings, self._unreached = settings, unreached
+        self._source = cluster.me.address if cluster.me.address.startswith("127.") else ""
+        self._headers = f"{TOKEN_HEADER}: {settings.token}\r\n" if settings.token else ""
+        self._addresses = Addresses()
+
+    def __call__(self, host: Host, path: str, message: bytes, timeout: float, stay: bool = False) -> Answer:
+        """POST to another host. OSError if it is not reached, Refused if it says no."""
+        try:
+            addresses, port = self._addresses.of(host, within=CONNECTING), host.port(self._settings.control_port)
+            answer = post(
+                addresses, port, path, message, timeout, source=self._source, headers=self._headers, stay=stay
+            )
+        except Unreachable:
+            self._addresses.look_for(host)  # and go on with what is known meanwhile
+            self._unreached(host.name)
+            raise
+        self._addresses.note(host, answer.address)
+        if answer.status != 200:
+            raise Refused(_reason(answer.body) or f"it answered {answer.status}", answer.status)
+        return answer
+
+
+def _reason(answer: bytes) -> str:
+    """Why another host says no, in its own words."""
+    try:
+        return str(json.loads(answer)["error"])
+    except (ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,253 @@
+"""The application behind the control channel, which hears the job's own hosts, and nobody else.
+
+What is protected, and from whom. An address that no host name of the job resolves to is refused, whatever it says;
+a report is taken from the address of the host that it is of, news from the coordinator's. With ENTRYPOINT_TOKEN set,
+whoever calls must show it too. Callers are limited (server.py, access.py), so none can keep another from being heard,
+and what is not a message of this protocol changes nothing.
+
+What is not. Messages travel as plain text within the job's network: who can read or forge packets there can read the
+token. Without a token every process on a host of the job is trusted, as it has the host's address. A message that was
+recorded and is sent again is refused from other addresses, and without the token; from the host itself it says
+what that host has said before. And a process on a host can always use up what its own host may ask for.
+"""
+
+import hmac
+import json
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from entrypoint.control.access import LOOPBACK, MAX_MESSAGE, Callers, Limits
+from entrypoint.control.links import Keep
+from entrypoint.control.wire import PROTOCOL, Refused, news_from_json, news_to_json, report_from_json
+from entrypoint.host.shortage import Shortage
+from entrypoint.job.cluster import Cluster
+from entrypoint.policy.events import Event, Informed, News, Rejected, Replaced, Reported
+
+TOKEN_HEADER = "X-Entrypoint-Token"
+PATHS = ("/report", "/news")  # what hosts say to one another
+STATUS_AT_ONCE = 2  # of the server's threads, so that others may look, too
+SAY_AGAIN = 1.0  # seconds between two events about the same host that is refused
+
+Put = Callable[[Event], None]
+Status = Callable[[], dict[str, Any]]
+Environ = dict[str, Any]
+Application = Callable[[Environ, Any], Any]
+Answer = tuple[int, bytes, str]  # HTTP status, JSON, the follower whose report was taken
+
+
+def make_server(
+    cluster: Cluster,
+    token: str,
+    put: Put,
+    status: Status,
+    news: Callable[[], News],
+    *,
+    address: str,
+    port: int,
+    keep: Keep | None = None,
+    life: str = "",
+) -> Any:
+    """Return the server of one host, listening; `run()` serves. OSError if it cannot listen.
+
+    `keep` takes the connections of followers that want to leave theirs open. `life` tells this launcher from another
+    one on the same host.
+    """
+    from entrypoint.control.server import ControlServer
+
+    callers = Callers(cluster)
+    limits = Limits(callers)
+    control = Control(cluster, callers, token, put, status, news, life)
+    shortage = Shortage(put) if len(cluster.hosts) > 1 else None
+    return ControlServer(control, control.answer, TOKEN_HEADER, limits, address, port, keep, shortage)
+
+
+class Control:
+    """What one host answers. To other hosts by `answer`; as a WSGI application to people, too, by Flask."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        callers: Callers,
+        token: str,
+        put: Put,
+        status: Status,
+        news: Callable[[], News],
+        life: str = "",
+    ) -> None:
+        self._cluster, self._callers, self._token, self._put = cluster, callers, token.encode(), put
+        self._refusals = _Refusals(cluster, put)
+        self._followers = frozenset(host.name for host in cluster.followers)
+        self._for_people = _WhenAsked(lambda: _make_flask(status))
+        self._news = _Spoken(news, life)
+        self._lives: dict[str, Any] = {}  # by host, of its launcher
+
+    def __call__(self, environ: Environ, start_response: Any) -> Any:
+        method, path, caller = environ["REQUEST_METHOD"], environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR", "")
+        shown = environ.get("HTTP_" + TOKEN_HEADER.upper().replace("-", "_"), "")
+        if refused := self._refusal(method, path, caller, shown):
+            code, text, _ = refused
+        elif path not in PATHS:
+            return self._for_people(environ, start_response)
+        elif method != "POST":
+            code, text, _ = _no(Refused(f"{path} takes POST", 405))
+        else:
+            code, text, _ = self._take(path, caller, environ["wsgi.input"].read(MAX_MESSAGE + 1))
+        length = str(len(text))
+        headers = [("Content-Type", "application/json"), ("Content-Length", length)]
+        start_response(f"{code} {HTTPStatus(code).phrase}", headers)
+        return [text]
+
+    def answer(self, path: str, caller: str, shown: str, body: bytes) -> Answer:
+        """Return what another host is told that POSTs; `shown` is its token."""
+        return self._refusal("POST", path, caller, shown) or self._take(path, caller, body)
+
+    def _refusal(self, method: str, path: str, caller: str, shown: str) -> Answer | None:
+        hosts = self._callers.hosts_at(caller)
+        if not hosts and not (caller in LOOPBACK and method == "GET"):
+            return _no(Refused(f"{caller} is not a host of this job", 403))
+        if self._token and not hmac.compare_digest(shown.encode("utf-8", "replace"), self._token):
+            why = "wrong token" if shown else "missing token"
+            if path == "/report":
+                self._refusals.note(hosts, f"{why}; ENTRYPOINT_TOKEN must be the same on all hosts")
+            return _no(Refused(why, 401))
+        return None
+
+    def _take(self, path: str, caller: str, body: bytes) -> Answer:
+        take = {"/report": self._take_report, "/news": self._take_news}.get(path)
+        if take is None:
+            return _no(Refused(f"nothing is taken at {path[:100]}", 404))
+        try:
+            return 200, *take(caller, body)
+        except Refused as error:
+            return _no(error)
+
+    def _take_report(self, caller: str, body: bytes) -> tuple[bytes, str]:
+        cluster = self._cluster
+        if not cluster.is_coordinator:  # groups and settings say who it is: somebody reads them differently
+            me, other = cluster.me.name, cluster.coordinator.name
+            raise Refused(f"{me} takes {other} for the coordinator; groups and settings must be the same on all hosts")
+        data, hosts = parse(body), self._callers.hosts_at(caller)
+        try:
+            report = report_from_json(data, self._followers)
+        except Refused as error:
+            if isinstance(data, dict) and data.get("protocol") not in (None, PROTOCOL):
+                self._refusals.note(hosts, str(error))
+            raise
+        if report.host not in hosts:
+            raise Refused(f"{caller} is not {report.host}")
+        life = data.get("life")
+        if life and self._lives.setdefault(report.host, life) != life:
+            self._put(Replaced(host=report.host))
+            raise Refused(f"another launcher of {report.host} was heard before: one that is started again is lost")
+        self._put(Reported(report=report))
+        return self._news.with_clock(time.monotonic()), report.host
+
+    def _take_news(self, caller: str, body: bytes) -> tuple[bytes, str]:
+        data = parse(body)
+        if self._cluster.coordinator.name not in self._callers.hosts_at(caller):
+            raise Refused(f"{caller} is not the coordinator")
+        self._put(Informed(news=news_from_json(data)))
+        return b"{}", ""
+
+
+def _no(error: Refused) -> Answer:
+    return error.status, json.dumps({"error": str(error)}).encode(), ""
+
+
+def _make_flask(status: Status) -> Application:
+    """Return what people and probes ask."""
+    import flask
+
+    app = flask.Flask("entrypoint", static_folder=None)
+    lookers = threading.BoundedSemaphore(STATUS_AT_ONCE)
+
+    @app.get("/status")
+    def show_status() -> Any:
+        if not lookers.acquire(blocking=False):
+            return {"error": "others are looking, too; ask again"}, 503
+        try:
+            return status()
+        except queue.Empty:
+            return {"error": "the supervisor did not answer in time"}, 503
+        finally:
+            lookers.release()
+
+    return app
+
+
+class _WhenAsked:
+    """An application that is made at its first request: Flask takes long to import, and most hosts have none."""
+
+    def __init__(self, make: Callable[[], Application]) -> None:
+        self._make, self._lock = make, threading.Lock()
+        self._made: Application | None = None
+
+    def __call__(self, environ: Environ, start_response: Any) -> Any:
+        with self._lock:
+            self._made = self._made or self._make()
+        return self._made(environ, start_response)
+
+
+class _Spoken:
+    """The news as bytes, made once for all that hear them."""
+
+    def __init__(self, news: Callable[[], News], life: str) -> None:
+        self._news, self._life = news, json.dumps(life).encode()
+        self._last: tuple[News | None, bytes] = (None, b"")
+
+    def with_clock(self, now: float) -> bytes:
+        news, (last, text) = self._news(), self._last
+        if news is not last:
+            text = json.dumps(news_to_json(news)).encode()
+            self._last = (news, text)
+        return b'%b, "clock": %b, "life": %b}' % (text[:-1], repr(now).encode(), self._life)
+
+
+class _Refusals:
+    """Tells the policy, on the coordinator, which hosts of the job are refused for what will not change by itself."""
+
+    def __init__(self, cluster: Cluster, put: Put) -> None:
+        self._followers = {host.name for host in cluster.followers} if cluster.is_coordinator else set()
+        self._put = put
+        self._noted: dict[str, float] = {}
+
+    def note(self, hosts: frozenset[str], why: str) -> None:
+        now = time.monotonic()
+        for host in hosts & self._followers:
+            if now >= self._noted.get(host, float("-inf")) + SAY_AGAIN:
+                self._noted[host] = now
+                self._put(Rejected(host=host, why=why))
+
+
+def parse(text: bytes) -> Any:
+    """JSON as hosts send it: no number that is none, no key twice, nothing too deep. Refused if it is anything else."""
+    try:
+        return _JSON.decode(text.decode())
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"wanted a JSON object: {str(error)[:200]}") from None
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is no finite number")
+    return number
+
+
+def _no_double(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("the same key twice")
+    return value
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_no_double)

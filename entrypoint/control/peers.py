@@ -1,0 +1,284 @@
+"""The wire between hosts: a small HTTP server on each, reports to the coordinator, news from it; over kept connections.
+
+Reports and news hold whole facts, not changes, so a lost or repeated message does no harm: the next
+heartbeat repairs it. No opinions here: what is heard becomes an event, what to say comes from the policy.
+Waitress is imported in a thread of its own, beside the start of the first processes.
+"""
+
+import collections
+import contextlib
+import json
+import logging
+import math
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from entrypoint.control.calls import Calls
+from entrypoint.control.handlers import Put, Status, make_server
+from entrypoint.control.links import Links, messages
+from entrypoint.control.wire import Refused, news_from_json, news_to_json, report_to_json
+from entrypoint.errors import ExitCode
+from entrypoint.host.shortage import Shortage
+from entrypoint.job.cluster import Cluster, Host
+from entrypoint.job.settings import Settings
+from entrypoint.policy.events import (
+    Answered,
+    Broken,
+    Event,
+    Informed,
+    LinkEnded,
+    News,
+    Rejected,
+    Replaced,
+    Report,
+    Unreached,
+)
+
+RETRY = 0.05  # seconds until the next try while the coordinator was never reached
+TELL_AGAIN = (0.02, 0.05, 0.1, 0.2)  # seconds to wait after each failed try to bring news
+FORBIDDEN = 403
+TELLERS = 64  # threads that bring news to followers side by side
+
+
+class Clock:
+    """The difference between another host's clock and ours, from questions and answers. Monotonic clocks, seconds.
+
+    As NTP does it: the other's time was read between our two; of the last few exchanges the quickest is believed.
+    """
+
+    def __init__(self) -> None:
+        self._measured: collections.deque[tuple[float, float]] = collections.deque(maxlen=16)
+
+    def compare(self, sent: float, theirs: Any, received: float) -> None:
+        """Note one exchange; `theirs` is what the other host said its time was, and ignored if it is no number."""
+        if isinstance(theirs, int | float) and math.isfinite(theirs) and received >= sent:
+            self._measured.append((received - sent, theirs - (sent + received) / 2))
+
+    @property
+    def offset(self) -> float | None:
+        """Their clock minus ours; None if nothing was measured."""
+        return min(self._measured)[1] if self._measured else None
+
+
+@dataclass(frozen=True)
+class _Telling:
+    """News that a follower has yet to hear."""
+
+    follower: Host
+    message: bytes
+    tries: int = 0
+    not_before: float = 0.0
+
+
+class Peers:
+    """The control channel of one host: its server, and what it says to the others."""
+
+    def __init__(
+        self, cluster: Cluster, settings: Settings, put: Put, status: Status, say: Callable[[str], None]
+    ) -> None:
+        self._cluster, self._settings = cluster, settings
+        self._put, self._status, self._say = put, status, say
+        self._lock = threading.Condition()
+        self._report: Report | None = None
+        self._news = News()
+        self._links = Links(put)  # the coordinator's
+        self._link: socket.socket | None = None  # a follower's
+        self._link_again = 0.0  # when it may ask for another one
+        self._shortage = Shortage(put)
+        self._report_again = False
+        self._clock = Clock()  # the coordinator's
+        self._life, self._coordinators_life = os.urandom(8).hex(), ""  # which launcher it is, on the same host
+        self._asked = 0.0  # when we last reported over our link
+        self._answered = False
+        self._untold: collections.deque[_Telling] = collections.deque()  # who is to hear the news by a POST
+        self._telling: list[threading.Thread] = []
+        self._delivered = threading.Event()
+        self._tried_to_open = threading.Event()
+        self._call = Calls(cluster, settings, unreached=lambda host: put(Unreached(host=host)))
+        threading.Thread(target=self._serve, name="control", daemon=True).start()
+        if not cluster.is_coordinator:
+            threading.Thread(target=self._keep_reporting, name="reports", daemon=True).start()
+
+    def report(self, report: Report) -> None:
+        """A follower's facts have changed: tell the coordinator now, and with each heartbeat."""
+        with self._lock:
+            self._report = report
+            self._delivered.clear()
+            self._lock.notify_all()
+
+    def announce(self, news: News) -> None:
+        """The coordinator's facts have changed: tell every follower now; answers to reports repeat it."""
+        message = json.dumps(news_to_json(news)).encode()
+        with self._lock:
+            self._news = news
+            # What is left of older news is not told any more.
+            self._untold = collections.deque(
+                _Telling(follower, message)
+                for follower in self._cluster.followers
+                if not self._links.tell(follower.name, message)
+            )
+            if not self._telling:
+                self._start_telling(min(TELLERS, len(self._untold)))
+            self._lock.notify_all()
+
+    def _start_telling(self, count: int) -> None:
+        for _ in range(count):
+            thread = threading.Thread(target=self._keep_telling, name="news", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads: those that there are do it, or answers to reports
+                return
+            self._telling.append(thread)
+
+    def flush(self, within: float) -> None:
+        """Wait, at most so many seconds, until the coordinator has the last report."""
+        self._delivered.wait(within)
+
+    def _keep_telling(self) -> None:
+        while True:
+            with self._lock:
+                while not self._untold:
+                    self._lock.wait()
+                queue, telling = self._untold, self._untold.popleft()
+            time.sleep(max(0.0, telling.not_before - time.monotonic()))
+            try:
+                if queue is self._untold:  # else there is newer news already
+                    self._call(telling.follower, "/news", telling.message, timeout=1.0)
+            except (OSError, ValueError, Refused):  # ValueError: nothing of that name can be in DNS
+                # Behind all others: who does not answer is not to keep them waiting. After the last try, the follower
+                # hears it with the answer to its next report; of the end of the job, perhaps, only from us.
+                if telling.tries < len(TELL_AGAIN) or self._news.outcome:
+                    later = time.monotonic() + TELL_AGAIN[min(telling.tries, len(TELL_AGAIN) - 1)]
+                    queue.append(replace(telling, tries=telling.tries + 1, not_before=later))
+
+    def _keep_reporting(self) -> None:
+        last: Report | None = None
+        reached = False
+        refused_since, complaint = 0.0, ""
+        # Who is heard is looked for at once. A look that comes before our server listens costs PROBE_AGAIN.
+        self._tried_to_open.wait()
+        while True:
+            with self._lock:
+                if not self._report_again and (self._report is last or self._report is None):
+                    self._lock.wait(self._settings.heartbeat if reached or self._report is None else RETRY)
+                report, self._report_again = self._report, False
+            if report is None:
+                continue
+            try:
+                self._bring(json.dumps({**report_to_json(report), "life": self._life}).encode())
+                last, reached, refused_since = report, True, 0.0
+                self._shortage.over()
+                with self._lock:
+                    if report is self._report:
+                        self._delivered.set()
+            except Refused as error:
+                refused_since = refused_since or time.monotonic()
+                # Not a host of the job, it says: perhaps our name does not resolve there yet. All else will not change.
+                coordinator = self._cluster.coordinator.name
+                refused = error.status != FORBIDDEN
+                self._put(Rejected(host=coordinator, why=str(error)) if refused else Answered(host=coordinator))
+                if time.monotonic() - refused_since > self._settings.peer_timeout and str(error) != complaint:
+                    complaint = str(error)
+                    self._say(f"the coordinator refuses our report: {complaint}")
+                time.sleep(RETRY)
+            except (OSError, ValueError) as error:
+                self._shortage.note(error)
+                reached = False
+                self._drop_link()
+                time.sleep(RETRY)
+
+    def _bring(self, report: bytes) -> None:
+        """To the coordinator, and hear its answer; over our link, if we have one."""
+        # An answer that is lost is not said again for longer than UNHEARD: time for another try has to be left.
+        patience = self._settings.peer_timeout / 2
+        if link := self._link:
+            with self._lock:
+                self._answered, self._asked = False, time.monotonic()
+            link.sendall(report + b"\n")
+            with self._lock:
+                self._lock.wait_for(lambda: self._answered or self._link is not link, patience)
+                if not self._answered:
+                    raise TimeoutError(f"no answer within {patience:g} s, or no link any more")
+            return
+        stay = time.monotonic() >= self._link_again
+        answer = self._call(self._cluster.coordinator, "/report", report, timeout=patience, stay=stay)
+        if answer.link:
+            self._hold(answer.link, answer.rest)
+        self._hear(answer.body, answer.asked, answer.heard)
+
+    def _hear(self, said: bytes, asked: float, heard: float) -> None:
+        """News, or the answer to a report, which are news, too."""
+        data = json.loads(said)
+        news = news_from_json(data)
+        life = str(data.get("life", ""))
+        with self._lock:  # two threads hear: one what a POST is answered, one what comes over the link
+            self._coordinators_life = self._coordinators_life or life
+            replaced = bool(life) and life != self._coordinators_life
+            if "clock" in data and not replaced:
+                self._clock.compare(asked, data["clock"], heard)
+                self._answered = True
+                self._lock.notify_all()
+            offset = self._clock.offset
+        coordinator = self._cluster.coordinator.name
+        self._put(Replaced(host=coordinator) if replaced else Informed(news=news, offset=offset))
+
+    def _hold(self, link: socket.socket, said: bytes) -> None:
+        """This is our link to the coordinator from now on."""
+        link.settimeout(None)
+        self._link, self._link_again = link, time.monotonic() + self._settings.heartbeat
+        try:
+            threading.Thread(target=self._listen, args=(link, said), name="link", daemon=True).start()
+        except RuntimeError:  # no more threads: it goes without
+            self._link = None
+            link.close()
+
+    def _listen(self, link: socket.socket, said: bytes) -> None:
+        """Hear what comes over our link until it ends. Who is still there hears of us at once, then."""
+        coordinator = self._cluster.coordinator.name
+        ended: Event = LinkEnded(host=coordinator)
+        with link, contextlib.suppress(Refused, ValueError):
+            try:
+                for message in messages(link, said):
+                    self._hear(message, self._asked, time.monotonic())
+            except OSError:
+                ended = Unreached(host=coordinator)
+        with self._lock:
+            if self._link is link:
+                self._link = None
+                self._put(ended)
+                self._report_again = True
+                self._lock.notify_all()
+
+    def _drop_link(self) -> None:
+        """Of a coordinator that could not be reached it is not known whether the link leads to it any more."""
+        with self._lock:
+            link, self._link = self._link, None
+        if link:
+            with contextlib.suppress(OSError):
+                link.shutdown(socket.SHUT_RDWR)  # which ends _listen
+
+    def _serve(self) -> None:
+        logging.getLogger("waitress").setLevel(logging.ERROR)
+        me = self._cluster.me
+        port = me.port(self._settings.control_port)
+        listen = me.address if me.address.startswith("127.") else ""
+        try:
+            server = make_server(
+                self._cluster, self._settings.token, self._put, self._status, lambda: self._news,
+                address=listen, port=port, keep=self._links.keep if me is self._cluster.coordinator else None,
+                life=self._life,
+            )  # fmt: skip
+        except Exception as error:  # no thread, no descriptor, no memory, ...: whatever it is, others wait for us
+            if len(self._cluster.hosts) > 1:
+                where = f"{listen or 'any address'} port {port}"
+                why = f"the control channel cannot listen on {where}: {error}; set ENTRYPOINT_CONTROL_PORT"
+                self._put(Broken(why=why, code=ExitCode.INTERNAL))
+            return
+        finally:
+            self._tried_to_open.set()
+        server.run()

@@ -1,0 +1,224 @@
+"""The listening end of the control channel: waitress, with bounds on who comes in and how long they stay.
+
+Bounded here, before a thread or the application has any work: connections a second and open ones of each host and of
+all strangers together, the size of a request, and the time that it may take to arrive. One request per connection; a
+follower's may stay open behind its first report, and links.py has it from then on, with a limit of its own.
+
+What hosts say to one another is answered by the thread that reads it: nobody is waited for, and a thousand hosts may
+speak at once. What people ask may have to wait for the supervisor, and has threads.
+"""
+
+import contextlib
+import errno
+import resource
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from waitress.channel import HTTPChannel
+from waitress.server import TcpWSGIServer
+from waitress.task import ThreadedTaskDispatcher
+
+from entrypoint.control.access import BURST, MAX_MESSAGE, OPEN, PAID_BY, RATE, Bucket, Limits, canonical
+from entrypoint.control.links import LONGEST, Answer, Keep
+from entrypoint.host.shortage import NAP, Shortage
+
+# (path, caller, token, body) -> (status, body, whose connection it is, if that may stay open)
+Answerer = Callable[[str, str, str, bytes], tuple[int, bytes, str]]
+
+_MAX_HEAD = 1 << 14  # bytes
+_LONGEST = 10.0  # seconds from connecting to the answer, however busily a caller sends byte after byte
+THREADS = 4  # for what people ask, from the first that asks on; of these, two may wait for the supervisor
+_MOST = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2  # descriptors; connections that stay leave as many to others
+_AT_ONCE = 64  # connections that are taken in a row, so that those in the kernel's queue wait for no slow one
+
+
+class _Channel(HTTPChannel):
+    """One request, one answer: what a caller sends behind its first request is not read."""
+
+    party: str | None = None
+    came: float  # on the monotonic clock: the other may be set
+
+    def handle_read(self) -> None:
+        super().handle_read()
+        if self.requests and _is_quick(self):
+            request = self.requests.pop()
+            shown = request.headers.get(self.server.token_key, "")
+            body = request.get_body_stream().read()
+            request.close()
+            self.server.charge(self.addr[0], len(body))
+            code, text, who = self.server.answer(request.path, self.addr[0], shown, body)
+            wanted = request.headers.get("CONNECTION", "").lower() == "keep-alive"
+            stays = wanted and who and self.server.keep and len(text) <= LONGEST and self.socket.fileno() < _MOST
+            link = self._to_keep() if stays else None
+            self._write(
+                f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: {'keep-alive' if link else 'close'}\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n".encode()
+                + text,
+                (who, link, self._answers_again(shown)) if link else None,
+            )
+
+    def _answers_again(self, shown: str) -> Answer:
+        """Answers to what comes over the connection later, within a limit of its own."""
+        return partial(self.server.answer_again, Bucket(RATE, BURST), self.addr[0], shown)
+
+    def _to_keep(self) -> socket.socket | None:
+        """Return the connection once more: what waitress closes, that has been said, is not its end then."""
+        with contextlib.suppress(OSError):  # no descriptor is left for that; the answer needs none
+            return self.socket.dup()
+        return None
+
+    def _write(self, text: bytes, stays: tuple[str, socket.socket, Answer] | None) -> None:
+        """As a task's thread would, and without one. A connection that stays is read by others from then on."""
+        self.outbufs[-1].append(text)
+        self.total_outbufs_len += len(text)
+        self.close_when_flushed = True
+        self.handle_write()
+        if stays:
+            who, link, answer = stays
+            if self.total_outbufs_len:  # it does not read; it may ask again
+                link.close()
+            else:
+                self.server.keep(who, link, answer)
+
+    def service(self) -> None:
+        request = self.requests[0]
+        request.headers["CONNECTION"] = "close"
+        self.server.charge(self.addr[0], request.content_length)
+        super().service()
+
+    def del_channel(self, map: Any = None) -> None:
+        super().del_channel(map)
+        self.server.left(self)
+
+
+def _listening(address: str, port: int) -> socket.socket:
+    """Return a socket for one address, or for all that this host has, of IPv4 and IPv6. OSError if it cannot be had."""
+    wanted = [(socket.AF_INET, address)] if address else [(socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")]
+    for family, where in wanted:
+        try:
+            opened = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            if error.errno == errno.EAFNOSUPPORT and where == "::":  # a kernel without IPv6
+                continue
+            raise
+        try:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            opened.bind((where, port))
+        except OSError as error:
+            opened.close()
+            if error.errno == errno.EADDRNOTAVAIL and where == "::":  # IPv6 is switched off
+                continue
+            raise
+        return opened
+    raise AssertionError("the last of them was had, or raised")
+
+
+def _is_quick(channel: _Channel) -> bool:
+    request = channel.requests[0]
+    return not request.error and request.command == "POST"
+
+
+class ControlServer(TcpWSGIServer):
+    """A waitress server whose callers are limited."""
+
+    channel_class = _Channel
+
+    def __init__(
+        self,
+        application: Any,
+        answer: Answerer,
+        token_header: str,
+        limits: Limits,
+        address: str,
+        port: int,
+        keep: Keep | None = None,
+        shortage: Shortage | None = None,
+    ) -> None:
+        self._shortage = shortage or Shortage(lambda _: None)
+        self._limits, self.token_key = limits, token_header.upper().replace("-", "_")
+        self.answer, self.keep = answer, keep
+        self._open, self._lock = Counter[str](), threading.Lock()
+        self._look_at = 0.0
+        opened = _listening(address, port)
+        super().__init__(
+            application, dispatcher=ThreadedTaskDispatcher(), _sock=opened, bind_socket=False, backlog=4096,
+            sockinfo=(opened.family, opened.type, opened.proto, opened.getsockname()), connection_limit=2000,
+            cleanup_interval=1, max_request_body_size=MAX_MESSAGE,
+            inbuf_overflow=2 * MAX_MESSAGE, max_request_header_size=_MAX_HEAD, asyncore_use_poll=True, ident="",
+        )  # fmt: skip
+
+    def handle_accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            if not self._accept_one():
+                return
+
+    def _accept_one(self) -> bool:
+        """Take one connection from the kernel's queue, and let it in or close it. False if there is none."""
+        try:
+            taken = self.accept()
+            if taken is None:
+                return False
+            self._shortage.over()
+            connection, (caller, port, *_) = taken
+            address = canonical(caller), port
+            party = self._limits.party(address[0])
+            if self._open[party] < OPEN and self._limits.take(party):
+                self.set_socket_options(connection)
+                with self._lock:
+                    self._open[party] += 1
+                    channel = self.channel_class(self, connection, address, self.adj, map=self._map)
+                    channel.party, channel.came = party, time.monotonic()
+            else:
+                connection.close()
+        except OSError as error:  # it has hung up already, or we have no file descriptor left
+            if self._shortage.note(error):
+                time.sleep(NAP)
+            return False
+        return True
+
+    def answer_again(self, limit: Bucket, caller: str, shown: str, report: bytes) -> bytes:
+        """Over a connection that stays: the answer to one more report; nothing where it is refused.
+
+        It has a limit of its own, so that nothing else on that host can use up what its launcher may ask for.
+        """
+        if not limit.take():
+            return b""
+        limit.charge(len(report) / PAID_BY)
+        code, text, _ = self.answer("/report", caller, shown, report)
+        return text if code == HTTPStatus.OK else b""
+
+    def charge(self, caller: str, size: int) -> None:
+        self._limits.charge(caller, size)
+
+    def left(self, channel: _Channel) -> None:
+        """A connection is closed; waitress may say so twice."""
+        with self._lock:
+            if channel.party is not None:
+                self._open[channel.party] -= 1
+                channel.party = None
+
+    def add_task(self, task: _Channel) -> None:
+        if not _is_quick(task):  # else the channel sees to it when it has read all that came
+            self.task_dispatcher.set_thread_count(THREADS)
+            super().add_task(task)
+
+    def readable(self) -> bool:
+        """Asked by waitress whenever something happens, and at least every second."""
+        if (now := time.monotonic()) >= self._look_at:
+            self._look_at = now + 1
+            for channel in list(self.active_channels.values()):
+                if channel.came < now - _LONGEST:
+                    channel.will_close = True
+        readable: bool = super().readable()
+        return readable
+
+    def maintenance(self, now: float) -> None:
+        """Waitress's own idea is to wait for silence, and to go by a clock that may be set."""

@@ -1,0 +1,54 @@
+"""Where everything happens to the loop: what signal handlers and threads have to say to it, and ask it."""
+
+import contextlib
+import queue
+from collections.abc import Callable
+from typing import Any
+
+from entrypoint.policy.events import Due, Event, LinkEnded, Reported
+
+
+class _Question:
+    """A question of another thread; answered between two events, so that the answer is consistent."""
+
+    def __init__(self, ask: Callable[[], dict[str, Any]]) -> None:
+        self.ask = ask
+        self.answer: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+
+
+class Inbox:
+    """`put` and `ask` are for all threads and signal handlers, `take` is the loop's."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Event | _Question] = queue.SimpleQueue()
+        self._kept: Event | _Question | None = None  # taken too early
+        self.put: Callable[[Event], None] = self._queue.put
+
+    def ask(self, what: Callable[[], dict[str, Any]], patience: float | None = None) -> dict[str, Any]:
+        """Have the loop answer, which may read all that is its own; queue.Empty if it takes longer."""
+        poll = _Question(what)
+        self._queue.put(poll)
+        return poll.answer.get(timeout=patience)
+
+    def take(self, timeout: float) -> tuple[Event, ...]:
+        """Return what happened next: an event; or several that are heard of other hosts, which come in swarms."""
+        event = self._next(timeout) or Due()
+        if isinstance(event, _Question):
+            event.answer.put(event.ask())
+            return ()
+        swarm = [event]
+        while isinstance(event, Reported | LinkEnded):
+            another = self._next(0.0)
+            if not isinstance(another, Reported | LinkEnded):
+                self._kept = another
+                break
+            swarm.append(another)
+        return tuple(swarm)
+
+    def _next(self, timeout: float) -> Event | _Question | None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            return kept
+        with contextlib.suppress(queue.Empty):
+            return self._queue.get(timeout=timeout) if timeout else self._queue.get_nowait()
+        return None

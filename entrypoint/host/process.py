@@ -1,0 +1,105 @@
+"""A started ProcessSpec: spawning it in a session of its own, and signalling all of its group."""
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from entrypoint.host.logs import Log
+from entrypoint.plan.plan import ProcessSpec
+
+OOM_SCORE = 300  # of 1000; the same for all that we start, so that among them the largest is still taken first
+
+
+@dataclass
+class Process:
+    """A running process of this host: a child of ours, or a rank that mpirun started."""
+
+    name: str
+    pid: int
+    group: int | None = None  # its process group, if that is its own from the start
+
+    def signal(self, number: int) -> None:
+        """Signal the process and all of its group; nothing happens if it is gone."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.group or os.getpgid(self.pid), number)
+
+    def in_group(self, group: int) -> bool:
+        """Return whether `signal` reaches the members of a process group."""
+        with contextlib.suppress(ProcessLookupError):
+            return group == (self.group or os.getpgid(self.pid))
+        return False
+
+
+def spawn(spec: ProcessSpec, argv: tuple[str, ...], env: Mapping[str, str], log: Log) -> Process:
+    """Start `argv` for a spec; OSError if it cannot be started. Its output goes to the log."""
+    out, err = log.open_pipes(spec.name)
+    try:
+        with _stdin(spec.stdin) as stdin:
+            child = subprocess.Popen(
+                argv, env=dict(env), cwd=spec.cwd, stdin=stdin, stdout=out, stderr=err, start_new_session=True
+            )
+    finally:
+        os.close(out)
+        os.close(err)
+    _prefer_to_kill(child.pid)
+    # The supervisor reaps every child itself, as PID 1 must; keep Popen from waiting or complaining.
+    child.returncode = 0
+    return Process(name=spec.name, pid=child.pid, group=child.pid)
+
+
+def _prefer_to_kill(pid: int) -> None:
+    """Where memory is short, the kernel is to take this process and what it starts, and not us: we would tell of it."""
+    path = Path(f"/proc/{pid}/oom_score_adj")
+    with contextlib.suppress(OSError, ValueError):
+        if int(path.read_text()) < OOM_SCORE:
+            path.write_text(str(OOM_SCORE))
+
+
+@contextlib.contextmanager
+def _stdin(text: str) -> Iterator[IO[bytes] | int]:
+    if not text:
+        yield subprocess.DEVNULL
+        return
+    with open(os.memfd_create("stdin"), "w+b") as file:
+        file.write(text.encode())
+        file.seek(0)
+        yield file
+
+
+def reap() -> list[tuple[int, int]]:
+    """(pid, wait status) of every child that has ended since the last call, adopted orphans included."""
+    ended: list[tuple[int, int]] = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended.append((pid, status))
+
+
+def become_subreaper() -> None:
+    """Adopt orphans of our descendants, as PID 1 does by itself (Linux, prctl PR_SET_CHILD_SUBREAPER)."""
+    if os.getpid() == 1:
+        return
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+
+
+def listening(port: int) -> bool:
+    """Return whether something on this host listens on a TCP port; found without connecting to it."""
+    wanted = f":{port:04X}"
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError), open(table) as lines:
+            for line in lines:
+                words = line.split()
+                if len(words) > 3 and words[3] == "0A" and words[1].endswith(wanted):
+                    return True
+    return False

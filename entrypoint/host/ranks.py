@@ -1,0 +1,115 @@
+"""Where the ranks that mpirun starts on this host report: a socket, and one short talk per rank.
+
+The other end is children/rank.py. The kernel tells us who is at the other end, so only processes of our own
+user are heard.
+"""
+
+import array
+import contextlib
+import json
+import os
+import socket
+import socketserver
+import struct
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from entrypoint.host.logs import Log
+from entrypoint.host.shortage import NAP, Shortage, broken
+from entrypoint.outcome.outcome import Exit
+from entrypoint.policy.events import Event, RankEnded, RankOrphaned, RankStarted
+
+Order = Callable[[int, int, int | None, tuple[int, ...]], dict[str, Any]]
+"""From a rank's number, attempt, CPUs that it may run on and its place to {argv, env, cwd}, or {refused: why}.
+
+Its place, where mpirun has put it: size, rank, local size, local rank.
+"""
+
+
+class Ranks:
+    """Serves the socket. Puts RankStarted and RankEnded events."""
+
+    def __init__(self, path: Path, order: Order, put: Callable[[Event], None], log: Log) -> None:
+        path.unlink(missing_ok=True)
+        server = self
+
+        class Talk(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                with contextlib.suppress(OSError, ValueError, KeyError):  # it broke off, or is no rank of ours
+                    server._talk(self.request)
+
+        class Server(socketserver.ThreadingUnixStreamServer):
+            daemon_threads = True
+            request_queue_size = 512
+
+            def get_request(self) -> Any:
+                try:
+                    request = super().get_request()
+                except OSError as error:
+                    if shortage.note(error):
+                        time.sleep(NAP)
+                    raise
+                shortage.over()
+                return request
+
+            def process_request(self, request: Any, client_address: Any) -> None:
+                try:
+                    super().process_request(request, client_address)
+                except RuntimeError as error:  # no more threads: the rank that asks would be waited for
+                    server._cannot_serve(error)
+                    self.shutdown_request(request)
+
+        shortage = Shortage(put)
+        self._order, self._put, self._log = order, put, log
+        self._server = Server(str(path), Talk)
+        path.chmod(0o600)
+
+        threading.Thread(target=self._server.serve_forever, name="ranks", daemon=True).start()
+
+    def _talk(self, connection: socket.socket) -> None:
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        if struct.unpack("3i", credentials)[1] != os.geteuid():
+            return
+        lines = connection.makefile("rb")
+        hello = json.loads(lines.readline() or b"{}")
+        if not isinstance(hello.get("rank"), int):
+            return
+        rank, name = hello["rank"], f"rank {hello['rank']}"
+        attempt = int(hello.get("attempt", 0))
+        cpus = hello.get("cpus")
+        place = tuple(int(hello[key]) for key in ("size", "rank", "local_size", "local_rank"))
+        order = self._order(rank, attempt, cpus if isinstance(cpus, int) and cpus > 0 else None, place)
+        try:
+            out, err = self._log.open_pipes(name if "refused" not in order else f"{name}, refused")
+        except OSError as error:
+            self._cannot_serve(error)
+            raise
+        try:
+            text = json.dumps(order).encode()
+            fds = array.array("i", [out, err])
+            connection.sendmsg([struct.pack("!I", len(text))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds.tobytes())])
+            connection.sendall(text)
+        finally:
+            os.close(out)
+            os.close(err)
+        if "refused" in order:
+            return
+        self._put(RankStarted(name=name, pid=int(hello["pid"]), attempt=attempt))
+        try:
+            while (said := json.loads(lines.readline() or b"{}")).get("orphaned"):
+                self._put(RankOrphaned(name=name))
+        except (OSError, ValueError, AttributeError):
+            said = {}
+        # Nothing said: the rank program itself was killed, and its child with it or soon.
+        status = said.get("wait_status")
+        exit = Exit.from_wait_status(status) if status is not None else Exit(code=137, signal=9)
+        over = threading.Event()
+        self._put(RankEnded(name=name, exit=exit, let_go=over.set))
+        over.wait()
+        connection.sendall(b".")
+
+    def _cannot_serve(self, error: Exception) -> None:
+        self._put(broken(error))

@@ -1,0 +1,58 @@
+"""Too few processes, threads or file descriptors: in words, and told where it is more than a moment's lack."""
+
+import errno
+import resource
+import time
+from collections.abc import Callable
+
+from entrypoint.errors import ExitCode
+from entrypoint.host.cgroups import most_processes
+from entrypoint.policy.events import Broken, Event
+
+NAP = 0.05  # seconds until a connection is tried again that no descriptor was there for
+LASTING = 2.0  # seconds without a descriptor for any connection, after which other hosts will not be heard either
+
+
+class Shortage:
+    """Tells, once, that this host can have no connection for lack of file descriptors. For one thread."""
+
+    def __init__(self, put: Callable[[Event], None]) -> None:
+        self._put = put
+        self._since: float | None = None
+        self._told = False
+
+    def note(self, error: Exception) -> bool:
+        """A connection could not be had; whether that is for lack of descriptors."""
+        if not _of_descriptors(error):
+            return False
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        if now >= self._since + LASTING and not self._told:
+            self._told = True
+            self._put(broken(error))
+        return True
+
+    def over(self) -> None:
+        """One could be had."""
+        self._since = None
+
+
+def broken(error: Exception) -> Broken:
+    """A fault of ours becomes the job's outcome, so that the other hosts hear of it."""
+    return Broken(why=in_words(error), code=ExitCode.INTERNAL)
+
+
+def in_words(error: Exception) -> str:
+    """Return a fault of ours; where this host allows too little, how much."""
+    words, number = f"{type(error).__name__}: {error}", getattr(error, "errno", None)
+    if number == errno.EAGAIN or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
+        most = most_processes()
+        words += f"; this host allows {most or 'too few'} processes and threads, wanted 100 and those of the script"
+    elif _of_descriptors(error):
+        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        words += f"; this host allows {allowed} open files, wanted 100 and two for each host of the job"
+    return words
+
+
+def _of_descriptors(error: Exception) -> bool:
+    return getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE)

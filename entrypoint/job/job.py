@@ -1,0 +1,110 @@
+"""What was asked for: the job as a finished value. Nobody reads a file or a variable after this."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from entrypoint.job.channels import Channels
+from entrypoint.job.cluster import Cluster
+from entrypoint.job.settings import Settings
+
+
+class Mode(StrEnum):
+    """How the work is spread over the hosts."""
+
+    SINGLE = "single"  # the script on every host, nothing shared
+    PS = "ps"  # TensorFlow parameter servers, a chief and workers
+    MWMS = "mwms"  # MultiWorkerMirroredStrategy
+    MPI = "mpi"  # mpirun and Horovod
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    """What SageMaker mounts below `base`: /opt/ml, unless SAGEMAKER_BASE_DIR says otherwise."""
+
+    base: Path
+
+    @property
+    def config(self) -> Path:
+        return self.base / "input" / "config"
+
+    @cached_property  # each of thousands of ranks has it
+    def code(self) -> Path:
+        return self.base / "code"
+
+    @property
+    def model(self) -> Path:
+        return self.base / "model"
+
+    @property
+    def output(self) -> Path:
+        return self.base / "output"
+
+    @property
+    def failure(self) -> Path:
+        return self.output / "failure"
+
+    @property
+    def success(self) -> Path:
+        return self.output / "success"
+
+    def evidence(self, host: str) -> Path:
+        """Named by host: SageMaker puts the data folders of all hosts into one archive."""
+        return self.output / "data" / f"entrypoint-{host}.txt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paths(Tree):
+    """SageMaker's tree, and our own files of this run."""
+
+    run: Path  # sockets, keys; never uploaded
+
+    @property
+    def prepared(self) -> Path:
+        return self.run / "prepared.json"
+
+    @property
+    def ranks(self) -> Path:
+        """The socket where the ranks that mpirun starts on this host report."""
+        return self.run / "ranks.sock"
+
+    @property
+    def public_keys(self) -> Path:
+        """What hosts make known to one another, one file per kind (public keys)."""
+        return self.run / "public_keys"
+
+    @property
+    def ssh(self) -> Path:
+        return self.run / "ssh"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """The user's program: a file name in the code folder, and where the code comes from."""
+
+    name: str
+    source: str  # s3:// URI, folder or archive; the code folder itself if the code is there already
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Everything the plan is made from."""
+
+    mode: Mode
+    cluster: Cluster
+    program: Program
+    paths: Paths
+    settings: Settings
+    processes_per_host: int
+    mpi_options: tuple[str, ...] = ()
+    smdistributed: bool = False  # the script is for SageMaker's data-parallel library
+    evaluator: str = ""  # the host that runs one
+    channels: Channels = field(default_factory=Channels)
+    warnings: tuple[str, ...] = ()
+    # As SageMaker gave them, for the environment of the user's script.
+    resource_config: dict[str, Any]
+    input_data_config: dict[str, Any]
+    hyperparameters: dict[str, Any]

@@ -1,0 +1,277 @@
+"""Why a process failed, as its last output tells it. Pure.
+
+By its end we know what to look for: the traceback of an exception that left the program; what the C library or the
+interpreter said before a signal; or the last line that it printed.
+"""
+
+import re
+import signal
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from entrypoint.outcome.outcome import Confidence, Exit, clip, clip_head
+from entrypoint.outcome.symptoms import is_sent, reads_like_symptom
+from entrypoint.outcome.tails import GAP
+from entrypoint.outcome.tracebacks import NOISE, Link, Raised, tracebacks
+
+LINES = 10  # last lines that are told where nothing better is known
+NEAR = 30  # lines that others may print after the traceback that ended a program, and that its message may have
+WIDTH = 4000  # characters of a line that are read: some patterns look at it from each of their beginnings on
+LONG = 12  # lines of a message that are told whole; of a longer one, its beginning and its end
+FRAMES = 6  # frames of a traceback that are told whole; of a longer one, those of the user's code
+
+# Terminal sequences and other control characters; a failure text is for people.
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0e-\x1f\x7f-\x9f]")
+
+_FATAL = re.compile(
+    r"^Fatal Python error: |^terminate called |^(free|malloc\w*|realloc|munmap_chunk)\(\): |^double free or corruption"
+    r"|^corrupted (size|double)|^\*\*\* (stack smashing|buffer overflow|bit out of range) |: Assertion [`'].*' failed"
+    r"|^thread '.*' panicked at |^(panic|fatal error|runtime error): |: F [\w/.]+:\d+\] |^F\d{4} .*\] "
+    r"|^# A fatal error has been detected by the Java |^(OpenBLAS|OMP): Error|^Check failed"
+)
+_MPI_ERROR = re.compile(r"^(?:\[[^\]]*\] )?\*\*\* (An error occurred in |MPI_ERR_)(.*)")
+# What a shell says of a program that it ran.
+_SHELL = re.compile(
+    r"^(?:.*: line \d+: +\d+ )?(Killed|Terminated|Segmentation fault|Aborted|Bus error|Illegal instruction"
+    r"|Floating point exception|Trace/breakpoint trap)( \(core dumped\))?(?:$| +)"
+)
+_HANDLER = re.compile(r"\*\*\* Process received signal \*\*\*")  # Open MPI's, before a stack of C functions
+
+# Said by mpirun and ssh beside what is wrong.
+_BESIDE = re.compile(r"ORTE_ERROR_LOG|^Warning: Permanently added|^Connection to \S+ closed|^Authorized |^PMIX ERROR")
+
+_FRAME = re.compile(r'^ +File "(?P<file>[^"]*)"')
+_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/|^<(frozen|string|__array_function__)")
+_RUNNER = re.compile(r"^<frozen runpy>|/mpi4py/(__main__|run)\.py$")
+
+
+class Explanation(NamedTuple):
+    """One line that tells what went wrong, more lines about it, and whether it may be a symptom of something else."""
+
+    error: str
+    details: str
+    confidence: Confidence
+
+
+def explain(exit: Exit, output: str, wrote: str = "") -> Explanation:
+    """Explain the end of a program by its last output, or by what it wrote to the failure file itself."""
+    lines = _readable(output)
+    number = _signal_of(exit)
+    chains = [chain for chain in tracebacks(lines) if not chain[-1].ignored]
+    chain = chains[-1] if chains and _ended(exit, chains[-1], lines) else None
+    told = _told_by_chain(chain) if chain else None
+    if told is None and number is not None:
+        told = _told_of_signal(lines, number)
+    elif told is None:
+        told = _fatal(lines[-NEAR:]) or _mpi_error(lines) or _last_line(lines)
+    error, details, symptom = told or ("", _last_lines(lines), False)
+    if exit.signal is None and number is not None and not chain:
+        error = f"{error} ({_of_child(exit.code, number)})" if error else _of_child(exit.code, number)
+    symptom = symptom or (number is not None and is_sent(number))
+    if wrote := "\n".join(_readable(wrote)).strip():
+        error, _, rest = wrote.partition("\n")
+        details, symptom = rest.strip("\n") or details, symptom or reads_like_symptom("", error)
+    details = "" if details.strip() == error else details
+    return Explanation(clip(error, 400), clip_head(details, 2000), Confidence.LOW if symptom else Confidence.HIGH)
+
+
+def dying(output: str) -> Explanation | None:
+    """Why a program that still runs is about to end, if an exception that left it is the last thing that it printed.
+
+    Others feel its end before we do: Horovod and TensorFlow say good-bye to their peers while Python is unwinding.
+    """
+    lines = _readable(output)
+    chains = [chain for chain in tracebacks(lines) if not chain[-1].ignored]
+    if not chains or not chains[-1][-1].outermost or not _ended(Exit(code=2), chains[-1], lines):
+        return None
+    error, details, symptom = _told_by_chain(chains[-1])
+    return None if symptom else Explanation(clip(error, 400), clip_head(details, 2000), Confidence.HIGH)
+
+
+def explain_mpirun(output: str) -> Explanation:
+    """mpirun says first what is wrong, and then at length what can be done. Mostly it is a symptom of a rank."""
+    lines = _readable(output)
+    telling = [line if not _BESIDE.search(line) else "" for line in lines]
+    if not any(map(_says_something, telling)):
+        telling = lines
+    start = next((number for number, line in enumerate(telling) if _says_something(line)), len(telling))
+    end = next((n for n in range(start, len(telling)) if not _says_something(telling[n])), len(telling))
+    error = " ".join(line.strip() for line in telling[start:end])
+    details = "\n".join([line for line in telling[end:] if _says_something(line)][: 2 * LINES])
+    return Explanation(clip(error, 400), clip(details, 2000), Confidence.LOW)
+
+
+Told = tuple[str, str, bool]  # error line, details, whether it reads like a symptom
+
+
+# --- exceptions ---
+
+
+def _ended(exit: Exit, chain: tuple[Raised, ...], lines: list[str]) -> bool:
+    """Return whether the last traceback tells why the program ended, and not of something that it got over."""
+    if exit.signal == signal.SIGKILL:
+        return False  # nobody raises that
+    rest = _without_ignored(lines)[chain[-1].last + 1 :]
+    if GAP in rest:  # it was printed long before the last output
+        return False
+    after = sum(1 for line in rest if not (NOISE.match(line) or _SHELL.match(line)))
+    # Only exit code 1 is what Python itself gives to a program that an exception ended.
+    return not after or (exit.code == 1 and chain[-1].outermost and after <= NEAR)
+
+
+def _told_by_chain(chain: tuple[Raised, ...]) -> Told:
+    """Return the exception that came out; where that is a symptom, the last before it that is none."""
+    own = [raised for raised in chain if raised.link is not Link.MEMBER]
+    members = chain[chain.index(own[-1]) + 1 :] if own else chain
+    if members:
+        return _told_by_group(own[-1:], members)
+    telling = [raised for raised in own if not _is_symptom(raised)] or own
+    chosen = telling[-1]
+    error = chosen.line
+    why = own[own.index(chosen) - 1] if chosen.link is Link.CAUSE else None
+    if why and (why.message or why.name) not in error:
+        error = f"{clip(error, 250)} (because of {why.line})"
+    # One that came of a symptom may be one itself.
+    return error, _details(chosen), _is_symptom(own[0])
+
+
+def _told_by_group(group: Sequence[Raised], members: Sequence[Raised]) -> Told:
+    """What a group (none, if that was cut off) consists of; the symptoms among it only if there is nothing else."""
+    telling = [member for member in members if not _is_symptom(member)] or members
+    error = ": ".join([*[raised.line for raised in group], "; ".join(member.line for member in telling)])
+    return error, "\n".join(map(_details, [*group, *telling])), all(map(_is_symptom, members))
+
+
+def _is_symptom(raised: Raised) -> bool:
+    return reads_like_symptom(raised.name, raised.message)
+
+
+def _details(raised: Raised) -> str:
+    """A traceback for a short text: without marks, and if it is long without what lies between the user's frames."""
+    lines = [line for line in raised.lines if not re.match(r"^[ |]+[~^]+$", line)]
+    frames: list[tuple[str, list[str]]] = []
+    others: list[str] = []
+    for line in lines:
+        if found := _FRAME.match(line):
+            frames.append((found["file"], [line]))
+        elif frames and line.startswith("    ") and not others:
+            frames[-1][1].append(line)
+        elif frames:
+            others.append(line)
+    frames = [frame for frame in frames if not _RUNNER.search(frame[0])]
+    told = frames
+    if len(frames) > FRAMES:
+        told = [frame for frame in frames[:-1] if not _LIBRARY.search(frame[0])] + frames[-1:]
+    head = [] if not lines or _FRAME.match(lines[0]) else lines[:1]
+    left_out = [f"  ... {len(frames) - len(told)} frames of libraries"] if len(told) < len(frames) else []
+    body = [line for _, frame in told for line in frame]
+    message = [clip(line, 300) for line in others if line.strip()]
+    if len(message) > LONG:
+        message = [*message[:3], f"... {len(message) - 5} lines", *message[-2:]]
+    return "\n".join([*head, *left_out, *body, *message])
+
+
+# --- other ends ---
+
+
+def _signal_of(exit: Exit) -> int | None:
+    """Return the signal that killed the program, or one that it ran: a shell's exit code tells."""
+    if exit.signal is not None:
+        return exit.signal
+    return exit.code - 128 if exit.code - 128 in {*signal.Signals} else None
+
+
+def _of_child(code: int, number: int) -> str:
+    return f"{code} is 128 + {number}, as a shell ends when its program was killed by {signal.Signals(number).name}"
+
+
+def _told_of_signal(lines: list[str], number: int) -> Told | None:
+    if number in (signal.SIGKILL, signal.SIGTERM):
+        said = next((line.strip() for line in reversed(lines) if _SHELL.match(line)), "")
+        return said, _last_lines(lines), False
+    return _fatal(lines) or _of_handler(lines) or _shell_note(lines)
+
+
+def _fatal(lines: list[str]) -> Told | None:
+    """Return what a C library, an interpreter or an assertion said last; most say it in one line."""
+    start = next((n for n in range(len(lines) - 1, -1, -1) if _FATAL.search(lines[n])), None)
+    if start is None:
+        return None
+    error = lines[start].strip()
+    after = [line.strip() for line in lines[start + 1 : start + 2]]
+    if after and (error.endswith(":") or after[0].startswith("what():")):
+        error = f"{error} {after[0]}"
+    details = "\n".join(line for line in lines[start : start + 2 * LINES] if line.strip())
+    return error, details, reads_like_symptom("", error)
+
+
+def _mpi_error(lines: list[str]) -> Told | None:
+    """What Open MPI says before it aborts: `*** An error occurred in MPI_Recv`, and lines later `*** MPI_ERR_...`."""
+    found = [(match[1], match[2]) for line in lines if (match := _MPI_ERROR.match(line))]
+    where = next((text for kind, text in reversed(found) if kind.startswith("An")), "")
+    what = next((kind + text for kind, text in reversed(found) if kind.startswith("MPI")), "")
+    if not where or not what:
+        return None
+    error = f"{where}: {what}"
+    symptom = any(reads_like_symptom("", line) for line in [error, *lines[-4 * LINES :]])
+    return error, _last_lines(lines), symptom
+
+
+def _of_handler(lines: list[str]) -> Told | None:
+    """Open MPI's handler prints the stack: its first lines tell where."""
+    start = next((n for n in range(len(lines) - 1, -1, -1) if _HANDLER.search(lines[n])), None)
+    return None if start is None else ("", "\n".join(lines[start : start + LINES]), False)
+
+
+def _shell_note(lines: list[str]) -> Told | None:
+    said = next((line.strip() for line in reversed(lines) if _SHELL.match(line)), "")
+    return (said, _last_lines(lines), False) if said else None
+
+
+def _last_line(lines: list[str]) -> Told:
+    """Return what `sys.exit("text")` prints, and programs that end themselves.
+
+    The text may have several lines; nothing tells where it begins, but a line that leads to the next, and lines further
+    in, which belong to the one before.
+    """
+    printed = [line for line in _without_ignored(lines) if _says_something(line)]
+    belongs = [False, *(_is_further_in(line) or _leads_on(before) for before, line in pairwise(printed))]
+    first = next((n for n in range(len(printed) - 1, max(-1, len(printed) - LINES), -1) if not belongs[n]), -1)
+    error = " ".join(line.strip() for line in printed[first:])
+    return error, _last_lines(lines), reads_like_symptom("", error)
+
+
+def _is_further_in(line: str) -> bool:
+    return bool(re.match(r"[ \t]+\S|[-*] ", line))
+
+
+def _leads_on(line: str) -> bool:
+    return line.endswith((":", ",", "(", "[", "{"))
+
+
+# --- lines ---
+
+
+def _readable(output: str) -> list[str]:
+    lines = re.split(r"\r\n|[\n\r\x0b\x0c\x85\u2028\u2029]", output)
+    return [_CONTROL.sub("", line[:WIDTH]).rstrip() for line in lines]
+
+
+def _says_something(line: str) -> bool:
+    return any(map(str.isalnum, line))
+
+
+def _last_lines(lines: list[str]) -> str:
+    return "\n".join([line for line in lines if _says_something(line)][-LINES:])
+
+
+def _without_ignored(lines: Sequence[str]) -> list[str]:
+    """Return the lines, empty where Python tells of exceptions that it ignored."""
+    kept = list(lines)
+    for chain in tracebacks(lines):
+        for raised in chain:
+            if raised.ignored:
+                start = next(n for n in range(raised.first, -1, -1) if n == 0 or _says_something(lines[n - 1]))
+                kept[max(0, start - 1) : raised.last + 1] = [""] * (raised.last + 1 - max(0, start - 1))
+    return kept

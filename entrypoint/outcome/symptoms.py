@@ -1,0 +1,75 @@
+"""What programs say when *another* one has failed. Pure.
+
+A symptom is no proof: a first error may be a ConnectionError, too, to a database say. A cause that reads like a symptom
+waits for a better one, and is reported if none comes.
+"""
+
+import re
+import signal
+
+# Exceptions that tell of the other end of a connection, or of a signal. Only the class, without its module.
+_CLASSES = r"""
+      ConnectionResetError|BrokenPipeError|ConnectionAbortedError|ConnectionRefusedError|ConnectionError
+    | RemoteDisconnected|IncompleteRead|IncompleteReadError|ConnectionClosed\w*|ProtocolError|SSLEOFError
+    | TimeoutError|ConnectTimeout(Error)?|ReadTimeout(Error)?|NewConnectionError|MaxRetryError|URLError
+    | EndpointConnectionError|gaierror|EOFError
+    | UnavailableError|AbortedError|CancelledError|DeadlineExceededError|\w*(Unavailable|Preempt)\w*     # TensorFlow
+    | HorovodInternalError|HostsUpdatedInterrupt
+    | DistBackendError|DistNetworkError|DistStoreError                                                    # PyTorch
+    | KeyboardInterrupt
+"""
+_NAMES = re.compile(rf"({_CLASSES}|timeout)", re.VERBOSE)
+_NAMES_IN_TEXT = re.compile(rf"\b({_CLASSES})\b", re.VERBOSE)
+_OWN = re.compile(r"EOF when reading a line")  # input() with nobody there: the program's own mistake
+
+_TEXTS = re.compile(
+    r"""
+      \[Errno\ (32|101|103|104|107|110|111|112|113)\] | \(os\ error\ (32|104|111)\)
+    | [Cc]onnection\ (was\ )?(reset|closed|refused|aborted|lost|timed\ out) | [Bb]roken\ pipe
+    | [Ss]ocket\ (closed|timeout)
+    | No\ route\ to\ host | Network\ is\ unreachable | Transport\ endpoint\ is\ not\ connected
+    | Name\ or\ service\ not\ known | Temporary\ failure\ in\ name\ resolution
+    | readv\ failed | recvmsg: | sendmsg: | RST_STREAM | GOAWAY
+    | StatusCode\.(UNAVAILABLE|CANCELLED|DEADLINE_EXCEEDED|ABORTED)
+    # TensorFlow: collectives, sessions, the coordination service
+    | Collective\ ops\ is\ aborted\ by | failed\ to\ connect\ to\ all\ addresses | Failed\ to\ connect\ to\ remote
+    | Session\ has\ been\ (closed|aborted) | [Hh]eartbeat\ timeout | [Cc]oordination\ (service|agent)
+    | Cluster\ check\ alive\ failed | [Pp]reempt(ed|ion) | [Pp]eer\ (is\ )?(down|gone|lost|closed)
+    # Horovod, gloo, NCCL
+    | Horovod\ has\ been\ shut\ down | remote\ process\ exited | connectFullMesh\ failed
+    | NCCL\ (error|failure).*(unhandled\ system\ error|remote|internal\ error) | ncclRemoteError|ncclSystemError
+    | NCCL\ communicator\ was\ aborted | Timed\ out\ (waiting|initializing) | Watchdog\ caught\ collective
+    # Open MPI
+    | MPI_ERR_(PROC_FAILED|PROC_ABORTED|REVOKED|UNREACH|CONN) | MPI_ABORT\ was\ invoked | lost\ communication
+    | mpirun\ (noticed|detected)\ that | Primary\ job\s+terminated | peer\ process\ has\ unexpectedly\ disconnected
+    | A\ (process|daemon)\ has\ (exited|failed|died|terminated)
+    """,
+    re.VERBOSE,
+)
+
+# A connection that was there and broke off: the other end went. One that never was may be the first thing to fail.
+_BROKE_OFF = re.compile(
+    r"EOFError|ConnectionReset|BrokenPipe|ConnectionAborted|RemoteDisconnected|IncompleteRead|[Rr]eset by peer"
+    r"|[Bb]roken pipe|[Ss]ocket closed|[Cc]losed by peer|Collective ops is aborted|Horovod has been shut down"
+)
+
+# Signals by which others end a process: what sends them knows why. Closed pipes: who read from them is gone.
+_SENT = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE}
+
+
+def reads_like_symptom(name: str, message: str) -> bool:
+    """Return whether an exception, or with an empty name a message, is what others raise when a process fails."""
+    if _OWN.search(message):
+        return False
+    by_name = _NAMES.fullmatch(name.rpartition(".")[2]) if name else _NAMES_IN_TEXT.search(message)
+    return bool(by_name or _TEXTS.search(message))
+
+
+def broke_off(error: str) -> bool:
+    """Return whether this can only be a symptom of another end: a connection that was there is gone."""
+    return bool(_BROKE_OFF.search(error))
+
+
+def is_sent(number: int) -> bool:
+    """Return whether a death by this signal is what somebody else wanted."""
+    return number in _SENT

@@ -1,0 +1,36 @@
+"""The last output of a process, and before it where its last traceback began: what explains its end. Pure."""
+
+GAP = "[... output that was not kept ...]"  # a line between the beginning of a traceback and the last output
+LAST = 1 << 14  # bytes of the last output that are kept
+_BEGINNING = 1 << 14  # bytes of the last traceback that are kept, from its beginning on
+_HEADER = b"Traceback (most recent call last):"
+
+
+class Tail:
+    """Takes whole lines. An exception whose message is long has its beginning far before the end of the output."""
+
+    def __init__(self) -> None:
+        self._last = b""
+        self._traceback = b""
+        self._since = 0  # bytes since that began
+
+    def add(self, lines: bytes) -> None:
+        found = lines.rfind(_HEADER)
+        if found >= 0:
+            begins = lines.rfind(b"\n", 0, found) + 1
+            self._traceback, self._since = lines[begins : begins + _BEGINNING], len(lines) - begins
+        elif self._traceback:
+            self._traceback += lines[: _BEGINNING - len(self._traceback)]
+            self._since += len(lines)
+        self._last = (self._last + lines[-LAST:])[-LAST:]
+
+    def whole(self, unfinished: bytes = b"") -> bytes:
+        """Return all of it; what is not kept in between is a line that says so."""
+        last = (self._last + unfinished)[-LAST:]
+        since = self._since + len(unfinished)
+        if not self._traceback or since <= LAST:
+            return last
+        missing = since - len(self._traceback) - len(last)
+        if missing <= 0:
+            return self._traceback + last[-missing:]
+        return self._traceback + b"\n" + GAP.encode() + b"\n" + last

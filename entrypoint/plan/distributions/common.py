@@ -1,0 +1,148 @@
+"""What every way of distributing needs: the prepare step, the user's command, and text for TF_CONFIG."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from entrypoint.job.cluster import Cluster, Host
+from entrypoint.job.job import Job
+from entrypoint.plan.plan import (
+    ALL_HOSTS,
+    CLUSTER,
+    PREFLIGHT,
+    PREPARE,
+    Command,
+    Duty,
+    Need,
+    ProcessSpec,
+    Ready,
+    Restart,
+    Role,
+)
+
+CHILDREN = Path(__file__).resolve().parent.parent.parent / "children"
+STAND_INS = Path(__file__).resolve().parent.parent.parent / "stand_ins"
+
+
+def child(name: str, suffix: str = ".py", options: tuple[str, ...] = ("-P",)) -> tuple[str, ...]:
+    """Return the command of one of our helper programs: a file, or without suffix a folder with a `__main__.py`.
+
+    By path and with -P, or more, so that a module of the user's that is called like one of ours cannot get in
+    the way.
+    """
+    return (sys.executable, *options, str(CHILDREN / f"{name}{suffix}"))
+
+
+def prepare(job: Job, host: Host) -> ProcessSpec:
+    """Fetches and installs the user's code and computes SM_*, once per host. Its input is long: only ours has it."""
+    return ProcessSpec(
+        host=host.name,
+        name=PREPARE,
+        role=Role.PREPARE,
+        duty=Duty.STEP,
+        argv=child("prepare", suffix=""),
+        env=(("SAGEMAKER_BASE_DIR", str(job.paths.base)),),
+        stdin=_to_prepare(job) if host.name == job.cluster.me.name else "",
+        ready=Ready.ENDED,
+        restart=Restart.KEEP,
+    )
+
+
+def _to_prepare(job: Job) -> str:
+    return json.dumps(
+        {
+            "program": job.program.name,
+            "source": job.program.source,
+            "code": str(job.paths.code),
+            "channel": str(job.paths.base / "input" / "data" / "code"),
+            "result": str(job.paths.prepared),
+            "stand_ins": [str(STAND_INS)] if job.smdistributed else [],
+            "resource_config": {**job.resource_config, "current_host": job.cluster.me.name},
+            "input_data_config": job.input_data_config,
+            "hyperparameters": job.hyperparameters,
+        }
+    )
+
+
+def program(job: Job, options: tuple[str, ...] = ()) -> Command:
+    return Command(file=job.program.name, arguments=job.program.arguments, python=(sys.executable, *options))
+
+
+def prepared(host: Host) -> Need:
+    return Need(host=host.name, process=PREPARE)
+
+
+def rendezvous(cluster: Cluster) -> tuple[Need, ...]:
+    """The user's programs start when every host is there with its code installed, and has reached all others.
+
+    It costs two messages; a host that cannot install its requirements then fails the job before it trains.
+    """
+    if len(cluster.hosts) == 1:
+        return (Need(host=cluster.me.name, process=PREPARE),)
+    return (Need(host=ALL_HOSTS, process=PREPARE), Need(host=ALL_HOSTS, process=PREFLIGHT))
+
+
+def evaluator(job: Job, cluster: str) -> list[ProcessSpec]:
+    """Return the script as task `evaluator`, if the job has one: no member of the cluster, so nobody connects to it."""
+    if not job.evaluator:
+        return []
+    return [
+        ProcessSpec(
+            host=job.evaluator,
+            name="evaluator/0",
+            role=Role.EVALUATOR,
+            duty=Duty.SIDECAR,
+            program=program(job),
+            env=(tf_config("evaluator", 0, environment="cloud"),),
+            cluster=cluster,
+            cwd=job.paths.code,
+            needs=rendezvous(job.cluster),
+            lingers=job.settings.evaluator_grace,
+        )
+    ]
+
+
+def outside(job: Job) -> list[ProcessSpec]:
+    """Return the script alone on the hosts outside the distribution, as AWS's toolkit runs it there.
+
+    The job is over when the distribution is: what serves it (tf.data workers, say) would go on for ever.
+    """
+    return [
+        ProcessSpec(
+            host=host.name,
+            name="script",
+            role=Role.SCRIPT,
+            duty=Duty.SIDECAR,
+            task="outside the distribution",
+            program=program(job),
+            cwd=job.paths.code,
+            needs=rendezvous(job.cluster),
+            lingers=job.settings.outside_grace,
+        )
+        for host in job.cluster.outside
+        if host.name != job.evaluator
+    ]
+
+
+def of_all(hosts: Sequence[Host], cluster: Cluster, process: str) -> tuple[Need, ...]:
+    """Return a process that must be ready on all of `hosts`, where others may have none."""
+    everywhere = len(hosts) == len(cluster.hosts)
+    return tuple(Need(host=name, process=process) for name in ([ALL_HOSTS] if everywhere else [h.name for h in hosts]))
+
+
+def where(job: Job, detail: str = "") -> str:
+    """On how many hosts, for the title of a plan."""
+    others = len(job.cluster.outside)
+    inside = count(len(job.cluster.hosts) - others, "host")
+    return f"on {inside}{detail}" + (f"; {count(others, 'host')} outside" if others else "")
+
+
+def tf_config(task_type: str, index: int, **more: str) -> tuple[str, str]:
+    """TF_CONFIG as an environment entry, for a process with a `cluster`."""
+    rest = json.dumps({**more, "task": {"type": task_type, "index": index}})
+    return ("TF_CONFIG", f'{{"cluster": {CLUSTER}, {rest[1:]}')
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 or noun == "ps" else "s")

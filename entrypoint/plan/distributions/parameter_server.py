@@ -1,0 +1,126 @@
+"""Parameter servers: ps tasks on the CPU, a chief on rank 0, workers elsewhere.
+
+`script`: the user's script runs as chief and as every worker and does what TF_CONFIG tells it, as on AWS's
+images. `server`: TensorFlow servers are the workers and the user's script runs on the chief alone. The parameter
+servers are TensorFlow's as well, unless `ENTRYPOINT_PS_SERVERS=script` has the user's script run them.
+"""
+
+import json
+from collections.abc import Sequence
+
+from entrypoint.job.cluster import Host
+from entrypoint.job.job import Job
+from entrypoint.plan.distributions import common
+from entrypoint.plan.plan import Duty, Flag, Need, Plan, ProcessSpec, Ready, Restart, Role, Serves
+
+# AWS's toolkit has the script at 2222 and its parameter server at 2223; further tasks of a host take every
+# second port from there.
+SCRIPT_PORT = 2222
+PS_PORT = 2223
+_SERVES = {"auto": Serves.MAYBE, "own": Serves.NEVER, "chief": Serves.ALWAYS}
+CHIEF_FIRST_LIMIT = 60.0  # seconds; a chief that never listens must not hold the workers for ever
+
+
+def plan(job: Job) -> Plan:
+    hosts = job.cluster.training
+    servers = job.settings.ps_workers == "server"
+    chief_host, chief_name = hosts[0], "master" if job.settings.ps_chief_name == "master" else "chief"
+    # A script for AWS's images gets their name. But a ClusterCoordinator, or an evaluator, belongs to a chief.
+    may_be_master = job.settings.ps_chief_name == "auto" and not servers and not job.evaluator
+    renamed = (Flag.TF1_MASTER, '"chief"', '"master"') if may_be_master else None
+    worker_hosts = _worker_hosts(hosts, job.processes_per_host, servers)
+    serving = job.cluster.serving
+    ps_hosts = [serving[index % len(serving)] for index in range(job.settings.ps_count or len(serving))]
+
+    all_hosts = job.cluster.hosts
+    ports = {host.name: (iter(range(SCRIPT_PORT, 65536, 2)), iter(range(PS_PORT, 65536, 2))) for host in all_hosts}
+    chief_port = chief_host.port(next(ports[chief_host.name][0]))
+    worker_ports = [host.port(next(ports[host.name][0])) for host in worker_hosts]
+    ps_ports = [host.port(next(ports[host.name][1])) for host in ps_hosts]
+    tasks = {
+        chief_name: _addresses([chief_host], [chief_port]),
+        "worker": _addresses(worker_hosts, worker_ports),
+        "ps": _addresses(ps_hosts, ps_ports),
+    }
+    cluster = json.dumps({task: addresses for task, addresses in tasks.items() if addresses})
+
+    def server(host: Host, role: Role, index: int, of: int, port: int) -> ProcessSpec:
+        # Parameter servers hold variables in main memory: without this they would take the GPUs' memory too.
+        hide_gpus = (("CUDA_VISIBLE_DEVICES", "-1"),) if role is Role.PS else ()
+        users = role is Role.PS and job.settings.ps_servers == "script"
+        return ProcessSpec(
+            host=host.name,
+            name=f"{role}/{index}",
+            role=role,
+            duty=Duty.SERVER,
+            task=f"{role} {index} of {of}",
+            argv=() if users else common.child("tf_server"),
+            program=common.program(job) if users else None,
+            env=(common.tf_config(role, index, environment="cloud"), *hide_gpus),
+            cluster=cluster,
+            env_if=renamed,
+            cwd=job.paths.code if users else None,
+            ports=(port,),
+            # TensorFlow's import would slow the prepare step down, and with it the scripts; no script can
+            # need a server before it has imported TensorFlow itself.
+            needs=common.rendezvous(job.cluster) if users else (common.prepared(host),),
+            # The chief's ClusterCoordinator gives a lost worker's steps to others, and takes it back later.
+            restart=Restart.ALONE if role is Role.WORKER else Restart.GROUP,
+        )
+
+    def script(host: Host, role: Role, index: int, of: int, port: int, needs: tuple[Need, ...]) -> ProcessSpec:
+        return ProcessSpec(
+            host=host.name,
+            name=f"{role}/{index}",
+            role=role,
+            duty=Duty.SCRIPT,
+            task="chief" if role is Role.CHIEF else f"{role} {index} of {of}",
+            program=common.program(job),
+            env=(common.tf_config(chief_name if role is Role.CHIEF else role, index, environment="cloud"),),
+            cluster=cluster,
+            env_if=renamed,
+            # TensorFlow 2's tutorial lets a worker's script join its server, which never returns.
+            serves=_SERVES[job.settings.ps_worker_end] if role is Role.WORKER else Serves.NEVER,
+            cwd=job.paths.code,
+            ports=(port,),
+            needs=(*common.rendezvous(job.cluster), *needs),
+            ready=Ready.LISTENING if role is Role.CHIEF else Ready.STARTED,
+            ready_port=port if role is Role.CHIEF else None,
+        )
+
+    rows = [common.prepare(job, host) for host in all_hosts]
+    rows += [server(h, Role.PS, i, len(ps_hosts), p) for i, (h, p) in enumerate(zip(ps_hosts, ps_ports, strict=True))]
+    rows.append(script(chief_host, Role.CHIEF, 0, 1, chief_port, ()))
+    for index, (host, port) in enumerate(zip(worker_hosts, worker_ports, strict=True)):
+        if servers:
+            rows.append(server(host, Role.WORKER, index, len(worker_hosts), port))
+        else:
+            needs = _chief_first(job, chief_host)
+            rows.append(script(host, Role.WORKER, index, len(worker_hosts), port, needs))
+    rows += [*common.evaluator(job, cluster), *common.outside(job)]
+    return Plan(
+        title=f"parameter servers: {len(ps_hosts)} ps, 1 {chief_name}, {common.count(len(worker_hosts), 'worker')} "
+        f"({'TensorFlow servers' if servers else 'scripts'}) {common.where(job)}",
+        hosts=tuple(host.name for host in all_hosts),
+        processes=tuple(rows),
+        notes=job.warnings,
+    )
+
+
+def _worker_hosts(hosts: Sequence[Host], per_host: int, servers: bool) -> list[Host]:
+    """Return the host of each worker task. The chief is one of the processes of its host."""
+    workers = [host for host in hosts for local in range(per_host) if (host.rank, local) != (0, 0)]
+    # A strategy needs a worker to train on; alone on one host, the chief gets a server beside it.
+    return workers or ([hosts[0]] if servers else [])
+
+
+def _addresses(hosts: Sequence[Host], ports: Sequence[int]) -> list[str]:
+    return [host.at(port) for host, port in zip(hosts, ports, strict=True)]
+
+
+def _chief_first(job: Job, chief: Host) -> tuple[Need, ...]:
+    """Hold a worker's script until the chief listens, where coming first costs it 30 s (TF1's session recovery)."""
+    if job.settings.ps_chief_first == "never":
+        return ()
+    only_if = None if job.settings.ps_chief_first == "always" else Flag.TF1_SESSIONS
+    return (Need(host=chief.name, process="chief/0", only_if=only_if, at_most=CHIEF_FIRST_LIMIT),)

@@ -1,0 +1,44 @@
+"""What must be the same on every host of a job, as short texts that can be compared: versions, digests.
+
+What only the host's files and packages can tell (code, requirements, versions) is added by the prepare step.
+"""
+
+import hashlib
+from dataclasses import fields
+
+from entrypoint import __version__
+from entrypoint.errors import shorten
+from entrypoint.job.job import Job
+from entrypoint.job.settings import Settings
+from entrypoint.plan.plan import ANY, Plan
+
+
+def fingerprint(job: Job, plan: Plan) -> dict[str, str]:
+    """{thing: version or digest}. Where each host keeps its files does not count."""
+    rows = repr([(s.host, s.name, s.duty, s.argv, s.env, s.ports, s.needs, s.restart) for s in plan.processes])
+    rows += repr(sorted({spec.cluster for spec in plan.processes}))
+    rows = rows.replace(str(job.paths.run), "RUN").replace(str(job.paths.base), "BASE")
+    return {
+        "the launcher": __version__,
+        "the plan": f"{plan.title!r} ({_digest(rows)})",
+        "the set of settings": _digest(repr(_shared(job.settings))),
+        "the set of channels": _channels(job, plan),
+    }
+
+
+def _channels(job: Job, plan: Plan) -> str:
+    """Hosts that train share out the records of a channel, so all must have it; what others have does not matter."""
+    if not any(spec.reader for spec in plan.on(job.cluster.me.name)):
+        return ANY
+    names = shorten(", ".join(channel.name for channel in job.channels.all))
+    return f"[{names}] ({_digest(repr(job.channels.all))})"
+
+
+def _shared(settings: Settings) -> list[tuple[str, object]]:
+    """Settings that are not of one host's machine. Secrets are compared by those who show them, not here."""
+    kept = [f.name for f in fields(Settings) if not f.metadata["machine"] and not f.metadata["secret"]]
+    return [(name, getattr(settings, name)) for name in kept]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]

@@ -1,0 +1,443 @@
+"""benchmarks/report: the arithmetic of what the pages show, and that the committed pages are what it makes."""
+
+import copy
+import functools
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import machine
+from benchmarks.report import __main__ as report
+from benchmarks.report import cost, many_hosts, pages, plots, side_by_side, words
+from benchmarks.report.figures import BadRecord, Measured, Ratio, measured, ratio, ratio_of_rounds, read
+from benchmarks.side_by_side.aims import AIMS
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / pages.FOLDER
+
+
+def run(case: str, side: str, number: int = 1, group: str = "start and tail", hosts: int = 2, **measures):
+    """A run; `cut` and `codes` are of the run, all else is measured."""
+    cut, codes = measures.pop("cut", None), measures.pop("codes", [0] * hosts)
+    return {
+        "case": case, "title": f"the case {case}", "group": group, "hosts": hosts, "side": side, "round": number,
+        "measures": measures, "cut_at_s": cut, "exit_codes": codes,
+    }  # fmt: skip
+
+
+head = functools.cache(machine.head)  # it asks git and docker
+
+
+def record(what: str, runs: list, **more):
+    return {**copy.deepcopy(head(what)), "runs": runs, **more}
+
+
+def page(what: str, runs: list, **more) -> list[str]:
+    return pages.page(record(what, runs, **more)).splitlines()
+
+
+def tables(lines: list[str]) -> dict[str, list[list[str]]]:
+    """The rows of every table, by the first cell of its head. Of two with the same, the last."""
+    found: dict[str, list[list[str]]] = {}
+    rows: list[list[str]] = []
+    for before, line in zip(["", *lines], lines, strict=False):
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if line.startswith("|") and not before.startswith("|"):
+            rows = found[cells[0]] = []
+        elif line.startswith("|") and not line.startswith("| ---"):
+            rows.append(cells)
+    return found
+
+
+# ---- the committed pages ---------------------------------------------------------------------------------------------
+
+
+MADE = pages.pages(pages.records(FOLDER))
+
+
+@pytest.mark.parametrize("path", sorted(MADE))
+def test_a_committed_page_is_what_its_figures_make(path):
+    text = pages.whole(path, MADE[path], ROOT)
+    assert (ROOT / path).read_text() == text, "python -m benchmarks.report makes it anew"
+
+
+def test_no_page_is_left_of_figures_that_are_gone():
+    assert {f"{pages.FOLDER}/{path.name}" for path in FOLDER.glob("*.md")} <= {*MADE, *pages.IN_BLOCKS}
+
+
+def test_every_plot_of_a_page_is_there_and_small():
+    for page in FOLDER.glob("*.md"):
+        for name in re.findall(r"!\[[^]]*\]\(([^)]*)\)", page.read_text()):
+            assert 0 < (FOLDER / name).stat().st_size < 60_000, name
+    assert all(path.stat().st_size < 300_000 for path in FOLDER.glob("*.json"))
+
+
+def test_a_report_is_made_of_one_file(tmp_path, monkeypatch, capsys):
+    (tmp_path / "README.md").write_text(f"before\n{pages.BEGIN}\nold\n{pages.END}\nafter\n")
+    file = tmp_path / "mine.json"
+    sides = [run("start-single-1", side, hosts=1, start_s=s, tail_s=s) for side, s in (("ours", 0.2), ("toolkit", 2.0))]
+    machine.write(file, record("side-by-side", sides))
+    monkeypatch.setattr(sys, "argv", ["report", str(file), "--root", str(tmp_path)])
+    report.main()
+    folder, printed = tmp_path / pages.FOLDER, capsys.readouterr().out.split()
+    assert {f"{pages.FOLDER}/side-by-side.md", f"{pages.FOLDER}/side-by-side-start-and-tail.svg"} <= set(printed)
+    assert all((tmp_path / path).exists() for path in printed)
+    assert json.loads((folder / "side-by-side.json").read_text()) == json.loads(file.read_text())
+    readme = (tmp_path / "README.md").read_text()
+    assert readme.startswith("before\n") and readme.endswith("\nafter\n") and "old" not in readme
+    assert tables(readme.splitlines())["median"] == [["start, single host, s", "0.20", "2.00", "10 times sooner"]]
+    assert "](cost.md)" in (folder / "README.md").read_text()
+
+
+def test_a_page_whose_marks_are_gone_is_not_overwritten(tmp_path):
+    (tmp_path / "README.md").write_text(f"mine\n{pages.BEGIN}\n")
+    with pytest.raises(BadRecord, match="wanted: both, around what is to be made"):
+        pages.whole("README.md", "text", tmp_path)
+
+
+# ---- figures ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_cut_run_counts_as_longer_than_any_that_ended():
+    runs = [run("a", "toolkit", gone_s=3.0), run("a", "toolkit", gone_s=5.0), run("a", "toolkit", cut=180)]
+    found = measured(runs, "gone_s")
+    assert found == Measured((3.0, 5.0), cut=1, limit=180) and found.median == 5.0
+    assert measured([*runs, run("a", "toolkit", cut=180)], "gone_s").median is None
+    assert measured(runs, "launcher_cpu_s") is None, "what a cut run has no figure of was not measured"
+
+
+@pytest.mark.parametrize(
+    ("ours", "other", "found"),
+    [
+        (Measured((1.0, 2.0, 6.0)), Measured((8.0, 8.0, 100.0)), Ratio(0.25)),
+        (Measured((0.9,)), Measured((), cut=2, limit=180), Ratio(0.005, "<")),
+        (Measured((), cut=2, limit=180), Measured((2.0,)), Ratio(90, ">")),
+        (Measured((), cut=1, limit=180), Measured((), cut=1, limit=180), None),
+        (Measured((1.0,)), Measured((0.0,)), None),
+        (Measured((1.0,)), None, None),
+        (None, Measured((1.0,)), None),
+    ],
+)
+def test_ratios(ours, other, found):
+    assert ratio(ours, other) == found
+
+
+@pytest.mark.parametrize(
+    ("found", "met"),
+    [
+        (Ratio(0.3), True),
+        (Ratio(0.31), False),
+        (Ratio(0.01, "<"), True),
+        (Ratio(0.5, "<"), None),  # somewhere below 0.5: it may be met
+        (Ratio(90, ">"), False),
+        (Ratio(0.1, ">"), None),
+    ],
+)
+def test_an_aim_of_three_tenths(found, met):
+    assert found.meets(0.3) is met
+
+
+def test_ratios_of_rounds_are_of_rounds_that_have_both_sides():
+    runs = [run("a", "ours", 1, start_s=1.0), run("a", "toolkit", 1, start_s=4.0)]
+    runs += [run("a", "toolkit", 2, start_s=2.0), run("a", "ours", 2, start_s=1.0), run("a", "ours", 3, start_s=9.0)]
+    assert ratio_of_rounds(runs, "start_s", case="a") == [0.25, 0.5]
+    assert ratio_of_rounds(runs, "tail_s", case="a") == [] == ratio_of_rounds(runs[:2], "start_s", case="a")
+
+
+# ---- words -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0, "0"), (0.00123, "0.0012"), (0.0481, "0.048"), (0.4812, "0.48"), (4.8, "4.80"), (48.123, "48.1"),
+     (481.2, "481"), (48123, "48,100")],
+)  # fmt: skip
+def test_numbers(value, shown):
+    assert words.number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("figure", "measure", "shown"),
+    [
+        (Measured((1.0, 3.0, 2.0)), "gone_s", "2.00 (1.00 to 3.00)"),
+        (Measured((1.0, 2.0)), "gone_s", "1.50 (1.00 to 2.00; n = 2)"),
+        (Measured((), 3, 180.0), "gone_s", "not ended after 180 s"),
+        (Measured((), 1, 180.0), "gone_s", "not ended after 180 s (n = 1)"),
+        (Measured((3.0, 5.0), 1, 180.0), "gone_s", "5.00 (3.00 to 5.00; 1 of 3 not ended after 180 s)"),
+        (Measured((3.0,), 2, 180.0), "gone_s", "more than 180 (3.00 to 3.00; 2 of 3 not ended after 180 s)"),
+        (Measured((2e6, 3e6, 4e6)), "launcher_memory_bytes", "3.00 (2.00 to 4.00)"),
+        (Measured((0.01, 0.02, 0.03)), "split_share", "2.00 (1.00 to 3.00)"),
+        (None, "gone_s", "not measured"),
+    ],
+)
+def test_spreads_of_three_rounds(figure, measure, shown):
+    assert words.spread(figure, measure, 3) == shown
+
+
+# ---- side by side ----------------------------------------------------------------------------------------------------
+
+
+def both(case: str, ours: dict, toolkit: dict, **more) -> list:
+    return [run(case, "ours", **ours, **more), run(case, "toolkit", **toolkit, **more)]
+
+
+def test_an_aim_that_is_missed_is_said_to_be():
+    runs = both("start-mpi-2x1", {"start_s": 1.0, "tail_s": 0.1}, {"start_s": 2.0, "tail_s": 30.0})
+    lines = page("side-by-side", runs)
+    said = {aim: cells for aim, *cells in tables(lines)["aim"]}
+    assert said["start, MPI"] == ["0.30", "0.500 (1 case)", "**missed**: the case start-mpi-2x1 (0.500)"]
+    assert said["tail, MPI"] == ["0.020", "0.0033 (1 case)", "met"]
+    assert said["failure to all hosts gone, MPI"][1:] == ["not measured", "not shown"]
+    assert f"**1 of {len(AIMS)} aims met.**" in "\n".join(lines)
+    assert tables(lines)["Start, s"][0][-1] == "0.30: **missed**"
+
+
+def test_a_case_that_never_ended_is_shown_as_such():
+    fails = {"group": "failure"}
+    runs = both("cut-mpi-2", {"gone_s": 5.4, "codes": [69, 69]}, {"cut": 180, "codes": [None, None]}, **fails)
+    runs += both("raise-ps-2-worker", {"cut": 60, "codes": [None, 1]}, {"gone_s": 1.0, "codes": [0, 1]}, **fails)
+    lines = page("side-by-side", runs)
+    found = tables(lines)
+    assert found["Until all hosts are gone, s"] == [
+        ["the case cut-mpi-2", "5.40 (n = 1)", "not ended after 180 s", "< 0.030", "0.020: not shown"],
+        ["the case raise-ps-2-worker", "not ended after 60 s", "1.00 (n = 1)", "> 60.0", ""],
+    ]
+    assert [cells[1:3] for cells in found["exit codes of the hosts"]] == [
+        ["69, 69", "still there, still there (cut after 180 s)"],
+        ["still there, 1 (cut after 60 s)", "0, 1"],
+    ]
+
+
+def test_a_limit_is_no_bound_of_a_tail():
+    """It is counted from the job's start, and nobody knows when the scripts of a job that was cut would have ended."""
+    runs = both("start-ps-2", {"tail_s": 0.1}, {"tail_s": 0.8}) + both("real-ps-2", {"tail_s": 1.5}, {"cut": 60})
+    found = tables(page("side-by-side", [run | {"group": "real job"} for run in runs]))
+    assert found["Tail, s"][1] == [
+        "the case real-ps-2",
+        "1.50 (n = 1)",
+        "job not ended after 60 s",
+        "",
+        "0.50: no end to compare with",
+    ]
+    assert ["tail, otherwise", "0.50", "0.125 (1 case)", "met"] in found["aim"]
+
+
+def test_hosts_that_report_success_of_a_failed_job_are_named():
+    failed = [run("raise-mpi-2-rank-1", "ours", codes=[1, 1], gone_s=0.3, group="failure")]
+    failed += [run("raise-mpi-2-rank-1", "toolkit", n, codes=[1, 0], gone_s=154.0, group="failure") for n in (1, 2)]
+    ((*_, named),) = tables(page("side-by-side", failed))["exit codes of the hosts"]
+    assert named == "toolkit: algo-2 (2 of 2)"
+    ((*_, named),) = tables(page("side-by-side", failed[:1]))["exit codes of the hosts"]
+    assert named == "none"
+
+
+def test_a_side_that_was_not_run_is_not_invented():
+    lines = page("side-by-side", [run("start-single-1", "ours", start_s=0.5)])
+    assert tables(lines)["Start, s"] == [
+        ["the case start-single-1", "0.50 (n = 1)", "not measured", "", "0.25: not shown"]
+    ]
+
+
+def test_where_the_toolkit_does_better_is_said():
+    runs = both("kill-mpi-2-worker", {"gone_s": 6.0}, {"gone_s": 2.0}, group="failure")
+    lines = {"lines_per_s": 10.0, "split_share": 0.0}, {"lines_per_s": 20.0, "split_share": 0.5}
+    runs += both("log-single-1", *lines, group="log")
+    said = " ".join(page("side-by-side", runs))
+    assert "gone, the case kill-mpi-2-worker (3.00); lines per second, the case log-single-1 (0.500)." in said
+
+
+def test_every_aim_is_of_a_measure_that_is_shown():
+    shown = {measure for measures in side_by_side.SECTIONS.values() for measure in measures}
+    assert {aim.measure for aim in AIMS} <= shown
+
+
+# ---- many hosts, profile, others -------------------------------------------------------------------------------------
+
+
+def test_growth_is_that_between_the_two_largest_jobs():
+    figures = {10: Measured((5.0,)), 100: Measured((1.0,)), 1000: Measured((100.0,))}
+    assert many_hosts.exponent(figures) == pytest.approx(2)
+    assert many_hosts.exponent({10: Measured((5.0,))}) is None
+
+
+def test_aims_at_a_thousand_hosts():
+    runs = [
+        {"hosts": hosts, "round": 1, "measures": {"rendezvous_s": hosts / 50, "told_all_s": 1.0}}
+        for hosts in (100, 1000)
+    ]
+    lines = page("many-hosts", runs)
+    assert ["Rendezvous, s", "2.00 (n = 1)", "20.0 (n = 1)", "1.00"] in tables(lines)["measure"]
+    assert "| Rendezvous, s | 10.0 | 20.0 | **missed** |" in lines
+    assert "| Failure to all hosts told, s | 2.00 | 1.00 | met |" in lines
+    assert lines[-1] == "The power is that of the growth between 100 and 1,000 hosts."
+
+
+def test_phases_are_summed_by_run():
+    runs = [
+        {"case": "mpi", "title": "MPI", "side": side, "round": number, "measures": {"start_s": 0.5, "tail_s": 0.1},
+         "phases": {"start": [["ssh", 0.1 * number], ["ssh", 0.1]], "end": []}}
+        for side in ("ours", "floor") for number in (1, 2, 3)
+    ]  # fmt: skip
+    lines = page("profile", runs)
+    assert tables(lines)["From container start to the script's first line"] == [
+        ["ssh", *["300 (200 to 400)"] * 2],
+        ["**all of it**", *["500 (500 to 500)"] * 2],
+    ]
+
+
+def test_random_jobs_by_mode_and_fault():
+    def run(number, mode, exits, drawn, happened, *rules):
+        measures = {"wall_s": 4.0 + number, "end_s": float(number), "stood_still_s": 0.0}
+        return {"case": f"7/{number}", "mode": mode, "hosts": 2, "drawn": drawn, "happened": happened, "exits": exits,
+                "violations": [*rules], "measures": measures}  # fmt: skip
+
+    runs = [
+        run(1, "mwms", ["69", "SIGKILL"], ["kill", "cut"], ["kill"]),
+        run(2, "mwms", ["0"], ["kill", "kill"], []),
+        run(3, "mpi", ["137", "69"], ["cut"], ["cut"], "bound", "lines"),
+    ]
+    lines = page("chaos", runs, limits={"seed": 7, "least_faults": 1})
+    assert "**2 jobs with 1 fault or more: 1 violation.**" in lines
+    assert "1 job with fewer, as some that were drawn did not happen: 0 violations." in " ".join(lines)
+    found = tables(lines)
+    assert found["mode"] == [
+        ["mpi", "1", "0", "0", "0", "1", "1", "7.00 (worst 7.00)", "3.00 (worst 3.00)"],
+        ["mwms", "2", "1", "0", "1", "0", "0", "5.50 (worst 6.00)", "1.50 (worst 2.00)"],
+    ]
+    assert found["fault"] == [["cut", "2", "1", "2", "1"], ["kill", "3", "1", "2", "0"]]
+    assert found["case"] == [["7/3", "bound, lines"]]
+    assert [row[:2] for row in found["hosts"]] == [["2", "3"]]
+    assert found["faults in a job"] == [["0", "0", "1", "0"], ["1", "1", "2", "1"], ["2", "2", "0", "0"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "wanted: a JSON file that a benchmark wrote"),
+        ("[]", "no what, date, commit, command, machine, runs"),
+        (json.dumps({**head("chaos"), "runs": [{"case": "a"}]}), "run 1 has no measures"),
+        (json.dumps({**head("pipe"), "runs": []}), "is of 'pipe', which has no page"),
+    ],
+)
+def test_a_file_that_is_no_record_is_named_in_one_line(tmp_path, text, said):
+    file = tmp_path / "pipe.json"
+    file.write_text(text)
+    with pytest.raises(BadRecord) as error:
+        read(file, pages.PAGES)
+    assert str(file) in str(error.value) and said in str(error.value) and "\n" not in str(error.value)
+
+
+# ---- the cost --------------------------------------------------------------------------------------------------------
+
+
+COST_RUNS = [
+    *both("start-mpi-2x1", {"start_s": 1.0, "tail_s": 0.1}, {"start_s": 4.0, "tail_s": 31.0}),
+    *both("start-mpi-4x1", {"start_s": 1.5, "tail_s": 0.2}, {"start_s": 5.0, "tail_s": 32.0}, hosts=4),
+    *both("raise-mpi-2-rank-0", {"gone_s": 0.2}, {"gone_s": 100.0}, group="failure"),
+    *both("raise-mpi-2-rank-1", {"gone_s": 0.4}, {"cut": 180}, group="failure"),
+]
+MANY = [
+    {"hosts": hosts, "round": 1, "measures": {"rendezvous_s": hosts / 100, "told_all_s": hosts / 1000}}
+    for hosts in (10, 100, 1000)
+]
+
+
+def test_cost_against_numbers_by_hand():
+    """2 hosts as measured; 64 with the seconds of 4, and ours with what 100 hosts take on one machine besides."""
+    none = {line.hosts: line for line in cost.lines_of(COST_RUNS, many_hosts.by_hosts(MANY))}
+    assert none[2].ours.job == pytest.approx(2 * 1.1) and none[2].toolkit.job == pytest.approx(2 * 35.0)
+    assert none[64].ours.job == pytest.approx(64 * (1.5 + 1.0 + 0.2 + 0.1))
+    assert none[64].toolkit.job == pytest.approx(64 * 37.0)
+    assert none[2].toolkit.year == pytest.approx(70 * 100 * 365 / 3600)
+    assert (none[2].toolkit.at_least, none[64].measured) == ("", 4)
+
+    tenth = {line.hosts: line for line in cost.lines_of(COST_RUNS, {}, failed_share=0.1)}
+    assert tenth[2].ours.job == pytest.approx(2 * (1.0 + 0.9 * 0.1 + 0.1 * 0.3))
+    assert tenth[2].toolkit.job == pytest.approx(2 * (4.0 + 0.9 * 31.0 + 0.1 * 140.0))
+    assert (tenth[2].toolkit.at_least, tenth[2].ours.at_least) == ("at least ", "")
+    assert tenth[64].ours.job == pytest.approx(64 * (1.5 + 0.9 * 0.2 + 0.1 * 0.3))
+
+
+def test_cost_says_what_was_not_measured():
+    text = pages.pages({"side-by-side": record("side-by-side", COST_RUNS)})[f"{pages.FOLDER}/cost.md"]
+    body = [line for line in text.splitlines() if line.startswith("| MPI, Horovod | 64")]
+    assert [line.split(" | ")[1] for line in body] == ["64 (carried over)"] * 2
+    assert "at least" in body[1] and "at least" not in body[0]
+    assert body[0].rstrip(" |").endswith(words.number(64 * (37.0 - 1.7) * 100 * 365 / 3600))
+    assert "its growth was not measured" in text
+
+
+# ---- the plots -------------------------------------------------------------------------------------------------------
+
+
+def test_a_plot_has_the_medians_and_says_what_did_not_end():
+    runs = both("cut-mpi-2", {"gone_s": 5.4}, {"cut": 180}, group="failure")
+    runs += both("raise-mpi-2", {"gone_s": 0.3}, {"gone_s": 154.2}, group="failure")
+    runs += both("real-ps-2", {"tail_s": 1.5}, {"cut": 60}, group="real job")
+    drawn = side_by_side.plots(side_by_side.rows(runs))
+    texts = {section: re.findall(r"<text[^>]*>([^<]*)</text>", plots.sides(rows)) for section, rows in drawn.items()}
+    title = "Until all hosts are gone, s, log scale"
+    assert {"5.40", "&gt; 180", "0.30", "154", "not ended at the limit", title} <= set(texts["failure"])
+    assert {"1.50", "job not ended", "the case real-ps-2", "ours", "toolkit"} <= set(texts["real job"])
+
+
+def test_a_plot_of_growth_has_the_aim_and_the_same_figures_make_the_same_file():
+    svg = plots.growth(MANY)
+    assert svg == plots.growth(MANY) and {"Rendezvous, s", "aim", "1,000"} <= set(re.findall(r">([^<]*)</text>", svg))
+
+
+# ---- the head of the JSON --------------------------------------------------------------------------------------------
+
+
+def test_a_command_has_no_path_of_this_machine():
+    words_ = ["/usr/bin/python3", "-m", "benchmarks.x", "--json=/tmp/a b.json", str(ROOT / "docs/x.json"), "/tmp/y"]
+    assert machine.command(words_) == "python -m benchmarks.x '--json=a b.json' docs/x.json y"
+
+
+def test_records_are_read_as_they_were_written(tmp_path):
+    written = record("pipe", [{"case": "a", "measures": {"x_s": 1.5}}, {"case": "b", "measures": {}}], empty={})
+    machine.write(tmp_path / "pipe.json", written)
+    assert read(tmp_path / "pipe.json", ["pipe"]) == written and written["machine"]["load_after"] >= 0
+    assert (tmp_path / "pipe.json").read_text().count("\n") < 20
+
+
+# ---- what the README shows of it -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "found, measure, said",
+    [
+        (Ratio(0.00041), "gone_s", "2,400 times sooner"),
+        (Ratio(0.054), "start_s", "19 times sooner"),
+        (Ratio(0.706), "gone_s", "1.4 times sooner"),
+        (Ratio(0.0017, "<"), "gone_s", "more than 590 times sooner"),
+        (Ratio(1.68), "start_s", "1.7 times as long"),
+        (Ratio(2.0, ">"), "gone_s", "more than 2.0 times as long"),
+        (Ratio(0.254), "launcher_memory_bytes", "3.9 times less"),
+        (Ratio(1.5), "cpu_us_per_line", "1.5 times as much"),
+        (Ratio(0.5), "lines_per_s", "2.0 times less"),
+        (Ratio(1.02), "gone_s", "as good"),
+        (None, "gone_s", ""),
+    ],
+)
+def test_a_ratio_in_words(found, measure, said):
+    assert words.times(found, measure) == said
+
+
+def test_the_readme_shows_all_that_is_slower_and_every_aim_that_was_missed():
+    runs = pages.records(FOLDER)["side-by-side"]["runs"]
+    lost = [row for row in side_by_side.rows(runs) if row.met is False or (row.ratio and row.ratio.value > 1)]
+    lost = [row for row in lost if row.measure not in side_by_side.MORE_IS_BETTER or row.met is False]
+    block = (ROOT / "README.md").read_text().partition(pages.BEGIN)[2].partition(pages.END)[0]
+    wins, _, losses = block.partition(pages.LOST)
+    assert bool(lost) == bool(losses)
+    for row in lost:
+        said = f"| {words.title(row.measure).lower()}, {row.title}, "
+        line = next(line for line in losses.splitlines() if line.startswith(said))
+        assert words.times(row.ratio, row.measure) in line
+        assert row.met is not False or f"(aim: {words.times(Ratio(row.aim.ratio), row.measure)})" in line
+    assert "times sooner" in wins and "as long" not in wins
+    assert not re.search(r"\| <? ?0\.00", block)  # no ratio that nobody can read

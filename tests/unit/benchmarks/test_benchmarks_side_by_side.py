@@ -1,0 +1,172 @@
+"""The pure parts of benchmarks/side_by_side: figures from marks and logs, aims, what --quick complains of."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.side_by_side import rounds
+from benchmarks.side_by_side.aims import AIMS, aim
+from benchmarks.side_by_side.cases import CASES, FAILURE, STOP, Case
+from benchmarks.side_by_side.job import Ending, Mark
+from benchmarks.side_by_side.lines import label, log_measures
+from benchmarks.side_by_side.measures import ended_well, measures
+from benchmarks.side_by_side.quick import complaints
+from benchmarks.side_by_side.times import seconds
+from benchmarks.side_by_side.usage import is_script
+
+BY_NAME = {case.name: case for case in CASES}
+TIME = "2026-11-21T10:00:00.500000000Z"
+
+
+def ended(host: str, finished: float | None, code: int | None = 0, started: float = 100.0, log: str = "") -> Ending:
+    return Ending(host=host, started=started, finished=finished, exit_code=code, log=log)
+
+
+def marks(case: Case, **values: float) -> list[Mark]:
+    """Every process says the same; the one of the n-th host says it n seconds later."""
+    return [Mark(f"algo-{n + 1}", "marks-7", what, at + n) for what, at in values.items() for n in range(case.hosts)]
+
+
+def figures(
+    case: Case, said: list[Mark], endings: list[Ending], event_at: float | None = None, killed: str | None = None
+):
+    return measures(case, said, endings, event_at, killed, cpu_s=5.0, printing_cpu_s=2.0, peak_bytes=7)
+
+
+def test_times_are_utc_to_the_microsecond():
+    assert seconds("1970-01-02T00:00:01.250000000Z") == 86401.25
+    assert seconds("1970-01-01T00:00:01Z") == 1.0
+
+
+def test_start_and_tail_count_from_the_last_to_the_last():
+    case = BY_NAME["start-ps-2"]
+    said = [*marks(case, first=102.0, last=110.0), Mark("algo-1", "marks-7", "cpu", 1.0)]
+    found = figures(case, said, [ended("algo-1", 112.0), ended("algo-2", 111.5, started=101.0)])
+    assert found == {
+        "start_s": 103 - 101.0,
+        "tail_s": 112.0 - 111,
+        "wall_s": 12.0,
+        "launcher_cpu_s": 4.0,
+        "launcher_memory_bytes": 7,
+    }
+
+
+def test_a_job_that_was_cut_has_no_end():
+    case = BY_NAME["start-ps-2"]
+    endings = [ended("algo-1", None, None), ended("algo-2", 111.5)]
+    assert set(figures(case, marks(case, first=102.0), endings)) == {"start_s", "launcher_memory_bytes"}
+    assert not ended_well(case, marks(case, last=110.0), endings, None)
+
+
+def test_a_killed_host_is_not_waited_for():
+    case = BY_NAME["kill-mpi-2-worker"]
+    endings = [ended("algo-1", 112.0, 1), ended("algo-2", 105.0, 137)]
+    assert figures(case, marks(case, first=102.0), endings, 104.0, "algo-2")["gone_s"] == 8.0
+    assert ended_well(case, [], endings, "algo-2")
+    assert not ended_well(case, [], [ended("algo-1", 112.0, 0), endings[1]], "algo-2")
+
+
+def test_a_failure_counts_from_the_scripts_own_word():
+    case = BY_NAME["raise-ps-2-worker"]
+    said = [*marks(case, first=102.0), Mark("algo-2", "marks-7", "fails", 107.0)]
+    assert figures(case, said, [ended("algo-1", 108.0, 1), ended("algo-2", 107.5, 1)])["gone_s"] == 1.0
+
+
+def test_a_stop_is_right_if_all_scripts_have_saved():
+    case = BY_NAME["stop-ps-2"]
+    said, endings = marks(case, first=102.0, heard=105.0, saved=106.0), [ended("algo-1", 108.0), ended("algo-2", 108.5)]
+    assert figures(case, said, endings, 104.5) == {"told_s": 1.5, "gone_s": 4.0}
+    assert ended_well(case, said, endings, None)
+    assert not ended_well(case, said[:-1], endings, None)
+
+
+LINE = "<algo-2 1 000017>   of a line loss=0.5 </000017>"
+
+
+@pytest.mark.parametrize(
+    ("log", "split", "mislabelled", "unlabelled"),
+    [
+        (f"{TIME} [algo-2 rank 1] {LINE}\n", 0, 0, 0),
+        (f"{TIME} [1,mpirank:1,algo-2]<stdout>:{LINE}\n", 0, 0, 0),
+        (f"{TIME} [1,mpirank:1,algo-10]<stdout>:{LINE}\n", 0, 1, 0),
+        (f"{TIME} [algo-2 rank 3] {LINE}\n", 0, 1, 0),
+        (f"{TIME} {LINE}\n", 0, 0, 1),
+        (f"{TIME} [1,mpirank:1,algo-2]<stdout>:{LINE[:30]}\n{TIME} {LINE[30:]}\n", 1, 0, 0),
+        (f"{TIME} [algo-2 rank 1] {LINE[:18]}{LINE[19:]}\n", 1, 0, 0),  # its indentation is gone
+        (f"{TIME} [algo-2 rank 1] {LINE}{LINE}\n", 1, 0, 0),
+        ("", 1, 0, 0),
+    ],
+)
+def test_what_became_of_a_line(log, split, mislabelled, unlabelled):
+    found = log_measures({"algo-2": log}, 1, seconds(TIME) - 0.5)
+    shares = {name: value for name, value in found.items() if name.endswith("_share")}
+    assert shares == {"split_share": split, "mislabelled_share": mislabelled, "unlabelled_share": unlabelled}
+    assert found["lines_per_s"] == (2.0 if log else 0.0)
+
+
+def test_a_script_that_is_no_rank_is_labelled_by_its_host():
+    assert label("[algo-1 script] ") == ("algo-1", "-")
+    assert label("[algo-1] ") is None
+
+
+def test_only_python_with_the_script_is_the_script():
+    assert is_script([b"/opt/venv/bin/python", b"-m", b"mpi4py", b"acts.py", b""], b"acts.py")
+    assert is_script([b"python3.11", b"/opt/ml/code/acts.py"], b"acts.py")
+    for words in ([b"mpirun", b"-np", b"2", b"python", b"acts.py"], [b"/bin/sh", b"-c", b"python acts.py"], [b""]):
+        assert not is_script(words, b"acts.py")
+
+
+def test_names_of_cases_are_unique_and_aims_are_met_by_some():
+    assert len(BY_NAME) == len(CASES)
+    for each in AIMS:
+        assert any(aim(name, each.measure) is each for name in BY_NAME), each.words
+    assert aim("start-mpi-2x1", "start_s").ratio == 0.3 and aim("start-ps-2", "start_s").ratio == 0.25
+    assert aim("start-ps-2", "start_s").limit == pytest.approx(0.625)
+
+
+def run_of(case: str, side: str, cut: float | None = None, right: bool = True, **values: float):
+    return {"case": case, "side": side, "measures": values, "cut_at_s": cut, "right": right, "exit_codes": [0]}
+
+
+def test_quick_complains_of_what_is_no_noise():
+    slow = [run_of("start-ps-2", "ours", start_s=0.7), run_of("start-ps-2", "toolkit", start_s=1.0)]
+    assert len(complaints(slow)) == 1 and "start_s is 0.7" in complaints(slow)[0]
+    assert not complaints([{**slow[0], "measures": {"start_s": 0.6}}, slow[1]])
+    hangs, wrong = run_of("stop-single-1", "ours", cut=25.0), run_of("stop-single-1", "ours", right=False)
+    assert "not ended after 25 s" in complaints([hangs])[0] and "wrongly" in complaints([wrong])[0]
+    assert not complaints([{**hangs, "side": "toolkit"}, {**wrong, "side": "toolkit"}])
+
+
+def test_quick_counts_a_cut_of_the_toolkits_as_the_limit():
+    cut = run_of("raise-mpi-2-rank-1", "toolkit", cut=25.0, right=False)
+    assert not complaints([run_of("raise-mpi-2-rank-1", "ours", gone_s=12.0), cut])
+    assert complaints([run_of("raise-mpi-2-rank-1", "ours", gone_s=13.0), cut])
+
+
+def test_sides_take_turns_and_only_the_toolkits_long_waits_run_together():
+    log, cases = [], [BY_NAME[name] for name in ("start-ps-2", "raise-mpi-2-rank-1", "raise-single-1", "stop-single-1")]
+
+    def do(case, side, at_work):
+        log.append((case.name, side, at_work is not None))
+        return {"case": case.name, "side": side}
+
+    assert len(list(rounds.one_round([(case, side) for case in cases for side in ("ours", "toolkit")], do))) == 8
+    assert log == [
+        ("start-ps-2", "ours", False),
+        ("start-ps-2", "toolkit", False),
+        ("raise-single-1", "ours", False),
+        ("raise-single-1", "toolkit", False),
+        ("raise-mpi-2-rank-1", "ours", False),
+        ("stop-single-1", "ours", False),
+        ("raise-mpi-2-rank-1", "toolkit", True),
+        ("stop-single-1", "toolkit", True),
+    ]
+
+
+def test_a_quick_run_has_failures_stops_and_every_way_to_start():
+    quick = [case for case in CASES if case.quick]
+    assert {case.mode for case in quick} >= {"single", "ps", "mpi"} and {case.group for case in quick} >= {
+        FAILURE,
+        STOP,
+    }
+    assert replace(quick[0], limit_s=1.0).name == quick[0].name

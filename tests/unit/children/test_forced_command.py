@@ -1,0 +1,165 @@
+"""children/forced_command.py: what the job's ssh key may start. Commands in, complaints out; and the program itself."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from entrypoint.children.forced_command import complaint
+from entrypoint.plan.ssh import FORCED_COMMAND, OPTIONS, key_in, key_line
+
+# As Open MPI 4.1.4 sends it.
+PLAIN = (
+    ' orted -mca orte_leave_session_attached "1" -mca ess "env" -mca ess_base_jobid "213450752" -mca ess_base_vpid 2'
+    ' -mca ess_base_num_procs "3" -mca orte_node_regex "vm,algo-[1:1-2]@0(3)"'
+    ' -mca orte_hnp_uri "213450752.0;tcp://10.0.0.1,172.17.0.1:59713" --mca orte_abort_on_non_zero_status "1"'
+    ' --mca odls_base_sigkill_timeout "101" --mca pml "ob1" --mca btl "^openib"'
+    ' --mca btl_vader_single_copy_mechanism "none" --mca plm_rsh_no_tree_spawn "1" --mca oob_tcp_if_include "eth0"'
+    ' --mca btl_tcp_if_include "eth0" -mca plm "rsh" -mca plm_rsh_agent "ssh -F /run/entrypoint/ssh/ssh_config"'
+    ' -mca rmaps_base_mapping_policy "slot" -mca hwloc_base_binding_policy "none" -mca pmix "^s1,s2,cray,isolated"'
+)
+
+USERS = {
+    # the user's options: what mpirun makes of them, as seen with 4.1.4
+    "--mca btl_tcp_links 4": '--mca btl_tcp_links "4"',
+    "--mca coll_tuned_dynamic_rules_filename /opt/ml/code/rules": (
+        '--mca coll_tuned_dynamic_rules_filename "/opt/ml/code/rules"'
+    ),
+    "--mca orte_fork_agent /usr/bin/strace": '--mca orte_fork_agent "/usr/bin/strace"',
+    "-mca note 'a;b $(c)'": "-mca note 'a;b $(c)'",
+    "--tag-output --timestamp-output": '-mca orte_tag_output "1" -mca orte_timestamp_output "1"',
+    "--output-filename here": '-mca orte_output_filename "/run/entrypoint/here"',
+    "--tune am.conf": '-mca mca_base_envar_file_prefix "/run/entrypoint/am.conf"'
+    ' -mca mca_base_param_file_path "/usr/share/openmpi/amca-param-sets:/run/entrypoint"',
+    "--report-bindings --bind-to core": (
+        '-mca orte_report_bindings "1" -mca hwloc_base_report_bindings "1" -mca hwloc_base_binding_policy "core"'
+    ),
+    "--map-by ppr:2:node:pe=2": '-mca rmaps_base_mapping_policy "ppr:2:node:pe=2"',
+    "-d --debug-daemons": '-mca orte_debug "1" -mca orte_debug_daemons "1"',
+    "-q --enable-recovery --max-restarts 3": (
+        '-mca orte_execute_quiet "1" -mca orte_enable_recovery "1" -mca orte_max_restarts "3"'
+    ),
+}
+
+
+def test_what_mpirun_sends_is_let_through():
+    assert complaint(shlex.split(PLAIN), set()) == ""
+
+
+@pytest.mark.parametrize("options, sent", USERS.items(), ids=USERS)
+def test_what_the_users_options_become_is_let_through(options, sent):
+    assert complaint(shlex.split(f"{PLAIN} {sent}"), set(shlex.split(options))) == ""
+
+
+OTHERS = {
+    "nothing": "",
+    "another program": "id",
+    "a shell": "/bin/sh -c id",
+    "a file that is only called orted": "/tmp/orted -mca ess env",
+    "a relative path": "./orted",
+    "a name that begins like it": "orted-not",
+    "a variable before it": "PATH=/tmp orted",
+    "one more command": PLAIN + " ; id",
+    "one more command, without spaces": PLAIN + ";id",
+    "one command after success": PLAIN + " && id",
+    "a pipe": PLAIN + " | sh",
+    "help": "orted --help",
+    "the master of a job": PLAIN + " --hnp",
+    "reports its address to a file": PLAIN + " --report-uri /tmp/x",
+    "tree spawn": PLAIN + " --tree-spawn",
+    "in the background": PLAIN + " --daemonize",
+    "in a session of its own": PLAIN + " --set-sid",
+    "a terminal": PLAIN + " --xterm 0",
+    "a folder": PLAIN + " --tmpdir /tmp/x",
+    "a file for output": PLAIN + " --output-filename /tmp/x",
+    "a setting without its value": PLAIN + " -mca btl",
+    "a setting with a name that is none": PLAIN + " -mca 'btl;id' x",
+    "libraries": PLAIN + " -mca mca_base_component_path /tmp/evil",
+    "libraries, by the other name": PLAIN + " --mca mca_component_path /tmp/evil",
+    "files of settings": PLAIN + " -mca mca_base_param_files /tmp/evil",
+    "files of settings, found by path": PLAIN + " -mca mca_base_param_file_path /tmp",
+    "variables": PLAIN + " -mca mca_base_env_list LD_PRELOAD=/tmp/evil.so",
+    "another agent": PLAIN + " -mca plm_rsh_agent /tmp/evil",
+    "an agent with more": PLAIN + " -mca plm_rsh_agent 'ssh -F /run/ssh/ssh_config -o ProxyCommand=id'",
+    "an agent that looks the same": PLAIN + " -mca plm_rsh_agent 'ssh -F /x/ssh/ssh_config;id'",
+    "its arguments": PLAIN + " -mca plm_rsh_args -oProxyCommand=id",
+    "the old name of the agent": PLAIN + " -mca orte_rsh_agent /tmp/evil",
+    "what starts daemons": PLAIN + " -mca orte_launch_agent /tmp/evil",
+    "what starts programs": PLAIN + " -mca orte_fork_agent /tmp/evil",
+    "a debugger": PLAIN + " -mca orte_base_user_debugger /tmp/evil",
+    "output": PLAIN + " -mca orte_output_filename /etc/cron.d/evil",
+    "stack traces": PLAIN + " -mca opal_stacktrace_output file:/etc/evil",
+    "a server": PLAIN + " -mca orte_server file:/tmp/x",
+    "another way of starting": PLAIN + " -mca ess hnp",
+    "another launcher": PLAIN + " -mca plm slurm",
+    "an address that is a file": PLAIN + " -mca orte_hnp_uri file:/tmp/x",
+}
+
+
+@pytest.mark.parametrize("command", OTHERS.values(), ids=OTHERS)
+def test_all_else_is_refused(command):
+    assert complaint(shlex.split(command), set())
+
+
+@pytest.mark.parametrize("command", ["a program of the user's", "other values"])
+def test_what_the_job_asks_for_is_no_licence_for_more(command):
+    asked = {"--mca", "orte_fork_agent", "/usr/bin/strace", "--tune", "am.conf"}
+    bad = {"a program of the user's": "/usr/bin/strace", "other values": PLAIN + " --mca orte_fork_agent /bin/evil"}
+    assert complaint(shlex.split(bad[command]), asked)
+
+
+def started(command: str, tmp_path, options: str | None = "[]") -> subprocess.CompletedProcess[str]:
+    """The forced command as sshd runs it, with a stand-in for orted that tells what it was given."""
+    orted = tmp_path / "orted"
+    orted.write_text('#!/bin/sh\nfor word; do echo "<$word>"; done\nenv | cut -d= -f1 | sort | tr "\\n" " "\n')
+    orted.chmod(0o755)
+    file = tmp_path / "mpi_options"
+    if options is not None:
+        file.write_text(options)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", OPTIONS: str(file), "SSH_ORIGINAL_COMMAND": command}
+    return subprocess.run(
+        [sys.executable, "-I", "-S", str(FORCED_COMMAND)],
+        env={**environment, "LD_PRELOAD": "", "MINE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_the_daemon_gets_its_words_as_they_are_and_no_environment_of_the_callers(tmp_path):
+    asked = ["-mca", "note", "a b;$(id) `id` $HOME"]
+    result = started("orted -mca ess env -mca note 'a b;$(id) `id` $HOME'", tmp_path, json.dumps(asked))
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert lines[:6] == ["<-mca>", "<ess>", "<env>", "<-mca>", "<note>", "<a b;$(id) `id` $HOME>"]
+    assert set(lines[6].split()) <= {"PATH", "PWD", "SHLVL", "_", "LC_CTYPE", "HOME", "LANG", "OLDPWD"}
+
+
+@pytest.mark.parametrize(
+    "command", ["orted\nid", "orted -mca a b\n-mca c d", "orted -mca a 'b", "orted -mca a '\x1b[2J'"], ids=repr
+)
+def test_control_characters_and_open_quotes_are_refused(command, tmp_path):
+    result = started(command, tmp_path)
+    assert (result.returncode, result.stdout) == (126, "")
+    assert result.stderr.startswith("refused: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("options", [None, "", "{", "5", "null", "[5, null, []]"])
+def test_without_its_file_nothing_but_refusals(options, tmp_path):
+    result = started(PLAIN + " --mca orte_fork_agent t", tmp_path, options)
+    assert (result.returncode, result.stdout) == (126, "")
+    assert "Traceback" not in result.stderr
+
+
+def test_the_line_that_binds_the_key_to_it(monkeypatch):
+    line = key_line("authorized_keys", "algo-1", key_in("ssh-ed25519 AAAA client_key"))
+    assert line.startswith('restrict,command="')
+    assert line.endswith('forced_command.py" ssh-ed25519 AAAA')
+    monkeypatch.setattr(sys, "executable", '/home/me/my "env"/bin/python')
+    line = key_line("authorized_keys", "algo-1", key_in("ssh-ed25519 AAAA client_key"))
+    inner = line.removeprefix('restrict,command="').removesuffix('" ssh-ed25519 AAAA').replace('\\"', '"')
+    assert shlex.split(inner) == ['/home/me/my "env"/bin/python', "-I", "-S", str(FORCED_COMMAND)]

@@ -1,0 +1,78 @@
+"""children/prepare/gpus.py: what a host looks at before it says that its TensorFlow cannot use its GPUs."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+PREPARE = Path(__file__).resolve().parents[3] / "entrypoint" / "children" / "prepare"
+if str(PREPARE) not in sys.path:
+    sys.path.append(str(PREPARE))
+
+import gpus  # noqa: E402
+
+CPU = "build_info = collections.OrderedDict([('is_cuda_build', False), ('is_rocm_build', False)])"
+CUDA = "build_info = collections.OrderedDict([('cudnn_version', '8'), ('is_cuda_build', True)])"
+ROCM = "build_info = collections.OrderedDict([('is_cuda_build', False), ('is_rocm_build', True)])"
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    """A folder of packages with a TensorFlow that says this of its build; as sys.path."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def make(build_info: str, *names: str) -> list[str]:
+        folder = tmp_path / "tensorflow" / "python" / "platform"
+        folder.mkdir(parents=True)
+        (tmp_path / "tensorflow" / "__init__.py").touch()
+        (folder / "build_info.py").write_text(build_info)
+        for name in names:
+            (tmp_path / name).mkdir()
+        return [str(tmp_path)]
+
+    return make
+
+
+def test_without_tensorflow_there_is_nothing_to_say(tmp_path):
+    assert gpus.unused(8, "ml.p4d.24xlarge", [str(tmp_path)]) == ""
+
+
+def test_a_build_without_cuda_is_named(packages):
+    path = packages(CPU, "tensorflow_cpu-2.14.1.dist-info", "tensorflow_estimator-2.14.0.dist-info")
+    assert gpus.unused(2, "", path) == "2 GPUs: tensorflow-cpu 2.14.1 is built without CUDA"
+    assert gpus.unused(1, "", path).startswith("1 GPU: ")
+
+
+def test_a_build_for_amd_is_left_alone(packages):
+    assert gpus.unused(2, "", packages(ROCM)) == ""
+
+
+def test_what_a_build_for_cuda_does_not_find_is_named(packages, monkeypatch):
+    path = packages(CUDA)
+    assert gpus.unused(1, "", path) == "1 GPU: TensorFlow does not find libcuda.so.1 and libcudnn.so.8"
+    library = Path(path[0]) / "nvidia" / "cudnn" / "lib" / "libcudnn.so.8"  # as pip brings it
+    library.parent.mkdir(parents=True)
+    library.touch()
+    assert gpus.unused(1, "", path) == "1 GPU: TensorFlow does not find libcuda.so.1"
+    monkeypatch.setattr(gpus, "DRIVER", "libc.so.6")  # a library that the linker finds
+    assert gpus.unused(1, "", path) == ""
+
+
+TYPES = {
+    "ml.p3.2xlarge": True, "ml.p4d.24xlarge": True, "ml.g5.xlarge": True, "ml.g4dn.xlarge": True,
+    "ml.gr6.4xlarge": True, "ml.g4ad.xlarge": False, "ml.c5.xlarge": False, "ml.m7g.large": False,
+    "ml.inf2.xlarge": False, "ml.trn1.2xlarge": False, "local": False, "": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("instance_type, is_told", TYPES.items())
+def test_instance_types_tell_of_gpus_that_the_container_does_not_see(packages, instance_type, is_told):
+    said = gpus.unused(0, instance_type, packages(CPU))
+    assert said == (f"{instance_type}: TensorFlow is built without CUDA" if is_told else "")
+
+
+@pytest.mark.parametrize("hidden", ["", "-1"])
+def test_a_job_may_hide_its_gpus(packages, monkeypatch, hidden):
+    path = packages(CPU)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    assert gpus.unused(2, "ml.p3.2xlarge", path) == ""

@@ -1,0 +1,174 @@
+"""sagemaker_tf_data: which channels there are, and what of them each process reads."""
+
+import json
+
+import pytest
+
+from sagemaker_tf_data import DataError, channels, files, places
+from sagemaker_tf_data.channels import Part
+
+REPLICATED, SHARDED = "FullyReplicated", "ShardedByS3Key"
+
+
+def environ(config, **variables):
+    return {"SM_INPUT_DATA_CONFIG": json.dumps(config), "SM_INPUT_DIR": "/none", **variables}
+
+
+def ranks(size, rank, local_size):
+    """What Open MPI tells a rank, where every host has `local_size` of them."""
+    return {
+        "OMPI_COMM_WORLD_SIZE": str(size),
+        "OMPI_COMM_WORLD_RANK": str(rank),
+        "OMPI_COMM_WORLD_LOCAL_SIZE": str(local_size),
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(rank % local_size),
+    }
+
+
+def several(*names, distribution=REPLICATED, mode="Pipe"):
+    return {name: {"TrainingInputMode": mode, "S3DistributionType": distribution} for name in names}
+
+
+# --- which channels there are
+
+
+def test_channels_are_in_the_order_of_sm_channels():
+    found = channels.all_channels(environ(several("training", "training-2", "evaluation")))
+    assert list(found) == ["evaluation", "training", "training-2"]
+    assert str(found["training-2"].fifo(3)) == "/none/data/training-2_3"
+
+
+def test_what_local_mode_leaves_out_has_defaults():
+    config = {"train": {"TrainingInputMode": "File"}, "test": None, "x.y": {"ContentType": None}}
+    for each in channels.all_channels(environ(config)).values():
+        assert (each.mode, each.distribution, each.record_wrapper) == ("File", REPLICATED, "None")
+
+
+def test_a_config_file_or_only_folders_or_only_variables(tmp_path):
+    for name in ("train", "eval"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+    (tmp_path / "data" / "train-manifest").write_text("")
+    here = {"SM_INPUT_DIR": str(tmp_path)}
+    assert list(channels.all_channels(here)) == ["eval", "train"]
+    big = channels.all_channels({**here, "SM_CHANNEL_BIG-ONE": "/data/big"})["big-one"]
+    assert big.folder.as_posix() == "/data/big"
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/inputdataconfig.json").write_text(json.dumps(several("stream")))
+    assert channels.all_channels(here)["stream"].mode == "Pipe"
+
+
+def test_a_missing_channel_names_those_that_are_there():
+    here = environ(several("training", "evaluation", mode="File"))
+    with pytest.raises(DataError, match=r"the job has 'evaluation', 'training'\. Did you mean 'training'"):
+        channels.channel("trainig", here)
+    with pytest.raises(DataError, match="the job has none at all"):
+        channels.channel("training", environ({}))
+
+
+def test_the_wrong_mode_says_which_and_what_to_do():
+    here = environ(several("training", mode="File"))
+    with pytest.raises(DataError, match=r"in File mode; wanted Pipe mode: read its files, or .*input_mode='Pipe'"):
+        channels.channel("training", here).need("Pipe")
+
+
+def test_the_channel_that_is_meant_where_none_is_named():
+    assert channels.key(None, environ(several("anything"))) == "anything"
+    assert channels.key(None, environ(several("train", "test"))) == "train"
+    assert channels.key(None, environ(several("rows", "code"))) == "rows"
+    with pytest.raises(DataError, match="which channel"):
+        channels.key(None, environ(several("a", "b")))
+
+
+def test_the_first_of_several_names():
+    here = environ(several("trainval", "test", "evaluation-1", "evaluation-2"), **ranks(4, 1, 2))
+    assert channels.first_of("evaluation", "test", environ=here) == "evaluation"  # a group
+    assert channels.first_of("validation", "test", "evaluation", environ=here) == "test"
+    assert channels.first_of("training", "train", environ=here) is None  # trainval is another
+
+
+def test_the_first_of_several_names_where_only_the_workers_have_groups():
+    cluster = {"chief": ["a:1"], "ps": ["a:9"], "worker": ["b:1", "b:2"]}
+    config = several("train-1", "train-2", "trainval")
+
+    def first(kind):
+        task = {"cluster": cluster, "task": {"type": kind, "index": 0}}
+        return channels.first_of("training", "train", environ=environ(config, TF_CONFIG=json.dumps(task)))
+
+    assert (first("chief"), first("worker"), first("evaluator")) == ("train", "train", None)
+
+
+@pytest.mark.parametrize("text", ["[]", "nonsense", '{"a": 1}', '{"a": {"channel": "a"}}', '{"a": {"count": "x"}}'])
+def test_shards_that_cannot_be_understood(text):
+    with pytest.raises(DataError, match="ENTRYPOINT_SHARDS is"):
+        channels.parts({"ENTRYPOINT_SHARDS": text})
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"cluster": {"worker": ["a:1"]}}', '{"cluster": 1, "task": {}}'])
+def test_tf_config_that_cannot_be_understood(text):
+    with pytest.raises(DataError, match="TF_CONFIG is"):
+        places.here({"TF_CONFIG": text})
+
+
+# --- what of them this process reads
+
+
+def test_the_launcher_has_the_last_word():
+    said = {"training": {"channel": "training-2", "mode": "Pipe", "count": 3, "index": 2}}
+    here = environ(several("training", "training-2"), ENTRYPOINT_SHARDS=json.dumps(said), **ranks(4, 1, 2))
+    assert channels.part("training", here) == Part(channel="training-2", mode="Pipe", count=3, index=2)
+    assert channels.part("training-2", here).count == 3  # its own, by its own name
+    assert channels.channel("training", here).name == "training-2"
+
+
+def test_a_channel_of_another_local_rank():
+    here = environ(several("training", "training-2"), **ranks(4, 1, 2))
+    said = {name: {"channel": "training-2", "mode": "Pipe", "count": 1, "index": 0} for name in ["training"]}
+    here["ENTRYPOINT_SHARDS"] = json.dumps(said)
+    here["SM_INPUT_DATA_CONFIG"] = json.dumps(several("training-1", "training-2"))
+    with pytest.raises(DataError, match=r"'training-1' is another local rank's.*ask for 'training'"):
+        channels.part("training-1", here)
+
+
+@pytest.mark.parametrize(
+    ("names", "distribution", "expected"),
+    [  # (count, index) of ranks 0 to 3, on two hosts
+        (("train", "train-1"), SHARDED, [(1, 0)] * 4),
+        (("train", "train-1"), REPLICATED, [(2, 0), (2, 0), (2, 1), (2, 1)]),
+        (("train",), SHARDED, [(2, 0), (2, 1), (2, 0), (2, 1)]),
+        (("train",), REPLICATED, [(4, 0), (4, 1), (4, 2), (4, 3)]),
+    ],
+)
+def test_the_matrix_of_the_seeds(names, distribution, expected):
+    config = several(*names, distribution=distribution)
+    parts = [channels.part("train", environ(config, **ranks(4, rank, 2))) for rank in range(4)]
+    assert [(part.count, part.index) for part in parts] == expected
+    assert [part.channel for part in parts] == [names[rank % 2 % len(names)] for rank in range(4)]
+
+
+def test_places_by_tf_config():
+    def place(kind, index, **cluster):
+        return places.here({"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})})
+
+    workers = ["a:1", "a:2", "b:1", "b:2"]
+    expected = places.Place(size=4, rank=2, local_size=2, local_rank=0, hosts=2, host=1)
+    assert place("worker", 2, worker=workers) == expected
+    assert place("worker", 0, chief=["a:1"], worker=["b:1"]).rank == 1
+    ps = {"ps": ["a:9"], "worker": ["b:1", "c:1"]}
+    assert place("worker", 1, chief=["a:1"], **ps) == place("worker", 1, **ps)  # a chief coordinates
+    assert place("worker", 1, master=["a:1"], **ps).rank == 2  # a master trains
+    for kind in ("chief", "evaluator", "ps"):
+        assert place(kind, 0, chief=["a:1"], **ps) == places.Place()
+
+
+def test_files_are_sorted_and_at_any_depth(tmp_path, monkeypatch):
+    for name in ("b.tfrecord", "deep/er/a.tfrecord", "c.txt"):
+        path = tmp_path / "data/train" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    for name in ("TF_CONFIG", "ENTRYPOINT_SHARDS", "SM_INPUT_DATA_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SM_INPUT_DIR", str(tmp_path))
+    folder = tmp_path / "data/train"
+    assert files(pattern="*.tfrecord") == [f"{folder}/b.tfrecord", f"{folder}/deep/er/a.tfrecord"]
+    assert len(files("train")) == 3
+    with pytest.raises(DataError, match=r"no file in .* is called \*.csv"):
+        files(pattern="*.csv")

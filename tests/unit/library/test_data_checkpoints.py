@@ -1,0 +1,203 @@
+"""sagemaker_tf_data: where checkpoints go, who writes, and what is resumed from."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sagemaker_tf_data import DataError, checkpoints
+
+
+def config(folder, text):
+    (folder / "config").mkdir()
+    (folder / "config/checkpointconfig.json").write_text(text)
+    return {"SM_INPUT_DIR": str(folder)}
+
+
+def test_the_folder_is_the_one_that_sagemaker_copies(tmp_path):
+    assert checkpoints.folder({}) == Path("/opt/ml/checkpoints")
+    assert checkpoints.folder({"SM_INPUT_DIR": "/opt/ml/input"}) == Path("/opt/ml/checkpoints")
+    here = tmp_path / "ml"  # a host that is no container
+    assert checkpoints.folder({"SM_INPUT_DIR": f"{here}/input"}) == here / "checkpoints"
+    assert checkpoints.folder(config(tmp_path, '{"LocalPath": "/somewhere"}')) == Path("/somewhere")
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"LocalPath": 3}'])
+def test_a_folder_that_cannot_be_understood(tmp_path, text):
+    with pytest.raises(DataError, match=r"checkpointconfig\.json holds .*; wanted"):
+        checkpoints.folder(config(tmp_path, text))
+
+
+def test_one_process_writes():
+    def writes(kind, index, **cluster):
+        return checkpoints.writer(
+            {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})}
+        )
+
+    workers = {"worker": ["a:1", "b:1"]}
+    assert [writes("worker", index, **workers) for index in (0, 1)] == [True, False]
+    ps = {"chief": ["a:1"], **workers, "ps": ["a:2"]}
+    assert writes("chief", 0, **ps)
+    assert not any((writes("worker", 0, **ps), writes("ps", 0, **ps), writes("evaluator", 0, **ps)))
+    assert checkpoints.writer({})
+    ranks = {f"OMPI_COMM_WORLD_{name}": "2" for name in ("SIZE", "LOCAL_SIZE")}
+    for rank in "01":
+        mine = {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_LOCAL_RANK": rank}
+        assert checkpoints.writer({**ranks, **mine}) is (rank == "0")
+
+
+@pytest.fixture
+def saved(tmp_path, monkeypatch):
+    """(saver of three checkpoints, its variable, the folder); the latest two stay."""
+    tf = pytest.importorskip("tensorflow")
+    for name in ("TF_CONFIG", "OMPI_COMM_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    value = tf.Variable(tf.zeros(1000))
+    saver = checkpoints.manager(tf.train.Checkpoint(value=value), tmp_path)
+    assert saver.restore() is None
+    for number in (1, 2, 3):
+        value.assign(tf.fill([1000], float(number)))
+        assert saver.save() == f"{tmp_path}/ckpt-{number}"
+    return saver, value, tmp_path
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[1000] ^= 1
+    path.write_bytes(content)
+
+
+DATA, INDEX = "ckpt-3.data-00000-of-00001", "ckpt-3.index"
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    ("harm", "resumed"),
+    [
+        (lambda folder: None, 3),
+        (lambda folder: (folder / DATA).unlink(), 2),
+        (lambda folder: (folder / DATA).write_bytes((folder / DATA).read_bytes()[:2000]), 2),
+        (lambda folder: flip(folder / DATA), 2),
+        (lambda folder: (folder / INDEX).unlink(), 2),
+        (lambda folder: (folder / INDEX).write_bytes(b""), 2),
+        (lambda folder: (folder / "checkpoint").write_bytes(b"\0rubbish"), 3),
+        (lambda folder: (folder / "checkpoint").unlink(), 3),
+        (lambda folder: [path.unlink() for path in folder.iterdir()], 0),
+    ],
+)
+def test_the_latest_whole_checkpoint_is_resumed_from(saved, harm, resumed):
+    _, value, folder = saved
+    harm(folder)
+    (folder / "ckpt-4_temp").mkdir()  # of a save that was cut off
+    value.assign(value * 0)
+    again = checkpoints.manager(saved[0].checkpoint, folder)
+    assert again.restore() == (f"{folder}/ckpt-{resumed}" if resumed else None)
+    assert float(value[0]) == float(value[999]) == resumed
+    for _ in range(3):
+        latest = again.save()
+    assert again.latest == latest
+    assert not (folder / "ckpt-4_temp").exists()
+    assert len({path.name.partition(".")[0] for path in folder.iterdir()}) == 3  # two of them, and `checkpoint`
+
+
+@pytest.mark.tensorflow
+def test_a_checkpoint_of_another_model_is_an_error(saved):
+    import tensorflow as tf
+
+    other = tf.train.Checkpoint(value=tf.Variable([1.0]))
+    with pytest.raises(DataError, match=r"ckpt-3 is not of this model: .*\(1000,\)"):
+        checkpoints.manager(other, saved[2]).restore()
+
+
+@pytest.mark.tensorflow
+def test_places_that_tensorflow_cannot_write_to(saved):
+    with pytest.raises(DataError, match=r"cannot go to s3://bucket/x: .* no file system for s3://.*tensorflow-io"):
+        checkpoints.manager(saved[0].checkpoint, "s3://bucket/x")
+    (saved[2] / "file").write_text("")
+    with pytest.raises(DataError, match=r"cannot go to .*file/x"):
+        checkpoints.manager(saved[0].checkpoint, saved[2] / "file/x")
+
+
+@pytest.mark.tensorflow
+def test_a_slash_at_the_end_of_a_folder_changes_nothing(saved):
+    import tensorflow as tf
+
+    _, value, folder = saved
+    again = checkpoints.manager(tf.train.Checkpoint(value=value), f"{folder}/")
+    assert again.restore() == f"{folder}/ckpt-3"
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("name", ["lr=[0.1, 0.2]", "a[1]b", "x[", "st*r", "wh?t", r"back\slash"])
+def test_folders_whose_names_read_like_patterns(tmp_path, monkeypatch, name):
+    """TensorFlow's own functions find nothing there, and would delete what lies in another folder."""
+    tf = pytest.importorskip("tensorflow")
+    for variable in ("TF_CONFIG", "OMPI_COMM_WORLD_SIZE"):
+        monkeypatch.delenv(variable, raising=False)
+    folder, value = tmp_path / name, tf.Variable(0.0)
+    (tmp_path / "st-and-more-r").mkdir()
+    (tmp_path / "st-and-more-r" / "ckpt-1.index").write_text("another's")
+    saver = checkpoints.manager(tf.train.Checkpoint(value=value), folder, keep=2)
+    assert saver.restore() is None
+    for number in (1, 2, 3):
+        value.assign(float(number))
+        assert saver.save() == f"{folder}/ckpt-{number}"
+    value.assign(9.0)
+    again = checkpoints.manager(tf.train.Checkpoint(value=value), folder, keep=2)
+    assert again.restore() == f"{folder}/ckpt-3"
+    assert float(value) == 3.0
+    assert again.save() == f"{folder}/ckpt-4"
+    assert sorted(path.name for path in folder.glob("*.index")) == ["ckpt-3.index", "ckpt-4.index"]
+    assert (tmp_path / "st-and-more-r" / "ckpt-1.index").exists()
+
+
+@pytest.mark.tensorflow
+def test_a_uri_that_reads_like_a_pattern_is_refused(saved):
+    with pytest.raises(DataError, match=r"cannot go to s3://bucket/\[x\]: TensorFlow takes .* for a pattern"):
+        checkpoints.manager(saved[0].checkpoint, "s3://bucket/[x]")
+
+
+REPLICAS = """
+import json, sys
+import tensorflow as tf
+from sagemaker_tf_data import DataError, checkpoints
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 4
+)
+strategy = tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(4)])
+with strategy.scope():
+    saver = checkpoints.manager(tf.train.Checkpoint(value=tf.Variable(1.0)), sys.argv[1])
+    for number in json.loads(sys.argv[2]):
+        print(number, saver.save(number), saver.restore())
+"""
+
+
+@pytest.mark.tensorflow
+def test_large_numbers_of_equal_checkpoints_are_equal(tmp_path):
+    """Four replicas compare the step: its square, four times, is more than 64 bits hold from 1.6e9 on."""
+    pytest.importorskip("tensorflow")
+    numbers = [0, 1, 1_700_000_000, 4_000_000_000, 1 << 42, (1 << 63) - 1]
+    config = {"cluster": {"worker": ["127.0.0.1:1"]}, "task": {"type": "worker", "index": 0}}
+    ran = subprocess.run(
+        [sys.executable, "-c", REPLICAS, tmp_path, json.dumps(numbers)],
+        env={**os.environ, "TF_CONFIG": json.dumps(config), "TF_CPP_MIN_LOG_LEVEL": "3"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr
+    prefixes = [f"{tmp_path}/ckpt-{number}" for number in numbers]
+    assert ran.stdout.splitlines() == [f"{n} {prefix} {prefix}" for n, prefix in zip(numbers, prefixes, strict=True)]
+
+
+@pytest.mark.parametrize("others", [[1, 1, 1, 2], [0, 7, 7, 7], [3, 1 << 21, 1 << 42, 0], [1 << 62, (1 << 62) + 1] * 2])
+def test_checkpoints_that_differ_are_told_apart(others):
+    """What the workers sum up: equal only if all are."""
+    sums = [checkpoints.squared(number) for number in others]
+    plain, squares = ([sum(values) for values in zip(*column, strict=True)] for column in zip(*sums, strict=True))
+    assert not checkpoints.are_equal(plain, squares, len(others))

@@ -1,0 +1,471 @@
+"""Pipe mode: RecordIO, the files of a channel's state, and datasets of real named pipes that a thread feeds."""
+
+import fcntl
+import itertools
+import json
+import os
+import queue
+import random
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from waiting import eventually
+
+from sagemaker_tf_data import chunks, fifo, recordio, tfrecord
+from sagemaker_tf_data.channels import Channel
+from sagemaker_tf_data.errors import DataError
+from sagemaker_tf_data.fifo import Fifo, Passes
+from sagemaker_tf_data.pipe import pipe_dataset
+
+ROOT = Path(__file__).parents[3]
+
+
+def record_io(records: list[bytes]) -> bytes:
+    return b"".join(struct.pack("<II", recordio.MAGIC, len(one)) + one + bytes(-len(one) % 4) for one in records)
+
+
+def in_parts(record: bytes, cuts: list[int]) -> bytes:
+    """One record in several frames."""
+    edges = [0, *sorted(cut % (len(record) + 1) for cut in cuts), len(record)]
+    parts = [record[a:b] for a, b in itertools.pairwise(edges)]
+    flags = [0] if len(parts) == 1 else [1, *[2] * (len(parts) - 2), 3]
+    return b"".join(
+        struct.pack("<II", recordio.MAGIC, flag << 29 | len(part)) + part + bytes(-len(part) % 4)
+        for flag, part in zip(flags, parts, strict=True)
+    )
+
+
+def tf_record(records: list[bytes]) -> bytes:
+    """Without checksums of contents."""
+    framed = []
+    for one in records:
+        length = struct.pack("<Q", len(one))
+        framed.append(length + struct.pack("<I", tfrecord.masked_crc32c(length)) + one + bytes(4))
+    return b"".join(framed)
+
+
+def pieces(stream: bytes, split: chunks.Split, kind: str, folder: Path, patience: float = 30) -> list[bytes]:
+    """The records of a real pipe that holds these bytes."""
+    path = folder / "pipe_0"
+    with suppress(FileNotFoundError):
+        path.unlink()
+    os.mkfifo(path)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with feeding(path, stream):
+            return [one for array in chunks.of_records(Fifo(path, descriptor, patience), split, kind) for one in array]
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def feeding(path: Path, *passes: bytes) -> Iterator[None]:
+    """Writes a pass to each of the pipes path_0, path_1 ..., or one pass to `path` where that is there."""
+
+    def feed() -> None:
+        for number, content in enumerate(passes):
+            pipe = path if path.exists() else path.with_name(f"{path.name}_{number}")
+            if pipe is not path:
+                os.mkfifo(pipe)
+            with suppress(BrokenPipeError), open(pipe, "wb") as stream:
+                stream.write(content)
+            pipe.unlink()
+
+    thread = threading.Thread(target=feed, daemon=True)
+    thread.start()
+    yield
+    thread.join(timeout=30)
+    assert not thread.is_alive(), "the feeder is stuck: somebody did not read to the end"
+
+
+# ---- formats, without TensorFlow
+
+
+@given(st.lists(st.tuples(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=3))), st.integers(0, 3))
+def test_recordio_comes_back_whatever_it_holds_and_however_it_is_cut(
+    framed: list[tuple[bytes, list[int]]], padding_missing: int
+) -> None:
+    stream = b"".join(in_parts(*one) for one in framed)
+    wanted = [record for record, _ in framed]
+    if framed and framed[-1][1] == []:
+        stream = stream[: len(stream) - min(padding_missing, -len(wanted[-1]) % 4)]
+    for cut in {0, 1, 7, 8, 9, len(stream) // 2, len(stream)}:
+        first, used = recordio.split(bytearray(stream), min(cut, len(stream)), False)
+        rest, used_then = recordio.split(bytearray(stream[used:]), len(stream) - used, True)
+        assert first + rest == wanted
+        assert used + used_then == len(stream)
+
+
+@given(st.lists(st.binary(max_size=50).map(lambda line: line.replace(b"\n", b"\r"))), st.booleans())
+def test_lines_are_what_line_feeds_end(lines: list[bytes], last_is_ended: bool) -> None:
+    stream = b"\n".join(lines) + (b"\n" if last_is_ended and lines else b"")
+    wanted = lines if last_is_ended or not lines or lines[-1] else lines[:-1]
+    middle = len(stream) // 2
+    first, used = chunks.split_lines(bytearray(stream), middle, False)
+    rest, used_then = chunks.split_lines(bytearray(stream[used:]), len(stream) - used, True)
+    assert first + rest == wanted
+    assert used + used_then == len(stream)
+
+
+@given(st.lists(st.binary(max_size=100), min_size=1))
+def test_where_tfrecords_end(records: list[bytes]) -> None:
+    stream = tf_record(records)
+    assert tfrecord.whole(stream, len(stream)) == (len(records), len(stream))
+    assert tfrecord.whole(stream, len(stream) - 1) == (len(records) - 1, len(stream) - 16 - len(records[-1]))
+    assert tfrecord.size(stream) == 16 + len(records[0])
+    with pytest.raises(DataError):
+        tfrecord.size(b"\1" + stream if stream[0] != 1 else b"\2" + stream)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0), st.integers(1, 40), st.sampled_from([10, 3000, 300_000]))
+def test_records_through_a_pipe(tmp_path_factory: Any, seed: int, number: int, size: int) -> None:
+    """Records much shorter than a piece, and longer ones."""
+    chance = random.Random(seed)
+    records = [chance.randbytes(chance.randrange(size * 2)) for _ in range(number)]
+    folder = tmp_path_factory.mktemp("pipe")
+    chunks_size, chunks.SIZE = chunks.SIZE, 1 << 16
+    try:
+        assert pieces(record_io(records), recordio.split, "RecordIO", folder) == records
+        lines = [one.replace(b"\n", b"") + b"." for one in records]
+        assert pieces(b"\n".join(lines), chunks.split_lines, "TextLine", folder) == lines
+    finally:
+        chunks.SIZE = chunks_size
+
+
+@pytest.mark.parametrize(
+    "stream, words",
+    [
+        (record_io([b"abcd"] * 5)[:-2], "after 4 records, at byte 48: the pass ends there, in the middle of a record"),
+        (record_io([b"abcd"] * 5)[:-9], "after 4 records, at byte 48: the pass ends there"),
+        (record_io([b"abcd"] * 5) + b"abcdefgh", "after 5 records, at byte 60: wanted RecordIO's magic number"),
+        (tf_record([b"abcd"]), "after 0 records, at byte 0: wanted RecordIO's magic number 0xced7230a, found 0x0"),
+        (b"\x1f\x8b\x08\x00abcdefgh", "It looks like gzip"),
+        (in_parts(b"abcdefgh", [4])[:12], "after 0 records, at byte 0: the pass ends there"),
+    ],
+)
+def test_what_is_wrong_with_a_stream_is_said(stream: bytes, words: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        pieces(stream, recordio.split, "RecordIO", tmp_path)
+    assert words in str(caught.value)
+    assert str(tmp_path / "pipe_0") in str(caught.value)
+
+
+def test_an_empty_pass_is_no_records(tmp_path: Path) -> None:
+    assert pieces(b"", recordio.split, "RecordIO", tmp_path) == []
+    assert pieces(b"", chunks.split_lines, "TextLine", tmp_path) == []
+
+
+def test_a_slow_pipe_holds_no_record_back(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe_0")
+    descriptor = os.open(tmp_path / "pipe_0", os.O_RDONLY | os.O_NONBLOCK)
+    with open(tmp_path / "pipe_0", "wb", buffering=0) as writer:
+        arrays = chunks.of_records(Fifo(tmp_path / "pipe_0", descriptor, 30), recordio.split, "RecordIO")
+        one, two = record_io([b"one"]), record_io([b"two"])
+        writer.write(one + two[:6])
+        assert list(next(arrays)) == [b"one"]  # the writer has not closed
+        writer.write(two[6:])
+        assert list(next(arrays)) == [b"two"]
+    os.close(descriptor)
+
+
+# ---- the channel's files
+
+
+def passes(tmp_path: Path, patience: float = 30, name: str = "train") -> Passes:
+    data = tmp_path / "data"
+    data.mkdir(exist_ok=True)
+    return Passes(Channel(name=name, mode="Pipe", folder=data / name), tmp_path / "state", patience)
+
+
+def read_all(source: Passes) -> bytes:
+    content = bytearray(1000)
+    with source.next() as pipe, memoryview(content) as view:
+        have = 0
+        while read := pipe.read_into(view[have:]):
+            have += read
+    return bytes(content[:have])
+
+
+def test_each_opening_takes_the_next_pipe_and_leaves_its_number_as_the_operator_does(tmp_path: Path) -> None:
+    source = passes(tmp_path)
+    with feeding(tmp_path / "data" / "train", b"first", b"", b"third"):
+        assert [read_all(source) for _ in range(3)] == [b"first", b"", b"third"]
+    assert (tmp_path / "state" / ".train-pipe_mode-state").read_text() == "3"
+    (tmp_path / "state" / ".train-pipe_mode-state").write_text("7")  # the operator has read some
+    os.mkfifo(tmp_path / "data" / "train_7")
+    with feeding(tmp_path / "data" / "train_7", b"eighth"):
+        assert read_all(source) == b"eighth"
+
+
+def test_a_pipe_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+    source, content = passes(tmp_path), []
+    reader = threading.Thread(target=lambda: content.append(read_all(source)), daemon=True)
+    reader.start()
+    lock = tmp_path / "state" / ".train-pipe_mode-lock"
+    eventually(lock.exists, within=20, what="the reader looks for its pipe")
+    with feeding(tmp_path / "data" / "train", b"late"):
+        reader.join(timeout=30)
+    assert content == [b"late"]
+
+
+def test_a_writer_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+    """A pipe without a writer reads like one at its end."""
+    source, content = passes(tmp_path), []
+    (tmp_path / "data").mkdir(exist_ok=True)
+    os.mkfifo(tmp_path / "data" / "train_0")
+    reader = threading.Thread(target=lambda: content.append(read_all(source)), daemon=True)
+    reader.start()
+    eventually(lambda: fifo.read_number(tmp_path / "state" / ".train-pipe_mode-state") == 1, within=20)
+    with feeding(tmp_path / "data" / "train_0", b"late"):
+        reader.join(timeout=30)
+    assert content == [b"late"]
+
+
+def test_waiting_is_bounded_and_says_since_when(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"train_0: there is no such pipe, since \d\d:\d\d:\d\d UTC, for \d s"):
+        read_all(passes(tmp_path, patience=0.3))
+    os.mkfifo(tmp_path / "data" / "train_0")
+    with pytest.raises(
+        DataError, match=r"train_0: it is there and nothing is in it, since .*Does SageMaker still write"
+    ):
+        read_all(passes(tmp_path, patience=0.3))
+    with pytest.raises(DataError, match=r"train_1: there is no such pipe \(train_0 was the last one\)"):
+        read_all(passes(tmp_path, patience=0.3))
+
+
+def test_waiting_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(fifo, "FIRST_WORD", 0.1)
+    with pytest.raises(DataError):
+        read_all(passes(tmp_path, patience=0.6))
+    assert [
+        record.message for record in caplog.records if "waiting for" in record.message and "at most" in record.message
+    ]
+
+
+def test_who_was_killed_between_opening_a_pipe_and_counting_it_is_made_up_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(fifo, "GRACE", 0.2)
+    source = passes(tmp_path)
+    os.mkfifo(tmp_path / "data" / "train_1")
+    with feeding(tmp_path / "data" / "train_1", b"second"):
+        assert read_all(source) == b"second"
+    assert "train_0 is gone and train_1 is there" in caplog.text
+    assert (tmp_path / "state" / ".train-pipe_mode-state").read_text() == "2"
+
+
+def test_odd_state_is_named(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / ".train-pipe_mode-state").write_text("many")
+    with pytest.raises(DataError, match=r"\.train-pipe_mode-state holds 'many'; wanted the number"):
+        read_all(passes(tmp_path))
+    os.mkfifo(tmp_path / "data" / "eval_0")
+    (tmp_path / "data" / "eval_0").unlink()
+    (tmp_path / "data" / "eval_0").write_text("a file")
+    with pytest.raises(DataError, match="eval_0 is no named pipe"):
+        read_all(passes(tmp_path, name="eval"))
+
+
+SECOND = """
+import sys
+from pathlib import Path
+from sagemaker_tf_data import fifo
+from sagemaker_tf_data.channels import Channel
+fifo.GRACE = 0.3
+folder = Path(sys.argv[1])
+channel = Channel(name="train", mode="Pipe", folder=folder / "data" / "train")
+with fifo.Passes(channel, folder / "state", 30).next() as pipe:
+    print("reads", pipe.path.name)
+"""
+
+
+def test_one_process_reads_a_channel(tmp_path: Path) -> None:
+    """The second one fails even between two passes of the first, and may read when the first has ended."""
+    source = passes(tmp_path)
+    for number in range(2):
+        os.mkfifo(tmp_path / "data" / f"train_{number}")
+    with feeding(tmp_path / "data" / "train_0", b"first"):
+        assert read_all(source) == b"first"
+    second = [sys.executable, "-c", SECOND, str(tmp_path)]
+    result = subprocess.run(second, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert result.returncode != 0
+    assert f"channel 'train' is read by process {os.getpid()} since " in result.stderr.splitlines()[-1]
+    assert "one channel per local rank ('train-1', 'train-2' ...)" in result.stderr
+
+    descriptor = fifo._claims.pop((os.getpid(), tmp_path / "state" / ".train-pipe_mode-reader"))
+    fcntl.flock(descriptor, fcntl.LOCK_UN)  # as the kernel does when a process ends
+    os.close(descriptor)
+    result = subprocess.run(second, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert result.stdout == "reads train_1\n", result.stderr
+
+
+# ---- datasets
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """input/data of a job with a Pipe channel `train` and a File channel `plain`."""
+    pytest.importorskip("tensorflow")
+    for name in list(os.environ):
+        if name.startswith(("SM_", "ENTRYPOINT_", "TF_CONFIG", "SAGEMAKER_TF_DATA")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
+    (tmp_path / "input" / "config").mkdir(parents=True)
+    (tmp_path / "input" / "data" / "plain").mkdir(parents=True)
+    channels = {"train": {"TrainingInputMode": "Pipe"}, "plain": {"TrainingInputMode": "File"}}
+    (tmp_path / "input" / "config" / "inputdataconfig.json").write_text(json.dumps(channels))
+    return tmp_path / "input" / "data"
+
+
+def encoded(records: list[bytes], record_format: str, folder: Path) -> bytes:
+    if record_format == "TFRecord":
+        import tensorflow as tf
+
+        with tf.io.TFRecordWriter(str(folder / "records")) as writer:
+            for one in records:
+                writer.write(one)
+        return (folder / "records").read_bytes()
+    return record_io(records) if record_format == "RecordIO" else b"".join(one + b"\n" for one in records)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("record_format", ["TFRecord", "RecordIO", "TextLine"])
+def test_three_passes_of_a_channel(
+    record_format: str, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several pieces, records longer than a piece among them; each round of repeat() is a pass of its own."""
+    monkeypatch.setattr(chunks, "FILE_SIZE", 1 << 20)
+    chance = random.Random(1)
+    orders = []
+    for number in range(3):
+        sizes = [*(chance.randrange(2000) for _ in range(9000)), 3_000_000, 0]
+        records = [b"%d %d " % (number, n) + b"%d" % (n % 10) * size for n, size in enumerate(sizes)]
+        chance.shuffle(records)
+        orders.append(records)
+    streams = [encoded(records, record_format, tmp_path) for records in orders]
+    with feeding(job / "train", *streams):
+        dataset = pipe_dataset("train", record_format, reader="own", patience=30)
+        first = [one.numpy() for one in dataset]
+        rest = [one.numpy() for one in dataset.repeat(2).prefetch(10)]
+    assert first == orders[0]
+    assert rest == orders[1] + orders[2]
+    assert (tmp_path / "pipe_state" / ".train-pipe_mode-state").read_text() == "3"
+
+
+@pytest.mark.tensorflow
+def test_a_slow_pipe_holds_no_tfrecord_back(job: Path, tmp_path: Path) -> None:
+    """A few records at a time, of sizes that their memory grows for: it is cut far short, and filled again."""
+    records = [b"%d " % n * size for n, size in enumerate([1, 1000, 3_000_000, 0, 10, 6_000_000, 1, 1, 1])]
+    sent: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+
+    def feed() -> None:
+        with open(job / "train_0", "wb", buffering=0) as writer:
+            for record in iter(sent.get, None):
+                writer.write(encoded([record], "TFRecord", tmp_path))
+
+    os.mkfifo(job / "train_0")
+    feeder = threading.Thread(target=feed, daemon=True)
+    feeder.start()
+    sent.put(records[0])
+    came = iter(pipe_dataset("train", "TFRecord", reader="own", patience=30))
+    for now, following in zip(records, [*records[1:], None], strict=True):
+        assert next(came).numpy() == now  # before the next one is written
+        sent.put(following)
+    assert next(came, None) is None
+    feeder.join(timeout=30)
+    assert not feeder.is_alive()
+
+
+@pytest.mark.tensorflow
+def test_leaving_a_pass_early_goes_on_with_the_next(job: Path, tmp_path: Path) -> None:
+    records = [b"%d " % n + bytes(1000) for n in range(20_000)]
+    stream = encoded(records, "TFRecord", tmp_path)
+    with feeding(job / "train", stream, stream):
+        dataset = pipe_dataset("train", "TFRecord", reader="own", patience=30)
+        assert [one.numpy() for one in dataset.take(3)] == records[:3]
+        assert [one.numpy() for one in dataset] == records
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("policy", ["AUTO", "DATA", "OFF"])
+def test_each_worker_of_a_strategy_that_shards_by_itself_gets_its_records(
+    policy: str, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As MultiWorkerMirroredStrategy does to a dataset without `shard`: by records, as if the operator read them."""
+    import tensorflow as tf
+    from tensorflow.python.data.experimental.ops.distribute import _AutoShardDataset
+
+    monkeypatch.setattr(chunks, "FILE_SIZE", 1 << 17)
+    records = [b"%d " % n + bytes(1000) for n in range(2000)]
+    stream = encoded(records, "TFRecord", tmp_path)
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy[policy]
+    workers = 3
+    with feeding(job / "train", *[stream] * workers):
+        for index in range(workers):
+            dataset = pipe_dataset("train", "TFRecord", reader="own", patience=30).with_options(options)
+            mine = [one.numpy() for one in _AutoShardDataset(dataset, workers, index)]
+            assert mine == (records if policy == "OFF" else records[index::workers])
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    "stream, words",
+    [
+        (tf_record([b"abcd"])[:-1], "after 0 records, at byte 0: the pass ends there, in the middle of a record"),
+        (b"some\nlines of text", "wanted a TFRecord's length and its checksum, found 73 6f 6d 65"),
+        (record_io([b"a record"] * 10), "It looks like RecordIO, in which the channel wraps objects"),
+        (tf_record([b"its checksum is not zero"] * 3), "orrupted record at 12"),
+        ("cut", "after 7 records, at byte 7112: the pass ends there, in the middle of a record"),
+        ("garbage behind", "after 8 records, at byte 8128: wanted a TFRecord's length"),
+    ],
+)
+def test_what_is_wrong_with_a_dataset_is_said(stream: bytes | str, words: str, job: Path, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    got, good = 0, encoded([bytes(1000)] * 8, "TFRecord", tmp_path)
+    if isinstance(stream, str):
+        stream, want = (good[:-3], 7) if stream == "cut" else (good + b"\1" * 20, 8)
+    else:
+        want = 0
+    with feeding(job / "train", stream), pytest.raises(tf.errors.OpError) as caught:
+        for _ in pipe_dataset("train", "TFRecord", reader="own", patience=30):
+            got += 1
+    assert words in str(caught.value)
+    assert got == want
+
+
+@pytest.mark.tensorflow
+def test_what_cannot_be_read_is_said_at_once(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DataError, match=r"no channel 'trian'; the job has 'plain', 'train'\. Did you mean 'train'"):
+        pipe_dataset("trian", "TFRecord")
+    with pytest.raises(DataError, match="channel 'plain' is in File mode; wanted Pipe mode"):
+        pipe_dataset("plain", "TFRecord")
+    with pytest.raises(DataError, match="record_format is 'tfrecord'; wanted one of TFRecord, RecordIO, TextLine"):
+        pipe_dataset("train", "tfrecord")
+    with pytest.raises(DataError, match="reader is 'mine'; wanted one of auto, operator, own"):
+        pipe_dataset("train", "TFRecord", reader="mine")
+    monkeypatch.setenv("SAGEMAKER_TF_DATA_PATIENCE", "soon")
+    with pytest.raises(DataError, match="SAGEMAKER_TF_DATA_PATIENCE is 'soon'; wanted seconds"):
+        pipe_dataset("train", "TFRecord")
+
+
+@pytest.mark.tensorflow
+def test_the_shard_of_a_pipe(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sagemaker_tf_data.sharding import shard
+
+    share = {"channel": "train", "mode": "Pipe", "count": 3, "index": 1}
+    monkeypatch.setenv("ENTRYPOINT_SHARDS", json.dumps({"train": share}))
+    with feeding(job / "train", b"0\n1\n2\n3\n4\n5\n"):
+        dataset = shard(pipe_dataset("train", "TextLine", reader="own", patience=30), "train")
+        assert [one.numpy() for one in dataset] == [b"1", b"4"]

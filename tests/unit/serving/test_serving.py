@@ -1,0 +1,558 @@
+"""What `serve` reads and writes: payloads, what is refused and how, where a model may lie. The model here only adds."""
+
+import http.client
+import json
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from growth import grows_no_faster_than_its_input
+from ports import unused_port
+from waitress import wasyncore
+
+from entrypoint.errors import CodeError, ConfigError
+from entrypoint.serving.app import Service, make_app
+from entrypoint.serving.config import read_serving
+from entrypoint.serving.find import find_model
+from entrypoint.serving.model import Refused, Signature, Tensor
+from entrypoint.serving.request import _csv_numbers, read
+from entrypoint.serving.server import Server
+from entrypoint.serving.user_code import load_user_code
+
+FLOAT, INT, TEXT = np.dtype(np.float32), np.dtype(np.int64), np.dtype(object)
+ONE = Signature("one", (Tensor("x", FLOAT, (None, 2)),), (Tensor("y", FLOAT, (None,)),))
+TWO = Signature(
+    "two",
+    (Tensor("ids", INT, (None, 3)), Tensor("weights", FLOAT, (None, 3))),
+    (Tensor("sum", FLOAT, (None,)), Tensor("rows", INT, (None,))),
+)
+WORDS = Signature("words", (Tensor("examples", TEXT, (None,)),), (Tensor("upper", TEXT, (None,)),))
+IMAGE = Signature("image", (Tensor("pixels", FLOAT, (None, 2, 2, 1)),), (Tensor("p", FLOAT, (None, 2)),))
+
+
+class Adds:
+    """A model as `Model` describes it, of numpy."""
+
+    name, version = "adds", "3"
+
+    def __init__(self, *signatures: Signature) -> None:
+        self.signatures = {s.name: s for s in signatures}
+
+    def predict(self, signature, inputs):
+        if signature == "one":
+            if np.isneginf(inputs["x"]).any():
+                raise ZeroDivisionError("a secret of the model")
+            return {"y": inputs["x"].sum(axis=1)}
+        if signature == "two":
+            return {"sum": (inputs["ids"] * inputs["weights"]).sum(axis=1), "rows": inputs["ids"][:, 0]}
+        if signature == "image":
+            return {"p": inputs["pixels"].reshape(-1, 4)[:, :2]}
+        return {"upper": np.array([word.upper() for word in inputs["examples"]], dtype=object)}
+
+
+def client(*signatures: Signature, model: Adds | None = None, environment: dict[str, str] | None = None):
+    service = Service(read_serving(environment or {}))
+    service.model = model or Adds(*signatures)
+    return make_app(service).test_client()
+
+
+def ask(signature: Signature, body, content_type="application/json", **headers):
+    data = body if isinstance(body, str | bytes) else json.dumps(body)
+    return client(signature).post("/invocations", data=data, content_type=content_type, headers=headers)
+
+
+# ---- JSON
+
+
+@pytest.mark.parametrize(
+    ("signature", "body", "answer"),
+    [
+        (ONE, {"instances": [[1, 2], [3, 4]]}, {"predictions": [3, 7]}),
+        (ONE, {"instances": [{"x": [1, 2]}]}, {"predictions": [3]}),
+        (ONE, {"signature_name": "one", "inputs": [[1, 2.5]]}, {"outputs": [3.5]}),
+        (ONE, {"inputs": {"x": [[1, 2], [3, 4]]}}, {"outputs": [3, 7]}),
+        (ONE, [[1, 2], [3, 4]], {"predictions": [3, 7]}),
+        (ONE, [1, 2], {"predictions": [3]}),
+        (ONE, {"x": [1, 2]}, {"predictions": [3]}),
+        (ONE, [{"x": [1, 2]}, {"x": [0, 2]}], {"predictions": [3, 2]}),
+        (ONE, "[1, 2]\n[3, 4]\n", {"predictions": [3, 7]}),
+        (TWO, {"instances": [{"ids": [1, 2, 3], "weights": [1, 0, 1]}]}, {"predictions": [{"sum": 4, "rows": 1}]}),
+        (TWO, {"inputs": {"ids": [[1, 2, 3]], "weights": [[1, 0, 0.5]]}}, {"outputs": {"sum": [2.5], "rows": [1]}}),
+        (TWO, {"ids": [1.0, 2.0, 3.0], "weights": [1, 0, 1]}, {"predictions": [{"sum": 4, "rows": 1}]}),
+        (WORDS, {"instances": [{"b64": "aGk="}, "so"]}, {"predictions": ["HI", "SO"]}),
+        (WORDS, {"inputs": {"examples": ["é"]}}, {"outputs": ["é"]}),
+        (WORDS, {"instances": [{"b64": "/w=="}]}, {"predictions": [{"b64": "/w=="}]}),
+        (IMAGE, [[[[1], [2]], [[3], [4]]]], {"predictions": [[1, 2]]}),
+        (IMAGE, [[[1], [2]], [[3], [4]]], {"predictions": [[1, 2]]}),
+    ],
+)
+def test_json_as_tensorflow_serving_takes_it(signature, body, answer):
+    response = ask(signature, body)
+    assert (response.status_code, response.content_type) == (200, "application/json")
+    assert response.json == answer
+
+
+def test_nan_and_infinity_stand_in_json_as_in_tensorflow_serving():
+    response = ask(ONE, '{"instances": [[NaN, 1], [Infinity, 1]]}')
+    assert response.data == b'{"predictions": [NaN, Infinity]}'
+
+
+def test_without_a_content_type_it_is_json():
+    assert ask(ONE, "[1, 2]", content_type="").json == {"predictions": [3]}
+    assert ask(ONE, "[1, 2]", content_type="application/json; charset=utf-8").json == {"predictions": [3]}
+
+
+@pytest.mark.parametrize(("signature", "body", "complaint"), [
+    (ONE, "", "the body is empty"),
+    (ONE, "{", "the body is not JSON: Expecting property name"),
+    (ONE, b"\xff", "the body is not UTF-8"),
+    (ONE, "[" * 100_000, "nested too deep"),
+    (ONE, '{"instances": ' + "[" * 600 + "]" * 600 + "}", "wanted x: float32 [n, 2]"),
+    (ONE, {"rows": 1}, 'neither "instances" (rows) nor "inputs" (columns); one wants x: float32 [n, 2]'),
+    (ONE, {"instances": [], "inputs": []}, "wanted one of them"),
+    (ONE, {"instances": []}, "the rows are an empty list"),
+    (ONE, {"instances": 3}, "the rows are no list"),
+    (ONE, {"instances": [[1, 2, 3]]}, "x has shape [1, 3]; wanted x: float32 [n, 2]"),
+    (ONE, {"instances": [[1, 2], [3]]}, "x holds lists of different lengths; wanted x: float32 [n, 2]"),
+    (ONE, {"instances": [[1, "2"]]}, "x holds text; wanted x: float32 [n, 2]"),
+    (ONE, {"instances": [[1, None]]}, "x holds null"),
+    (ONE, {"instances": [[True, False]]}, "x holds true or false"),
+    (ONE, {"instances": [[1, 2], [True, 1.5]]}, "x holds true or false"),
+    (TWO, {"inputs": {"ids": [[1, 2, False]], "weights": [[1, 2, 3]]}}, "ids holds true or false"),
+    (ONE, {"instances": [[1, {"b64": "aGk="}]]}, "x holds an object"),
+    (ONE, {"instances": [[1, 1e300]]}, "x holds 1e+300, which is no float32"),
+    (ONE, {"instances": [[1, 10**400]]}, "x holds a whole number too large"),
+    (ONE, '{"instances": [[1, ' + "9" * 5000 + "]]}", "the body is not JSON"),
+    (ONE, {"instances": [{"x": [1, 2]}, [1, 2]]}, "row 1 is no object, others are"),
+    (ONE, {"instances": [{"z": [1, 2]}]}, "row 0 lacks x; one wants"),
+    (ONE, {"signature_name": "other", "instances": [[1, 2]]}, "no signature 'other'; wanted signature_name to be one"),
+    (ONE, {"signature_name": ["one"], "instances": [[1, 2]]}, "no signature"),
+    (TWO, {"instances": [[1, 2, 3]]}, "the rows do not name their inputs; wanted objects with ids, weights"),
+    (TWO, {"inputs": [[1, 2, 3]]}, '"inputs" does not name its inputs'),
+    (TWO, {"inputs": {"ids": [[1, 2, 3]]}}, '"inputs" lacks weights; two wants ids: int64 [n, 3], weights: float32'),
+    (TWO, {"instances": [{"ids": [1, 2, 3], "weights": [1, 2, 3], "y": 1}]}, "row 0 has y, which the model does not"),
+    (TWO, {"instances": [{"ids": [1, 2, 3.5], "weights": [1, 2, 3]}]}, "ids holds 3.5, which is no int64"),
+    (TWO, {"instances": [{"ids": [1, 2, 2**63], "weights": [1, 2, 3]}]}, "which is no int64"),
+    (TWO, {"instances": [{"ids": [2**53 + 1, 1.0, 2], "weights": [1, 2, 3]}]}, "as a float may have lost digits"),
+    (WORDS, {"instances": [3]}, 'examples holds a whole number; wanted examples: text [n], as "text" or {"b64"'),
+    (WORDS, {"instances": [{"b64": "%"}]}, "examples holds a b64 that is no base64"),
+    (WORDS, {"instances": [{"b64": "é"}]}, "examples holds a b64 that is no base64"),
+    (WORDS, {"instances": [["a"], ["a", "b"]]}, "examples holds lists of different lengths"),
+    ])  # fmt: skip
+def test_bad_json_is_400_and_says_what_is_wanted(signature, body, complaint):
+    response = ask(signature, body)
+    assert response.status_code == 400
+    assert complaint in response.json["error"]
+    assert "\n" not in response.json["error"] and len(response.json["error"]) < 600
+
+
+@pytest.mark.parametrize(("dtype", "value", "fits"), [
+    (np.uint8, 255, True), (np.uint8, 256, False), (np.uint8, -1, False), (np.int8, -128, True),
+    (np.uint64, 2**63, True), (np.uint64, -1, False), (np.int32, 2**31, False), (np.float16, 70000, False),
+    (np.bool_, True, True), (np.bool_, 1, False), (np.int64, float("nan"), False), (np.float64, float("nan"), True),
+])  # fmt: skip
+def test_numbers_are_never_bent_to_fit(dtype, value, fits):
+    signatures = {"s": Signature("s", (Tensor("x", np.dtype(dtype), (None,)),), ())}
+    body = json.dumps({"instances": [value]}).encode()
+    if fits:
+        (array,) = read(body, "application/json", signatures).inputs.values()
+        assert array.dtype == dtype and str(array[0]) == str(dtype(value))
+    else:
+        with pytest.raises(Refused, match=f"wanted x: {np.dtype(dtype).name}"):
+            read(body, "application/json", signatures)
+
+
+def test_whole_numbers_keep_all_their_digits():
+    large = [[2**53 + 1, 2**62 + 1], [2**63 + 5, 5]]  # the latter fit uint64 only
+    for dtype, row in zip((np.int64, np.uint64), large, strict=True):
+        signatures = {"s": Signature("s", (Tensor("x", np.dtype(dtype), (None,)),), ())}
+        assert read(json.dumps(row).encode(), "", signatures).inputs["x"].tolist() == row
+    with pytest.raises(Refused, match=r"x holds 9007199254740992\.0, which as a float may have lost digits"):
+        read(b"9007199254740993\n1.0\n", "text/csv", {"ids": Signature("ids", (Tensor("x", INT, (None,)),), ())})
+
+
+def test_the_default_signature_is_serving_default():
+    default = Signature("serving_default", ONE.inputs, ONE.outputs)
+    assert read(b"[1, 2]", "", {"two": TWO, default.name: default}).signature is default
+    with pytest.raises(Refused, match="wanted signature_name to be two or one"):
+        read(b"[1, 2]", "", {"two": TWO, "one": ONE})
+
+
+# ---- JSON lines, CSV
+
+
+@pytest.mark.parametrize(("signature", "kind", "body", "answer"), [
+    (ONE, "application/jsonlines", '[1, 2]\n{"x": [3, 4]}', None),
+    (ONE, "application/jsonlines", "[1, 2]\n\n[3, 4]\r\n", {"predictions": [3, 7]}),
+    (ONE, "application/jsonlines", '{"instances": [[1, 2]]}', {"predictions": [3]}),
+    (TWO, "application/jsons", '{"ids": [1, 2, 3], "weights": [0, 0, 1]}', {"predictions": [{"sum": 3, "rows": 1}]}),
+    (ONE, "text/csv", "1,2\n3,4\n", {"predictions": [3, 7]}),
+    (ONE, "text/csv", "\ufeff1, 2.5", {"predictions": [3.5]}),
+    (IMAGE, "text/csv", "1,2,3,4\r\n5,6,7,8\r\n", {"predictions": [[1, 2], [5, 6]]}),
+    (WORDS, "text/csv", '"a,b"\nc\n', {"predictions": ["A,B", "C"]}),
+    (ONE, "text/csv", "", "the body is empty"),
+    (ONE, "text/csv", "1,2\n3", "row 2 has 1 columns, row 1 has 2"),
+    (ONE, "text/csv", "a,b\n1,2", "row 1, column 1 is 'a', which is no number; wanted x: float32 [n, 2]"),
+    (ONE, "text/csv", "1,2,3", "x has shape [1, 3]; wanted"),
+    (IMAGE, "text/csv", "1,2,3", "pixels has shape [1, 3]; wanted pixels: float32 [n, 2, 2, 1]"),
+    (TWO, "text/csv", "1,2,3", "text/csv cannot name several inputs; wanted application/json; two wants ids"),
+    (ONE, "application/jsonlines", "[1, 2]\n[", "line 2 is not JSON"),
+])  # fmt: skip
+def test_lines_and_csv(signature, kind, body, answer):
+    response = ask(signature, body, kind)
+    if isinstance(answer, dict):
+        assert (response.status_code, response.json) == (200, answer)
+    else:
+        assert response.status_code == 400 and (answer or "row 0 is no object") in response.json["error"]
+
+
+def test_others_have_their_turn_while_a_large_csv_is_read():
+    turns, done = [], threading.Event()
+
+    def take_turns() -> None:
+        while not done.is_set():
+            turns.append(time.perf_counter())
+
+    lines, tensor = [["1.5"] * 20] * 100_000, Tensor("x", FLOAT, (None, 20))
+    other = threading.Thread(target=take_turns)
+    other.start()
+    began = time.perf_counter()
+    try:
+        _csv_numbers(lines, tensor)
+    finally:
+        ended = time.perf_counter()
+        done.set()
+        other.join()
+    within = [began, *(turn for turn in turns if began < turn < ended), ended]
+    assert max(np.diff(within)) < (ended - began) / 2
+
+
+def test_ids_in_csv_keep_all_their_digits():
+    signature = Signature("ids", (Tensor("ids", INT, (None,)),), ())
+    question = read(b"9007199254740993\n", "text/csv", {"ids": signature})
+    assert question.inputs["ids"].tolist() == [9007199254740993]
+
+
+@pytest.mark.parametrize(
+    ("signature", "accept", "status", "body"),
+    [
+        (ONE, "*/*", 200, b'{"predictions": [3.0, 7.0]}'),
+        (ONE, "text/csv", 200, b"3.0\n7.0\n"),
+        (IMAGE, "text/csv", 200, b"1.0,2.0\n"),
+        (ONE, "application/jsonlines", 200, b"3.0\n7.0\n"),
+        (ONE, "text/html, application/json;q=0.5", 200, b'{"predictions": [3.0, 7.0]}'),
+        (ONE, "text/html", 406, b"Accept is 'text/html'; wanted application/json, application/jsonlines or text/csv"),
+        (TWO, "application/json; charset=utf-8", 200, b'{"predictions": [{"sum": '),
+        (TWO, "text/csv", 406, b"text/csv cannot name several outputs (sum, rows); wanted Accept: application/json"),
+    ],
+)
+def test_the_answer_comes_as_it_is_asked_for(signature, accept, status, body):
+    rows = {
+        "one": [[1, 2], [3, 4]],
+        "image": [[[[1], [2]], [[3], [4]]]],
+        "two": [{"ids": [1, 2, 3], "weights": [0, 0, 1]}],
+    }[signature.name]
+    response = ask(signature, {"instances": rows}, Accept=accept)
+    assert response.status_code == status
+    assert body in response.data
+    if status == 200 and accept in ("text/csv", "application/jsonlines"):
+        assert response.content_type == accept
+
+
+def test_the_default_for_accept_is_settable():
+    app = client(ONE, environment={"SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT": "text/csv"})
+    assert app.post("/invocations", data="[1, 2]", content_type="application/json").data == b"3.0\n"
+    app = client(ONE, environment={"SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT": "application/json; charset=utf-8"})
+    assert app.post("/invocations", data="[1, 2]").json == {"predictions": [3]}
+
+
+def test_lines_are_for_rows():
+    response = ask(ONE, {"inputs": [[1, 2]]}, Accept="application/jsonlines")
+    assert response.status_code == 406 and response.json["error"].endswith("wanted Accept: application/json")
+
+
+# ---- the rest of HTTP
+
+
+def test_what_is_not_there_is_said_in_json():
+    app = client(ONE)
+    assert app.get("/ping").status_code == 200
+    missing, wrong = app.get("/nothing"), app.get("/invocations")
+    assert missing.status_code == 404 and "POST /invocations" in missing.json["error"]
+    assert wrong.status_code == 405 and "POST" in wrong.headers["Allow"] and wrong.json["error"]
+    unknown = ask(ONE, "x", "application/x-npy")
+    assert unknown.status_code == 415 and "wanted application/json" in unknown.json["error"]
+    attributes = {"X-Amzn-SageMaker-Custom-Attributes": "tfs-model-name=other,a=b"}
+    assert ask(ONE, [1, 2], **attributes).status_code == 404
+    attributes = {"X-Amzn-SageMaker-Custom-Attributes": "tfs-model-name=adds,tfs-model-version=3,tfs-method=predict"}
+    assert ask(ONE, [1, 2], **attributes).status_code == 200
+
+
+def test_a_fault_of_the_model_is_500_without_its_traceback(caplog):
+    response = ask(ONE, '{"instances": [[-Infinity, 1]]}')
+    assert response.status_code == 500
+    assert "ZeroDivisionError" in response.json["error"] and "secret" not in response.json["error"]
+    assert "a secret of the model" in caplog.text
+
+
+def test_a_model_that_is_not_loaded_yet_is_503():
+    service = Service(read_serving({}))
+    app = make_app(service).test_client()
+    assert app.get("/ping").status_code == 503
+    assert app.post("/invocations", data="[1, 2]").status_code == 503
+    service.model = Adds(ONE)
+    assert app.get("/ping").status_code == 200
+
+
+def test_the_address_of_tensorflow_serving():
+    app = client(ONE)
+    assert app.post("/v1/models/adds:predict", data='{"instances": [[1, 2]]}').json == {"predictions": [3]}
+    assert app.post("/v1/models/other:predict", data='{"instances": [[1, 2]]}').status_code == 404
+    assert app.post("/v1/models/adds/versions/3:predict", data='{"instances": 1}').status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        ("GET /ping HTTP/1.0\r\n\r\n", b"HTTP/1.0 503"),
+        ("POST /invocations HTTP/1.1\r\nContent-Length: 9\r\n\r\n[1,", b""),  # never comes to its end
+    ],
+)
+def test_at_its_end_the_server_says_whether_all_is_answered(monkeypatch, sent, answer):
+    monkeypatch.setattr("entrypoint.serving.server._LINGER", 1.0 if not answer else 60.0)
+    port = unused_port()
+    server = Server(Service(read_serving({"SAGEMAKER_BIND_TO_PORT": str(port)})))
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as asks:
+        asks.sendall(sent.encode())
+        server.stop()
+        assert server.run() is bool(answer)
+        if answer:
+            assert asks.recv(100).startswith(answer)
+    wasyncore.close_all(server._map)  # the connection that was not answered, which ends with the process else
+
+
+# ---- environment
+
+
+def test_batch_transform_is_told_what_fits():
+    told = client(ONE, environment={"SAGEMAKER_MODEL_SERVER_WORKERS": "8"}).get("/execution-parameters").json
+    assert told == {"MaxConcurrentTransforms": 8, "BatchStrategy": "MULTI_RECORD", "MaxPayloadInMB": 6}
+    environment = {"SAGEMAKER_MAX_PAYLOAD_IN_MB": "50", "SAGEMAKER_BATCH_STRATEGY": "SINGLE_RECORD"}
+    told = client(ONE, environment=environment).get("/execution-parameters").json
+    assert told == {"MaxConcurrentTransforms": 2, "BatchStrategy": "SINGLE_RECORD", "MaxPayloadInMB": 50}
+    told = client(ONE, environment={"SAGEMAKER_MAX_CONCURRENT_TRANSFORMS": "5"}).get("/execution-parameters").json
+    assert told["MaxConcurrentTransforms"] == 5
+
+
+def test_variables_of_the_platform():
+    environment = {"SAGEMAKER_SAFE_PORT_RANGE": "x", "SAGEMAKER_MAX_PAYLOAD_IN_MB": "6"}
+    serving = read_serving({"SAGEMAKER_BIND_TO_PORT": "9000", **environment})
+    assert (serving.port, serving.max_payload) == (9000, 6 << 20)
+    assert read_serving({"SAGEMAKER_MAX_PAYLOAD_IN_MB": "0"}).max_payload > 1 << 30  # 0 is no limit
+    with pytest.raises(ConfigError, match="SAGEMAKER_BIND_TO_PORT is 'http'; wanted a port"):
+        read_serving({"SAGEMAKER_BIND_TO_PORT": "http"})
+
+
+# ---- where a model lies
+
+
+@pytest.mark.parametrize(
+    ("files", "path", "name", "version"),
+    [
+        (["1/saved_model.pb"], "1", "model", "1"),
+        (["2/saved_model.pb", "10/saved_model.pb", "9/notes.txt"], "10", "model", "10"),
+        (["export/Servo/1700000000/saved_model.pb"], "export/Servo/1700000000", "Servo", "1700000000"),
+        (["half/0001/saved_model.pb", "code/1/saved_model.pb"], "half/0001", "half", "0001"),
+        (["saved_model.pb", "variables/variables.index"], "", "model", "1"),
+        (["digits.keras"], "digits.keras", "digits", "1"),
+        (["best.h5", "1/saved_model.pb", ".hidden/1/saved_model.pb"], "1", "model", "1"),
+        (["a/1/saved_model.pb", "chosen/1/saved_model.pb"], "chosen/1", "chosen", "1"),
+        (["a.keras", "chosen.keras"], "chosen.keras", "chosen", "1"),
+        (["a/saved_model.pb", "chosen/saved_model.pb"], "chosen", "chosen", "1"),
+    ],
+)
+def test_models_are_found(tmp_path: Path, files, path, name, version):
+    put(tmp_path / "model", files)
+    found = find_model(tmp_path / "model", "chosen")
+    assert (found.path, found.name, found.version) == (tmp_path / "model" / path, name, version)
+
+
+@pytest.mark.parametrize(("files", "complaint"), [
+    ([], "but nothing; wanted a SavedModel in a numbered folder"),
+    (["notes.txt", "checkpoint"], "found no model in .*, but checkpoint, notes.txt; wanted"),
+    (["a/1/saved_model.pb", "b/1/saved_model.pb"], "found 2 models in .*: a, b; wanted"),
+    (["a.h5", "b.keras"], "found 2 models without a number"),
+    (["a.h5", "chosen.h5", "chosen.keras"], "found 2 models without a number in .*: chosen.h5, chosen.keras; wanted"),
+])  # fmt: skip
+def test_no_model_or_too_many_is_an_error(tmp_path: Path, files, complaint):
+    put(tmp_path / "model", files)
+    with pytest.raises(ConfigError, match=complaint):
+        find_model(tmp_path / "model", "chosen")
+    with pytest.raises(ConfigError, match="there is no folder"):
+        find_model(tmp_path / "nowhere")
+
+
+def put(folder: Path, files: list[str]) -> None:
+    folder.mkdir()
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("")
+
+
+# ---- the user's code
+
+
+def with_code(tmp_path: Path, text: str, model: Adds, **environment: str):
+    code = tmp_path / "model" / "code"
+    code.mkdir(parents=True)
+    (code / "inference.py").write_text(text)
+    service = Service(read_serving({"SAGEMAKER_BASE_DIR": str(tmp_path), **environment}))
+    service.model, service.code = model, load_user_code(service.serving)
+    return make_app(service).test_client()
+
+
+def test_handlers_around_the_model(tmp_path: Path):
+    app = with_code(
+        tmp_path,
+        """
+import json
+def input_handler(data, context):
+    assert (context.request_content_type, context.model_name, context.model_version) == ("text/plain", "adds", "3")
+    return json.dumps({"instances": [[float(x) for x in data.read().decode().split()]]})
+def output_handler(response, context):
+    if response.status_code != 200:
+        raise ValueError(response.content.decode())
+    return f"{context.custom_attributes}: {response.json()['predictions']}", context.accept_header
+""",
+        Adds(ONE),
+    )
+    headers = {"X-Amzn-SageMaker-Custom-Attributes": "who=me", "Accept": "text/plain"}
+    response = app.post("/invocations", data="1 2", content_type="text/plain", headers=headers)
+    assert (response.status_code, response.data, response.content_type) == (200, b"who=me: [3.0]", "text/plain")
+    response = app.post("/invocations", data="1 2 3", content_type="text/plain")
+    assert response.status_code == 500
+    assert response.json["error"].startswith("inference.py: ValueError: ") and "[1, 3]" in response.json["error"]
+
+
+LEAVES = """
+import sys
+class Leaves(BaseException): pass
+class Mute(Exception):
+    def __str__(self): raise ValueError
+def handler(data, context):
+    what = data.read().decode()
+    if what == "leave": sys.exit("no more of this")
+    if what == "stop": raise KeyboardInterrupt
+    if what == "own": raise Leaves("my own")
+    if what == "mute": raise Mute
+    if what == "two lines": return b"x", "text/plain\\nX: y"
+    return what, "text/plain"
+"""
+
+
+@pytest.mark.parametrize(("what", "why"), [
+    ("leave", "SystemExit: no more of this"), ("stop", "KeyboardInterrupt"), ("own", "Leaves: my own"),
+    ("mute", "Mute: (its text cannot be had: ValueError)"),
+    ("two lines", "ValueError: the handler returned the content type 'text/plain\\nX: y'; wanted one that a header can "
+                  "hold"),
+])  # fmt: skip
+def test_whatever_a_handler_raises_is_answered_and_the_server_lives(tmp_path: Path, what, why):
+    (tmp_path / "model/code").mkdir(parents=True)
+    (tmp_path / "model/code/inference.py").write_text(LEAVES)
+    port = unused_port()
+    with running(tmp_path, port, Adds(ONE)):
+        assert invoke(port, what) == (500, {"error": f"inference.py: {why}"})
+        assert [invoke(port, "hi")[0] for _ in range(20)] == [200] * 20
+
+
+def test_a_model_that_leaves_is_answered_and_the_server_lives(tmp_path: Path):
+    """A SavedModel may hold Python of its user's; Flask and waitress let go of what is no Exception."""
+
+    class Leaves(Adds):
+        def predict(self, signature, inputs):
+            raise SystemExit(3)
+
+    port = unused_port()
+    with running(tmp_path, port, Leaves(ONE)):
+        status, answer = invoke(port, "[1, 2]")
+        assert status == 500 and answer["error"].startswith("the model failed: SystemExit")
+        assert invoke(port, "[1")[0] == 400
+
+
+@contextmanager
+def running(base: Path, port: int, model: Adds):
+    service = Service(read_serving({"SAGEMAKER_BASE_DIR": str(base), "SAGEMAKER_BIND_TO_PORT": str(port)}))
+    service.model, service.code = model, load_user_code(service.serving)
+    server = Server(service)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    yield
+    server.stop()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def invoke(port: int, text: str):
+    """(status, answer)"""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("POST", "/invocations", text.encode())
+    response = connection.getresponse()
+    body = response.read()
+    connection.close()
+    return response.status, json.loads(body) if response.status != 200 else body.decode()
+
+
+def test_code_that_leaves_while_it_is_imported(tmp_path: Path):
+    with pytest.raises(CodeError, match="cannot be imported: KeyboardInterrupt"):
+        with_code(tmp_path, "raise KeyboardInterrupt", Adds(ONE))
+
+
+def test_long_attributes_of_a_client_take_no_time():
+    def ask_with(count):
+        ask(ONE, [1, 2], **{"X-Amzn-SageMaker-Custom-Attributes": "tfs-" * count})
+
+    grows_no_faster_than_its_input(ask_with, 4000)
+
+
+def test_one_handler_for_all(tmp_path: Path):
+    text = 'def handler(data, context): return data.read() + context.rest_uri.encode(), "a/b"'
+    app = with_code(tmp_path, text, Adds(ONE))
+    response = app.post("/invocations", data="hi ", content_type="text/plain")
+    assert response.data == b"hi http://127.0.0.1:8080/v1/models/adds:predict" and response.content_type == "a/b"
+
+
+def test_the_default_for_accept_is_told_to_handlers(tmp_path: Path):
+    text = "def handler(data, context): return 'x', context.accept_header"
+    app = with_code(tmp_path, text, Adds(ONE), SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT="image/png")
+    assert app.post("/invocations", data="").content_type == "image/png"
+    assert app.post("/invocations", data="", headers={"Accept": "text/csv"}).content_type.startswith("text/csv")
+
+
+@pytest.mark.parametrize(("text", "complaint"), [
+    ("import nothing_of_this_name", "cannot be imported: ModuleNotFoundError: No module named 'nothing_of_this_name'"),
+    ("def input_handler(data, context): pass", "has no handlers; wanted input_handler and output_handler, or handler"),
+])  # fmt: skip
+def test_code_that_cannot_be_used(tmp_path: Path, text, complaint):
+    with pytest.raises(CodeError, match=complaint):
+        with_code(tmp_path, text, Adds(ONE))
+
+
+def test_a_program_that_was_named_must_be_there(tmp_path: Path):
+    environment = {"SAGEMAKER_BASE_DIR": str(tmp_path), "SAGEMAKER_PROGRAM": "mine.py"}
+    complaint = r"SAGEMAKER_PROGRAM is 'mine\.py', which is neither in .* give source_dir, too, so that the SDK repacks"
+    with pytest.raises(CodeError, match=complaint):
+        load_user_code(read_serving({**environment, "SAGEMAKER_SUBMIT_DIRECTORY": "s3://bucket/sourcedir.tar.gz"}))
+    assert load_user_code(read_serving({"SAGEMAKER_BASE_DIR": str(tmp_path)})) is None
+
+
+def test_the_script_of_an_image_for_training_is_not_run(tmp_path: Path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/train.py").write_text("raise SystemExit('trains')")
+    environment = {"SAGEMAKER_BASE_DIR": str(tmp_path), "SAGEMAKER_PROGRAM": "train.py"}
+    assert load_user_code(read_serving(environment)) is None
+    with pytest.raises(CodeError, match="SystemExit: trains"):
+        load_user_code(read_serving({**environment, "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code"}))

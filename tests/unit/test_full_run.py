@@ -1,0 +1,102 @@
+"""tests/full_run.py: what counts as the same sources, and what is left out of a default run."""
+
+import json
+import shutil
+from pathlib import Path
+
+import full_run
+import pytest
+from full_run import digest, left, why_needed, write
+from outcomes.pairs import PAIRS, pairs_of
+from outcomes.table import CASES
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Sources in small."""
+    (tmp_path / "entrypoint" / "job").mkdir(parents=True)
+    (tmp_path / "entrypoint" / "job" / "config.py").write_text("A = 1  # one\n")
+    (tmp_path / "container" / "opt").mkdir(parents=True)
+    (tmp_path / "container" / "opt" / "requirements.txt").write_text("flask==3.0\n")
+    (tmp_path / "Dockerfile").write_text("FROM debian\n")
+    (tmp_path / "tests").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("entrypoint/job/config.py", "A = 2\n"),
+        ("entrypoint/job/new.py", ""),
+        ("container/opt/requirements.txt", "flask==3.1\n"),
+        ("Dockerfile", "FROM ubuntu\n"),
+        ("sagemaker_tf_data/__init__.py", ""),
+    ],
+)
+def test_other_sources_need_a_full_run(root: Path, name: str, content: str) -> None:
+    record = root / "tests" / "full_run.json"
+    assert why_needed(record, root) == "no full run is on record in tests/full_run.json"
+    (root / "counts").write_text('{"ring": "unit", "tests": 3}\n')
+    write(root / "counts", ["chaos: passed in 120 s"], record, root)
+    assert why_needed(record, root) == ""
+    (root / name).parent.mkdir(exist_ok=True)
+    (root / name).write_text(content)
+    assert "the sources have changed since the last full run, of 20" in why_needed(record, root)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("entrypoint/job/config.py", "A = (\n    1\n)\n"),  # layout
+        ("entrypoint/README.md", "text"),
+        ("tests/unit/test_new.py", "def test(): pass"),
+    ],
+)
+def test_what_changes_nothing_needs_none(root: Path, name: str, content: str) -> None:
+    before = digest(root)
+    (root / name).parent.mkdir(exist_ok=True)
+    (root / name).write_text(content)
+    assert digest(root) == before
+
+
+def test_a_file_that_moves_is_another(root: Path) -> None:
+    before = digest(root)
+    shutil.move(root / "entrypoint" / "job" / "config.py", root / "entrypoint" / "config.py")
+    assert digest(root) != before
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"digest": "x"}'])
+def test_a_record_that_is_none_is_no_full_run(root: Path, text: str) -> None:
+    record = root / "tests" / "full_run.json"
+    record.write_text(text)
+    assert "no full run is on record" in why_needed(record, root)
+
+
+def test_the_record_says_what_ran(root: Path) -> None:
+    record = root / "tests" / "full_run.json"
+    (root / "counts").write_text('{"ring": "unit", "tests": 3}\n{"ring": "local", "tests": 4}\n')
+    write(root / "counts", ["chaos: passed in 120 s"], record, root)
+    said = json.loads(record.read_text())
+    assert said["runs"] == [{"ring": "unit", "tests": 3}, {"ring": "local", "tests": 4}]
+    assert said["steps"] == ["chaos: passed in 120 s"] and {"date", "commit", "machine", "digest"} <= set(said)
+
+
+def test_what_was_left_out_is_said_with_the_command_for_it(tmp_path: Path) -> None:
+    counts = tmp_path / "counts"
+    counts.write_text('{"ring": "unit", "left_out": 0}\n{"ring": "table", "left_out": 184}\n')
+    assert left(counts) == "left out, as variants of others: 184 of table; `tests/run.sh --all` runs them, too"
+    counts.write_text('{"ring": "unit", "left_out": 0}\n')
+    assert left(counts) == ""
+
+
+def test_the_sources_of_this_repository_are_found() -> None:
+    names = {path.relative_to(full_run.ROOT).as_posix() for path in full_run.files(full_run.ROOT)}
+    assert {"Dockerfile", "entrypoint/launch.py", "container/opt/sagemaker-tf-entrypoint/requirements.txt"} <= names
+
+
+def test_rows_that_always_run_show_each_event_and_each_pair() -> None:
+    """Each event; each way with each place and moment, with each exit code and bound."""
+    few = [case for case in CASES if case.name in PAIRS]
+    assert {pair for case in few for pair in pairs_of(case)} == {pair for case in CASES for pair in pairs_of(case)}
+    assert {case.event for case in few} == {case.event for case in CASES}
+    assert len(few) < 0.6 * len(CASES)
