@@ -180,8 +180,8 @@ class History:
             if self.case.mode == "mpi" and fault.kind == "pause" and fault.host == self.case.names[0] and at < first:
                 # SIGCONT ends a pause, and mpirun, as long as its daemons are not up, ends of forwarding it.
                 yield Trouble(at=at, host=fault.host, process="mpirun", codes=frozenset())
-            if self.case.mode == "mpi" and fault.kind == "hide" and self.case.setting("RESTARTS") and at >= first:
-                # In another attempt ssh looks for the host once more, and mpirun says that it did not find it.
+            if self.case.mode == "mpi" and fault.kind == "hide" and lasts > patience - NEAR:
+                # ssh waits for a name for PEER_TIMEOUT; then mpirun says that it did not find it.
                 yield Trouble(at=at, host=self.case.names[0], process="mpirun", codes=frozenset())
             lost = frozenset({LOST, ABSENT})
             if fault.kind in ("kill", "stop") and fault.process:

@@ -18,7 +18,7 @@ FIXED = {
     "ess": re.compile(r"env"),
     "plm": re.compile(r"rsh"),
     "orte_hnp_uri": re.compile(r"\d+\.\d+(;tcp6?://[0-9a-fA-F.,:\[\]]+:\d+)+"),
-    "plm_rsh_agent": re.compile(r"ssh -F /[\w@%+=:,./-]+/ssh/ssh_config"),
+    "plm_rsh_agent": re.compile(r"sh /[\w@%+=:,./-]+/ssh/client"),
 }
 TELLING = re.compile(
     r"agent|args|chdir|command|component|debugger|dir|env|events|exec|file|launch|output|param|path|plugin|prefix|script"

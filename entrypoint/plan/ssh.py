@@ -39,7 +39,7 @@ def daemon(paths: Paths) -> tuple[str, ...]:
 
 def client(paths: Paths) -> str:
     """Return the agent that mpirun reaches other hosts with."""
-    return f"ssh -F {paths.ssh / 'ssh_config'}"
+    return f"sh {paths.ssh / 'client'}"
 
 
 def key_in(text: str) -> str:
@@ -65,7 +65,7 @@ def write_card(paths: Paths, key_name: str, keys: Sequence[tuple[str, str]]) -> 
 
 
 def write_files(job: Job) -> None:
-    """Write sshd_config and ssh_config of this host below paths.ssh (0700)."""
+    """Write sshd_config, ssh_config and the client of this host below paths.ssh (0700)."""
     import shutil
 
     paths, me = job.paths, job.cluster.me
@@ -151,6 +151,20 @@ def write_files(job: Job) -> None:
           ForwardAgent no
           ForwardX11 no
           LogLevel ERROR
+        """,
+    )
+    # ssh gives up at once where a name does not resolve, and mpirun with it; a name server may be away for a moment.
+    addresses = "".join(f"{host.name}) address={shlex.quote(host.address)} ;;\n" for host in job.cluster.hosts)
+    _write(
+        paths.ssh / "client",
+        f"""
+        # ssh to the host $1; waits for its name to resolve, for up to PEER_TIMEOUT.
+        case $1 in
+        {addresses}
+        esac
+        left={int(job.settings.peer_timeout * 5)}
+        while [ $left -gt 0 ] && ! getent ahosts "$address" >/dev/null; do left=$((left - 1)); sleep 0.2; done
+        exec ssh -F {paths.ssh / "ssh_config"} "$@"
         """,
     )
 

@@ -73,6 +73,28 @@ def test_a_failure_is_told_where_no_name_resolves_any_more(local, tmp_path):
     assert run.cause.startswith("algo-2 worker/1 (exit code 1): AssertionError")
 
 
+def test_ssh_of_another_attempt_waits_for_a_name_that_is_away(local, tmp_path):
+    pytest.importorskip("mpi4py")
+    text = (
+        "import os, socket, sys, time\n"
+        "from mpi4py import MPI\n"
+        "if os.environ['ENTRYPOINT_RESTART_COUNT'] != '0': sys.exit(0)\n"
+        "MPI.COMM_WORLD.Barrier()\n"
+        "print('at work', flush=True)\n"
+        "while MPI.COMM_WORLD.rank: time.sleep(1)\n"
+        "try:\n"
+        "    while True:\n"
+        "        socket.getaddrinfo('algo-2', 1)\n"
+        "        time.sleep(0.05)\n"
+        "except socket.gaierror:\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    faults = ["hide algo-2 when 'rank 0] at work' for 7"]
+    run = local(program(tmp_path, text), "--hosts", "2", "--mode", "mpi", faults=faults, ENTRYPOINT_RESTARTS="1")
+    assert run.end() == 0, run.terminal
+    assert "Could not resolve" not in run.terminal
+
+
 # --- IPv6 ---
 
 SUM = """

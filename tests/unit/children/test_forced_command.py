@@ -18,7 +18,7 @@ PLAIN = (
     ' -mca orte_hnp_uri "213450752.0;tcp://10.0.0.1,172.17.0.1:59713" --mca orte_abort_on_non_zero_status "1"'
     ' --mca odls_base_sigkill_timeout "101" --mca pml "ob1" --mca btl "^openib"'
     ' --mca btl_vader_single_copy_mechanism "none" --mca plm_rsh_no_tree_spawn "1" --mca oob_tcp_if_include "eth0"'
-    ' --mca btl_tcp_if_include "eth0" -mca plm "rsh" -mca plm_rsh_agent "ssh -F /run/entrypoint/ssh/ssh_config"'
+    ' --mca btl_tcp_if_include "eth0" -mca plm "rsh" -mca plm_rsh_agent "sh /run/entrypoint/ssh/client"'
     ' -mca rmaps_base_mapping_policy "slot" -mca hwloc_base_binding_policy "none" -mca pmix "^s1,s2,cray,isolated"'
 )
 
@@ -83,8 +83,8 @@ OTHERS = {
     "files of settings, found by path": PLAIN + " -mca mca_base_param_file_path /tmp",
     "variables": PLAIN + " -mca mca_base_env_list LD_PRELOAD=/tmp/evil.so",
     "another agent": PLAIN + " -mca plm_rsh_agent /tmp/evil",
-    "an agent with more": PLAIN + " -mca plm_rsh_agent 'ssh -F /run/ssh/ssh_config -o ProxyCommand=id'",
-    "an agent that looks the same": PLAIN + " -mca plm_rsh_agent 'ssh -F /x/ssh/ssh_config;id'",
+    "an agent with more": PLAIN + " -mca plm_rsh_agent 'sh /run/ssh/client -o ProxyCommand=id'",
+    "an agent that looks the same": PLAIN + " -mca plm_rsh_agent 'sh /x/ssh/client;id'",
     "its arguments": PLAIN + " -mca plm_rsh_args -oProxyCommand=id",
     "the old name of the agent": PLAIN + " -mca orte_rsh_agent /tmp/evil",
     "what starts daemons": PLAIN + " -mca orte_launch_agent /tmp/evil",
