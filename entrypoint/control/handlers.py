@@ -23,7 +23,7 @@ from typing import Any
 
 from entrypoint.control.access import LOOPBACK, MAX_MESSAGE, Callers, Limits
 from entrypoint.control.links import Keep
-from entrypoint.control.wire import PROTOCOL, Refused, news_from_json, news_to_json, report_from_json
+from entrypoint.control.wire import PROTOCOL, Refused, news_from_json, report_from_json, to_json
 from entrypoint.host.shortage import Shortage
 from entrypoint.job.cluster import Cluster
 from entrypoint.policy.events import Event, Informed, News, Rejected, Replaced, Reported
@@ -203,7 +203,7 @@ class _Spoken:
     def with_clock(self, now: float) -> bytes:
         news, (last, text) = self._news(), self._last
         if news is not last:
-            text = json.dumps(news_to_json(news)).encode()
+            text = json.dumps(to_json(news)).encode()
             self._last = (news, text)
         return b'%b, "clock": %b, "life": %b}' % (text[:-1], repr(now).encode(), self._life)
 

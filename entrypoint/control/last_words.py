@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from entrypoint.control.calls import Calls
-from entrypoint.control.wire import Refused, news_to_json, report_to_json
+from entrypoint.control.wire import Refused, to_json
 from entrypoint.job.cluster import Cluster
 from entrypoint.job.settings import Settings
 from entrypoint.outcome.outcome import Outcome
@@ -29,11 +29,11 @@ def tell(
     """
     if cluster.is_coordinator:
         path, waiting = "/news", list(cluster.followers)
-        message = json.dumps(news_to_json(News(attempt=attempt, outcome=outcome)))
+        message = json.dumps(to_json(News(attempt=attempt, outcome=outcome)))
     else:
         path, waiting = "/report", [cluster.coordinator]
         report = Report(host=cluster.me.name, attempt=attempt, clean=False, cause=outcome.cause, gone=True)
-        message = json.dumps(report_to_json(report))
+        message = json.dumps(to_json(report))
     call = Calls(cluster, settings, unreached=lambda _: None)
     deadline = time.monotonic() + within
     while waiting and time.monotonic() < deadline and not enough():

@@ -21,7 +21,7 @@ from typing import Any
 from entrypoint.control.calls import Calls
 from entrypoint.control.handlers import Put, Status, make_server
 from entrypoint.control.links import Links, messages
-from entrypoint.control.wire import Refused, news_from_json, news_to_json, report_to_json
+from entrypoint.control.wire import Refused, news_from_json, to_json
 from entrypoint.errors import ExitCode
 from entrypoint.host.shortage import Shortage
 from entrypoint.job.cluster import Cluster, Host
@@ -113,7 +113,7 @@ class Peers:
 
     def announce(self, news: News) -> None:
         """The coordinator's facts have changed: tell every follower now; answers to reports repeat it."""
-        message = json.dumps(news_to_json(news)).encode()
+        message = json.dumps(to_json(news)).encode()
         with self._lock:
             self._news = news
             # What is left of older news is not told any more.
@@ -170,7 +170,7 @@ class Peers:
             if report is None:
                 continue
             try:
-                self._bring(json.dumps({**report_to_json(report), "life": self._life}).encode())
+                self._bring(json.dumps({**to_json(report), "life": self._life}).encode())
                 last, reached, refused_since = report, True, 0.0
                 self._shortage.over()
                 with self._lock:

@@ -1,16 +1,21 @@
-"""Reports and news as JSON and back. What is not what a host of this job would send is Refused."""
+"""Reports and news as JSON and back. What is not what a host of this job would send is Refused.
+
+The types of `Report` and `News` say what may stand in a message: an object for a dataclass, by its fields' names, all
+of them; an array for a tuple or a set.
+"""
 
 import math
 import re
-from collections.abc import Container
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Callable, Container
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache, partial
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
-from entrypoint.outcome.outcome import Outcome, cause_from_json
-from entrypoint.policy.artifacts import Artifacts, File
-from entrypoint.policy.events import News, Reach, Report
+from entrypoint.policy.events import News, Report
 
-PROTOCOL = 10
+PROTOCOL = 11
 
 _KEY = re.compile(r"[a-z0-9-]+ [A-Za-z0-9+/]+={0,3}")  # as in a .pub file
 
@@ -23,139 +28,90 @@ class Refused(Exception):
         self.status = status
 
 
-def report_to_json(report: Report) -> dict[str, Any]:
-    return {
-        "protocol": PROTOCOL,
-        "host": report.host,
-        "attempt": report.attempt,
-        "ready": sorted(report.ready),
-        "public_keys": list(report.public_keys),
-        "fingerprints": list(report.fingerprints),
-        "unused_gpus": report.unused_gpus,
-        "unreached": [[reach.host, reach.address, reach.why] for reach in report.unreached],
-        "done": report.done,
-        "clean": report.clean,
-        "lingering": report.lingering,
-        "rests": report.rests,
-        "stopping": report.stopping,
-        "stopping_at": report.stopping_at,
-        "cause": None if report.cause is None else asdict(report.cause),
-        "cause_at": report.cause_at,
-        "exits": list(report.exits),
-        "ack": report.ack,
-        "dying": report.dying,
-        "artifacts": None if report.artifacts is None else _artifacts_to_json(report.artifacts),
-        "gone": report.gone,
-    }
+def to_json(message: Report | News) -> dict[str, Any]:
+    return {"protocol": PROTOCOL, **_plain(message)}
 
 
 def report_from_json(data: Any, followers: Container[str]) -> Report:
-    """Inverse of report_to_json; Refused if none of these hosts would have sent `data`."""
-    try:
-        _check_protocol(data)
-        host = str(data["host"])
-        if host not in followers:
-            raise Refused(f"{host!r} is not a follower in this job")
-        return Report(
-            host=host,
-            attempt=int(data["attempt"]),
-            ready=frozenset(str(name) for name in data["ready"]),
-            public_keys=_public_keys(data["public_keys"]),
-            fingerprints=_pairs(data["fingerprints"]),
-            unused_gpus=str(data["unused_gpus"]),
-            unreached=tuple(
-                Reach(host=str(name), address=str(address), why=str(why)) for name, address, why in data["unreached"]
-            ),
-            done=_truth(data["done"]),
-            clean=_truth(data["clean"]),
-            lingering=_truth(data["lingering"]),
-            rests=None if data["rests"] is None else _time(data["rests"]),
-            stopping=_truth(data["stopping"]),
-            stopping_at=None if data["stopping_at"] is None else _time(data["stopping_at"]),
-            cause=None if data["cause"] is None else cause_from_json(data["cause"]),
-            cause_at=None if data["cause_at"] is None else _time(data["cause_at"]),
-            exits=tuple((str(process), str(exit), _time(at)) for process, exit, at in data["exits"]),
-            ack=int(data["ack"]),
-            dying=_truth(data["dying"]),
-            artifacts=None if data["artifacts"] is None else _artifacts_from_json(data["artifacts"]),
-            gone=_truth(data["gone"]),
-        )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise Refused(f"malformed report: {error!r}") from None
-
-
-def news_to_json(news: News) -> dict[str, Any]:
-    return {
-        "protocol": PROTOCOL,
-        "attempt": news.attempt,
-        "go": news.go,
-        "ready": sorted(news.ready),
-        "public_keys": list(news.public_keys),
-        "assembled": news.assembled,
-        "poll": news.poll,
-        "stopping": news.stopping,
-        "outcome": None if news.outcome is None else news.outcome.to_json(),
-    }
+    """Inverse of to_json; Refused if none of these hosts would have sent `data`."""
+    report: Report = _message(Report, data)
+    if report.host not in followers:
+        raise Refused(f"{report.host!r} is not a follower in this job")
+    return report
 
 
 def news_from_json(data: Any) -> News:
-    """Inverse of news_to_json; Refused if the coordinator would not have sent `data`."""
+    """Inverse of to_json; Refused if the coordinator would not have sent `data`."""
+    news: News = _message(News, data)
+    return news
+
+
+def _message(kind: Any, data: Any) -> Any:
     try:
-        _check_protocol(data)
-        return News(
-            attempt=int(data["attempt"]),
-            go=_truth(data["go"]),
-            ready=frozenset(_pairs(data["ready"])),
-            public_keys=_public_keys(data["public_keys"]),
-            assembled=_truth(data["assembled"]),
-            poll=int(data["poll"]),
-            stopping=_truth(data["stopping"]),
-            outcome=None if data["outcome"] is None else Outcome.from_json(data["outcome"]),
-        )
+        if data["protocol"] != PROTOCOL:
+            found = data["protocol"]
+            raise Refused(f"protocol {found!r}, wanted {PROTOCOL}: the hosts of one job must run the same image")
+        message = _reader(kind)(data)
+        for name, key in message.public_keys:
+            # What is no key could become another line of a file, or an option in one.
+            if not _KEY.fullmatch(key):
+                raise ValueError(f"public key {name!r} is no public key")
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise Refused(f"malformed news: {error!r}") from None
+        raise Refused(f"malformed {kind.__name__.lower()}: {error!r}") from None
+    return message
 
 
-def _artifacts_to_json(artifacts: Artifacts) -> dict[str, Any]:
-    files = [[file.path, file.size, file.digest] for file in artifacts.files]
-    return {**vars(artifacts), "files": files}
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold; sets in order, so that equal messages are the same text."""
+    if isinstance(value, str | int | float | None):
+        return value
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    kind: Any = type(value)
+    return {name: _plain(getattr(value, name)) for name in _types(kind)}
 
 
-def _artifacts_from_json(data: Any) -> Artifacts:
-    return Artifacts(
-        files=tuple(File(path=str(path), size=int(size), digest=str(digest)) for path, size, digest in data["files"]),
-        model=_truth(data["model"]),
-        saved=str(data["saved"]),
-        whole=_truth(data["whole"]),
-    )
+@cache
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """Return what makes a value of this type from JSON; it raises KeyError, TypeError or ValueError if it cannot.
+
+    Made once for each type: a coordinator reads the reports of a thousand hosts.
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is UnionType:  # of a type and None
+        read = _reader(next(each for each in inner if each is not NoneType))
+        return lambda value: None if value is None else read(value)
+    if origin in (tuple, frozenset):
+        readers = [_reader(each) for each in inner if each is not ...]
+        if origin is tuple and inner[-1] is not ...:
+            return lambda value: tuple([read(part) for read, part in zip(readers, _array(value), strict=True)])
+        return lambda value: origin(map(readers[0], _array(value)))
+    if is_dataclass(kind):
+        make: Any = kind
+        of_fields = {name: _reader(each) for name, each in _types(make).items()}
+        return lambda value: make(**{name: read(value[name]) for name, read in of_fields.items()})
+    return kind if issubclass(kind, Enum) else _finite if kind is float else partial(_plainly, kind)
 
 
-def _pairs(data: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((str(key), str(value)) for key, value in data)
+def _array(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else _plainly(list, value)
 
 
-def _public_keys(data: Any) -> tuple[tuple[str, str], ...]:
-    """Return names and keys of ssh. What is no key could become another line of a file, or an option in one."""
-    public_keys = _pairs(data)
-    for key_name, key in public_keys:
-        if not _KEY.fullmatch(key):
-            raise ValueError(f"public key {key_name!r} is no public key")
-    return public_keys
+def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, float | int) or not math.isfinite(value):
+        raise TypeError(f"{value!r} is no time")
+    return float(value)
 
 
-def _truth(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{value!r} is not true or false")
+def _plainly(kind: type, value: Any) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is no {kind.__name__}")
     return value
 
 
-def _time(value: Any) -> float:
-    seconds = float(value)
-    if not math.isfinite(seconds):
-        raise ValueError(f"{value!r} is no time")
-    return seconds
-
-
-def _check_protocol(data: Any) -> None:
-    if data["protocol"] != PROTOCOL:
-        raise Refused(f"protocol {data['protocol']!r}, wanted {PROTOCOL}: the hosts of one job must run the same image")
+@cache
+def _types(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}

@@ -3,9 +3,8 @@
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 from entrypoint.errors import ExitCode
 
@@ -106,31 +105,6 @@ class Outcome:
     def with_texts(self, change: Callable[[str], str]) -> "Outcome":
         """Return the same with each text of its cause changed."""
         return self if self.cause is None else replace(self, cause=self.cause.with_texts(change))
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "Outcome":
-        """Inverse of to_json; KeyError, TypeError or ValueError if `data` is anything else."""
-        cause = data["cause"]
-        return cls(
-            kind=Kind(data["kind"]),
-            exit_code=int(data["exit_code"]),
-            cause=None if cause is None else cause_from_json(cause),
-        )
-
-
-def cause_from_json(data: dict[str, Any]) -> Cause:
-    texts = {key: str(data[key]) for key in ("host", "process", "what", "error", "details")}
-    exit = data["exit"]
-    return Cause(
-        **texts,
-        code=int(data["code"]),
-        confidence=Confidence(data["confidence"]),
-        restartable=bool(data["restartable"]),
-        exit=None if exit is None else Exit(code=int(exit["code"]), signal=exit["signal"] and int(exit["signal"])),
-    )
 
 
 def succeeded() -> Outcome:

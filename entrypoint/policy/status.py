@@ -1,5 +1,6 @@
 """Pure: one host's facts for people and programs: the answer to /status, and the summary at the end."""
 
+from dataclasses import asdict
 from typing import Any
 
 from entrypoint.outcome.outcome import Outcome
@@ -15,7 +16,7 @@ def status(facts: Facts, now: float) -> dict[str, Any]:
         "role": "coordinator" if facts.is_coordinator else "follower",
         "phase": str(facts.phase),
         "attempt": facts.attempt.number,
-        "outcome": facts.outcome.to_json() if facts.outcome else None,
+        "outcome": asdict(facts.outcome) if facts.outcome else None,
         "processes": _processes(facts, now),
         "peers": {
             host: {

@@ -16,7 +16,7 @@ import time
 import pytest
 from waiting import eventually
 
-from entrypoint.control.wire import PROTOCOL, news_to_json, report_to_json
+from entrypoint.control.wire import PROTOCOL, to_json
 from entrypoint.outcome.outcome import Cause, failed, succeeded
 from entrypoint.policy.events import News, Report
 
@@ -42,14 +42,14 @@ def lies(job) -> list[tuple[str, str, bytes]]:
             Report(host=name, done=True, clean=False, cause=cause),
             Report(host=name, attempt=5, ack=10**9),
         ):
-            found.append(("/report", name, json.dumps(report_to_json(report)).encode()))
+            found.append(("/report", name, json.dumps(to_json(report)).encode()))
         for news in (
             News(outcome=failed(cause)),
             News(outcome=succeeded()),
             News(stopping=True),
             News(attempt=9, go=False),
         ):
-            found.append(("/news", "algo-1", json.dumps(news_to_json(news)).encode()))
+            found.append(("/news", "algo-1", json.dumps(to_json(news)).encode()))
     return found
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.control.wire import report_to_json
+from entrypoint.control.wire import to_json
 from entrypoint.policy.events import Report
 
 pytestmark = pytest.mark.skipif(
@@ -109,7 +109,7 @@ def test_a_key_that_a_follower_shows_is_not_let_in(running):
         ("../no", "ssh-ed25519 AAAA"),
         ("no/such", "ssh-ed25519 AAAA"),
     )
-    body = json.dumps(report_to_json(Report(host="algo-2", ready=frozenset({"prepare"}), public_keys=public_keys)))
+    body = json.dumps(to_json(Report(host="algo-2", ready=frozenset({"prepare"}), public_keys=public_keys)))
     own, other = (running.addresses[name] for name in ("algo-1", "algo-2"))
     port = running.control_port
     caller = http.client.HTTPConnection(own, port, timeout=30, source_address=(other, 0))

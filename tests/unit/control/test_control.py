@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from dataclasses import fields
 
 import pytest
 from builders import read
@@ -38,9 +37,9 @@ from entrypoint.control.access import (
     Limits,
 )
 from entrypoint.control.handlers import TOKEN_HEADER, Control, make_server, parse
-from entrypoint.control.wire import PROTOCOL, Refused, news_from_json, news_to_json, report_from_json, report_to_json
+from entrypoint.control.wire import PROTOCOL, Refused, news_from_json, report_from_json, to_json
 from entrypoint.job.cluster import Cluster, Host
-from entrypoint.outcome.outcome import Cause, failed, stopped, succeeded
+from entrypoint.outcome.outcome import Cause, Confidence, Exit, failed, stopped, succeeded
 from entrypoint.policy.events import Informed, News, Reach, Rejected, Report, Reported
 
 ADDRESS = {"algo-1": "127.44.0.1", "algo-2": "127.44.0.2", "algo-3": "127.44.0.3"}
@@ -84,7 +83,7 @@ class Served:
 
 def test_a_report_is_answered_with_the_news():
     served = Served()
-    answer = served.call("/report", report_to_json(REPORT))
+    answer = served.call("/report", to_json(REPORT))
     assert answer.status_code == 200
     assert news_from_json(answer.get_json()) == NEWS
     assert served.events == [Reported(report=REPORT)]
@@ -95,7 +94,7 @@ import http.client, json, sys, threading, urllib.request
 from entrypoint.job.cluster import Cluster, Host
 from entrypoint.control.handlers import make_server
 from entrypoint.policy.events import News, Report
-from entrypoint.control.wire import report_to_json
+from entrypoint.control.wire import to_json
 
 hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address=f"127.0.0.{n + 1}") for n in range(2))
 cluster = Cluster(hosts=hosts, me=hosts[0])
@@ -103,7 +102,7 @@ door = make_server(cluster, "", print, lambda: {"phase": "running"}, News, addre
 threading.Thread(target=door.run, daemon=True).start()
 where = ("127.0.0.1", door.socket.getsockname()[1])
 caller = http.client.HTTPConnection(*where, source_address=("127.0.0.2", 0))
-caller.request("POST", "/report", json.dumps(report_to_json(Report(host="algo-2"))))
+caller.request("POST", "/report", json.dumps(to_json(Report(host="algo-2"))))
 print(caller.getresponse().status, "flask" in sys.modules)
 for _ in range(2):
     print(urllib.request.urlopen("http://{}:{}/status".format(*where)).read().decode().strip())
@@ -118,11 +117,11 @@ def test_flask_is_imported_when_people_ask():
 
 def test_news_are_taken_from_the_coordinator():
     served = Served(me="algo-2")
-    assert served.call("/news", news_to_json(NEWS), caller="algo-1").status_code == 200
+    assert served.call("/news", to_json(NEWS), caller="algo-1").status_code == 200
     assert served.events == [Informed(news=NEWS)]
 
 
-GOOD = report_to_json(REPORT)
+GOOD = to_json(REPORT)
 BAD_REPORTS = {
     # body: what the answer has to say
     "no protocol": ({k: v for k, v in GOOD.items() if k != "protocol"}, "malformed"),
@@ -172,19 +171,19 @@ def test_bad_reports_are_refused_and_change_nothing(body, said):
 
 
 BAD_NEWS = {
-    "success with exit code 1": {**news_to_json(NEWS), "outcome": {"kind": "succeeded", "exit_code": 1, "cause": None}},
-    "failure with exit code 0": {**news_to_json(NEWS), "outcome": {"kind": "failed", "exit_code": 0, "cause": None}},
+    "success with exit code 1": {**to_json(NEWS), "outcome": {"kind": "succeeded", "exit_code": 1, "cause": None}},
+    "failure with exit code 0": {**to_json(NEWS), "outcome": {"kind": "failed", "exit_code": 0, "cause": None}},
     "failure with an exit code that is 0 to the kernel": {
-        **news_to_json(NEWS),
+        **to_json(NEWS),
         "outcome": {"kind": "failed", "exit_code": 256, "cause": None},
     },
     "failure with a negative exit code": {
-        **news_to_json(NEWS),
+        **to_json(NEWS),
         "outcome": {"kind": "failed", "exit_code": -256, "cause": None},
     },
-    "odd kind": {**news_to_json(NEWS), "outcome": {"kind": "maybe", "exit_code": 1, "cause": None}},
-    "another protocol": {**news_to_json(NEWS), "protocol": "1"},
-    "wrong ready": {**news_to_json(NEWS), "ready": [1]},
+    "odd kind": {**to_json(NEWS), "outcome": {"kind": "maybe", "exit_code": 1, "cause": None}},
+    "another protocol": {**to_json(NEWS), "protocol": "1"},
+    "wrong ready": {**to_json(NEWS), "ready": [1]},
 }
 
 
@@ -198,7 +197,7 @@ def test_bad_news_are_refused(body):
 def test_a_follower_takes_no_report():
     """Whoever sends it one takes it for the coordinator, as it reads other groups or settings; it is to hear so."""
     served = Served(me="algo-3")
-    answer = served.call("/report", report_to_json(REPORT))
+    answer = served.call("/report", to_json(REPORT))
     assert answer.status_code == 400
     assert "algo-3 takes algo-1 for the coordinator; groups and settings must be the same" in answer.get_json()["error"]
     assert served.events == []
@@ -206,7 +205,7 @@ def test_a_follower_takes_no_report():
 
 def test_news_from_a_follower_are_refused():
     served = Served(me="algo-2")
-    assert served.call("/news", news_to_json(NEWS), caller="algo-3").status_code == 400
+    assert served.call("/news", to_json(NEWS), caller="algo-3").status_code == 400
     assert served.events == []
 
 
@@ -295,7 +294,7 @@ def test_a_follower_makes_no_event_of_it():
     """There the coordinator's answer to its own report says it."""
     served = Served(me="algo-2", token="right")
     assert served.call("/report", GOOD, caller="algo-3").status_code == 401
-    assert served.call("/news", news_to_json(NEWS), caller="algo-1").status_code == 401
+    assert served.call("/news", to_json(NEWS), caller="algo-1").status_code == 401
     assert served.events == []
 
 
@@ -447,7 +446,7 @@ class Listening:
 
     def report(self, caller: str, body: bytes | None = None) -> int:
         """Status of the answer to a report; 0 if the connection is closed without one."""
-        body = json.dumps(report_to_json(Report(host=caller))).encode() if body is None else body
+        body = json.dumps(to_json(Report(host=caller))).encode() if body is None else body
         head = f"POST /report HTTP/1.1\r\nHost: algo-1\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         return self.send(caller, head + body)
 
@@ -673,35 +672,32 @@ texts = st.text(max_size=20)
 pairs = st.tuples(texts, texts)
 public_keys = st.lists(st.tuples(texts, st.sampled_from(["ssh-ed25519 AAAA+/9==", "ssh-rsa B"]))).map(tuple)
 times = st.floats(allow_nan=False, allow_infinity=False)
+causes = st.builds(
+    Cause, host=texts, process=texts, what=texts, error=texts, details=texts, code=st.integers(1, 255),
+    confidence=st.sampled_from(Confidence), restartable=st.booleans(),
+    exit=st.none() | st.builds(Exit, code=st.integers(0, 255), signal=st.none() | st.integers(1, 64)),
+)  # fmt: skip
 reports = st.builds(
     Report, host=st.sampled_from(["algo-2", "algo-3"]), attempt=st.integers(0, 99), ready=st.frozensets(texts),
     public_keys=public_keys, fingerprints=st.lists(pairs).map(tuple),
     unreached=st.lists(st.builds(Reach, host=texts, address=texts, why=texts)).map(tuple),
     done=st.booleans(), clean=st.booleans(), lingering=st.booleans(), stopping=st.booleans(),
-    cause=st.sampled_from([None, CAUSE]), cause_at=st.none() | times,
+    cause=st.none() | causes, cause_at=st.none() | times,
     stopping_at=st.none() | times, rests=st.none() | times,
     exits=st.lists(st.tuples(texts, texts, times)).map(tuple), ack=st.integers(0, 99), gone=st.booleans(),
 )  # fmt: skip
 news = st.builds(
     News, attempt=st.integers(0, 99), go=st.booleans(), ready=st.frozensets(pairs), public_keys=public_keys,
     assembled=st.booleans(), poll=st.integers(0, 99), stopping=st.booleans(),
-    outcome=st.sampled_from([None, succeeded(), stopped(), failed(CAUSE)]),
+    outcome=st.none() | st.just(succeeded()) | st.just(stopped()) | causes.map(failed),
 )  # fmt: skip
 
 
 @settings(deadline=None)
 @given(reports, news)
 def test_messages_there_and_back(report, tidings):
-    assert report_from_json(parse(json.dumps(report_to_json(report)).encode()), {"algo-2", "algo-3"}) == report
-    assert news_from_json(parse(json.dumps(news_to_json(tidings)).encode())) == tidings
-
-
-@settings(deadline=None)
-@given(reports, news)
-def test_all_fields_travel(report, tidings):
-    """A field that is added to Report or News and forgotten in wire.py would be lost without a word."""
-    assert {field.name for field in fields(report)} <= report_to_json(report).keys()
-    assert {field.name for field in fields(tidings)} <= news_to_json(tidings).keys()
+    assert report_from_json(parse(json.dumps(to_json(report)).encode()), {"algo-2", "algo-3"}) == report
+    assert news_from_json(parse(json.dumps(to_json(tidings)).encode())) == tidings
 
 
 @settings(deadline=None)

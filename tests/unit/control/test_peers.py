@@ -18,7 +18,7 @@ from entrypoint.control.client import Unreachable, post
 from entrypoint.control.handlers import make_server
 from entrypoint.control.links import LONGEST, Links, messages
 from entrypoint.control.peers import Peers
-from entrypoint.control.wire import news_to_json, report_to_json
+from entrypoint.control.wire import to_json
 from entrypoint.job.cluster import Cluster, Host
 from entrypoint.job.settings import Settings
 from entrypoint.policy.events import Answered, Informed, LinkEnded, News, Report, Reported, Unreached
@@ -351,7 +351,7 @@ def by_hand(net: "Net", report: bytes):
 def test_whose_connection_it_is_may_report_over_it_and_nobody_else():
     net = Net(3, there=range(0))
     coordinator = net.peers(0)
-    own, others = (json.dumps(report_to_json(Report(host=host.name))).encode() for host in net.hosts[1:])
+    own, others = (json.dumps(to_json(Report(host=host.name))).encode() for host in net.hosts[1:])
     with by_hand(net, own) as answer:
         heard = messages(answer.link, answer.rest)
         answer.link.sendall(own + b"\n")
@@ -367,7 +367,7 @@ def test_whose_connection_it_is_may_report_over_it_and_nobody_else():
 def test_over_it_nobody_reports_more_than_a_host_may():
     net = Net(2, there=range(0))
     coordinator = net.peers(0)
-    own = json.dumps(report_to_json(Report(host="algo-2"))).encode()
+    own = json.dumps(to_json(Report(host="algo-2"))).encode()
     with by_hand(net, own) as answer:
         with contextlib.suppress(OSError):
             answer.link.sendall((own + b"\n") * 5000)
@@ -380,7 +380,7 @@ def test_over_it_nobody_reports_more_than_a_host_may():
 
 def test_a_follower_reports_over_its_connection():
     """Nobody takes another one."""
-    first, news = threading.Event(), json.dumps(news_to_json(News()))[:-1]
+    first, news = threading.Event(), json.dumps(to_json(News()))[:-1]
     answer = f'{news}, "clock": 5.0}}'.encode()
     reports: list[bytes] = []
 
@@ -461,8 +461,8 @@ def test_a_follower_whose_answer_is_lost_asks_again_before_it_takes_the_coordina
 
 def test_a_follower_whose_connection_ends_says_so_and_asks_at_once():
     """The next heartbeat is a minute away."""
-    news = json.dumps(news_to_json(News())).encode()
-    pushed = json.dumps(news_to_json(News(poll=3))).encode()
+    news = json.dumps(to_json(News())).encode()
+    pushed = json.dumps(to_json(News(poll=3))).encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: keep-alive\r\n\r\n" % len(news)
     server = Answering(head, news + pushed + b"\n")
     heard: list = []

@@ -1,7 +1,6 @@
 """outcome.py, errors.py, report.py: how an end is coded and written down."""
 
 import dataclasses
-import json
 import os
 import signal
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from entrypoint.errors import ExitCode
 from entrypoint.job.settings import Settings
 from entrypoint.outcome import report
-from entrypoint.outcome.outcome import Cause, Confidence, Exit, Kind, Outcome, clip, failed, stopped, succeeded
+from entrypoint.outcome.outcome import Cause, Exit, Kind, Outcome, clip, failed, stopped, succeeded
 
 RAISED = """\
 epoch 1
@@ -95,29 +94,6 @@ def test_failure_text_keeps_the_end_of_a_long_traceback():
     text = failed(dataclasses.replace(CAUSE, details="x" * 5000 + "\nValueError: the end")).failure_text()
     assert len(text) == 1024
     assert text.endswith("ValueError: the end")
-
-
-causes = st.builds(
-    Cause, host=st.text(), process=st.text(), what=st.text(), error=st.text(), details=st.text(),
-    code=st.integers(1, 255), confidence=st.sampled_from(Confidence),
-    exit=st.none() | st.builds(Exit, code=st.integers(0, 255), signal=st.none() | st.integers(1, 64)),
-)  # fmt: skip
-
-
-@given(st.one_of(st.just(succeeded()), st.just(stopped()), causes.map(failed)))
-def test_json_there_and_back(outcome):
-    assert Outcome.from_json(json.loads(json.dumps(outcome.to_json()))) == outcome
-
-
-@pytest.mark.parametrize(
-    "data",
-    [None, [], "x", {}, {"kind": "failed"}, {"kind": "odd", "exit_code": 1, "cause": None},
-     {"kind": "failed", "exit_code": 0, "cause": None}, {"kind": "failed", "exit_code": "x", "cause": None},
-     {"kind": "failed", "exit_code": 1, "cause": {}}, {"kind": "failed", "exit_code": 1, "cause": "no"}],
-)  # fmt: skip
-def test_anything_else_is_refused(data):
-    with pytest.raises((KeyError, TypeError, ValueError)):
-        Outcome.from_json(data)
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3, 4, 10])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoint.control.access import MAX_MESSAGE
-from entrypoint.control.wire import Refused, report_from_json, report_to_json
+from entrypoint.control.wire import Refused, report_from_json, to_json
 from entrypoint.host import inventory
 from entrypoint.job.config import MAX_HOSTS
 from entrypoint.job.job import Tree
@@ -204,7 +204,7 @@ def test_folders_that_are_none_hold_nothing(tmp_path):
 def test_what_a_host_tells_fits_into_a_message(tmp_path, hosts):
     long = "é" * 120  # six bytes each
     tree = leave(tmp_path, {f"{part}/{long}/{n}{long}": "" for part in ("model", "output/data") for n in range(100)})
-    message = len(json.dumps(report_to_json(Report(host="algo-2", artifacts=inventory.take(tree, hosts)))))
+    message = len(json.dumps(to_json(Report(host="algo-2", artifacts=inventory.take(tree, hosts)))))
     assert message < MAX_MESSAGE / 4
     assert message * hosts < 8 << 20  # all that the coordinator has to read when the job ends
 
@@ -222,14 +222,14 @@ def test_what_a_host_leaves_comes_through_the_wire(files, model, saved, whole):
         whole=whole,
     )
     report = Report(host="algo-2", artifacts=left)
-    assert report_from_json(json.loads(json.dumps(report_to_json(report))), FOLLOWERS) == report
+    assert report_from_json(json.loads(json.dumps(to_json(report))), FOLLOWERS) == report
 
 
 @pytest.mark.parametrize("wrong", [
     {}, [], "x", {"files": [["a", 1]]}, {"files": [["a", "x", ""]]}, {"files": 3}, {"model": "yes"}, {"whole": None},
 ])  # fmt: skip
 def test_what_no_host_would_tell_is_refused(wrong):
-    message = report_to_json(Report(host="algo-2", artifacts=Artifacts(model=True)))
+    message = to_json(Report(host="algo-2", artifacts=Artifacts(model=True)))
     artifacts = {**message["artifacts"], **wrong} if wrong and isinstance(wrong, dict) else wrong
     with pytest.raises(Refused):
         report_from_json({**message, "artifacts": artifacts}, FOLLOWERS)
@@ -242,7 +242,7 @@ def test_names_that_utf8_cannot_hold_come_through(tmp_path):
     (tmp_path / "2" / "model" / os.fsdecode(b"\xff")).write_text("more")
     one, two = (inventory.take(Tree(base=tmp_path / host), 2) for host in ("1", "2"))
     report = Report(host="algo-2", artifacts=two)
-    assert report_from_json(json.loads(json.dumps(report_to_json(report))), FOLLOWERS) == report
+    assert report_from_json(json.loads(json.dumps(to_json(report))), FOLLOWERS) == report
     *_, collision = warnings({"algo-1": one, "algo-2": two})
     assert collision.startswith("'/opt/ml/model/\\udcff': not the same")
 
