@@ -1,25 +1,23 @@
-"""SageMaker's config files and a given environment -> Job. Complaints about input live here (and in settings.py).
+"""SageMaker's config files and a given environment -> Job: mode, hosts and parts, ranks, as settings and switches say.
 
 What the files hold: SageMaker Developer Guide, "How Amazon SageMaker Provides Training Information". How the
 SDKs encode hyperparameters was measured with SageMaker Python SDK 2.257 and 3.20 and sagemaker-training 4.9.
 """
 
-import json
-import shlex
 import socket
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sagemaker_training import mapping, params
+from sagemaker_training import params
 
 from entrypoint.errors import ConfigError, ConfigErrors, shorten, show
 from entrypoint.job.channels import Channels, read_channels
 from entrypoint.job.cluster import Cluster, Host, Part
+from entrypoint.job.files import decoded, host_names, read_input_data, read_object, read_resources
 from entrypoint.job.groups import DISTRIBUTION, SERVERS, accelerators, parts, read_groups
 from entrypoint.job.job import Job, Mode, Paths, Program, Tree
-from entrypoint.job.limits import STRING, limit_of_all, size, size_of_all
+from entrypoint.job.program import read_mpi_options, read_program
 from entrypoint.job.settings import (
     HOST_NAME,
     MAX_PROCESSES_PER_HOST,
@@ -32,10 +30,8 @@ from entrypoint.job.settings import (
     whole_number,
 )
 
-MAX_HOSTS = 1000
 MAX_RANKS = 20_000
 MAX_TASKS = 2000  # of TensorFlow: TF_CONFIG holds the addresses of all, and an environment entry 128 KiB
-MAX_DEPTH = 100
 
 _SWITCHES = {
     Mode.PS: params.PARAMETER_SERVER_ENABLED,
@@ -71,13 +67,13 @@ def read_what_can_be(
     config = config or Tree(base=base).config
     errors, path = ConfigErrors(), config / "resourceconfig.json"
     try:
-        resources = _resources(path)
-        names = _host_names(resources, path)
+        resources = read_resources(path)
+        names = host_names(resources, path)
     except ConfigError as error:
         return None, ConfigErrors([error])
     groups = errors.instead((), read_groups, resources, path)
-    given = errors.instead({}, _read_object, config / "hyperparameters.json")
-    hyperparameters = _of_one_trial({key: _decode(value) for key, value in given.items()}, environment)
+    given = errors.instead({}, read_object, config / "hyperparameters.json")
+    hyperparameters = _of_one_trial({key: decoded(value) for key, value in given.items()}, environment)
     settings, warnings, wrong = read_settings(environment, hyperparameters)
     errors += wrong
     settings = settings.paced(len(names))
@@ -106,9 +102,9 @@ def read_what_can_be(
         )
     paths = Paths(base=base, run=Path(settings.run_dir) if settings.run_dir else run)
     path = config / "inputdataconfig.json"
-    input_data = errors.instead({}, _input_data, path)
+    input_data = errors.instead({}, read_input_data, path)
     nothing = Program(name="", source="", arguments=())
-    program = errors.instead(nothing, _program, hyperparameters, environment, paths)
+    program = errors.instead(nothing, read_program, hyperparameters, environment, paths)
     gpus_of_each = accelerators(groups, cluster, gpus)
     each = errors.instead(1, _processes_per_host, mode, settings, hyperparameters, gpus_of_each)
     options = params.SMDATAPARALLEL_CUSTOM_MPI_OPTIONS if smdistributed else params.MPI_CUSTOM_OPTIONS
@@ -119,7 +115,7 @@ def read_what_can_be(
         paths=paths,
         settings=settings,
         processes_per_host=each,
-        mpi_options=errors.instead((), _mpi_options, hyperparameters, options),
+        mpi_options=errors.instead((), read_mpi_options, hyperparameters, options),
         smdistributed=smdistributed,
         evaluator=evaluator,
         warnings=tuple(warnings),
@@ -161,95 +157,10 @@ def _evaluator(settings: Settings, mode: Mode, cluster: Cluster) -> str:
 def this_host(base: Path) -> str | None:
     """Return the name of this host, as far as the files can be read: for messages about those that cannot."""
     try:
-        name = _read_object(Tree(base=base).config / "resourceconfig.json").get("current_host")
+        name = read_object(Tree(base=base).config / "resourceconfig.json").get("current_host")
     except ConfigError:
         return None
     return name if isinstance(name, str) and HOST_NAME.fullmatch(name) else None
-
-
-def _read_object(path: Path, required: bool = False) -> dict[str, Any]:
-    """Return a JSON object from a file; a file that may be absent reads as {}."""
-    try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        if not required:
-            return {}
-        raise ConfigError(
-            f"{path} is missing; SageMaker mounts it on every host. To try an image by hand, use `entrypoint local`"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from None
-    if not text.strip():
-        raise ConfigError(f"{path} is empty; wanted a JSON object")
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not JSON ({error}); wanted a JSON object") from None
-    if value is None and not required:
-        return {}
-    if not isinstance(value, dict):
-        raise ConfigError(f"{path} holds a JSON {type(value).__name__}; wanted an object")
-    if _is_deep(value):
-        raise ConfigError(f"{path} holds values inside of values, more than {MAX_DEPTH} deep; wanted fewer")
-    return value
-
-
-def _is_deep(value: Any) -> bool:
-    """Return whether a JSON value is nested so deep that it could not be written again."""
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        groups = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
-        level = [each for group in groups for each in group]
-        if not level:
-            break
-    return bool(level)
-
-
-def _decode(value: object) -> Any:
-    """A hyperparameter is JSON text, or plain text where it is not JSON (as sagemaker-training reads it)."""
-    if not isinstance(value, str):
-        return value
-    try:
-        decoded = json.loads(value)
-    except (ValueError, RecursionError):
-        return value
-    return value if _is_deep(decoded) else decoded
-
-
-def _input_data(path: Path) -> dict[str, Any]:
-    found = _read_object(path)
-    _check_texts(found, path)
-    return found
-
-
-def _resources(path: Path) -> dict[str, Any]:
-    """resourceconfig.json. Of what sagemaker-training reads, null is as good as absent, and it takes no null."""
-    found = _read_object(path, required=True)
-    optional = ("current_instance_type", "current_group_name", "instance_groups", "network_interface_name")
-    return {key: value for key, value in found.items() if value is not None or key not in optional}
-
-
-def _host_names(resources: dict[str, Any], path: Path) -> list[str]:
-    """Return the hosts as they are listed, this one among them."""
-    names = resources.get("hosts")
-    me = resources.get("current_host")
-    if not isinstance(names, list) or not names or not all(isinstance(n, str) and n for n in names):
-        raise ConfigError(f"{path} has hosts = {show(names)}; wanted a list of at least one host name")
-    odd = [name for name in names if not HOST_NAME.fullmatch(name)]
-    if odd:
-        raise ConfigError(f"{path} has {show(odd[0])} in hosts; wanted names of letters, digits, - . and _")
-    doubles = sorted(name for name, count in Counter(names).items() if count > 1)
-    if doubles:
-        found = show(names)
-        raise ConfigError(
-            f"{path} names {shorten(', '.join(doubles))} more than once in hosts {found}; wanted each once"
-        )
-    if len(names) > MAX_HOSTS:
-        raise ConfigError(f"{path} names {len(names)} hosts; wanted at most {MAX_HOSTS}")
-    if me not in names:
-        raise ConfigError(f"{path} has current_host = {show(me)}; wanted one of its hosts {show(sorted(names))}")
-    _check_texts(resources, path)
-    return names
 
 
 def _training_groups(mode: Mode, hyperparameters: dict[str, Any]) -> tuple[str, ...]:
@@ -354,95 +265,6 @@ def _processes_per_host(mode: Mode, settings: Settings, hyperparameters: dict[st
         return whole_number(1, MAX_PROCESSES_PER_HOST)(as_text(given))
     except ValueError as wanted:
         raise ConfigError(f"hyperparameter {params.MPI_PROCESSES_PER_HOST} is {show(given)}; wanted {wanted}") from None
-
-
-def _mpi_options(hyperparameters: dict[str, Any], key: str) -> tuple[str, ...]:
-    options = hyperparameters.get(key)
-    try:
-        words = tuple(shlex.split(as_text(options))) if options not in NOT_GIVEN else ()
-    except ValueError as error:  # the options are not shown: there can be secrets in them
-        raise ConfigError(
-            f"hyperparameter {key} does not fall into words: {error}; wanted mpirun options as a shell would take them"
-        ) from None
-    for word in words:
-        _check_word(word, f"hyperparameter {key}")
-        _check_length(word, f"hyperparameter {key}, or a word of it,")
-    return words
-
-
-def _program(hyperparameters: dict[str, Any], environment: Mapping[str, str], paths: Paths) -> Program:
-    name = environment.get(params.USER_PROGRAM_ENV) or hyperparameters.get(params.USER_PROGRAM_PARAM)
-    if not name:
-        raise ConfigError(
-            f"no program: neither hyperparameter {params.USER_PROGRAM_PARAM} nor environment variable "
-            f"{params.USER_PROGRAM_ENV} is set; wanted the name of a file in {paths.code}, such as train.py"
-        )
-    source = hyperparameters.get(params.SUBMIT_DIR_PARAM) or environment.get(params.SUBMIT_DIR_ENV)
-    # The same split and mapping as sagemaker-training's, so that scripts see the arguments they know.
-    users = mapping.split_by_criteria(
-        hyperparameters, keys=params.SAGEMAKER_HYPERPARAMETERS, prefix=params.SAGEMAKER_PREFIX
-    ).excluded
-    for key, value in users.items():
-        if "=" in key:
-            raise ConfigError(f"hyperparameter {show(key)} has a = in its name; wanted none: it becomes SM_HP_<NAME>")
-        for word in mapping.to_cmd_args({key: value}):
-            _check_word(word, f"hyperparameter {show(key)}")
-            _check_length(word, f"hyperparameter {show(key)}")
-    for key, value in hyperparameters.items():
-        if isinstance(value, str):
-            _check_word(key + value, f"hyperparameter {show(key)}")
-    _check_word(str(name), "the program's name")
-    if str(name).startswith("-"):
-        raise ConfigError(f"the program is {show(name)}; wanted a name that Python or a shell takes for no option")
-    arguments = tuple(mapping.to_cmd_args(users))
-    _check_all(arguments, users, environment)
-    return Program(name=str(name), source=str(source or paths.code), arguments=arguments)
-
-
-def _check_length(word: str, where: str) -> None:
-    """ConfigError if Linux starts no program with this argument."""
-    if size(word) > STRING:
-        raise ConfigError(
-            f"{where} is an argument of {size(word)} bytes, and Linux takes none of more than {STRING}; wanted a "
-            "shorter one: put it into a file, in a channel or beside the code, and pass the file's name"
-        )
-
-
-def _check_all(arguments: Sequence[str], users: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """ConfigError if Linux starts no program with all of these; each hyperparameter is in there twice."""
-    entries = [f"SM_HP_{key}={arguments[2 * at + 1]}" for at, key in enumerate(sorted(users))]
-    entries = [entry for entry in entries if size(entry) <= STRING]  # longer ones are left out of the environment
-    entries += [f"{key}={value}" for key, value in environment.items()]
-    found, most = size_of_all([*arguments, *entries]), limit_of_all()
-    if found > most:
-        raise ConfigError(
-            f"{len(users)} hyperparameters and the environment make arguments and variables of {found} bytes, and "
-            f"Linux starts no program with more than {most}; wanted fewer or shorter ones: put them into a file, in a "
-            "channel or beside the code"
-        )
-
-
-def _check_word(word: str, where: str) -> None:
-    """ConfigError if `word` can be no argument and no environment entry of a program."""
-    bad = next((character for character in word if character == "\0" or "\ud800" <= character <= "\udfff"), None)
-    if bad is not None:
-        raise ConfigError(
-            f"{where} holds {bad!r}; wanted text without NUL characters and halves of surrogate pairs, which no "
-            "program argument can hold"
-        )
-
-
-def _check_texts(value: Any, path: Path) -> None:
-    """ConfigError if a text anywhere in `value` cannot be part of the environment that is made of it."""
-    todo = [value]
-    while todo:
-        each = todo.pop()
-        if isinstance(each, str):
-            _check_word(each, str(path))
-        elif isinstance(each, dict):
-            todo += [*each, *each.values()]
-        elif isinstance(each, list):
-            todo += each
 
 
 def _check_size(job: Job) -> None:

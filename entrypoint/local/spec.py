@@ -11,7 +11,7 @@ from typing import Any
 from sagemaker_training import params
 
 from entrypoint.errors import CodeError, ConfigError
-from entrypoint.job.config import MAX_HOSTS
+from entrypoint.job.files import MAX_HOSTS
 from entrypoint.job.groups import Group
 from entrypoint.job.job import Mode
 from entrypoint.job.settings import ENVIRONMENT_PREFIX, SET_BY_US

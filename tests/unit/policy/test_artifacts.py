@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from entrypoint.control.access import MAX_MESSAGE
 from entrypoint.control.wire import Refused, report_from_json, to_json
 from entrypoint.host import inventory
-from entrypoint.job.config import MAX_HOSTS
+from entrypoint.job.files import MAX_HOSTS
 from entrypoint.job.job import Tree
 from entrypoint.policy.artifacts import Artifacts, File, warnings
 from entrypoint.policy.events import Report
