@@ -51,7 +51,7 @@ class Links:
             if self._poll is None:
                 try:
                     poll = select.epoll()
-                    threading.Thread(target=self._watch, args=(poll,), name="lines", daemon=True).start()
+                    threading.Thread(target=self._watch, args=(poll,), name="links", daemon=True).start()
                 except (OSError, RuntimeError):  # no descriptor or thread is left: the host goes on with POSTs
                     connection.close()
                     return
