@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,13 @@ def covered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Have the processes of some tests note what they cover, if tests/run.sh wants to know."""
     if (settings := os.environ.get("TEST_COVERAGE")) and request.path.stem in COVERED:
         monkeypatch.setenv("COVERAGE_PROCESS_START", settings)
+
+
+@pytest.fixture(autouse=True)
+def tensorflow(request: pytest.FixtureRequest) -> None:
+    """Skip what needs TensorFlow where there is none; without its import, which takes seconds."""
+    if request.node.get_closest_marker("tensorflow") and not find_spec("tensorflow"):
+        pytest.skip("needs TensorFlow")
 
 
 @pytest.fixture

@@ -22,7 +22,10 @@ namespaces = pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("ip", path=f"{os.environ['PATH']}:/usr/sbin:/sbin"),
     reason="takes root and iproute2",
 )
-ENGINES = ["process", pytest.param("netns", marks=namespaces)]
+ENGINES = [
+    pytest.param("process", marks=[pytest.mark.more] if os.geteuid() == 0 else []),
+    pytest.param("netns", marks=namespaces),
+]
 
 READS = """
 import json, os, stat, time
@@ -158,13 +161,13 @@ def test_what_cannot_be_done_is_said_before_anything_starts(tmp_path, channel, s
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.more  # the reader: unit/library/test_data_pipe.py
 @pytest.mark.tensorflow
 @pytest.mark.skipif(
     not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()), reason="needs Open MPI and an ssh daemon"
 )
 def test_ranks_together_read_every_record_once_in_every_pass(tmp_path):
     """What tests/cluster/test_cluster_sharding.py shows of containers, and here of our own reader of FIFOs."""
-    pytest.importorskip("tensorflow")
     pytest.importorskip("mpi4py")
     data = make(tmp_path / "data", [cell for cell in CELLS if cell[2] is PIPE])
     code, _ = run(

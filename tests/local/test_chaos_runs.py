@@ -127,7 +127,7 @@ def test_a_fault_of_the_launcher_is_found_and_shrunk(tmp_path, monkeypatch, caps
         file.write(BROKEN)
     late = Fault(kind="late", host="algo-2", lasts=0.2)
     scripts = {"algo-1 script": Script(seconds=0.3, do="killed", flood=3), "algo-2 script": Script(seconds=0.3)}
-    big = Case(name="7/0", mode="single", hosts=2, netns=False, scripts=scripts, seconds=0.3, faults=(STALL, late))
+    big = Case(name="7/0", mode="single", hosts=2, netns=False, scripts=scripts, seconds=0.3, faults=(late,))
     monkeypatch.setattr(run, "ROOT", copy)
     monkeypatch.setattr(chaos, "draw", lambda *_, **__: big)
 

@@ -53,7 +53,7 @@ def is_alive(pid: int) -> bool:
 # --- a job that ends well ---
 
 
-@pytest.mark.parametrize("hosts", [1, 2, 12])
+@pytest.mark.parametrize("hosts", [2, *(pytest.param(count, marks=pytest.mark.more) for count in (1, 12))])
 def test_every_host_runs_the_script_and_the_table_says_so(local, tmp_path, hosts):
     run = local(
         code(
@@ -181,6 +181,7 @@ def test_two_runs_at_a_time_keep_apart(local, tmp_path):
     assert used[0] != used[1]
 
 
+@pytest.mark.more
 @pytest.mark.skipif(not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()), reason="no Open MPI, no sshd")
 def test_mpi_ranks_of_all_hosts_meet(local):
     pytest.importorskip("mpi4py")
@@ -230,7 +231,9 @@ def test_a_host_that_never_appears_does_not_hold_the_others_for_ever(local):
     assert run.row("algo-2")[1] == "SIGKILL"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, *(pytest.param(each, marks=pytest.mark.more) for each in (signal.SIGTERM, signal.SIGHUP))]
+)
 def test_a_signal_stops_all_hosts_and_lets_them_save(local, number):
     run = local(PROGRAMS / "saves.py", "--hosts", "2", "--mode", "mwms")
     run.says("[algo-1 worker/0] asleep")

@@ -8,11 +8,6 @@ pytestmark = pytest.mark.tensorflow
 RECORDS = 101
 
 
-@pytest.fixture(autouse=True)
-def tensorflow():
-    pytest.importorskip("tensorflow")  # here and not above: collecting stays quick
-
-
 def test_the_workers_of_a_coordinator_read_each_their_own_shard(hosts):
     """No Python of the script runs there, and the chief that traces their datasets has other numbers."""
     numbers = [*range(RECORDS)]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.tensorflow
+# What is shown is the example's model; that it trains: cluster/test_cluster_examples.py.
+pytestmark = [pytest.mark.tensorflow, pytest.mark.more]
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 600.0
 
@@ -14,7 +15,6 @@ PATIENCE = 600.0
 def test_parameter_servers_beat_a_logistic_regression(no_leftovers, tell):
     """By 0.02 at least; benchmarks/deepfm_auc.py does it with more rows and more often; Horovod does it in
     cluster/test_cluster_examples.py."""
-    pytest.importorskip("tensorflow")
     command = [sys.executable, "-m", "benchmarks.deepfm_auc", "--engine", "process", "--modes", "ps"]
     command += ["--rows", "20000", "--seeds", "1", "--least", "0.02"]
     result = subprocess.run(

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from variants import variants
 
 SINGLE: dict[str, str] = {}
 MPI = {"sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2"}
@@ -60,10 +61,13 @@ PROGRAMS = {
 }
 
 
+IN_MPI = ("setsid -w", "in the background, twice removed", "start_new_session, and passed on")
+BOTH = {f"{way}, {mode}": (way, how) for way in PROGRAMS for mode, how in (("single", SINGLE), ("mpi", MPI))}
+
+
 @pytest.mark.parametrize(
-    "mode", [pytest.param(SINGLE, id="single", marks=pytest.mark.more), pytest.param(MPI, id="mpi")]
+    "way, mode", variants(BOTH, *(f"{way}, {'mpi' if way in IN_MPI else 'single'}" for way in PROGRAMS))
 )
-@pytest.mark.parametrize("way", PROGRAMS)
 def test_work_outside_the_process_group_is_saved(hosts, way, mode):
     if mode is MPI and not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):
         pytest.skip("needs Open MPI and an ssh daemon")

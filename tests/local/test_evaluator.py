@@ -10,7 +10,7 @@ MWMS = {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
 PS = {"sagemaker_parameter_server_enabled": "true", "sagemaker_entrypoint_ps_count": "1"}
 
 
-@pytest.mark.parametrize("where, host", [("first", 1), ("last", 3)])
+@pytest.mark.parametrize("where, host", [pytest.param("first", 1, marks=pytest.mark.more), ("last", 3)])
 def test_it_has_time_after_the_others_success(hosts, where, host):
     job = hosts(
         3, "evaluates.py", hyperparameters={**MWMS, "seconds": "3"}, environment={"ENTRYPOINT_EVALUATOR": where}
@@ -22,7 +22,7 @@ def test_it_has_time_after_the_others_success(hosts, where, host):
     assert "evaluator/0 ended: exit code 0" in job[host].log
 
 
-@pytest.mark.parametrize("mode", [MWMS, PS], ids=["mwms", "ps"])
+@pytest.mark.parametrize("mode", [pytest.param(MWMS, marks=pytest.mark.more), PS], ids=["mwms", "ps"])
 def test_one_that_never_ends_is_stopped_after_the_grace_and_the_job_has_succeeded(hosts, mode):
     environment = {"ENTRYPOINT_EVALUATOR": "last", "ENTRYPOINT_EVALUATOR_GRACE": "2", **LISTENS}
     job = hosts(2, "evaluates.py", hyperparameters={**mode, "seconds": "600"}, environment=environment)

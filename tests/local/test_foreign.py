@@ -17,10 +17,10 @@ def foreign(name: str) -> dict[str, bytes]:
     return {"train.py": (PROGRAMS / "foreign" / name).read_bytes()}
 
 
+@pytest.mark.more  # test_instance_groups.py has workers that serve, test_ps_ends.py one that waits for a file
 @pytest.mark.tensorflow
 def test_workers_that_wait_for_a_file_which_they_cannot_see_end_with_the_job(hosts, tmp_path):
     """With the name of AWS's images, and the file in a folder of each host's own."""
-    pytest.importorskip("tensorflow")
     (tmp_path / "shared").mkdir()
     sent = by_sdk("train.py", PARAMETER_SERVER, folder=str(tmp_path / "shared"), done="DONE")
     job = hosts(
@@ -69,7 +69,7 @@ if "--torch" in sys.argv:
 
 
 @needs_mpi
-@pytest.mark.parametrize("own", [False, True], ids=["ours", "the code's own"])
+@pytest.mark.parametrize("own", [False, pytest.param(True, marks=pytest.mark.more)], ids=["ours", "the code's own"])
 def test_the_data_parallel_library_is_there_if_asked_for(hosts, own):
     pytest.importorskip("mpi4py")
     code = {"train.py": LOOKS, **({"smdistributed/dataparallel/__init__.py": ""} if own else {})}

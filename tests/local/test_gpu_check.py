@@ -2,10 +2,11 @@
 
 import json
 import os
+from importlib.util import find_spec
 
 import pytest
 
-pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.skipif(not find_spec("tensorflow"), reason="needs TensorFlow")
 
 BUILD_INFO = "tensorflow/python/platform/build_info.py"
 FOR_CUDA = """import collections  # as TensorFlow 2.14's wheel for GPUs has it, in the parts that are read

@@ -1,4 +1,4 @@
-"""A running job is sent 10,000 hostile requests, and does not notice.
+"""A running job is sent thousands of hostile requests, and does not notice.
 
 From addresses that are not the job's: genuine messages, sent again. From those and from the job's own: bytes of chance,
 halves of requests, wrong versions, wrong types, huge and slow ones.
@@ -175,7 +175,15 @@ def status(job, number: int, token: str) -> dict | None:
     return None
 
 
-@pytest.mark.parametrize("token, requests", [("", 10_000), (TOKEN, 3_000)], ids=["no token", "token"])
+@pytest.mark.parametrize(
+    "token, requests",
+    [
+        ("", 2_000),
+        pytest.param("", 10_000, marks=pytest.mark.more),
+        (TOKEN, 2_000),
+    ],
+    ids=["no token", "no token, 10,000", "token"],
+)
 def test_hostile_requests_change_nothing(hosts, token, requests, record_property):
     environment = {"ENTRYPOINT_TOKEN": token} if token else {}
     job = hosts(3, "train.py", code={"train.py": PROGRAM}, environment=environment)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hosts import LISTENS
+from variants import variants
 
 AWKWARD = {
     "quotes": """it's "quoted" 'twice' \\"thrice\\" """,
@@ -59,8 +60,11 @@ def arguments() -> list[bytes]:
     return [word.encode() for pair in zip(pairs, map(AWKWARD.get, sorted(AWKWARD)), strict=True) for word in pair]
 
 
-@pytest.mark.parametrize("program", SCRIPTS)
-@pytest.mark.parametrize("count, mode, environment, processes", WAYS.values(), ids=WAYS)
+EACH = {f"{way}, {program}": (*how, program) for way, how in WAYS.items() for program in SCRIPTS}
+FIRST = ("single, train.sh", "ps, train.py", "mwms, train.py", "mpi, 2 hosts, train.py")
+
+
+@pytest.mark.parametrize("count, mode, environment, processes, program", variants(EACH, *FIRST))
 def test_every_byte_arrives(hosts, count, mode, environment, processes, program):
     if MPI in mode:
         pytest.importorskip("mpi4py")
@@ -110,7 +114,7 @@ IMPOSSIBLE = {
 }
 
 
-@pytest.mark.parametrize("hyperparameters, named", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+@pytest.mark.parametrize("hyperparameters, named", variants(IMPOSSIBLE, "NUL", "NUL in an option of mpirun"))
 def test_what_no_program_can_be_given_is_said_in_one_line(hosts, hyperparameters, named):
     job = hosts(2, "train.py", code={"train.py": SCRIPTS["train.py"]}, hyperparameters=hyperparameters)
     assert job.end() == [78, 78]
@@ -137,7 +141,7 @@ TOO_LONG = {
 }
 
 
-@pytest.mark.parametrize("hyperparameters, named", TOO_LONG.values(), ids=TOO_LONG)
+@pytest.mark.parametrize("hyperparameters, named", variants(TOO_LONG, "one byte", "all together"))
 def test_what_is_too_long_to_be_an_argument_is_said_before_anything_starts(hosts, hyperparameters, named):
     job = hosts(2, "train.py", code={"train.py": SCRIPTS["train.py"]}, hyperparameters=hyperparameters)
     assert job.end() == [78, 78]

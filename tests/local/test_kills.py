@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.tensorflow
+# Of checkpoints: test_data.py; of a job that goes on from one: cluster/test_cluster_restarts.py.
+pytestmark = [pytest.mark.tensorflow, pytest.mark.more]
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 840.0
 
@@ -27,7 +28,6 @@ def python(program: str, *words: object) -> str:
 
 def test_the_next_job_goes_on_from_the_last_checkpoint(tmp_path, no_leftovers, tell):
     """One kill, while a checkpoint is being written; benchmarks/kills.py says what it asks, and does it more often."""
-    pytest.importorskip("tensorflow")
     data = tmp_path / "rows"
     python("examples/deepfm/make_rows.py", "--rows", 2000, "--shards", 2, "--output", data)
     how = ("--mode", "ps", "--data", data, "--kills", 1, "--unkilled", 1, "--epochs", 4, "--not-before", 1, "--seed", 9)

@@ -4,6 +4,7 @@ import os
 
 import pytest
 from hosts import ROOT
+from variants import variants
 
 MWMS = {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
 # Breaks the launcher of one host at a given place, as a mistake of ours would.
@@ -31,9 +32,12 @@ MISTAKES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("host", ["algo-1", "algo-2"])
-@pytest.mark.parametrize("module, place, when", MISTAKES.values(), ids=MISTAKES)
-def test_every_host_ends_and_none_with_0(hosts, tmp_path, host, module, place, when):
+EACH = {f"{name}, {host}": (*mistake, host) for name, mistake in MISTAKES.items() for host in ("algo-1", "algo-2")}
+FIRST = ("reading the last output, once, algo-2", "deciding, once, algo-1", "deciding, always, algo-2")
+
+
+@pytest.mark.parametrize("module, place, when, host", variants(EACH, *FIRST))
+def test_every_host_ends_and_none_with_0(hosts, tmp_path, module, place, when, host):
     hostname = f"ip-10-0-0-{int(host[-1]) - 1}.ec2.internal"
     (tmp_path / "sitecustomize.py").write_text(
         SABOTAGE.format(hostname=hostname, module=module, place=place, when=when)

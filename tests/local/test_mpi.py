@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from hosts import LONG, PROGRAMS, ROOT
-from waiting import eventually
+from variants import variants
 
 from entrypoint.host.machine import this_machine
 
@@ -34,8 +34,10 @@ if rank == 0:
 """
 
 
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("stop", [False, True])
+@pytest.mark.parametrize(
+    "count, stop",
+    [(2, False), *(pytest.param(*each, marks=pytest.mark.more) for each in ((1, False), (1, True), (2, True)))],
+)
 def test_mpirun_never_ends_though_all_ranks_have(hosts, count, stop):
     """Nothing is left for it to do, so the job has succeeded; also if SIGTERM comes meanwhile."""
     job = hosts(count, "train.py", code={"train.py": STOPS_MPIRUN}, hyperparameters=with_ranks(2))
@@ -78,7 +80,11 @@ def test_one_host(hosts):
 
 
 def test_two_hosts(hosts):
-    job = hosts(2, "mpi_sum.py", hyperparameters=with_ranks(2), environment={"MINE": "line 1\nline 2 $x"})
+    """Their ranks have the environment of their own host: nothing of what mpirun or ssh have stands before it."""
+    options = "-x OTHER=exported -x 'NEW=a b' --NCCL_DEBUG WARN"
+    environment = {"MINE": "line 1\nline 2 $x", "OTHER": "the job's", "TMPDIR": "/tmp"}
+    parameters = with_ranks(2, sagemaker_mpi_custom_mpi_options=options)
+    job = hosts(2, "mpi_sum.py", hyperparameters=parameters, environment=environment)
     assert job.end() == [0, 0]
     assert [(each["rank"], each["tree"]) for each in told(job)] == [
         (0, "algo-1"),
@@ -88,35 +94,28 @@ def test_two_hosts(hosts):
     ]
     assert [each["env"]["SM_CURRENT_HOST"] for each in told(job)] == ["algo-1", "algo-1", "algo-2", "algo-2"]
     assert [each["env"]["OMPI_COMM_WORLD_LOCAL_RANK"] for each in told(job)] == ["0", "1", "0", "1"]
-    assert {each["env"]["MINE"] for each in told(job)} == {"line 1\nline 2 $x"}
+    expected = {"MINE": "line 1\nline 2 $x", "OTHER": "exported", "NEW": "a b", "TMPDIR": "/tmp"}
+    for each in told(job):
+        assert {name: each["env"][name] for name in expected} == expected  # what is exported by -x wins
+        assert each["env"]["PYTHONPATH"].split(":")[0] == str(job.hosts[each["tree"]].base / "code")
     assert {each["sum"] for each in told(job)} == {4}
     assert "[algo-2 rank 3] rank 3 of 4: sum 4" in job[2].log
     assert "rank 3 of 4" not in job[1].log  # each host logs its own ranks
-
-
-def test_no_key_is_left(hosts):
-    job = hosts(2, "mpi_sum.py", hyperparameters=MPI)
-    assert job.end() == [0, 0]
     for host in job.hosts.values():
         private = [path for path in host.base.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()]
         assert private == []
 
 
+@pytest.mark.more
 def test_fewer_ranks_than_places(hosts):
     job = hosts(2, "mpi_sum.py", hyperparameters=with_ranks(2, sagemaker_mpi_custom_mpi_options="-np 3"))
     assert job.end() == [0, 0]
     assert [(each["rank"], each["tree"]) for each in told(job)] == [(0, "algo-1"), (1, "algo-1"), (2, "algo-2")]
 
 
-def test_variables_of_custom_options_reach_the_ranks(hosts):
-    job = hosts(
-        2, "mpi_sum.py", hyperparameters={**MPI, "sagemaker_mpi_custom_mpi_options": "-x 'MINE=a b' --NCCL_DEBUG WARN"}
-    )
-    assert job.end() == [0, 0]
-    assert [each["env"]["MINE"] for each in told(job)] == ["a b", "a b"]
-
-
-@pytest.mark.parametrize("count, rank", [(1, 0), (2, 0), (2, 1)])
+@pytest.mark.parametrize(
+    "count, rank", [(2, 1), *(pytest.param(*each, marks=pytest.mark.more) for each in ((1, 0), (2, 0)))]
+)
 def test_a_rank_raises(hosts, count, rank):
     job = hosts(count, "mpi_sum.py", hyperparameters=with_ranks(1, **{"raise": str(rank)}))
     codes = job.end()
@@ -128,7 +127,7 @@ def test_a_rank_raises(hosts, count, rank):
     )
 
 
-@pytest.mark.parametrize("action, code", [("exit", 7), ("kill", 137)])
+@pytest.mark.parametrize("action, code", [pytest.param("exit", 7, marks=pytest.mark.more), ("kill", 137)])
 def test_a_rank_of_another_host_ends_badly(hosts, action, code):
     job = hosts(2, "mpi_sum.py", hyperparameters=with_ranks(1, **{action: "1"}))
     assert job.end() == [code, code]
@@ -144,7 +143,7 @@ def test_mpirun_cannot_do_what_is_asked(hosts):
     assert "no-such-option" in job.failures[0]
 
 
-@pytest.mark.parametrize("lost", [1, 2])
+@pytest.mark.parametrize("lost", [pytest.param(1, marks=pytest.mark.more), 2])
 def test_a_host_is_lost(hosts, lost):
     from test_several_hosts import QUICK, kill_host
 
@@ -159,6 +158,7 @@ def test_a_host_is_lost(hosts, lost):
     assert job[3 - lost].failure in [f"algo-{lost} (lost: {line})" for line in words]
 
 
+@pytest.mark.more  # test_stop_budget.py
 def test_stopped_ranks_save(hosts):
     job = hosts(2, "mpi_saves.py", hyperparameters=with_ranks(2))
     job.all_say("asleep")
@@ -177,44 +177,6 @@ def test_stopped_ranks_that_ignore_it_are_killed(hosts):
     job.all_say("asleep")
     job.signal(signal.SIGTERM)
     assert job.end(within=60) == [143, 143]
-
-
-def test_the_jobs_key_starts_nothing_but_open_mpis_daemon(hosts):
-    import subprocess
-
-    code = {"train.py": "from mpi4py import MPI\nimport time\nprint('asleep', flush=True)\ntime.sleep(600)\n"}
-    job = hosts(2, "train.py", code=code, hyperparameters=MPI)
-    job.all_say("asleep")
-    config = job[1].base / "run/ssh/ssh_config"
-    for command in ("id", "sh -c 'orted; id'", "orted; id", "", "/tmp/orted --version && id"):
-        asked = ["ssh", "-F", str(config), "algo-2", *filter(None, [command])]
-        result = subprocess.run(asked, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
-        assert result.returncode != 0, (command, result)
-        assert "uid=" not in result.stdout
-    job.signal(signal.SIGTERM)
-    assert eventually(lambda: job.end(), within=60) == [143, 143]
-
-
-def test_the_environment_of_ranks_is_the_same_on_all_hosts(hosts):
-    """What mpirun or ssh have of their own does not stand before the job's: the code is found, TMPDIR is the user's."""
-    job = hosts(2, "mpi_sum.py", hyperparameters=with_ranks(1), environment={"TMPDIR": "/tmp", "MINE": "yes"})
-    assert job.end() == [0, 0]
-    for each in told(job):
-        code = str(job.hosts[each["tree"]].base / "code")
-        assert each["env"]["PYTHONPATH"].split(":")[0] == code
-        assert (each["env"]["TMPDIR"], each["env"]["MINE"]) == ("/tmp", "yes")
-
-
-def test_what_the_user_exports_with_x_wins(hosts):
-    options = "-x MINE=other -x NEW=new"
-    job = hosts(
-        2,
-        "mpi_sum.py",
-        environment={"MINE": "yes"},
-        hyperparameters=with_ranks(1, sagemaker_mpi_custom_mpi_options=options),
-    )
-    assert job.end() == [0, 0]
-    assert [(each["env"]["MINE"], each["env"]["NEW"]) for each in told(job)] == [("other", "new")] * 2
 
 
 def threads(rank: dict) -> list[str | None]:
@@ -254,8 +216,14 @@ def test_a_rank_that_mpirun_binds_starts_no_more_threads_than_it_has_cpus(hosts)
 @pytest.mark.skipif(this_machine().gpus > 0, reason="beside GPUs it is left as it is")
 @pytest.mark.parametrize(
     "environment, options, expected",
-    [({}, "", "1"), ({"OMPI_MCA_mpi_yield_when_idle": "0"}, "", "0"), ({}, "--mca mpi_yield_when_idle 0", "0")],
-    ids=["by default", "the environment says no", "mpirun's option says no"],
+    variants(
+        {
+            "by default": ({}, "", "1"),
+            "the environment says no": ({"OMPI_MCA_mpi_yield_when_idle": "0"}, "", "0"),
+            "mpirun's option says no": ({}, "--mca mpi_yield_when_idle 0", "0"),
+        },
+        "by default",
+    ),
 )
 def test_ranks_that_wait_yield_their_cpu_unless_the_user_says_otherwise(hosts, environment, options, expected):
     parameters = with_ranks(2, **({"sagemaker_mpi_custom_mpi_options": options} if options else {}))

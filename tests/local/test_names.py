@@ -124,18 +124,17 @@ def test_mpi_over_ipv6(local):
     assert run.exits == ["0"] * 2
 
 
+@pytest.mark.more
 @pytest.mark.tensorflow
 def test_parameter_servers_over_ipv6(local):
-    pytest.importorskip("tensorflow")
     run = local(PROGRAMS / "ps_tutorial.py", "--hosts", "2", "--mode", "ps", "--ip", "6")
     assert run.end() == 0
     assert "chief/0] trained" in run.terminal
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("numbers", [False, True], ids=["names", "addresses"])
+@pytest.mark.parametrize("numbers", [pytest.param(False, marks=pytest.mark.more), True], ids=["names", "addresses"])
 def test_collectives_over_ipv6(local, tmp_path, numbers):
-    pytest.importorskip("tensorflow")
     words = ("--env", f"ENTRYPOINT_HOST_ADDRESSES={json.dumps(ADDRESSES)}") if numbers else ()
     run = local(program(tmp_path, SUM), *SEVERAL, "--ip", "6", *words)
     assert run.end() == 0
@@ -143,8 +142,14 @@ def test_collectives_over_ipv6(local, tmp_path, numbers):
     assert ('"[fd00:0:0:1::2]:' in run.terminal) == numbers
 
 
-@pytest.mark.parametrize("host", ["algo-1", "algo-2"])
-@pytest.mark.parametrize("family", ["4", "6"])
+@pytest.mark.parametrize(
+    "family, host",
+    [
+        ("4", "algo-1"),
+        ("6", "algo-2"),
+        *(pytest.param(*each, marks=pytest.mark.more) for each in (("4", "algo-2"), ("6", "algo-1"))),
+    ],
+)
 def test_of_both_families_one_may_break_while_the_job_runs(local, tmp_path, host, family):
     """For longer than a host may be silent."""
     text = (

@@ -72,7 +72,7 @@ def test_environment_of_the_script(hosts):
     assert not {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD} & set(told["ignored"] + told["blocked"])
 
 
-@pytest.mark.parametrize("code", [1, 3, 255])
+@pytest.mark.parametrize("code", [3, *(pytest.param(code, marks=pytest.mark.more) for code in (1, 255))])
 def test_the_scripts_exit_code_is_ours(hosts, code):
     job = hosts(1, "exits.py", hyperparameters={"code": str(code)})
     assert job.end() == [code]
@@ -88,7 +88,14 @@ def test_exception(hosts):
     assert 'raises.py", line 9, in <module>' in failure
 
 
-@pytest.mark.parametrize("number, code, name", [(9, 137, "SIGKILL"), (11, 139, "SIGSEGV"), (15, 143, "SIGTERM")])
+@pytest.mark.parametrize(
+    "number, code, name",
+    [
+        (9, 137, "SIGKILL"),
+        pytest.param(11, 139, "SIGSEGV", marks=pytest.mark.more),
+        pytest.param(15, 143, "SIGTERM", marks=pytest.mark.more),
+    ],
+)
 def test_a_script_that_is_killed(hosts, number, code, name):
     job = hosts(1, "sleeps.py")
     job.says("asleep")

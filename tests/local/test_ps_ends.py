@@ -95,11 +95,3 @@ def test_a_worker_that_is_killed_after_the_chiefs_end_fails_the_job(hosts):
 def test_workers_that_only_serve_by_the_users_word_end_with_the_chief(hosts):
     job = job_of(hosts, "never ends", ENTRYPOINT_PS_WORKER_END="chief")
     assert job.end() == [0, 0]
-
-
-@pytest.mark.tensorflow
-def test_a_worker_that_joins_its_server_is_known_by_that(hosts):
-    pytest.importorskip("tensorflow")
-    job = hosts(2, "ps_tutorial.py", hyperparameters=PS)
-    assert job.end() == [0, 0]
-    assert "worker/0: only serving others, which have ended; told to end" in job[2].log

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 from hosts import LISTENS
+from variants import variants
 
 MWMS = {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
 PS = {"sagemaker_parameter_server_enabled": "true"}
@@ -13,7 +14,7 @@ SINGLE = {"sagemaker_entrypoint_mode": "single"}
 QUICK = {"ENTRYPOINT_RESTART_BACKOFF": "0.2"}
 
 
-@pytest.mark.parametrize("mode", [SINGLE, MWMS, PS, MPI], ids=["single", "mwms", "ps", "mpi"])
+@pytest.mark.parametrize("mode", variants({"single": SINGLE, "mwms": MWMS, "ps": PS, "mpi": MPI}, "ps", "mpi"))
 def test_a_job_is_tried_again_until_it_ends_well(hosts, mode):
     """Killed on a follower, then on the coordinator with a code that the user has named."""
     environment = {**QUICK, "ENTRYPOINT_RESTARTS": "2", **LISTENS}

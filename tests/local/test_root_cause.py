@@ -225,11 +225,24 @@ def able() -> None:
     pytest.importorskip("mpi4py")
 
 
-@pytest.mark.timeout(1800)  # it is 55 jobs
+def one_of_each(faults: list[Fault]) -> list[Fault]:
+    """Each kind of fault once, in the next way that has it."""
+    kinds: dict[str, list[Fault]] = {}
+    for fault in faults:
+        kinds.setdefault(fault.name, []).append(fault)
+    return [found[number % len(found)] for number, found in enumerate(kinds.values())]
+
+
+@pytest.mark.timeout(1800)  # they are 16 jobs, and 39
+@pytest.mark.parametrize("first", [True, pytest.param(False, marks=pytest.mark.more)], ids=["each kind", "the others"])
 def test_the_first_thing_that_went_wrong_is_named(
-    able: None, tmp_path: Path, no_leftovers: str, tell: Callable[[str], None]
+    able: None, tmp_path: Path, no_leftovers: str, tell: Callable[[str], None], first: bool
 ) -> None:
-    faults = [fault for fault in Choice(SEED).all() if os.environ.get("ROOT_CAUSE_ONLY", "") in fault.name + fault.way]
+    faults = Choice(SEED).all()
+    chosen, only = one_of_each(faults), os.environ.get("ROOT_CAUSE_ONLY", "")
+    faults = [fault for fault in faults if (fault in chosen) == first and only in fault.name + fault.way]
+    if not faults:
+        pytest.skip(f"ROOT_CAUSE_ONLY={only} leaves none")
     began = time.monotonic()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         results = list(pool.map(run, faults, [tmp_path / str(number) for number in range(len(faults))]))
@@ -239,14 +252,14 @@ def test_the_first_thing_that_went_wrong_is_named(
         print(f"---- {result.fault}\n{result.log}")
     # Which texts the hosts have may be argued about; that all have the same one may not.
     assert [result.fault for result in results if len(set(result.texts.values())) != 1] == []
-    assert len(results) - len(wrong) >= WANTED * len(results)
+    assert len(wrong) <= max(1, (1 - WANTED) * len(results))
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_seed_is_at_least_40_faults_of_all_kinds(seed: int) -> None:
     faults = Choice(seed).all()
     assert len(faults) >= 40 and min(fault.hosts for fault in faults) >= 3
-    assert {fault.way for fault in faults} == set(WAYS)
+    assert {fault.way for fault in faults} == {fault.way for fault in one_of_each(faults)} == set(WAYS)
     assert faults == Choice(seed).all()
     assert faults != Choice(seed + 1).all()
 

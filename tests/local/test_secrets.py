@@ -73,7 +73,7 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("at", [0, 3960], ids=["whole", "cut"])
+@pytest.mark.parametrize("at", [pytest.param(0, marks=pytest.mark.more), 3960], ids=["whole", "cut"])
 def test_what_a_script_writes_to_the_failure_file_is_told_masked(hosts, at):
     """The other hosts do not know a secret of this host's, and nobody knows the half of one."""
     job = hosts(2, "train.py", code={"train.py": WRITES % at}, absent=("algo-2",))

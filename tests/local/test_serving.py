@@ -19,7 +19,7 @@ import pytest
 from ports import unused_port
 from waiting import eventually
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.xdist_group("serving")]  # the models are made once
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 300.0  # seconds: when to give up
@@ -72,7 +72,6 @@ class Server:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("tensorflow")
     folder = tmp_path_factory.mktemp("models")
     program = Path(__file__).parent / "makes_models.py"
     subprocess.run([sys.executable, program, folder], check=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
@@ -170,21 +169,18 @@ def with_handler(models: Path, tmp_path: Path) -> Path:
     return model
 
 
-def test_a_file_of_keras_answers_through_the_code_of_its_user(serve, models: Path, tmp_path: Path):
+def test_a_file_of_keras_answers_through_the_code_of_its_user_after_sigterm_too(serve, models: Path, tmp_path: Path):
     # The handler has the one thread, and asks us again.
-    server = serve(with_handler(models, tmp_path), SAGEMAKER_MODEL_SERVER_WORKERS="1")
+    gate = tmp_path / "gate"
+    gate.touch()
+    server = serve(with_handler(models, tmp_path), SAGEMAKER_MODEL_SERVER_WORKERS="1", GATE=str(gate))
     eventually(server.is_up, PATIENCE)
     rows = [{"left": [1], "right": [2]}, {"left": [0.5], "right": [0]}]
     assert server.ask({"instances": rows}) == (200, {"predictions": [[3], [0.5]]})
     assert server.ask({"inputs": {"left": [[1]], "right": [[4]]}}) == (200, {"outputs": [[5]]})
-    server.process.send_signal(signal.SIGTERM)
-    assert server.end()[0] == 0
 
-
-def test_a_handler_asks_the_model_after_sigterm(serve, models: Path, tmp_path: Path):
-    gate = tmp_path / "gate"
-    server = serve(with_handler(models, tmp_path), GATE=str(gate))
-    eventually(server.is_up, PATIENCE)
+    gate.unlink()
+    gate.with_suffix(".reached").unlink()
     assert lets_in_others(server.port)
     with ThreadPoolExecutor(1) as client:
         asked = client.submit(server.ask, {"instances": [{"left": [1], "right": [2]}]})

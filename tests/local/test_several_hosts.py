@@ -101,7 +101,7 @@ def test_an_exception_on_one_host_ends_all_alike(hosts):
     assert len(job.failures[0]) <= 1024
 
 
-@pytest.mark.parametrize("culprit", ["algo-1", "algo-3"])
+@pytest.mark.parametrize("culprit", [pytest.param("algo-1", marks=pytest.mark.more), "algo-3"])
 def test_an_exit_code_is_every_hosts(hosts, culprit):
     job = hosts(3, "exits.py", hyperparameters={**MWMS, "code": "3", "on": culprit})
     assert job.end() == [3, 3, 3]
@@ -176,7 +176,7 @@ def test_stopped_all_save(hosts):
     assert job.failures == [None] * 3
 
 
-@pytest.mark.parametrize("told", [1, 3])
+@pytest.mark.parametrize("told", [pytest.param(1, marks=pytest.mark.more), 3])
 def test_one_host_is_told_to_stop_all_save(hosts, told):
     job = hosts(3, "saves.py", hyperparameters=MWMS)
     job.all_say("asleep")
@@ -269,7 +269,7 @@ def test_a_broken_configuration_ends_every_host(hosts):
     assert all("two modes at once" in text for text in job.failures)
 
 
-@pytest.mark.parametrize("wrong", ["algo-1", "algo-2"])
+@pytest.mark.parametrize("wrong", [pytest.param("algo-1", marks=pytest.mark.more), "algo-2"])
 def test_a_configuration_that_is_broken_on_one_host_is_told_to_the_others(hosts, wrong):
     """Without that, they would wait for it until the start timeout."""
     job = hosts(3, "tells.py", hyperparameters=MWMS, absent=(wrong,))
@@ -326,6 +326,7 @@ def test_status_of_a_follower_and_of_the_coordinator(hosts):
     assert job.end() == [143, 143]
 
 
+@pytest.mark.more
 def test_a_fast_job_of_many_hosts(hosts):
     job = hosts(6, "tells.py", hyperparameters=MWMS)
     assert job.end() == [0] * 6

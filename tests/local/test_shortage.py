@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from control_group import control_group, why_not
 from hosts import ROOT
+from variants import variants
 from waiting import eventually
 
 from entrypoint.host.logs import Log
@@ -57,8 +58,12 @@ def check(job, victim: str, *, may_run: bool = False) -> None:
         assert " prepare (exit code 1): " in text and "Resource temporarily unavailable" in text
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("victim", ["algo-1", "algo-2"])
+BOTH = ("algo-1", "algo-2")
+PROCESSES = {f"{victim}, {most}": (victim, most) for most in (1, 2, 3, 4, 5) for victim in BOTH}
+FILES = {f"{victim}, {most}": (victim, most) for most in (6, 10, 16, 20, 24, 25, 26, 27, 28, 30, 32) for victim in BOTH}
+
+
+@pytest.mark.parametrize("victim, most", variants(PROCESSES, "algo-1, 2", "algo-2, 3", "algo-1, 5"))
 def test_too_few_processes(hosts, group, victim, most):
     """Of the launcher's threads some are a help that it can do without: with five, it depends on who comes first."""
     (group / "pids.max").write_text(str(most))
@@ -67,12 +72,7 @@ def test_too_few_processes(hosts, group, victim, most):
     check(job, victim, may_run=most > 3)
 
 
-SOME = (6, 20, 25, 27, 30)  # the others run with tests/run.sh --all
-MORE = (10, 16, 24, 26, 28, 32)
-
-
-@pytest.mark.parametrize("most", [*SOME, *(pytest.param(most, marks=pytest.mark.more) for most in MORE)])
-@pytest.mark.parametrize("victim", ["algo-1", "algo-2"])
+@pytest.mark.parametrize("victim, most", variants(FILES, "algo-1, 6", "algo-2, 20", "algo-1, 25", "algo-2, 27"))
 def test_too_few_file_descriptors(hosts, victim, most):
     job = hosts(3, "train.py", code={"train.py": ""}, before={victim: [*SHELL, f'ulimit -n {most}; exec "$@"', "sh"]})
     check(job, victim, may_run=most > 27)

@@ -8,13 +8,17 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from variants import variants
 
 from entrypoint.control.wire import to_json
 from entrypoint.policy.events import Report
 
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()), reason="needs Open MPI and an ssh daemon"
-)
+pytestmark = [
+    pytest.mark.xdist_group("ssh"),  # `running` is one job
+    pytest.mark.skipif(
+        not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()), reason="needs Open MPI and an ssh daemon"
+    ),
+]
 MPI = {"sagemaker_mpi_enabled": "true"}
 SUM = "from mpi4py import MPI\nprint('sum', MPI.COMM_WORLD.allreduce(1), flush=True)\n"
 WAITS = """
@@ -41,9 +45,10 @@ OPTIONS = {
     "a path in a setting": "--mca btl_vader_backing_directory {folder}",
     "daemons that tell": "--debug-daemons",
 }
+OPTIONS["all at once"] = " ".join(OPTIONS.values())
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("options", variants(OPTIONS, "all at once"))
 def test_the_users_mpirun_options_reach_the_daemons_of_other_hosts(hosts, options, tmp_path):
     (tmp_path / "settings.conf").write_text("-mca btl_tcp_links 1\n")
     options = options.format(folder=tmp_path)

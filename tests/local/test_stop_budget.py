@@ -29,7 +29,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("mode", [MWMS, MPI], ids=["mwms", "mpi"])
+@pytest.mark.parametrize("mode", [pytest.param(MWMS, marks=pytest.mark.more), MPI], ids=["mwms", "mpi"])
 def test_one_host_is_told_and_every_script_hears_of_it(hosts, figure, mode):
     """Under MPI: every rank, though mpirun is not asked to end."""
     if mode is MPI:
@@ -50,17 +50,21 @@ def test_one_host_is_told_and_every_script_hears_of_it(hosts, figure, mode):
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("workers, scripts", [("script", 2), ("server", 1)])
+@pytest.mark.parametrize("workers, scripts", [pytest.param("script", 2, marks=pytest.mark.more), ("server", 1)])
 def test_parameter_servers_stay_until_all_have_saved(hosts, workers, scripts):
-    pytest.importorskip("tensorflow")
-    job = hosts(2, "saves_through_ps.py", hyperparameters=PS, environment={"ENTRYPOINT_PS_WORKERS": workers})
+    job = hosts(
+        2,
+        "saves_through_ps.py",
+        hyperparameters=PS,
+        environment={"ENTRYPOINT_PS_WORKERS": workers, "ENTRYPOINT_PS_COUNT": str(scripts)},
+    )
     for number in range(1, scripts + 1):
         job.says("asleep", host=number)
     job[2].process.send_signal(signal.SIGTERM)
     assert job.end() == [0, 0]
     assert sum(host.log.count("] saved") for host in job.hosts.values()) == scripts
-    for number, host in enumerate(job.hosts.values()):
-        assert f"ps/{number} stopped: killed by SIGTERM" in host.log
+    for number in range(scripts):
+        assert f"ps/{number} stopped: killed by SIGTERM" in job[number + 1].log
 
 
 def test_what_ignores_it_is_killed_and_parameter_servers_do_not_outlive_it(hosts, figure):

@@ -91,7 +91,7 @@ def test_another_host_raises(stuck):
     assert named(job, 2, evidence + re.search(r"asks, pid (\d+)", job[2].log)[0])
 
 
-@pytest.mark.parametrize("thread", ["", "yes"], ids=["alone", "in a thread"])
+@pytest.mark.parametrize("thread", [pytest.param("", marks=pytest.mark.more), "yes"], ids=["alone", "in a thread"])
 def test_the_job_was_to_be_tried_again(stuck, thread):
     """Where it is a thread that waits, the process has the state of its main thread, which SIGKILL has ended."""
     job = stuck(2, "die", ENTRYPOINT_RESTARTS="2", IN_A_THREAD=thread)

@@ -84,7 +84,9 @@ def evidence(job, number: int = 1) -> str:
     return (job[number].base / f"output/data/entrypoint-algo-{number}.txt").read_text()
 
 
-@pytest.mark.parametrize("megabytes", [2, 60], ids=["before the bound", "beyond the bound"])
+@pytest.mark.parametrize(
+    "megabytes", [pytest.param(2, marks=pytest.mark.more), 60], ids=["before the bound", "beyond the bound"]
+)
 def test_sigterm_reaches_the_script_which_saves(job, figure, megabytes):
     """Also where the script is held up in `print`, which is where its handler finds it."""
     job = job(1, megabytes, "waits")
@@ -99,7 +101,7 @@ def test_sigterm_reaches_the_script_which_saves(job, figure, megabytes):
     assert int(re.search(LOST, evidence(job))[1]) > 1e6
 
 
-@pytest.mark.parametrize("who", [1, 2], ids=["coordinator", "follower"])
+@pytest.mark.parametrize("who", [pytest.param(1, marks=pytest.mark.more), 2], ids=["coordinator", "follower"])
 def test_a_script_of_another_host_raises(job, figure, tmp_path, who):
     job = job(2, 60, "other raises", who=f"algo-{who}")
     other = 3 - who

@@ -10,12 +10,11 @@ import tarfile
 import threading
 import urllib.parse
 
-import boto3
 import pytest
 from builders import package
 from hosts import PROGRAMS
-from moto.server import ThreadedMotoServer
 from processes import processes_with
+from variants import variants
 from waiting import eventually
 
 TELL = "import sys; print('told', __name__, *sys.argv[1:])\n"
@@ -79,7 +78,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("code, source, said", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("code, source, said", variants(BROKEN, "program absent", "not an archive"))
 def test_code_that_cannot_be_had(hosts, code, source, said):
     job = hosts(1, "train.py", code=code, hyperparameters={"sagemaker_submit_directory": source} if source else {})
     assert job.end() == [65]
@@ -97,7 +96,7 @@ def test_the_programs_name_by_variable(hosts):
     assert "told __main__" in job[1].log
 
 
-@pytest.mark.parametrize("sent", ["files", "archive", "archive, named"])
+@pytest.mark.parametrize("sent", ["files", pytest.param("archive", marks=pytest.mark.more), "archive, named"])
 def test_code_by_channel(hosts, tmp_path, sent):
     """SDK v3 sends files; v2, under network isolation, an archive that it names."""
     archive = tmp_path / "job0/algo-1/input/data/code/sourcedir.tar.gz"
@@ -119,6 +118,9 @@ def test_code_by_channel(hosts, tmp_path, sent):
 @pytest.fixture(scope="module")
 def s3():
     """Environment of a job whose S3 is moto's, with a bucket `bucket`; and a client."""
+    import boto3  # here and not above, as moto's: collecting stays quick
+    from moto.server import ThreadedMotoServer
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     address, port = server.get_host_and_port()
@@ -141,6 +143,7 @@ def s3():
     server.stop()
 
 
+@pytest.mark.xdist_group("s3")
 def test_code_from_s3_on_every_host(hosts, s3, tmp_path):
     environment, client = s3
     client.upload_file(str(tarball(tmp_path / "a.tar.gz", {"train.py": TELL})), "bucket", "job/source/sourcedir.tar.gz")
@@ -161,7 +164,8 @@ BAD_OBJECTS = {
 }
 
 
-@pytest.mark.parametrize("bad, said", BAD_OBJECTS.values(), ids=BAD_OBJECTS)
+@pytest.mark.xdist_group("s3")
+@pytest.mark.parametrize("bad, said", variants(BAD_OBJECTS, "climbs"))
 def test_every_host_tells_of_code_that_cannot_be_had(hosts, s3, tmp_path, bad, said):
     environment, client = s3
     if isinstance(bad, dict):
@@ -196,6 +200,7 @@ class Denies(http.server.BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.xdist_group("s3")
 def test_every_host_tells_of_denied_access(hosts, s3):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Denies) as server:
         threading.Thread(target=server.serve_forever).start()
@@ -326,7 +331,7 @@ CODE_ARTIFACT = {
 }
 
 
-@pytest.mark.parametrize("repository", CODE_ARTIFACT)
+@pytest.mark.parametrize("repository", ["mine", pytest.param("others", marks=pytest.mark.more)])
 def test_requirements_from_codeartifact(hosts, index, repository):
     code, said = CODE_ARTIFACT[repository]
     url = urllib.parse.urlsplit(index["PIP_INDEX_URL"])
@@ -382,7 +387,7 @@ def test_a_script_beside_a_pyproject_is_still_a_script(hosts):
     assert "told __main__" in job[1].log and "Successfully installed" not in job[1].log
 
 
-@pytest.mark.parametrize("program", ["train.py", "train"])
+@pytest.mark.parametrize("program", ["train.py", pytest.param("train", marks=pytest.mark.more)])
 def test_a_package_with_setup_py_runs_as_a_module(hosts, tmp_path, program):
     code = package("train", "print('module', __spec__.name)\n" + TELL)
     job = hosts(1, program, code=code, hyperparameters={"x": "a b"}, environment=pip_into(tmp_path))
@@ -405,7 +410,8 @@ SHELL = 'echo "told $1 $2"\n'
 
 
 @pytest.mark.parametrize(
-    "script", ["#!/bin/sh\n" + SHELL, "#!/bin/bash\n" + SHELL, SHELL], ids=["sh", "bash", "no first line"]
+    "script",
+    variants({"sh": "#!/bin/sh\n" + SHELL, "bash": "#!/bin/bash\n" + SHELL, "no first line": SHELL}, "no first line"),
 )
 def test_a_shell_script(hosts, script):
     job = hosts(1, "train.sh", code={"train.sh": script}, hyperparameters={"x": '"a  b"'})
@@ -441,7 +447,7 @@ def test_a_module_of_the_users_may_be_called_like_one_of_ours(hosts):
     assert job.end() == [0]
 
 
-@pytest.mark.parametrize("content", ["{}", "null"])
+@pytest.mark.parametrize("content", [pytest.param("{}", marks=pytest.mark.more), "null"])
 def test_a_job_without_channels(hosts, content):
     files = {"input/config/inputdataconfig.json": content}
     job = hosts(1, "train.py", code={"train.py": TELL}, base_files=files)

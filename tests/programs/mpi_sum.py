@@ -10,7 +10,8 @@ from mpi4py import MPI
 
 world = MPI.COMM_WORLD
 total = world.allreduce(1)
-keys = ("SM_CURRENT_HOST", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MINE", "NEW", "TMPDIR", "PYTHONPATH")
+keys = ("SM_CURRENT_HOST", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MINE", "OTHER", "NEW", "TMPDIR")
+keys += ("PYTHONPATH",)
 env = {key: os.environ.get(key) for key in (*keys, *(key for key in os.environ if key.endswith(("_THREADS", "_idle"))))}
 told = {"rank": world.rank, "sum": total, "argv": sys.argv[1:], "env": env, "cpus": len(os.sched_getaffinity(0))}
 with open(Path(os.environ["SM_OUTPUT_DATA_DIR"], f"rank-{world.rank}.json"), "w") as file:

@@ -1,0 +1,16 @@
+"""Of named cases of a test, those that a default run takes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+
+def variants(cases: Mapping[str, Any], *first: str) -> list[Any]:
+    """For `parametrize`: the cases called `first` always run, the others with `tests/run.sh --all`."""
+    assert set(first) <= set(cases)
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), id=name, marks=marks)
+        for name, case in cases.items()
+        for marks in [() if name in first else pytest.mark.more]
+    ]
