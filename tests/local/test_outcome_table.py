@@ -5,6 +5,7 @@ docs/outcomes.md is the same table for people. How soon each case ended is print
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -49,7 +50,8 @@ def outcomes(
     folder = tmp_path_factory.mktemp("outcomes")
     started: dict[str, Future[Result]] = {}
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for number, case in enumerate(asked):
+        # In any order, but the same each time: rows of one kind, which stand together, wait together.
+        for number, case in enumerate(random.Random(1).sample(asked, len(asked))):
             if not why_not(case):
                 started[case.name] = pool.submit(run, case, folder / str(number))
         yield lambda case: started[case.name].result()

@@ -1,4 +1,4 @@
-"""The rows of the outcome table that always run: each event, and each pair of what tells rows apart, at least once.
+"""The rows of the outcome table that always run: each event, each exit code, and each pair of what tells rows apart.
 
 A fault of the launcher seldom takes more than two things together; the other rows run with `tests/run.sh --all`.
 """
@@ -12,16 +12,23 @@ Pair = tuple[tuple[str, str], ...]
 
 
 def pairs_of(case: Case) -> set[Pair]:
-    """The event, and each two of way, place, moment, exit code, bound and engine."""
+    """The event, the exit code, and each two of way, place, moment, kind of exit code, bound and engine."""
     factors = [
         ("way", case.way.value),
         ("where", case.where),
         ("when", case.when),
-        ("code", str(case.code)),
+        ("code", kind(case.code)),
         ("bound", case.bound.name),
         ("engine", case.engine),
     ]
-    return {(("event", case.event),), *combinations(factors, 2)}
+    return {(("event", case.event),), (("exit", str(case.code)),), *combinations(factors, 2)}
+
+
+def kind(code: int) -> str:
+    """A script's own code is passed on, whichever it is, and so is a signal."""
+    return {1: "its own", 3: "its own", 255: "its own", 134: "signal", 137: "signal", 139: "signal"}.get(
+        code, str(code)
+    )
 
 
 def _cover(cases: tuple[Case, ...]) -> frozenset[str]:
