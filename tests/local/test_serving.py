@@ -221,6 +221,7 @@ def test_no_model_ends_it_at_once(serve, tmp_path: Path):
     assert "tensorflow" not in log
 
 
+@pytest.mark.more  # another setting that ends it: the port
 def test_an_answer_that_cannot_be_given_ends_it(serve, models: Path):
     code, log = serve(models / "saved", SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT="image/png").end()
     assert code == 78
