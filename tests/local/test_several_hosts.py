@@ -242,14 +242,17 @@ def test_a_wrong_token_is_no_host_of_the_job(hosts):
 def test_a_launcher_that_is_started_again_is_no_host_of_this_job(hosts, victim):
     """It knows of nothing that was: its script would run a second time, and the job would call that a success."""
     text = "import time\nprint('at work', flush=True)\ntime.sleep(60)\n"
-    job = hosts(3, "train.py", code={"train.py": text}, environment={"ENTRYPOINT_PEER_TIMEOUT": "30"})
+    patience = {"ENTRYPOINT_PEER_TIMEOUT": "30", "ENTRYPOINT_START_TIMEOUT": "30"}
+    job = hosts(3, "train.py", code={"train.py": text}, environment=patience)
     job.all_say("at work")
     script = job.pid_of("script", host=victim)
     job[victim].kill()
     job[victim].process.wait()
     job.start(f"algo-{victim}")
     os.kill(script, signal.SIGKILL)  # in a container it would have gone with PID 1
-    assert job.end() == [69, 69, 69]
+    codes = job.end()
+    assert codes.pop(victim - 1) in (69, 68)  # 68: on a busy machine the others are gone before it is up
+    assert codes == [69, 69]
     others = {text.splitlines()[0] for n, text in enumerate(job.failures, 1) if n != victim}
     # Started again, or, where that takes this machine longer, gone.
     told = [text.startswith(f"algo-{victim} (lost: its ") for text in others]
