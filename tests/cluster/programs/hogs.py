@@ -3,6 +3,7 @@
 import argparse
 import os
 import time
+from pathlib import Path
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--on", required=True)
@@ -10,7 +11,11 @@ arguments, _ = parser.parse_known_args()
 print("waiting", flush=True)
 taken = []
 if os.environ["SM_CURRENT_HOST"] == arguments.on and os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0") == "0":
-    time.sleep(3)  # for the limit to be there
+    # The test sets it when the container is up. Version 2 of cgroups has the first file, version 1 the other.
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        limit = Path("/sys/fs/cgroup", name)
+        while limit.exists() and (limit.read_text() == "max\n" or int(limit.read_text()) > 1 << 40):
+            time.sleep(0.1)
     while True:
         taken.append(bytes(range(256)) * (1 << 17))  # 32 MiB of pages that are not zero
 time.sleep(600)
