@@ -71,6 +71,7 @@ def lines_of(job: Job, host: str) -> str:
     return "\n".join(re.findall(rf"\[{host}[ \]].*", job.output))
 
 
+@pytest.mark.more  # two hosts take more, below
 @pytest.mark.tensorflow
 def test_v2_estimator_on_one_host(run: Run, image: str) -> None:
     job = run("v2", estimator_call(image, 1, DIGITS, "train.py", hyperparameters={"epochs": 1}))
@@ -123,7 +124,9 @@ def test_v2_tensorflow_with_mirrored_workers(run: Run, image: str) -> None:
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("command", [None, "train"], ids=["no source code", "command train"])
+@pytest.mark.parametrize(
+    "command", [pytest.param(None, marks=pytest.mark.more), "train"], ids=["no source code", "command train"]
+)
 def test_v3_on_one_host(run: Run, image: str, command: str | None) -> None:
     job = run("v3", trainer_call(image, 1, DIGITS, command, {"epochs": 1}))
     tells_digits_apart(job)
@@ -154,7 +157,7 @@ def test_no_host_ends_before_all_have(run: Run, image: str, sdk: str) -> None:
     assert job.output.count("my parent is process 1") == 2, job.output
 
 
-@pytest.mark.parametrize("way", ["v2", "v3, no source code", "v3, command train"])
+@pytest.mark.parametrize("way", ["v2", pytest.param("v3, no source code", marks=pytest.mark.more), "v3, command train"])
 def test_a_script_that_raises(run: Run, image: str, way: str) -> None:
     """The SDK raises its error; what the user sees and the failure file say where and why."""
     sdk, _, rest = way.partition(", ")
