@@ -4,12 +4,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from containers import BUSY, Cluster
 
 StartCluster = Callable[..., Cluster]
 Figure = Callable[[str, float], None]
 
 
+@pytest.mark.more  # local/test_evaluator.py has it without TensorFlow
 def test_the_last_checkpoint_is_evaluated_after_the_chiefs_success(
     cluster: StartCluster, figure: Figure, tmp_path: Path
 ) -> None:
@@ -17,7 +19,7 @@ def test_the_last_checkpoint_is_evaluated_after_the_chiefs_success(
     with cluster(
         program="evaluates.py",
         mode="ps",
-        hyperparameters={"sagemaker_entrypoint_ps_workers": "server", "sagemaker_entrypoint_ps_count": 2},
+        hyperparameters={"sagemaker_entrypoint_ps_workers": "server", "sagemaker_entrypoint_ps_count": 1},
         environment={**BUSY, "ENTRYPOINT_EVALUATOR": "last"},
         shared=shared,
     ) as job:

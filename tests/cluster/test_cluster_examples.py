@@ -49,7 +49,11 @@ def only_the_first_saved(endings: dict[str, Ending]) -> None:
 PIPES = {
     "parameter servers": {
         "mode": "ps",
-        "hyperparameters": {"sagemaker_entrypoint_ps_workers": "server", "steps-per-epoch": 94},
+        "hyperparameters": {
+            "sagemaker_entrypoint_ps_workers": "server",
+            "sagemaker_entrypoint_ps_count": 1,
+            "steps-per-epoch": 94,
+        },
         "environment": BUSY,
         "channels": ["training", "evaluation"],
     },
@@ -64,6 +68,7 @@ PIPES = {
 }
 
 
+@pytest.mark.more  # SageMaker's SDKs run it from files, too, test_cluster_sharding.py and resnet have pipes
 @pytest.mark.parametrize("way", PIPES)
 def test_deepfm_from_pipes(
     image: str, cluster: StartCluster, figure: Figure, clicks: Path, tmp_path: Path, way: str

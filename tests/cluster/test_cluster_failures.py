@@ -40,7 +40,7 @@ def same_explanation(endings: dict[str, Ending]) -> str:
         pytest.param("single", "algo-1", marks=pytest.mark.more),
         ("single", "algo-2"),
         pytest.param("ps", "algo-1", marks=pytest.mark.more),
-        ("mpi", "algo-1"),
+        pytest.param("mpi", "algo-1", marks=pytest.mark.more),
     ],
 )
 def test_script_raises(cluster: StartCluster, figure: Figure, mode: str, culprit: str) -> None:
@@ -63,9 +63,9 @@ def test_script_raises(cluster: StartCluster, figure: Figure, mode: str, culprit
     "mode, victim",
     [
         pytest.param("single", "algo-1", marks=pytest.mark.more),
-        ("single", "algo-2"),
+        pytest.param("single", "algo-2", marks=pytest.mark.more),
         pytest.param("ps", "algo-2", marks=pytest.mark.more),
-        ("mwms", "algo-1"),
+        pytest.param("mwms", "algo-1", marks=pytest.mark.more),
         ("mpi", "algo-1"),
     ],
 )

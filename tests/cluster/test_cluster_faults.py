@@ -113,6 +113,7 @@ def test_pause_for_good(local):
     assert "nobody is left but hosts paused for good: killing algo-2" in run.terminal
 
 
+@pytest.mark.more  # local/test_faults.py has it without containers
 def test_pause_a_process(local):
     run = local(f"pause algo-2:worker/1 when '{BEFORE}' for 2", steps=30)
     assert run.code == 0
@@ -125,7 +126,8 @@ def test_cut_for_less_than_the_peer_timeout(local):
     assert "fault over after" in run.terminal
 
 
-@pytest.mark.parametrize("victim", [pytest.param(1, marks=pytest.mark.more), 3])
+@pytest.mark.more  # local/test_faults.py has it without containers
+@pytest.mark.parametrize("victim", [1, 3])
 def test_cut_for_good(local, victim):
     run = local(f"cut algo-{victim} when '{BEFORE}'", env="ENTRYPOINT_PEER_TIMEOUT=2")
     assert run.code == 69 and run.exits == ["69"] * 3
@@ -187,6 +189,7 @@ def test_a_failed_job_with_an_output_folder_that_takes_no_more(local, tmp_path, 
     assert "ValueError: row 17" in run.cause
 
 
+@pytest.mark.more  # local/test_faults.py has it without containers
 def test_what_never_happens_is_said(local):
     run = local("kill algo-2:nobody", "kill algo-1 when 'a text that nobody writes'", steps=3)
     assert run.code == 0

@@ -67,6 +67,7 @@ def all_alike(ranks: list[dict]) -> bool:
     return len({tuple(each["weights"]) for each in ranks}) == 1
 
 
+@pytest.mark.more  # local/test_foreign.py has it with a folder that they do not share
 def test_workers_serve_until_the_chief_writes_a_file_to_a_shared_folder(foreign: StartForeign, shared: Path) -> None:
     users = {"folder": "/opt/ml/checkpoints", "poll": 0.1}
     with foreign("ps_renames_master.py", PARAMETER_SERVER, shared, **users) as job:
@@ -88,7 +89,7 @@ def test_an_estimator_trains_evaluates_exports_and_ends(foreign: StartForeign, s
         assert not list((worker.ml / "model").iterdir())
 
 
-@pytest.mark.parametrize("servers", ["server", "script"])
+@pytest.mark.parametrize("servers", [pytest.param("server", marks=pytest.mark.more), "script"])
 def test_the_tutorials_fit_ends_though_workers_and_ps_join_their_servers(
     foreign: StartForeign, shared: Path, servers: str
 ) -> None:
@@ -104,6 +105,7 @@ def test_the_tutorials_fit_ends_though_workers_and_ps_join_their_servers(
         assert (shared / "checkpoint-2/saved_model.pb").exists()
 
 
+@pytest.mark.more  # the next one has as many ranks of the same Horovod
 def test_horovod_ranks_are_pinned_and_rank_0_saves(foreign: StartForeign) -> None:
     options = f"-verbose -x HOROVOD_CYCLE_TIME=2 --NCCL_DEBUG=WARN -x orte_base_help_aggregate=0 {SHARED_CORES}"
     with foreign("horovod_pinned.py", mpi(2, options), **{"learning-rate": 0.02}) as job:

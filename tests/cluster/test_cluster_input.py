@@ -126,7 +126,7 @@ def test_wrong_input(answers: dict[str, tuple[CompletedProcess[str], Path]], wha
     assert len((output / "failure").read_text()) <= 1024
 
 
-@pytest.mark.parametrize("what", ["two modes", "unknown mode"])
+@pytest.mark.parametrize("what", ["two modes", pytest.param("unknown mode", marks=pytest.mark.more)])
 def test_wrong_input_on_all_hosts(cluster: StartCluster, what: str) -> None:
     """Nobody waits for anybody: each host sees for itself that it is wrong."""
     row = BAD[what]
@@ -139,7 +139,7 @@ def test_wrong_input_on_all_hosts(cluster: StartCluster, what: str) -> None:
             assert "Traceback" not in ending.log
 
 
-@pytest.mark.parametrize("mode", ["mwms", "mpi"])
+@pytest.mark.parametrize("mode", [pytest.param("mwms", marks=pytest.mark.more), "mpi"])
 def test_requirements_that_fail_on_one_host(cluster: StartCluster, mode: str) -> None:
     """No script starts anywhere, and every host says why."""
     # pip fills in the variable: on algo-3 the wanted version is one that is not there.

@@ -10,7 +10,13 @@ LIMIT = "400m"
 
 
 @pytest.mark.parametrize(
-    "mode, process", [("single", "script"), ("mwms", "worker/1"), ("mpi", "rank 2")], ids=["single", "mwms", "mpi"]
+    "mode, process",
+    [
+        pytest.param("single", "script", marks=pytest.mark.more),
+        pytest.param("mwms", "worker/1", marks=pytest.mark.more),
+        ("mpi", "rank 2"),
+    ],
+    ids=["single", "mwms", "mpi"],
 )
 def test_a_process_that_the_kernel_kills_for_memory(cluster: StartCluster, mode: str, process: str) -> None:
     options = {"sagemaker_mpi_num_of_processes_per_host": 2} if mode == "mpi" else {}

@@ -69,10 +69,10 @@ def all_end(endings: dict[str, Ending], code: int, explanation: str) -> None:
     "way, host, process",
     [
         pytest.param("ps script", "algo-2", "worker/0", marks=pytest.mark.more),
-        ("ps server", "algo-1", "chief/0"),
+        pytest.param("ps server", "algo-1", "chief/0", marks=pytest.mark.more),
         pytest.param("mwms", "algo-1", "worker/0", marks=pytest.mark.more),
         ("mwms", "algo-2", "worker/1"),
-        ("mpi", "algo-2", "rank 1"),
+        pytest.param("mpi", "algo-2", "rank 1", marks=pytest.mark.more),
     ],
 )
 def test_script_raises(cluster: StartCluster, figure: Figure, way: str, host: str, process: str) -> None:
@@ -88,7 +88,7 @@ def test_script_raises(cluster: StartCluster, figure: Figure, way: str, host: st
     "way, words, what",
     [
         pytest.param("mwms", ["SM_USER_ENTRY_POINT=trains.py"], "worker/1 (killed by SIGKILL)", marks=pytest.mark.more),
-        ("mpi", ["SM_USER_ENTRY_POINT=trains.py"], "rank 1 (killed by SIGKILL)"),
+        pytest.param("mpi", ["SM_USER_ENTRY_POINT=trains.py"], "rank 1 (killed by SIGKILL)", marks=pytest.mark.more),
         ("ps server", ["tf_server.py", '"task": {"type": "ps"'], "ps/1 (ended too early, killed by SIGKILL)"),
         pytest.param(
             "ps server",
@@ -111,7 +111,7 @@ def test_process_is_killed(cluster: StartCluster, figure: Figure, way: str, word
 @pytest.mark.parametrize(
     "way, host",
     [
-        ("ps script", "algo-1"),
+        pytest.param("ps script", "algo-1", marks=pytest.mark.more),
         pytest.param("ps server", "algo-2", marks=pytest.mark.more),
         pytest.param("mwms", "algo-2", marks=pytest.mark.more),
         ("mpi", "algo-2"),
@@ -128,7 +128,8 @@ def test_host_is_killed(cluster: StartCluster, figure: Figure, way: str, host: s
         assert last_end(endings) - killed < SOON
 
 
-@pytest.mark.parametrize("way", ["mwms", pytest.param("mpi", marks=pytest.mark.more)])
+@pytest.mark.more  # local/test_outcome_table.py and local/test_faults.py cut hosts off
+@pytest.mark.parametrize("way", ["mwms", "mpi"])
 def test_host_is_cut_off(cluster: StartCluster, figure: Figure, way: str) -> None:
     with train(cluster, way) as job:
         trained(job, way)
@@ -140,7 +141,9 @@ def test_host_is_cut_off(cluster: StartCluster, figure: Figure, way: str) -> Non
         all_end(endings, HOST_LOST, "algo-2 (lost: not heard for ")
 
 
-@pytest.mark.parametrize("way", ["ps server", pytest.param("mwms", marks=pytest.mark.more), "mpi"])
+@pytest.mark.parametrize(
+    "way", [pytest.param("ps server", marks=pytest.mark.more), pytest.param("mwms", marks=pytest.mark.more), "mpi"]
+)
 def test_training_that_is_stopped_saves(cluster: StartCluster, figure: Figure, way: str) -> None:
     """The weight lies on a parameter server, or is agreed on by all: the others must still be there."""
     with train(cluster, way) as job:

@@ -25,7 +25,8 @@ def kill(job: Cluster, host: str, process: str) -> None:
     job.exec(host, "kill", "-KILL", pids[-1])
 
 
-def test_worker_servers_that_are_all_lost_twice(cluster: StartCluster, figure: Figure, clicks: Path) -> None:
+@pytest.mark.parametrize("losses", [1, pytest.param(2, marks=pytest.mark.more)])
+def test_worker_servers_that_are_all_lost(cluster: StartCluster, figure: Figure, clicks: Path, losses: int) -> None:
     """All of them, so that only what was started again can train, and training cannot be over before."""
     workers = {"algo-2": "worker/0", "algo-3": "worker/1"}
     with cluster(
@@ -34,13 +35,14 @@ def test_worker_servers_that_are_all_lost_twice(cluster: StartCluster, figure: F
         mode="ps",
         hyperparameters={
             "sagemaker_entrypoint_ps_workers": "server",
+            "sagemaker_entrypoint_ps_count": 1,
             "batch-size": 8,  # long enough to be killed twice
             "learning-rate": 0.03,
         },
-        environment={**BUSY, "ENTRYPOINT_RESTARTS": "2", "ENTRYPOINT_RESTART_BACKOFF": "0.5"},
+        environment={**BUSY, "ENTRYPOINT_RESTARTS": str(losses), "ENTRYPOINT_RESTART_BACKOFF": "0.5"},
         channels={"training": clicks},
     ) as job:
-        for times in (1, 2):
+        for times in range(1, losses + 1):
             over = job.log("algo-1").count("/4 is over")
             job.sees("/4 is over", "algo-1", times=over + 1, within=PATIENCE)
             for host, worker in workers.items():
@@ -50,11 +52,11 @@ def test_worker_servers_that_are_all_lost_twice(cluster: StartCluster, figure: F
         endings = job.wait(within=PATIENCE)
         assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, 0)
         for host, worker in workers.items():
-            assert endings[host].log.count(f"{worker} ended: killed by SIGKILL") == 2
-            assert endings[host].log.count(f"{worker} started, pid") == 3
+            assert endings[host].log.count(f"{worker} ended: killed by SIGKILL") == losses
+            assert endings[host].log.count(f"{worker} started, pid") == losses + 1
         auc = number(endings["algo-1"], r"evaluation auc=(\d\.\d+)")
         figure(
-            f"DeepFM, ps, all workers lost twice: AUC {auc} after",
+            f"DeepFM, ps, all workers lost {losses} times: AUC {auc} after",
             endings["algo-1"].finished - endings["algo-1"].started,
         )
         assert auc >= WITHOUT_LOSS

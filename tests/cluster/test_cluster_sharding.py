@@ -38,15 +38,14 @@ def read(cluster: StartCluster, tmp_path: Path, data, mode: str, **environment: 
         return data.missing_and_double(files)
 
 
-@pytest.mark.parametrize("mode, modes, reader", [("mpi", (FILE, PIPE), "operator"), ("mwms", (FAST_FILE, PIPE), "own")])
-def test_every_record_once_in_every_pass(
-    cluster: StartCluster, tmp_path: Path, mode: str, modes: tuple, reader: str
-) -> None:
-    data = make(tmp_path / "data", [cell for cell in CELLS if cell[2] in modes])
-    assert len(data.channels) == 18
+@pytest.mark.parametrize("mode, reader", [("mpi", "operator"), pytest.param("mwms", "own", marks=pytest.mark.more)])
+def test_every_record_once_in_every_pass(cluster: StartCluster, tmp_path: Path, mode: str, reader: str) -> None:
+    data = make(tmp_path / "data", CELLS)
+    assert len(data.channels) == 28
     assert read(cluster, tmp_path, data, mode, SAGEMAKER_TF_DATA_READER=reader) == {}
 
 
+@pytest.mark.more  # local/test_channels_local.py has it without containers
 def test_every_record_once_under_entrypoint_local(image: str, tmp_path: Path) -> None:
     data = make(tmp_path / "data", [cell for cell in CELLS if cell[2] is FAST_FILE])
     words = ["--hosts", "2", "--mode", "mpi", "--processes-per-host", "2", "--engine", "docker", "--image", image]
@@ -64,6 +63,7 @@ def test_every_record_once_under_entrypoint_local(image: str, tmp_path: Path) ->
     assert data.missing_and_double(files) == {}
 
 
+@pytest.mark.more  # local/test_data.py has one without containers
 def test_every_record_once_where_a_coordinator_has_workers_read(cluster: StartCluster, tmp_path: Path) -> None:
     """The first host has one worker, beside the chief: what it was dealt of a second channel is read by nobody."""
     cells = [cell for cell in CELLS if cell[2] is PIPE or (cell[2] is FILE and cell[0] != SAME)]

@@ -9,7 +9,7 @@ from containers import Cluster, Ending
 StartCluster = Callable[..., Cluster]
 Figure = Callable[[str, float], None]
 
-MODES = [*(pytest.param(mode, marks=pytest.mark.more) for mode in ("single", "ps")), "mwms", "mpi"]
+MODES = [*(pytest.param(mode, marks=pytest.mark.more) for mode in ("single", "ps", "mwms")), "mpi"]
 
 
 def heard(endings: dict[str, Ending]) -> list[float]:

@@ -15,6 +15,7 @@ Figure = Callable[[str, float], None]
 # What a shell, a JSON reader or a careless join of words would damage; 2,500 characters is SageMaker's limit.
 NASTY = 'it\'s "$(touch /tmp/harm)" `id` $HOME \\ * ; & | <é 日本 \U0001f600>\n\tsecond line\n--not-an-option '
 NASTY = (NASTY * 60)[:2500]
+WORKERS = [f"worker/{number}" for number in range(3)]
 
 
 def told(ending: Ending, name: str = "alone") -> dict:
@@ -44,7 +45,9 @@ def test_script_runs_once_on_every_host(cluster: StartCluster, figure: Figure, m
         endings = job.wait()
         all_well(endings)
         roles = []
-        for host, ending in endings.items():
+        names = {"single": ["script"] * 3, "ps": ["chief/0", "worker/0", "worker/1"], "mwms": WORKERS}[mode]
+        for (host, ending), name in zip(endings.items(), names, strict=True):
+            assert ending.line("told") == f"[{host} {name}] told"
             facts = told(ending)
             env = facts["env"]
             assert env["SM_CURRENT_HOST"] == host
@@ -112,13 +115,6 @@ def test_mpi_ranks_have_their_own_hosts_environment(cluster: StartCluster, figur
         figure("mpi, from the first container's start to the last one's end", duration(endings))
 
 
-def test_lines_say_which_host_and_process_they_are_of(cluster: StartCluster) -> None:
-    with cluster(program="tells.py", mode="mwms") as job:
-        endings = job.wait()
-        for number, (host, ending) in enumerate(endings.items()):
-            assert ending.line("told") == f"[{host} worker/{number}] told"
-
-
 # ---- the image by hand
 
 
@@ -170,6 +166,7 @@ def test_job_in_containers_from_the_command_line(image: str, tmp_path: Path) -> 
     assert {each["env"]["COLOUR"] for each in found} == {"deep blue"}
 
 
+@pytest.mark.more  # test_cluster_faults.py fails such jobs
 def test_failed_job_from_the_command_line(image: str, tmp_path: Path) -> None:
     result = from_the_command_line(image, "raises.py", "ps", tmp_path, "--hyperparameters", "on=algo-2", check=False)
     assert result.returncode == 1, result.stdout + result.stderr
