@@ -201,3 +201,9 @@ def test_importing_the_scripts_library_imports_no_framework():
         [sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=True, timeout=60
     )
     assert not {"tensorflow", "keras", "horovod", "numpy", "entrypoint"} & set(out.stdout.split())
+
+
+def test_files_of_tests_have_names_of_their_own():
+    """pytest imports them by these, so that two with the same could not be run together."""
+    names = [path.name for path in Path(__file__).parents[1].rglob("test_*.py")]
+    assert len(names) == len(set(names))
