@@ -85,6 +85,7 @@ class Control:
         self._for_people = _WhenAsked(lambda: _make_flask(status))
         self._news = _Spoken(news, life)
         self._lives: dict[str, Any] = {}  # by host, of its launcher
+        self._lock = threading.Lock()  # the server, its threads and the reader of links all come here
 
     def __call__(self, environ: Environ, start_response: Any) -> Any:
         method, path, caller = environ["REQUEST_METHOD"], environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR", "")
@@ -141,7 +142,9 @@ class Control:
         if report.host not in hosts:
             raise Refused(f"{caller} is not {report.host}")
         life = data.get("life")
-        if life and self._lives.setdefault(report.host, life) != life:
+        with self._lock:
+            known = self._lives.setdefault(report.host, life) if life else life
+        if life != known:
             self._put(Replaced(host=report.host))
             raise Refused(f"another launcher of {report.host} was heard before: one that is started again is lost")
         self._put(Reported(report=report))
@@ -213,15 +216,16 @@ class _Refusals:
 
     def __init__(self, cluster: Cluster, put: Put) -> None:
         self._followers = {host.name for host in cluster.followers} if cluster.is_coordinator else set()
-        self._put = put
+        self._put, self._lock = put, threading.Lock()
         self._noted: dict[str, float] = {}
 
     def note(self, hosts: frozenset[str], why: str) -> None:
         now = time.monotonic()
-        for host in hosts & self._followers:
-            if now >= self._noted.get(host, float("-inf")) + SAY_AGAIN:
-                self._noted[host] = now
-                self._put(Rejected(host=host, why=why))
+        with self._lock:
+            due = [host for host in hosts & self._followers if now >= self._noted.get(host, -math.inf) + SAY_AGAIN]
+            self._noted.update(dict.fromkeys(due, now))
+        for host in due:
+            self._put(Rejected(host=host, why=why))
 
 
 def parse(text: bytes) -> Any:

@@ -6,6 +6,10 @@ follower's may stay open behind its first report, and links.py has it from then 
 
 What hosts say to one another is answered by the thread that reads it: nobody is waited for, and a thousand hosts may
 speak at once. What people ask may have to wait for the supervisor, and has threads.
+
+Waitress documents none of this to build on; the image pins its version. Of a channel we use what its own tasks do:
+`requests`, `write_soon`, `close_when_flushed`, `will_close`; and `total_outbufs_len`, as nothing else tells whether
+all was sent. Of the server: the methods that are replaced here, and `active_channels`.
 """
 
 import contextlib
@@ -75,8 +79,7 @@ class _Channel(HTTPChannel):
 
     def _write(self, text: bytes, stays: tuple[str, socket.socket, Answer] | None) -> None:
         """As a task's thread would, and without one. A connection that stays is read by others from then on."""
-        self.outbufs[-1].append(text)
-        self.total_outbufs_len += len(text)
+        self.write_soon(text)
         self.close_when_flushed = True
         self.handle_write()
         if stays:
@@ -147,11 +150,12 @@ class ControlServer(TcpWSGIServer):
         self.answer, self.keep = answer, keep
         self._open, self._lock = Counter[str](), threading.Lock()
         self._look_at = 0.0
+        self._polled: dict[int, Any] = {}  # by file descriptor: this server and its channels
         opened = _listening(address, port)
-        super().__init__(
-            application, dispatcher=ThreadedTaskDispatcher(), _sock=opened, bind_socket=False, backlog=4096,
+        super().__init__(  # `_sock` is how waitress itself passes a socket that is there, as `sockets` of `serve`
+            application, map=self._polled, dispatcher=ThreadedTaskDispatcher(), _sock=opened, bind_socket=False,
             sockinfo=(opened.family, opened.type, opened.proto, opened.getsockname()), connection_limit=2000,
-            cleanup_interval=1, max_request_body_size=MAX_MESSAGE,
+            backlog=4096, cleanup_interval=1, max_request_body_size=MAX_MESSAGE,
             inbuf_overflow=2 * MAX_MESSAGE, max_request_header_size=_MAX_HEAD, asyncore_use_poll=True, ident="",
         )  # fmt: skip
 
@@ -174,7 +178,7 @@ class ControlServer(TcpWSGIServer):
                 self.set_socket_options(connection)
                 with self._lock:
                     self._open[party] += 1
-                    channel = self.channel_class(self, connection, address, self.adj, map=self._map)
+                    channel = self.channel_class(self, connection, address, self.adj, map=self._polled)
                     channel.party, channel.came = party, time.monotonic()
             else:
                 connection.close()

@@ -17,6 +17,9 @@ import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 
 import pytest
 from builders import read
@@ -263,6 +266,24 @@ def test_a_host_that_speaks_another_protocol_is_an_event():
     assert answer.status_code == 400
     assert "must run the same image" in answer.get_json()["error"]
     assert served.events == [Rejected(host="algo-2", why=answer.get_json()["error"])]
+
+
+class Slow(str):
+    """A name that takes a while to be looked up, so that threads come between."""
+
+    def __hash__(self) -> int:
+        time.sleep(0.002)
+        return super().__hash__()
+
+
+def test_a_host_that_several_threads_refuse_at_once_is_one_event():
+    """The server's threads and the reader of links do."""
+    served = Served(token="right", hosts=[replace(host, name=Slow(host.name)) for host in HOSTS])
+    refuse = partial(served.client.application.answer, "/report", ADDRESS["algo-2"], "wrong", b"")
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: refuse(), range(8)))
+    assert {status for status, *_ in answers} == {401}
+    assert len(served.events) == 1
 
 
 def test_a_refused_host_is_an_event_once_a_second_at_most():
