@@ -30,7 +30,7 @@ STDERR = 0.5  # seconds for words about stdout to be written elsewhere
 
 
 def train() -> None:
-    """What SageMaker calls on every host, as `train`. Does not return."""
+    """Be what SageMaker calls on every host, as `train`. Does not return."""
     early: list[int] = []  # PID 1 ignores SIGTERM unless it says otherwise, and importing takes a moment
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: early.append(number))
@@ -264,7 +264,7 @@ def _own_failure(host: str, what: str, why: str, code: int) -> Outcome:
 
 
 def base_folder() -> Path:
-    """/opt/ml, or what SAGEMAKER_BASE_DIR says, as sagemaker-training takes it."""
+    """Return /opt/ml, or what SAGEMAKER_BASE_DIR says, as sagemaker-training takes it."""
     return Path(os.environ.get("SAGEMAKER_BASE_DIR") or DEFAULT_BASE)
 
 

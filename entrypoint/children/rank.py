@@ -37,7 +37,7 @@ def receive(connection: socket.socket) -> tuple[dict, list[int]]:
 
 
 def added_by_mpirun() -> dict[str, str]:
-    """mpirun's own variables and what the user passed with -x.
+    """Return mpirun's own variables and what the user passed with -x.
 
     The rest of our environment is that of mpirun or, on other hosts, of an ssh session: not the job's.
     """
@@ -52,7 +52,7 @@ def added_by_mpirun() -> dict[str, str]:
 
 
 def wait(pid: int, parent: int, connection: socket.socket) -> int:
-    """The program's wait status. If what started us ends before, the supervisor hears of it: the others may not."""
+    """Return the program's wait status. If what started us ends before, the supervisor hears of it: others may not."""
     try:
         child, starter = os.pidfd_open(pid), os.pidfd_open(parent)
     except OSError:  # an old kernel, or it is gone already

@@ -121,7 +121,7 @@ class Callers:
 
 
 def canonical(address: str) -> str:
-    """An address as it is compared: in one spelling, without its interface, and IPv4's as such if it came by IPv6."""
+    """Return an address as it is compared: in one spelling, without interface, IPv4's as such if it came by IPv6."""
     if ":" not in address:
         return address
     packed = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
@@ -155,7 +155,7 @@ class Limits:
         return self._bucket(party).take()
 
     def charge(self, address: str, size: int) -> None:
-        """A message of so many bytes was read."""
+        """Note that a message of so many bytes was read."""
         self._bucket(self.party(address)).charge(size / PAID_BY)
 
     def _bucket(self, party: str) -> Bucket:

@@ -22,7 +22,7 @@ class Addresses:
         self._changed = threading.Condition()
 
     def of(self, host: Host, within: float) -> tuple[str, ...]:
-        """As they are known; else look, and wait so many seconds. Unreachable if there is none."""
+        """Return its addresses, if known; else look, and wait so many seconds. Unreachable if there is none."""
         if is_number(host.address):
             return (host.address,)
         with self._changed:
@@ -34,7 +34,7 @@ class Addresses:
             raise Unreachable(self._why.get(host.name, f"no address of {host.address} within {within:g} s"))
 
     def note(self, host: Host, address: str) -> None:
-        """It was reached there."""
+        """Note that it was reached there."""
         with self._changed:
             others = [each for each in self._found.get(host.name, ()) if each != address]
             self._found[host.name] = (address, *others)

@@ -162,7 +162,7 @@ def _begin(address: str, port: int, source: str) -> socket.socket:
 
 
 def prepare(connection: socket.socket) -> None:
-    """What both ends of a connection want of their kernel: to wait for nothing, and to hear soon that nobody hears."""
+    """Tell the kernel what both ends of a connection want: to wait for nothing, and to hear soon that nobody hears."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD)
 

@@ -229,7 +229,7 @@ class _Refusals:
 
 
 def parse(text: bytes) -> Any:
-    """JSON as hosts send it: no number that is none, no key twice, nothing too deep. Refused if it is anything else."""
+    """Read JSON as hosts send it: no number that is none, no key twice, nothing too deep. Refused if it is else."""
     try:
         return _JSON.decode(text.decode())
     except (ValueError, RecursionError) as error:

@@ -42,7 +42,7 @@ class Links:
         self._poll: select.epoll | None = None
 
     def keep(self, host: str, connection: socket.socket, answer: Answer) -> None:
-        """From now on this is the host's; one that it had is closed, and nothing is said of that."""
+        """Take over the host's connection; one that it had is closed, and nothing is said of that."""
         connection.setblocking(False)
         prepare(connection)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LONGEST)
@@ -128,8 +128,8 @@ class Links:
 
 
 def messages(connection: socket.socket, text: bytes) -> Iterator[bytes]:
-    """What is said to a follower over its link, beginning with `text`, until it ends. OSError if the coordinator's
-    kernel did not confirm what we said."""
+    """Yield what is said to a follower over its link, beginning with `text`, until it ends. OSError if the
+    coordinator's kernel did not confirm what we said."""
     while True:
         *whole, text = text.split(b"\n")
         yield from whole

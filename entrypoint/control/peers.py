@@ -105,14 +105,14 @@ class Peers:
             threading.Thread(target=self._keep_reporting, name="reports", daemon=True).start()
 
     def report(self, report: Report) -> None:
-        """A follower's facts have changed: tell the coordinator now, and with each heartbeat."""
+        """Tell the coordinator, now and with each heartbeat: a follower's facts have changed."""
         with self._lock:
             self._report = report
             self._delivered.clear()
             self._lock.notify_all()
 
     def announce(self, news: News) -> None:
-        """The coordinator's facts have changed: tell every follower now; answers to reports repeat it."""
+        """Tell every follower now: the coordinator's facts have changed. Answers to reports repeat it."""
         message = json.dumps(to_json(news)).encode()
         with self._lock:
             self._news = news

@@ -26,7 +26,7 @@ Way = tuple[Any, ...]  # as getaddrinfo gives it: family, kind, protocol, name, 
 
 
 def look_for(cluster: Cluster, names: Sequence[str], control_port: int) -> tuple[Reach, ...]:
-    """What came of looking for each of these hosts, side by side. Blocks for some seconds where one is missing."""
+    """Tell what came of looking for each of these hosts, side by side. Blocks for seconds where one is missing."""
     asked = set(names)
     wanted = [host for host in cluster.hosts if host.name in asked]
     ways, found = _ways(wanted, control_port)

@@ -189,7 +189,7 @@ class ControlServer(TcpWSGIServer):
         return True
 
     def answer_again(self, limit: Bucket, caller: str, shown: str, report: bytes) -> bytes:
-        """Over a connection that stays: the answer to one more report; nothing where it is refused.
+        """Return the answer to one more report over a connection that stays; nothing where it is refused.
 
         It has a limit of its own, so that nothing else on that host can use up what its launcher may ask for.
         """
@@ -203,7 +203,7 @@ class ControlServer(TcpWSGIServer):
         self._limits.charge(caller, size)
 
     def left(self, channel: _Channel) -> None:
-        """A connection is closed; waitress may say so twice."""
+        """Note that a connection is closed; waitress may say so twice."""
         with self._lock:
             if channel.party is not None:
                 self._open[channel.party] -= 1
@@ -215,7 +215,7 @@ class ControlServer(TcpWSGIServer):
             super().add_task(task)
 
     def readable(self) -> bool:
-        """Asked by waitress whenever something happens, and at least every second."""
+        """Return whether to accept. Waitress asks whenever something happens, and at least every second."""
         if (now := time.monotonic()) >= self._look_at:
             self._look_at = now + 1
             for channel in list(self.active_channels.values()):
@@ -225,4 +225,4 @@ class ControlServer(TcpWSGIServer):
         return readable
 
     def maintenance(self, now: float) -> None:
-        """Waitress's own idea is to wait for silence, and to go by a clock that may be set."""
+        """Do nothing: waitress's own idea is to wait for silence, and to go by a clock that may be set."""

@@ -33,7 +33,7 @@ def to_json(message: Report | News) -> dict[str, Any]:
 
 
 def report_from_json(data: Any, followers: Container[str]) -> Report:
-    """Inverse of to_json; Refused if none of these hosts would have sent `data`."""
+    """Read what to_json wrote; Refused if none of these hosts would have sent `data`."""
     report: Report = _message(Report, data)
     if report.host not in followers:
         raise Refused(f"{report.host!r} is not a follower in this job")
@@ -41,7 +41,7 @@ def report_from_json(data: Any, followers: Container[str]) -> Report:
 
 
 def news_from_json(data: Any) -> News:
-    """Inverse of to_json; Refused if the coordinator would not have sent `data`."""
+    """Read what to_json wrote; Refused if the coordinator would not have sent `data`."""
     news: News = _message(News, data)
     return news
 

@@ -25,7 +25,7 @@ class Group:
 
 
 def groups(controller: str, process: Path = Path("/proc/self")) -> Iterator[Group]:
-    """Our groups in hierarchies that may have this controller; none where the kernel tells nothing."""
+    """Return our groups in hierarchies that may have this controller; none where the kernel tells nothing."""
     try:
         own = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
         mounts = [line.split() for line in (process / "mountinfo").read_text().splitlines()]

@@ -60,7 +60,7 @@ class Stat:
 
 
 def read_stat(pid: int | str) -> Stat | None:
-    """None if there is no such process."""
+    """Read it from /proc; None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", errors="replace") as file:
             head, _, rest = file.read().rpartition(")")
@@ -120,7 +120,7 @@ class Descendants:
         return self._owners[stat.key]
 
     def of(self, name: str) -> list[Stat]:
-        """Living processes that are this one's, its own first; parents before their children.
+        """Return living processes that are this one's, its own first; parents before their children.
 
         Only the user's programs have others. Of a rank, what mpirun has started is none of it, but what that runs is.
         """
@@ -184,7 +184,7 @@ class Ending:
     _tick: float = 0.0
 
     def ask(self, now: float) -> None:
-        """SIGTERM to its process group."""
+        """Send SIGTERM to its process group."""
         self._asked, self._tick = now, time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS
         self.descendants.told |= {
             stat.key: now for stat in self.descendants.of(self.name) if self.process.in_group(stat.group)
@@ -192,13 +192,13 @@ class Ending:
         self.process.signal(signal.SIGTERM)
 
     def force(self) -> None:
-        """SIGKILL to all that is left of it, now and whenever it is looked at."""
+        """Send SIGKILL to all that is left of it, now and whenever it is looked at."""
         self.forced = True
         self.process.signal(signal.SIGKILL)
         self.press(0.0)
 
     def press(self, now: float) -> None:
-        """After a look at who is there: signal those whose turn it is."""
+        """Signal those whose turn it is, after a look at who is there."""
         self.living = self.descendants.of(self.name)
         for stat in self.living:
             if self.forced:
@@ -225,7 +225,7 @@ class Ending:
 def end_descendants(
     within: float, spare: Collection[int] = (), known: Container[tuple[int, int]] = ()
 ) -> tuple[list[Stat], list[tuple[int, int]]]:
-    """SIGKILL whatever still descends from us; (what is left, what was reaped, as `reap` does).
+    """Kill whatever still descends from us; (what is left, what was reaped, as `reap` does).
 
     It ends when only `known` are left, or after `within` seconds. The children in `spare` live on with what descends
     from them.

@@ -43,7 +43,7 @@ class Endings:
         return self._look_at if self._endings or self._sweeping else inf
 
     def look_soon(self) -> None:
-        """Something has ended: it may have been the last of those that were told to, or have left others."""
+        """Look soon: what has ended may have been the last of those that were told to, or have left others."""
         self._look_at = 0.0
 
     def look(self) -> None:
@@ -58,11 +58,11 @@ class Endings:
             self._ending(name).force()
 
     def forget(self, name: str) -> None:
-        """It has ended, or its rest is left behind and that was noted: its end may be told now."""
+        """Forget it: it has ended, or its rest is left behind and that was noted. Its end may be told now."""
         self._endings.pop(name, None)
 
     def left_others(self, name: str) -> bool:
-        """Whether a process that was told to end has left others, which may still be saving: it is not over yet."""
+        """Return whether a process that was told to end left others, which may still save: it is not over yet."""
         ending = self._endings.get(name)
         return ending is not None and any(stat.pid != self._processes[name].pid for stat in ending.living)
 
@@ -107,7 +107,7 @@ class Endings:
         self._put(events.Swept(left=tuple(descendants.where_it_is(stat) for stat in left)))
 
     def end_the_rest(self, within: float, say: Callable[[str], None]) -> None:
-        """Scripts may have left something running on purpose: it ends with the job, and not without a word."""
+        """End what scripts left running, perhaps on purpose: it ends with the job, and not without a word."""
         self._descendants.look()
         names = [name for name in self._processes if self._is_users(name)]
         left = {

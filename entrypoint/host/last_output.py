@@ -49,7 +49,7 @@ class LastOutput:
         return [*before, events.Ended(name=spec.name, exit=exit, output=output, memory=shortage, wrote=wrote)]
 
     def forget(self) -> None:
-        """What was killed, and what was written of a failure until now explains nothing that comes."""
+        """Forget what was killed: what was written of a failure until now explains nothing that comes."""
         self._meter.killed_since()
         with contextlib.suppress(OSError):
             said = self._masked(most=1000)

@@ -87,14 +87,14 @@ class Log:
         self._thread: threading.Thread | None = None
 
     def say(self, message: str) -> None:
-        """One event of ours, as a line (or several, each labelled)."""
+        """Say one event of ours, as a line (or several, each labelled)."""
         label = f"[{self._host}] " if self._prefix else ""
         lines = self.secret.mask(message).splitlines() or [""]
         self._write("".join(f"{label}{line}\n" for line in lines).encode("utf-8", "replace"), RESERVE)
         self._sink.hand_over()
 
     def open_pipes(self, process: str) -> tuple[int, int]:
-        """Ends to write for stdout and stderr of a process; the caller closes them after handing them on."""
+        """Open ends to write for stdout and stderr of a process; the caller closes them after handing them on."""
         with self._lock:
             self._tails[process] = Tail()
             if self._thread is None:
@@ -107,7 +107,7 @@ class Log:
         return self._open(process, f"{process} stdout"), self._open(process, f"{process} stderr")
 
     def tail(self, process: str) -> str:
-        """The last output of a process, and before it where its last traceback began: some thousand characters."""
+        """Return the last output of a process, before it where its last traceback began: some thousand characters."""
         with self._lock:
             unfinished = b"".join(self._end_of(p.unfinished) for p in self._pipes.values() if p.owner == process)
             return self._tails.get(process, Tail()).whole(unfinished).decode("utf-8", "replace")

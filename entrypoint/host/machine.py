@@ -83,7 +83,7 @@ def this_machine() -> Machine:
 
 
 def cpu_quota(process: Path = Path("/proc/self")) -> float | None:
-    """CPUs' time per time that our control group and its ancestors may use; None: no limit that we see."""
+    """Return CPUs' time per time that our control group and its ancestors may use; None: no limit that we see."""
     quotas = [
         quota
         for group in groups("cpu", process)
@@ -116,5 +116,5 @@ def _read(path: Path) -> str:
 
 
 def count_gpus() -> int:
-    """GPUs that the container sees, by their device files: no process is started for it."""
+    """Return GPUs that the container sees, by their device files: no process is started for it."""
     return sum(1 for path in Path("/dev").glob("nvidia[0-9]*") if path.name[6:].isdigit())

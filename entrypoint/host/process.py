@@ -71,7 +71,7 @@ def _stdin(text: str) -> Iterator[IO[bytes] | int]:
 
 
 def reap() -> list[tuple[int, int]]:
-    """(pid, wait status) of every child that has ended since the last call, adopted orphans included."""
+    """Return (pid, wait status) of every child that has ended since the last call, adopted orphans included."""
     ended: list[tuple[int, int]] = []
     while True:
         try:

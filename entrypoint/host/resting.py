@@ -34,7 +34,7 @@ class Rest:
     _worked: float = 0.0
 
     def look(self, now: float, patience: float) -> float | None:
-        """For how many seconds it has been seen to do nothing but serve, as far as needed; None while it may work.
+        """Return for how many seconds it was seen only to serve, as far as needed; None while it may work.
 
         That is JOINED for one in `join`, else `patience`.
         """

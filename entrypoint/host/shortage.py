@@ -22,7 +22,7 @@ class Shortage:
         self._told = False
 
     def note(self, error: Exception) -> bool:
-        """A connection could not be had; whether that is for lack of descriptors."""
+        """Note that a connection could not be had; whether that is for lack of descriptors."""
         if not _of_descriptors(error):
             return False
         now = time.monotonic()
@@ -33,12 +33,12 @@ class Shortage:
         return True
 
     def over(self) -> None:
-        """One could be had."""
+        """Note that one could be had."""
         self._since = None
 
 
 def broken(error: Exception) -> Broken:
-    """A fault of ours becomes the job's outcome, so that the other hosts hear of it."""
+    """Return a fault of ours as the job's outcome, so that the other hosts hear of it."""
     return Broken(why=in_words(error), code=ExitCode.INTERNAL)
 
 

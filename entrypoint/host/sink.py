@@ -89,7 +89,7 @@ class Sink:
         self.wait_for_room(max(0.0, until - time.monotonic()), _AT_ONCE)
 
     def wait_for_room(self, seconds: float, limit: int = LIMIT) -> None:
-        """Until less than `limit` waits, if that comes within so many seconds."""
+        """Wait until less than `limit` waits, if that comes within so many seconds."""
         with self._lock:
             self._emptied.wait_for(lambda: self.waiting < limit, seconds)
 

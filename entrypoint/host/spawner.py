@@ -61,7 +61,7 @@ class Spawner:
             self._log.say(f"{self._machine}; {who}: {variables}")
 
     def ports_taken(self) -> list[Event]:
-        """Ports that processes of this host are to listen on, and something else does."""
+        """Return ports that processes of this host are to listen on, and something else does."""
         wanted = [(spec.name, port) for spec in self._facts.own.specs.values() for port in spec.ports]
         taken = [(name, port) for name, port in wanted if process.listening(port)]
         return [

@@ -69,7 +69,7 @@ class Reader:
     most: int  # the largest local size of all hosts: so many channels make a group
 
     def at(self, host: int, size: int, rank: int, local_size: int, local_rank: int) -> "Reader":
-        """The same, or what can be said of another place, on the host of that number, if others are like this one."""
+        """Return the same, or what can be said of it, for the host of that number, if others are like this one."""
         planned = (self.size, self.rank, self.local_size, self.local_rank, self.host_index)
         if planned == (size, rank, local_size, local_rank, host):
             return self
@@ -97,7 +97,7 @@ class Source:
         return "local rank" if sharded else "rank"
 
     def part(self, reader: Reader) -> tuple[Channel, int, int]:
-        """(channel, number of shards, index of the shard that is the reader's)."""
+        """Return (channel, number of shards, index of the shard that is the reader's)."""
         return (self.channels[reader.local_rank % len(self.channels)], *_SHARDS[self.shard_of](reader))
 
 
@@ -129,7 +129,7 @@ class Channels:
 
 
 def read_channels(found: Mapping[str, Any], where: object, groups: tuple[tuple[str, str], ...] = ()) -> Channels:
-    """The content of inputdataconfig.json, which lies at `where`; ConfigError if a channel is described wrongly."""
+    """Read inputdataconfig.json, which lies at `where`; ConfigError if a channel is described wrongly."""
     return Channels(all=tuple(_channel(name, found[name], where) for name in sorted(found)), groups=groups)
 
 
@@ -214,7 +214,7 @@ def sources(channels: Channels, most: int) -> tuple[Source, ...]:
 
 
 def stem_of(name: str) -> tuple[str, int]:
-    """`train-2`, `train_2` and `train2` are (train, 2); `train` is (train, -1)."""
+    """Split a name: `train-2`, `train_2` and `train2` are (train, 2); `train` is (train, -1)."""
     match = _NUMBERED.fullmatch(name)
     return (match[1], int(match[2])) if match else (name, -1)
 
@@ -230,7 +230,7 @@ def _without_gaps(numbers: list[int]) -> bool:
 
 
 def matrix(channels: Channels, training: Sequence[Reader]) -> list[dict[str, Any]]:
-    """For each source: what it is, and how the training processes share it. Without any, every process reads it all."""
+    """Tell for each source what it is, and how the training processes share it. Without any, each reads it all."""
     most = training[0].most if training else 1
     return [
         {
@@ -247,7 +247,7 @@ def matrix(channels: Channels, training: Sequence[Reader]) -> list[dict[str, Any
 
 
 def matrix_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """`matrix` as text."""
+    """Return `matrix` as text."""
     lines = []
     for row in rows:
         names, of = ", ".join(row["channels"]), " or ".join(map(str, row["shards"]))
@@ -266,7 +266,7 @@ def reads(shards: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def complaints(channels: Channels, training: Mapping[str, Sequence[Reader]]) -> list[str]:
-    """What will not be read as one may think; `training` has the training processes of each host that is to train."""
+    """Say what will not be read as one may think; `training` has the training processes of each training host."""
     of_all = [reader for group in training.values() for reader in group]
     if not of_all:
         return []

@@ -31,7 +31,7 @@ class Host:
         return self.ports_from + port
 
     def at(self, port: int) -> str:
-        """Its address and one of its true ports, as programs write them: an address of IPv6 stands in brackets."""
+        """Write its address and one of its true ports as programs do: an address of IPv6 stands in brackets."""
         return f"[{self.address}]:{port}" if ":" in self.address else f"{self.address}:{port}"
 
 

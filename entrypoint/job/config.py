@@ -54,7 +54,7 @@ def read_job(
 def read_what_can_be(
     base: Path, environment: Mapping[str, str], run: Path, gpus: int = 0, *, config: Path | None = None
 ) -> tuple[Job | None, ConfigErrors]:
-    """(the job described under `base`, what is wrong with its description); no job if its hosts are not to be found.
+    """Return (the job under `base`, what is wrong with its description); no job if its hosts are not to be found.
 
     Of a job that is described wrongly there is enough to tell its other hosts so: hosts that can read it all agree on
     who coordinates, and so should we.

@@ -51,7 +51,7 @@ def _is_deep(value: Any) -> bool:
 
 
 def decoded(value: object) -> Any:
-    """A hyperparameter is JSON text, or plain text where it is not JSON (as sagemaker-training reads it)."""
+    """Read a hyperparameter: JSON text, or plain text where it is not JSON (as sagemaker-training reads it)."""
     if not isinstance(value, str):
         return value
     try:
@@ -68,7 +68,7 @@ def read_input_data(path: Path) -> dict[str, Any]:
 
 
 def read_resources(path: Path) -> dict[str, Any]:
-    """resourceconfig.json. Of what sagemaker-training reads, null is as good as absent, and it takes no null."""
+    """Read resourceconfig.json. Of what sagemaker-training reads, null is as good as absent; it takes no null."""
     found = read_object(path, required=True)
     optional = ("current_instance_type", "current_group_name", "instance_groups", "network_interface_name")
     return {key: value for key, value in found.items() if value is not None or key not in optional}
@@ -98,7 +98,7 @@ def host_names(resources: dict[str, Any], path: Path) -> list[str]:
 
 
 def check_word(word: str, where: str) -> None:
-    """ConfigError if `word` can be no argument and no environment entry of a program."""
+    """Raise ConfigError if `word` can be no argument and no environment entry of a program."""
     bad = next((character for character in word if character == "\0" or "\ud800" <= character <= "\udfff"), None)
     if bad is not None:
         raise ConfigError(

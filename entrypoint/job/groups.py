@@ -53,7 +53,7 @@ def _group(value: Any, path: Path) -> Group:
 def parts(
     groups: Sequence[Group], hosts: Sequence[str], path: Path, training: Sequence[str], serving: Sequence[str]
 ) -> dict[str, Part]:
-    """{host: part}, if the groups that train, or those that serve, are given by name; {} if not: all hosts train.
+    """Return {host: part}, if groups that train, or that serve, are given by name; {} if not: all hosts train.
 
     Groups that serve belong to the distribution, whether it names them or not. ConfigError if the names do not fit.
     """
@@ -102,7 +102,7 @@ def _more_than_once(names: Sequence[str]) -> list[str]:
 
 
 def accelerators(groups: Sequence[Group], cluster: Cluster, here: int) -> int | None:
-    """GPUs of each training host, if every host of the job can tell; `here` is the number of this one's.
+    """Return GPUs of each training host, if every host of the job can tell; `here` is the number of this one's.
 
     All hosts must come to the same plan, and none sees what those of another instance type have.
     """

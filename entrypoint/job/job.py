@@ -51,7 +51,7 @@ class Tree:
         return self.output / "success"
 
     def evidence(self, host: str) -> Path:
-        """Named by host: SageMaker puts the data folders of all hosts into one archive."""
+        """Return its folder, named by host: SageMaker puts the data folders of all hosts into one archive."""
         return self.output / "data" / f"entrypoint-{host}.txt"
 
 

@@ -9,7 +9,7 @@ _POINTER = 8
 
 
 def limit_of_all() -> int:
-    """Of arguments and environment together: a quarter of the stack's limit."""
+    """Return the limit of arguments and environment together: a quarter of the stack's."""
     return min(os.sysconf("SC_ARG_MAX"), _ALL)
 
 
@@ -18,5 +18,5 @@ def size(text: str) -> int:
 
 
 def size_of_all(texts: Iterable[str]) -> int:
-    """As the kernel counts: with a NUL and a pointer for each."""
+    """Count as the kernel does: with a NUL and a pointer for each."""
     return sum(size(text) + 1 + _POINTER for text in texts)

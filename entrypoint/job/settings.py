@@ -101,7 +101,7 @@ def _codes(text: str) -> tuple[int, ...]:
 
 
 def group_names(text: str) -> tuple[str, ...]:
-    """Instance groups as people and SDKs write them: `a,b`, `["a", "b"]` or Python's `['a', 'b']`; ValueError else."""
+    """Read instance groups as people and SDKs write: `a,b`, `["a", "b"]` or Python's `['a', 'b']`; ValueError else."""
     try:
         names = ast.literal_eval(text) if text.lstrip().startswith("[") else text.split(",")
         names = [name.strip() for name in names]
@@ -320,7 +320,7 @@ class Settings:
     )
 
     def paced(self, hosts: int) -> "Settings":
-        """For a job of so many hosts: heartbeats are as many as one coordinator can hear beside its other work."""
+        """Return them for so many hosts: heartbeats are as many as a coordinator can hear beside its other work."""
         heartbeat = max(self.heartbeat, hosts / HEARTBEATS)
         patience = self.peer_timeout if heartbeat == self.heartbeat else max(self.peer_timeout, 3 * heartbeat)
         return replace(self, heartbeat=heartbeat, peer_timeout=patience)
@@ -329,7 +329,7 @@ class Settings:
 def read_settings(
     environment: Mapping[str, str], hyperparameters: Mapping[str, Any]
 ) -> tuple[Settings, list[str], ConfigErrors]:
-    """(settings, warnings, errors) from the environment and the decoded hyperparameters. What is bad is left out."""
+    """Return (settings, warnings, errors) from environment and decoded hyperparameters. What is bad is left out."""
     known = {f.name: f for f in fields(Settings)}
     values: dict[str, Any] = {}
     warnings, errors = [], ConfigErrors()

@@ -102,14 +102,14 @@ class Channel:
             raise self._wrong(f"cannot be read: {error}") from None
 
     def of_host(self, rank: int, hosts: int, number: int = 0) -> list[Entry]:
-        """What one of the hosts gets in pass `number`. A seed means one order on all hosts, another in each pass."""
+        """Return what one host gets in pass `number`. A seed means one order on all hosts, another in each pass."""
         order = list(self.entries)
         if self.shuffle is not None:
             random.Random(f"{self.shuffle} {number}").shuffle(order)
         return order[rank::hosts] if self.distribution is Distribution.SHARDED else order
 
     def check(self) -> None:
-        """ConfigError if the source is not there, or not what the options say."""
+        """Raise ConfigError if the source is not there, or not what the options say."""
         if self.attributes and not self.source.is_file():
             raise self._wrong("has attributes, and there is no such file; wanted an augmented manifest")
         if not self.source.exists():
@@ -201,7 +201,7 @@ def _objects(folder: Path) -> Iterator[Entry]:
 
 
 def parse_channel(word: str, mode: InputMode = InputMode.FILE) -> Channel:
-    """`NAME=FOLDER[,OPTION=VALUE]...`; ConfigError if it is none. A slash ends a name that looks like an option."""
+    """Read `NAME=FOLDER[,OPTION=VALUE]...`; ConfigError if it is none. A slash ends a name like an option."""
     name, equals, rest = word.partition("=")
     if not (name and equals and rest):
         raise ConfigError(f"--channel has {word!r}; wanted name=value, the value a folder")
@@ -226,7 +226,7 @@ def parse_channel(word: str, mode: InputMode = InputMode.FILE) -> Channel:
 
 
 def check_together(channels: Sequence[Channel]) -> None:
-    """ConfigError if these cannot be the channels of one job."""
+    """Raise ConfigError if these cannot be the channels of one job."""
     names = [channel.name for channel in channels]
     if len(names) > MAX_CHANNELS:
         raise ConfigError(f"there are {len(names)} channels; wanted at most {MAX_CHANNELS}, as SageMaker allows")

@@ -12,7 +12,7 @@ _BUCKET = "s3://local"  # in lists of objects, which name those of S3
 
 
 def shown(channels: Sequence[Channel], parts: Path) -> list[tuple[str, Path]]:
-    """(channel, folder that the host is to see as input/data/CHANNEL); a channel in Pipe mode has none."""
+    """Return (channel, folder that the host is to see as input/data/CHANNEL); a channel in Pipe mode has none."""
     files = [channel for channel in channels if channel.mode is not InputMode.PIPE]
     return [(channel.name, channel.source if channel.is_whole else parts / channel.name) for channel in files]
 

@@ -67,7 +67,7 @@ class DockerEngine:
             read_job(Path(ML), self._theirs, Path("/run/entrypoint"), config=Path(config))
 
     def plan(self, whole: bool) -> str:
-        """As the image's own launcher prints it."""
+        """Return it as the image's own launcher prints it."""
         with tempfile.TemporaryDirectory() as config:
             write_config(self.job, self.job.names[0], Path(config))
             Path(config).chmod(0o755)

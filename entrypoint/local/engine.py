@@ -26,28 +26,28 @@ class Engine(Protocol):
     """Seconds between two looks for a process that a fault is about: what a look costs tells."""
 
     def check(self) -> None:
-        """Raises ConfigError if this machine cannot run the job: what is missing, and what to do."""
+        """Raise ConfigError if this machine cannot run the job: what is missing, and what to do."""
 
     def plan(self, whole: bool) -> str:
         """Return the plan of the run as text, `whole` however many hosts there are. Starts nothing that stays."""
 
     def ready(self) -> AbstractContextManager[None]:
-        """Around the run: makes what hosts share, and leaves nothing of it behind."""
+        """Make what hosts share, around the run, and leave nothing of it behind."""
 
     def command(self, folder: HostFolder) -> Command:
         """Return how to start one host."""
 
     def signal(self, running: Mapping[str, int], number: int) -> None:
-        """Signals hosts, given with the pids of their commands. Nothing happens to one that is gone."""
+        """Signal hosts, given with the pids of their commands. Nothing happens to one that is gone."""
 
     def inject(self, fault: Fault, host: str, pid: int) -> bool:
-        """Does a fault to a running host, given with its command's pid. False: what it is about is not there yet.
+        """Do a fault to a running host, given with its command's pid. False: what it is about is not there yet.
 
         FaultFailed if it cannot be done. Not called for faults that there are from the start.
         """
 
     def heal(self, fault: Fault, host: str, pid: int | None) -> None:
-        """Ends a fault that lasted some time; `pid` is None if the host is gone. FaultFailed if that cannot be done."""
+        """End a fault that lasted some time; `pid` is None if the host is gone. FaultFailed if that cannot be done."""
 
 
 class FaultFailed(Exception):
@@ -55,7 +55,7 @@ class FaultFailed(Exception):
 
 
 def refuse_faults(faults: Sequence[Fault], engine: type[Engine], engines: Sequence[type[Engine]]) -> None:
-    """ConfigError for a fault that the engine cannot do, naming those that can."""
+    """Raise ConfigError for a fault that the engine cannot do, naming those that can."""
     for fault in faults:
         if fault.action not in engine.faults:
             able = " or ".join(f"--engine {other.name}" for other in engines if fault.action in other.faults)

@@ -28,13 +28,13 @@ class HostsFiles:
         self._files[owner] = path
 
     def hide(self, host: str) -> None:
-        """The host's name does not resolve any more."""
+        """Take the host's name out: it does not resolve any more."""
         self._hidden.add(host)
         for line in self._lines(host):
             self._replace(host, line, _hidden(line))
 
     def show(self, host: str) -> None:
-        """The host's name resolves from now on."""
+        """Let the host's name resolve from now on."""
         self._hidden.discard(host)
         for line in self._lines(host):
             self._replace(host, _hidden(line), line)

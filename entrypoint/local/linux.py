@@ -26,14 +26,14 @@ def unshare(kinds: int) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """SIGKILL for us when our parent ends; now, if it has ended already. Its pid is as /proc has it."""
+    """Have us killed by SIGKILL when our parent ends; now, if it has. Its pid is as /proc has it."""
     _check(_libc.prctl(1, signal.SIGKILL, 0, 0, 0), "prctl")  # PR_SET_PDEATHSIG
     if int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[1]) != parent:
         os._exit(137)
 
 
 def mount(source: str | Path, target: str | Path, kind: str = "none", flags: int = 0, data: str = "") -> None:
-    """mount(2). A source /proc/self/fd/N is what that file was opened as, whatever is mounted over it since."""
+    """Call mount(2). A source /proc/self/fd/N is what that file was opened as, whatever is mounted over it since."""
     code = _libc.mount(
         os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), data.encode() or None
     )

@@ -73,7 +73,7 @@ def inject(fault: Fault, launcher: int) -> bool:
 
 
 def resume(fault: Fault, launcher: int) -> None:
-    """After a pause."""
+    """Resume after a pause."""
     if not fault.process:
         processes.thaw(launcher)
     elif pid := processes.find(launcher, fault.process):

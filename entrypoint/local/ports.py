@@ -37,7 +37,7 @@ def stride(ports: Sequence[Sequence[int]]) -> int:
 
 @contextlib.contextmanager
 def reserved(ports: Sequence[int]) -> Iterator[int]:
-    """A base such that `ports`, moved by it, are free. Nobody else gets them from here until the end.
+    """Hold a base such that `ports`, moved by it, are free. Nobody else gets them from here until the end.
 
     Low ones first: of the upper half, by default, the kernel may give any to an outgoing connection, any time.
     """

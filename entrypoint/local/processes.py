@@ -15,7 +15,7 @@ _MARK = "ENTRYPOINT_PROCESS="  # in the environment of each process of the plan,
 
 
 def family(root: int) -> list[int]:
-    """The process `root` and its descendants, parents first. Who has ended and is not reaped yet does not count."""
+    """Return the process `root` and its descendants, parents first. Who has ended and is not reaped does not count."""
     children: dict[int, list[int]] = {}
     for entry in (path.name for path in Path("/proc").iterdir()):
         if entry.isdigit() and (stat := _stat(int(entry))) and stat[0] != "Z":
@@ -90,7 +90,7 @@ def _status(pid: int) -> dict[str, str]:
 
 
 def main() -> int:
-    """NAME NUMBER: signal a process of this container, "" for its launcher; 75 if it is not there yet.
+    """Signal a process of this container (NAME NUMBER), "" for its launcher; 75 if it is not there yet.
 
     It says so first: the signal may end the container, and this process with it.
     """

@@ -73,7 +73,7 @@ class LocalJob:
         return re.sub(r"[^A-Za-z0-9]+", "-", self.output.name).strip("-")[:63] or "local"
 
     def check_files(self) -> None:
-        """CodeError or ConfigError if the program or a channel is not there."""
+        """Raise CodeError or ConfigError if the program or a channel is not there."""
         if not self.source.is_dir():
             raise CodeError(f"the code folder {self.source} does not exist")
         if not (self.source / self.program).is_file():
@@ -89,7 +89,7 @@ class LocalJob:
                 ) from None
 
     def config_files(self, host: str) -> dict[str, dict[str, Any]]:
-        """SageMaker's files in input/config, as one host finds them: file name to content."""
+        """Return SageMaker's files in input/config, as one host finds them: file name to content."""
         groups = self.groups or (Group(name="homogeneousCluster", instance_type="local", hosts=tuple(self.names)),)
         own = next(group for group in groups if host in group.hosts)
         return {
@@ -143,7 +143,7 @@ def host_names(count: int) -> list[str]:
 
 
 def instance_groups(words: Sequence[str]) -> tuple[Group, ...]:
-    """`NAME=COUNT[:TYPE]` words as groups of algo-1, algo-2 and so on; ConfigError if one is none."""
+    """Read `NAME=COUNT[:TYPE]` words as groups of algo-1, algo-2 and so on; ConfigError if one is none."""
     given = pairs(words, "--group")
     if len(given) < len(words):
         raise ConfigError("--group names a group twice; wanted each once")
@@ -174,7 +174,7 @@ def encode(text: str) -> str:
 
 
 def pairs(words: Iterable[str], option: str) -> tuple[tuple[str, str], ...]:
-    """`name=value` words; ConfigError if one is none. A value may hold anything, = too."""
+    """Read `name=value` words; ConfigError if one is none. A value may hold anything, = too."""
     found = {}
     for word in words:
         name, equals, value = word.partition("=")

@@ -15,7 +15,7 @@ _COLUMNS = ("host", "exit", "start s", "train s", "tail s")
 
 
 def exit_code(folders: Sequence[HostFolder], exits: Mapping[str, Exit]) -> int:
-    """0 if every host exited with 0, else the first other code in rank order; 1 if a host was never started."""
+    """Return 0 if every host exited with 0, else the first other code in rank order; 1 if one was never started."""
     codes = [exits[folder.host].code if folder.host in exits else 1 for folder in folders]
     return next((code for code in codes if code), 0)
 

@@ -49,14 +49,14 @@ def folders_of(job: LocalJob) -> list[HostFolder]:
 
 
 def write_config(job: LocalJob, host: str, config: Path) -> None:
-    """SageMaker's config files of one host, into the folder `config`."""
+    """Write SageMaker's config files of one host, into the folder `config`."""
     config.mkdir(parents=True, exist_ok=True)
     for name, content in job.config_files(host).items():
         (config / name).write_text(json.dumps(content))
 
 
 def write_tree(job: LocalJob, folder: HostFolder) -> None:
-    """Everything that a host finds at its start, but for the folders of channels, which the engine shows it."""
+    """Write all that a host finds at its start, but for the folders of channels, which the engine shows it."""
     for path in (folder.model, folder.output / "data", folder.data):
         path.mkdir(parents=True)
     write_config(job, folder.host, folder.config)
@@ -68,7 +68,7 @@ def write_tree(job: LocalJob, folder: HostFolder) -> None:
 
 
 def check_size(source: Path) -> None:
-    """CodeError if the code folder is too large to be one: a script in /tmp or a home folder, say."""
+    """Raise CodeError if the code folder is too large to be one: a script in /tmp or a home folder, say."""
     size = 0
     for path, folders, files in os.walk(source):
         left_out = _not_code(path, [*folders, *files])
@@ -99,7 +99,7 @@ def _not_code(folder: str, names: list[str]) -> set[str]:
 
 @contextlib.contextmanager
 def output_folder(job: LocalJob) -> Iterator[None]:
-    """An empty output folder, marked as ours and held until the end. A folder that we made is replaced."""
+    """Hold an empty output folder, marked as ours, until the end. A folder that we made is replaced."""
     path = job.output
     _refuse_to_replace(job)
     try:

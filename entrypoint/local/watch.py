@@ -31,7 +31,7 @@ NEWS = 0  # no signal: a host said something that a fault waits for
 
 @contextlib.contextmanager
 def signals() -> Iterator["queue.SimpleQueue[int]"]:
-    """SIGINT, SIGTERM, SIGHUP and SIGCHLD as entries of a queue, so that they never interrupt a clean-up."""
+    """Put SIGINT, SIGTERM, SIGHUP and SIGCHLD into a queue, so that they never interrupt a clean-up."""
     happened: queue.SimpleQueue[int] = queue.SimpleQueue()
     wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
     before = {number: signal.signal(number, lambda number, _: happened.put(number)) for number in wanted}

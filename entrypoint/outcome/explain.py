@@ -77,7 +77,7 @@ def explain(exit: Exit, output: str, wrote: str = "") -> Explanation:
 
 
 def dying(output: str) -> Explanation | None:
-    """Why a program that still runs is about to end, if an exception that left it is the last thing that it printed.
+    """Tell why a program that still runs is about to end, if an exception that left it is the last that it printed.
 
     Others feel its end before we do: Horovod and TensorFlow say good-bye to their peers while Python is unwinding.
     """
@@ -90,7 +90,7 @@ def dying(output: str) -> Explanation | None:
 
 
 def explain_mpirun(output: str) -> Explanation:
-    """mpirun says first what is wrong, and then at length what can be done. Mostly it is a symptom of a rank."""
+    """Explain mpirun's end: it says what is wrong, then what can be done. Mostly it is a symptom of a rank."""
     lines = _readable(output)
     telling = [line if not _BESIDE.search(line) else "" for line in lines]
     if not any(map(_says_something, telling)):

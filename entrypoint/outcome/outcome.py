@@ -20,7 +20,7 @@ class Exit:
 
     @classmethod
     def from_wait_status(cls, status: int) -> "Exit":
-        """From the status that os.waitpid gives."""
+        """Make it from the status that os.waitpid gives."""
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             return cls(code=128 + number, signal=number)
@@ -116,7 +116,7 @@ def stopped() -> Outcome:
 
 
 def failed(cause: Cause) -> Outcome:
-    """A failure is never exit code 0, whatever the process that caused it returned."""
+    """Return a failure: never exit code 0, whatever the process that caused it returned."""
     return Outcome(kind=Kind.FAILED, exit_code=cause.code if 0 < cause.code < 256 else 1, cause=cause)
 
 

@@ -76,7 +76,7 @@ class Raised:
 
 
 def tracebacks(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
-    """Every chain of exceptions, in the order of the output; the last exception of a chain is the one that came out."""
+    """Return each chain of exceptions, in the order of the output; the last of a chain is the one that came out."""
     chains: list[list[Raised]] = []
     for raised in _all_raised(_plain(lines)):
         if raised.link is Link.NONE or not chains:

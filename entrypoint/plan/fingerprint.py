@@ -14,7 +14,7 @@ from entrypoint.plan.plan import ANY, Plan
 
 
 def fingerprint(job: Job, plan: Plan) -> dict[str, str]:
-    """{thing: version or digest}. Where each host keeps its files does not count."""
+    """Return {thing: version or digest}. Where each host keeps its files does not count."""
     rows = repr([(s.host, s.name, s.duty, s.argv, s.env, s.ports, s.needs, s.restart) for s in plan.processes])
     rows += repr(sorted({spec.cluster for spec in plan.processes}))
     rows = rows.replace(str(job.paths.run), "RUN").replace(str(job.paths.base), "BASE")

@@ -119,7 +119,7 @@ class Command:
     python: tuple[str, ...]  # with its options
 
     def argv(self, module: str = "") -> tuple[str, ...]:
-        """Arguments are words of a list all the way; no shell reads them. A `module` runs in place of the file."""
+        """Return words that stay a list all the way; no shell reads them. A `module` runs in place of the file."""
         if module or self.file.endswith(".py"):
             return (*self.python, *(("-m", module) if module else (self.file,)), *self.arguments)
         # A shell runs the file, as sagemaker-training does, but the words reach it as "$@".
@@ -175,7 +175,7 @@ class ProcessSpec:
         return copy
 
     def environment(self, flags: Collection[str]) -> dict[str, str]:
-        """`env`, whole, as these flags have it."""
+        """Return `env`, whole, as these flags have it."""
         flag, old, new = self.env_if or (None, "", "")
         whole = {key: value.replace(CLUSTER, self.cluster) for key, value in self.env}
         return {key: value.replace(old, new) if flag in flags else value for key, value in whole.items()}

@@ -48,7 +48,7 @@ def key_in(text: str) -> str:
 
 
 def key_line(key_name: str, host: str, key: str) -> str:
-    """One line of the file that a key ends in, known_hosts or authorized_keys. Who writes it says what the key may."""
+    """Return one line of the file that a key ends in, known_hosts or authorized_keys. Its writer says what it may."""
     if key_name == "known_hosts":
         return f"{host} {key}"
     command = shlex.join([sys.executable, "-I", "-S", str(FORCED_COMMAND)]).replace('"', '\\"')

@@ -66,7 +66,7 @@ class Ends:
         )  # fmt: skip
 
     def note_orphan(self, now: float) -> None:
-        """What mpirun starts ranks with on other hosts is gone. On mpirun's own host, its own end says so."""
+        """Note that what mpirun starts ranks with elsewhere is gone. On mpirun's own host, its own end says so."""
         facts = self.facts
         expected = not facts.phase.is_active or facts.own_failure()
         if not expected and not facts.own.having(Duty.LAUNCHER):

@@ -23,7 +23,7 @@ def in_short(facts: Facts, outcome: Outcome) -> list[str]:
 
 
 def in_full(facts: Facts, outcome: Outcome, tails: Mapping[str, str], now: float) -> str:
-    """The text of the file of this host. `tails`: the last output of its processes; `now`: of the host's clock."""
+    """Return the text of this host's file. `tails`: the last output of its processes; `now`: of the host's clock."""
     role = "the coordinator" if facts.is_coordinator else "a follower"
     headline = f"job {outcome.kind}, exit code {int(outcome.exit_code)}"
     lines = [

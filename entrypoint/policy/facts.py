@@ -59,7 +59,7 @@ class Attempt:
         self.resting = dict(found)
 
     def note_decided(self, decided: bool, now: float) -> None:
-        """Who seemed only to serve may have begun to work."""
+        """Note since when all have decided: who seemed only to serve may have begun to work."""
         self.decided_since = None if not decided else now if self.decided_since is None else self.decided_since
 
     def note_clear(self) -> None:
@@ -159,7 +159,7 @@ class Facts:
         self.left = True
 
     def begin_attempt(self, number: int) -> None:
-        """What comes from here on is of another attempt. What runs is still of the last."""
+        """Begin another attempt with what comes from here on. What runs is still of the last."""
         self.history += self.attempt.causes
         stays = {(spec.host, spec.name) for spec in self.plan.processes if spec.restart is Restart.KEEP}
         stays |= {(ALL_HOSTS, name) for _, name in stays}
@@ -211,7 +211,7 @@ class Facts:
         ]
 
     def done(self) -> bool:
-        """Every deciding process of this host has ended (or, when stopping, will never start), and no rank runs."""
+        """Return whether all that decide here have ended (or, when stopping, will never start), and no rank runs."""
         own, stopping = self.own, self.stopping_since is not None
         ended = all(own.is_over(name) or (stopping and name not in own.started) for name in own.deciding)
         return ended and not self.attempt.clearing and not own.running(Duty.RANK)
@@ -223,7 +223,7 @@ class Facts:
         return any(name in own.started or not stopping for name in left)
 
     def clean(self) -> bool:
-        """Whether all that has ended here did so well; mpirun, too, if it had to be killed when its work was over."""
+        """Return whether all that has ended here did so well; mpirun, too, if it was killed when its work was over."""
         own = self.own
         killed = [name for name in own.having(Duty.LAUNCHER) if name in own.forced and self.all_ranks_ended_well()]
         return own.ended_well(*(name for name in own.deciding if name not in killed)) and own.ranks_ended_well()
@@ -245,21 +245,21 @@ class Facts:
         return {cause.host for cause in whole if cause.code == ExitCode.HOST_LOST or cause.host not in self.hosts.heard}
 
     def ranks_are_over(self) -> bool:
-        """While stopping: no rank runs here, nor on a host that can still tell."""
+        """Return whether, while stopping, no rank runs here, nor on a host that can still tell."""
         lost = self.lost()
         there = [self.report_of(host) for host in self.others if host in self.hosts.heard and host not in lost]
         over = all((report.done and report.stopping) or report.gone for report in there)
         return over and not self.own.running(Duty.RANK)
 
     def all_ranks_ended_well(self) -> bool:
-        """Whether every rank of the plan came up somewhere and all have exited with 0. Only mpirun's host can tell."""
+        """Return whether every rank of the plan came up and all have exited with 0. Only mpirun's host can tell."""
         if self.own.running(Duty.RANK) or not self.own.ranks_ended_well():
             return False
         reports = map(self.report_of, self.others)
         return all(report.done and report.clean for report in reports) and not self.ranks_to_come()
 
     def ranks_to_come(self) -> list[ProcessSpec]:
-        """Ranks that came up nowhere; by name, since the user's options may place one elsewhere."""
+        """Return ranks that came up nowhere; by name, since the user's options may place one elsewhere."""
         if self._to_come:
             there = {process for _, process in self.attempt.ready}
             self._to_come = [spec for spec in self._to_come if spec.name not in there]
@@ -312,14 +312,14 @@ class Facts:
         return self.attempt.number + self.own.restarts.get(name, 0)
 
     def rank_from_elsewhere(self, name: str) -> ProcessSpec:
-        """The user's own options made mpirun place a rank here that the plan has on another host."""
+        """Return the spec of a rank that the user's own options made mpirun place here, and the plan has elsewhere."""
         return replace(self._ranks[0], host=self.host, name=name, task="placed by the user's options")
 
     def by_the_coordinators_clock(self, at: float | None) -> float | None:
         return None if at is None or self.offset is None else round(at + self.offset, 3)
 
     def when_told_to_stop(self) -> float | None:
-        """By the coordinator's clock. Does not change with every measurement of it: it is said while scripts save."""
+        """Return it by the coordinator's clock, whatever is measured of that later: it is said while scripts save."""
         if self._told_to_stop_at is None:
             self._told_to_stop_at = self.by_the_coordinators_clock(self.told_to_stop_at)
         return self._told_to_stop_at

@@ -24,7 +24,7 @@ class Liveness:
         self.look_at = now  # no host can have been silent for too long before
 
     def notice_own_pause(self, now: float) -> None:
-        """If this process was stopped (SIGSTOP, a frozen machine), nobody was silent: we were deaf."""
+        """Notice that this process was stopped (SIGSTOP, a frozen machine): nobody was silent, we were deaf."""
         gap, settings = now - self.last, self.settings
         if gap > 1.25 * settings.heartbeat:
             self.hosts.excuse_lines(gap)
@@ -69,7 +69,7 @@ class Liveness:
                 facts.note_cause(cause, now, at=heard if closed else heard + self.settings.heartbeat)
 
     def blame_own_pause(self, host: str, left: float, now: float) -> None:
-        """If we, the coordinator, stood still so long that a host took us for lost, that it left only follows of it."""
+        """Blame ourselves if we, the coordinator, stood still so long that a host took us for lost and left."""
         facts, settings = self.facts, self.settings
         long = self.hosts.slept + MISSED * settings.heartbeat >= settings.peer_timeout
         if facts.is_coordinator and long and left <= self.hosts.woke + settings.heartbeat:

@@ -24,7 +24,7 @@ class OwnProcesses:
     # --- written by the policy ---
 
     def note_started(self, spec: ProcessSpec, now: float) -> None:
-        """Of a rank that the plan has on another host, `spec` is new here."""
+        """Note its start. Of a rank that the plan has on another host, `spec` is new here."""
         self.specs.setdefault(spec.name, spec)
         self.started[spec.name] = now
 
@@ -41,15 +41,15 @@ class OwnProcesses:
         self.stuck[name] = left
 
     def forget_group(self) -> None:
-        """Nothing of the last attempt runs here any more: its processes count as never started."""
+        """Forget the last attempt, of which nothing runs here any more: its processes count as never started."""
         self._forget(*self.group())
 
     def forget_stuck(self) -> None:
-        """What was stuck has ended at last."""
+        """Forget what was stuck: it has ended at last."""
         self.stuck = {name: left for name, left in self.stuck.items() if name not in self.group()}
 
     def forget_end(self, name: str, not_before: float) -> None:
-        """A process is to be started again by itself."""
+        """Forget the end of a process that is to be started again by itself."""
         self._forget(name)
         self.restarts[name] = self.restarts.get(name, 0) + 1
         self.not_before[name] = not_before
@@ -64,7 +64,7 @@ class OwnProcesses:
     # --- asked by anybody ---
 
     def running(self, *duties: Duty) -> list[str]:
-        """Names of those, with one of these duties if any are given, that were started, have not ended, and may yet."""
+        """Return names of those that were started, have not ended, and may yet; with one of these duties if given."""
         return [
             name
             for name, spec in self.specs.items()
@@ -96,7 +96,7 @@ class OwnProcesses:
         return [name for name, spec in self.specs.items() if spec.restart is not Restart.KEEP]
 
     def exits(self, began: float) -> tuple[tuple[str, str, float], ...]:
-        """(process, how it ended, seconds since `began`) of those that have ended, or never will."""
+        """Return (process, how it ended, seconds since `began`) of those that have ended, or never will."""
         ended = [
             (name, str(exit), round(self.ended_at[name] - began, 3))
             for name, exit in self.ended.items()

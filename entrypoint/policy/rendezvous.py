@@ -199,7 +199,7 @@ def meets(hosts: Sequence[str], me: str) -> list[str]:
 
 
 def different(coordinator: str, thing: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
-    """(host, text) of each host whose value is not what most have; in doubt the coordinator or the first is right."""
+    """Return (host, text) of each whose value is not what most have; in doubt the coordinator or the first is right."""
     counts = Counter(values[host] for host in sorted(values))
     if len(counts) <= 1:
         return []

@@ -75,7 +75,7 @@ class Restarts:
             attempt.note_go(all(facts.hosts.is_clear(host, attempt.number) for host in facts.others))
 
     def note_swept(self, left: tuple[str, ...], now: float) -> None:
-        """Nothing of the last attempt runs here; or something that SIGKILL does not end, and no other can begin."""
+        """Note that nothing of the last attempt runs here; or what SIGKILL does not end, so that no other can begin."""
         facts, self._sweeping = self.facts, False
         facts.own.forget_group()
         facts.attempt.note_clear()

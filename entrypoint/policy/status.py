@@ -8,7 +8,7 @@ from entrypoint.policy.facts import Facts
 
 
 def status(facts: Facts, now: float) -> dict[str, Any]:
-    """This host, its processes and the hosts that it hears."""
+    """Return this host, its processes and the hosts that it hears."""
     hosts = facts.hosts
     return {
         "host": facts.host,

@@ -135,7 +135,7 @@ def _of_a_stop(facts: Facts) -> Outcome | None:
 
 
 def known_before_the_stop(facts: Facts) -> Cause | None:
-    """What had gone wrong already when SIGTERM came, wherever it came first; the others are what a stop looks like."""
+    """Return what had gone wrong when SIGTERM came, wherever it came first; others are what a stop looks like."""
     told = facts.told_to_stop_at
     causes = [noted for noted in facts.attempt.causes if told is not None and _was_before(facts, noted, told)]
     strong = [noted for noted in causes if noted.cause.confidence is Confidence.HIGH]

@@ -20,7 +20,7 @@ log = logging.getLogger("serve")
 
 
 def main() -> None:
-    """The console script `serve`. Does not return."""
+    """Be the console script `serve`. Does not return."""
     early: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: early.append(number))

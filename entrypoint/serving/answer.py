@@ -16,7 +16,7 @@ ACCEPTED = (JSON, *LINES, CSV)  # the first is given where anything will do
 
 
 def write(outputs: Mapping[str, np.ndarray], question: Question, accept: str) -> bytes:
-    """The body, as `accept`, one of ACCEPTED, has it. NaN and infinity stand as TensorFlow Serving writes them."""
+    """Write the body as `accept`, one of ACCEPTED, has it. NaN and infinity stand as TensorFlow Serving writes them."""
     if accept == CSV:
         return _csv(outputs)
     if question.rows is None:

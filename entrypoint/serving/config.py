@@ -38,7 +38,7 @@ class Serving:
 
 
 def read_serving(environment: Mapping[str, str]) -> Serving:
-    """ConfigError if a variable holds what it cannot mean."""
+    """Read the variables; ConfigError if one holds what it cannot mean."""
     payload = _number(environment, "SAGEMAKER_MAX_PAYLOAD_IN_MB", -1, "megabytes, 0 for no limit")
     # TensorFlow computes outside of Python's lock, and spreads one prediction over all processors: a few more
     # threads than processors keep these busy while others read and write JSON.

@@ -32,7 +32,7 @@ class Question:
 
 
 def read(body: bytes, content_type: str, signatures: Mapping[str, Signature]) -> Question:
-    """Refused, with what the signature wants, if it cannot be understood. Without a content type it is JSON."""
+    """Read it; Refused, with what the signature wants, if that fails. Without a content type it is JSON."""
     try:
         if content_type in ("", JSON):
             return _read_json(body, signatures)

@@ -48,7 +48,7 @@ class Response:
 
 
 def load_user_code(serving: Serving) -> "UserCode | None":
-    """The user's handlers, None if there are none; installs their requirements. CodeError if they cannot be used."""
+    """Return the user's handlers, if there are any; installs their requirements. CodeError if they cannot be used."""
     folders = (serving.model / "code", serving.base / "code")
     program = serving.program or "inference.py"
     folder = next((folder for folder in folders if (folder / program).is_file()), None)
@@ -97,7 +97,7 @@ class UserCode:
         self.path, self._handlers, self._accept = path, handlers, accept
 
     def answer(self, body: bytes, headers: Any, model: Model, rest_uri: str, ask: Ask) -> tuple[bytes, str]:
-        """(body, content type) of the response."""
+        """Return (body, content type) of the response."""
         context = Context(
             model.name, model.version, "predict", rest_uri, None, None, headers.get(_ATTRIBUTES),
             headers.get("Content-Type") or "application/json", headers.get("Accept") or self._accept, len(body),

@@ -67,7 +67,7 @@ def fingerprints_of(code: Path) -> dict[str, str]:
 
 
 def do_without_boto3() -> None:
-    """sagemaker-training imports boto3, half a second's work, to ask it for a default region; or for CodeArtifact."""
+    """Keep sagemaker-training from importing boto3, half a second's work, for a default region; or for CodeArtifact."""
     file = Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser()
     if "boto3" not in sys.modules and not file.exists() and not os.environ.get("CA_REPOSITORY_ARN"):
         session = SimpleNamespace(region_name=os.environ.get("AWS_DEFAULT_REGION"))
@@ -75,7 +75,7 @@ def do_without_boto3() -> None:
 
 
 def environment(task: dict, code: Path) -> dict[str, str]:
-    """SM_* as sagemaker-training computes them, and PYTHONPATH."""
+    """Return SM_* as sagemaker-training computes them, and PYTHONPATH."""
     from sagemaker_training import environment as library
 
     # Given {}, it would read the files again, and those may be absent or null.
@@ -92,7 +92,7 @@ def environment(task: dict, code: Path) -> dict[str, str]:
 
 
 def taken_by_the_library(hyperparameters: dict) -> dict:
-    """It falls over these two where they are null, and over a job's name that is a number."""
+    """Leave out these two where they are null, and make a text of a job's name: the library falls over others."""
     known = {key: hyperparameters.get(key) for key in ("sagemaker_job_name", "sagemaker_distribution_instance_groups")}
     rest = {key: value for key, value in hyperparameters.items() if key not in known}
     if isinstance(name := known["sagemaker_job_name"], int | float):
@@ -101,7 +101,7 @@ def taken_by_the_library(hyperparameters: dict) -> dict:
 
 
 def short_enough(entries: dict[str, str]) -> dict[str, str]:
-    """Without entries that Linux does not start a program with. Legal hyperparameters can make SM_HPS one."""
+    """Leave out entries that Linux does not start a program with. Legal hyperparameters can make SM_HPS one."""
     too_long = [k for k, value in entries.items() if len(f"{k}={value}".encode(errors="replace")) >= LONGEST_ENTRY]
     if too_long:
         print(f"warning: left out of the environment, as longer than 128 KiB: {', '.join(too_long)}", flush=True)
@@ -131,7 +131,7 @@ def of_tensorflow() -> dict[str, str]:
 
 
 def write(target: Path, text: str) -> None:
-    """As a whole, for our eyes only: there can be secrets in it."""
+    """Write it as a whole, for our eyes only: there can be secrets in it."""
     scratch = target.with_suffix(".new")
     try:
         scratch.touch(mode=0o600)

@@ -44,7 +44,7 @@ def _texts(code: Path) -> Iterator[str]:
 
 
 def digest_of_code(code: Path) -> str:
-    """The user's code as it was fetched, in 12 characters: names and contents, without what running it leaves."""
+    """Return 12 characters for the user's code as it was fetched: names and contents, not what running it leaves."""
     import hashlib
 
     whole = hashlib.sha256()
@@ -67,7 +67,7 @@ def digest(text: str | bytes) -> str:
 
 
 def software() -> dict[str, str]:
-    """Versions of what a job is made of: Python, the packages that matter most, and the rest as one digest."""
+    """Return versions of what a job is made of: Python, the packages that matter most, and the rest as one digest."""
     installed: dict[str, str] = {}
     for entry in sys.path:
         for path in Path(entry).glob("*.dist-info") if entry else ():

@@ -6,7 +6,7 @@ from unusable import Unusable, reason
 
 
 def is_package(program: str, code: Path) -> bool:
-    """Whether the program is a module of a package that is to be installed: sagemaker-training's rule, and pyproject.
+    """Return whether the program is a module of a package to be installed: sagemaker-training's rule, and pyproject.
 
     pyproject.toml alone makes none of a .py file: it may be there for ruff, and the AWS images run that file.
     """

@@ -37,7 +37,7 @@ ELSEWHERE = {
 
 
 def download(uri: str, target: Path) -> None:
-    """The object at `uri` as the file `target`; boto3 takes up again what is interrupted."""
+    """Get the object at `uri` as the file `target`; boto3 takes up again what is interrupted."""
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     if not bucket or not key or key.endswith("/"):
         raise Unusable(f"the code is at {uri}; wanted the URI of a .tar.gz, s3://BUCKET/KEY")

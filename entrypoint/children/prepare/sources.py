@@ -39,7 +39,7 @@ def fetch(source: str, program: str, code: Path, channel: Path) -> str:
 
 
 def check(program: str, code: Path, origin: str, is_package: bool) -> None:
-    """The program must be there. Where there is a package it may be one of its modules: Python will say."""
+    """Look for the program. Where there is a package it may be one of its modules: Python will say."""
     if (code / program).is_file() or (is_package and not program.endswith(".py")):
         return
     there = sorted(path.name for path in code.iterdir())

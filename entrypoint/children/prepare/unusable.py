@@ -8,7 +8,7 @@ class Unusable(Exception):
 
 
 def shown(source: str) -> str:
-    """Where the code comes from, as it may be shown: without the user's name and password, and a signed URL's query."""
+    """Return where the code comes from, without what is not to be shown: user, password, and a signed URL's query."""
     if not source.startswith("s3://") and "://" in source:
         source = re.sub(r"//[^/]*@", "//", source.partition("?")[0])
     return source if len(source) <= 300 else source[:297] + "..."

@@ -63,7 +63,7 @@ def _build_with_what_is_here(code: Path) -> None:
 
 @contextlib.contextmanager
 def errors_of_pip() -> Iterator[list[str]]:
-    """The lines in which pip says what is wrong; everything still reaches our stderr, as it comes."""
+    """Return the lines in which pip says what is wrong; everything still reaches our stderr, as it comes."""
     said: list[str] = []
     real = os.dup(2)
     reader, writer = os.pipe()
@@ -91,7 +91,7 @@ def errors_of_pip() -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Hosts that are simulated on one machine share its Python: pip may run once at a time."""
+    """Let pip run once at a time: hosts that are simulated on one machine share its Python."""
     name = re.sub(r"\W", "_", sys.prefix)
     with open(Path(tempfile.gettempdir()) / f"entrypoint-install{name}-{os.getuid()}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

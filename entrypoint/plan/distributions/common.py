@@ -35,7 +35,7 @@ def child(name: str, suffix: str = ".py", options: tuple[str, ...] = ("-P",)) ->
 
 
 def prepare(job: Job, host: Host) -> ProcessSpec:
-    """Fetches and installs the user's code and computes SM_*, once per host. Its input is long: only ours has it."""
+    """Return what fetches and installs code and computes SM_*, once per host. Only ours has its long input."""
     return ProcessSpec(
         host=host.name,
         name=PREPARE,
@@ -74,7 +74,7 @@ def prepared(host: Host) -> Need:
 
 
 def rendezvous(cluster: Cluster) -> tuple[Need, ...]:
-    """The user's programs start when every host is there with its code installed, and has reached all others.
+    """Return what user's programs wait for: every host is there with its code installed, and has reached the others.
 
     It costs two messages; a host that cannot install its requirements then fails the job before it trains.
     """
@@ -132,14 +132,14 @@ def of_all(hosts: Sequence[Host], cluster: Cluster, process: str) -> tuple[Need,
 
 
 def where(job: Job, detail: str = "") -> str:
-    """On how many hosts, for the title of a plan."""
+    """Say on how many hosts, for the title of a plan."""
     others = len(job.cluster.outside)
     inside = count(len(job.cluster.hosts) - others, "host")
     return f"on {inside}{detail}" + (f"; {count(others, 'host')} outside" if others else "")
 
 
 def tf_config(task_type: str, index: int, **more: str) -> tuple[str, str]:
-    """TF_CONFIG as an environment entry, for a process with a `cluster`."""
+    """Return TF_CONFIG as an environment entry, for a process with a `cluster`."""
     rest = json.dumps({**more, "task": {"type": task_type, "index": index}})
     return ("TF_CONFIG", f'{{"cluster": {CLUSTER}, {rest[1:]}')
 

@@ -43,7 +43,7 @@ def _divided(job: Job, computing: list[ProcessSpec], most: int) -> list[ProcessS
 
 
 def trains(job: Job, spec: ProcessSpec) -> bool:
-    """Whether it computes gradients all the time. Where servers are the workers, the chief tells them what to do."""
+    """Return whether it computes gradients all the time. Where servers are the workers, no chief does."""
     if spec.role is Role.CHIEF:
         return job.settings.ps_workers == "script"
     return spec.role in (Role.SCRIPT, Role.RANK, Role.WORKER)

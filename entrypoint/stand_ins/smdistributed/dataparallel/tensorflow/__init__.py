@@ -59,7 +59,7 @@ def oob_allreduce(tensor: Any, compression: Any = Compression.none, op: Any = Re
 def allreduce(
     tensor: Any, param_index: int, num_params: int, compression: Any = Compression.none, op: Any = ReduceOp.AVERAGE
 ) -> Any:
-    """As `oob_allreduce`; Horovod needs no numbering of the tensors."""
+    """Do as `oob_allreduce`; Horovod needs no numbering of the tensors."""
     return oob_allreduce(tensor, compression, op)
 
 
@@ -68,7 +68,7 @@ def broadcast(tensor: Any, root_rank: int) -> Any:
 
 
 def overlap(tensor: Any) -> Any:
-    """A hint for XLA in the library; Horovod overlaps without being told."""
+    """Return the tensor: a hint for XLA in the library; Horovod overlaps without being told."""
     return tensor
 
 
