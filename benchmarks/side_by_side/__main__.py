@@ -10,7 +10,6 @@ import json
 import signal
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import docker, machine
@@ -84,19 +83,17 @@ def parse() -> argparse.Namespace:
 
 def measure(arguments: argparse.Namespace, record: dict, names: dict[str, str], sides: list[str]) -> None:
     record["order"] = rounds.ORDER.format(together=rounds.TOGETHER, cuts=rounds.CUTS)
-    record["images"] = {side: images.described(side, names[side]) for side in sides}
+    if arguments.json:
+        record["images"] = {side: images.described(side, names[side]) for side in sides}
     record["cases"] = [
         {"name": case.name, "title": case.title, "group": case.group, "hosts": case.hosts, "limit_s": case.limit_s}
         for case in arguments.chosen
     ]
 
-    if arguments.quick:
-        arguments.chosen = [replace(case, limit_s=min(case.limit_s, quick.LIMIT_S)) for case in arguments.chosen]
-
     had = {(each["case"], each["side"], each["round"]) for each in record["runs"]}
 
     def do(case: Case, side: str, at_work: rounds.Signal = None) -> rounds.Run:
-        return run(case, side, names, at_work, arguments.keep)
+        return run(quick.shortened(case, side) if arguments.quick else case, side, names, at_work, arguments.keep)
 
     if not arguments.quick:
         for case in arguments.chosen:
@@ -113,7 +110,7 @@ def measure(arguments: argparse.Namespace, record: dict, names: dict[str, str], 
             and (case.name, side, number) not in had
             and cuts(record["runs"], case, side) < rounds.CUTS
         ]
-        for result in rounds.one_round(due, do):
+        for result in rounds.one_round(due, do, rounds.waits_in_its_tail if arguments.quick else rounds.waits):
             record["runs"].append({**result, "round": number})
             say(f"{number}/{arguments.rounds} {shown(result)}")
             if arguments.json:

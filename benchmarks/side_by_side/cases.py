@@ -36,6 +36,7 @@ class Case:
     event: str = ""
     host: int = 0
     limit_s: float = LIMITS["success"]
+    after_s: float | None = None  # the limit from what befalls it, or the script's end, on; None: the same
     rounds: int | None = None  # at most; None: as many as asked for
     quick: bool = False
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.side_by_side.cases import LOG, OURS, Case
+from benchmarks.side_by_side.cases import LOG, OURS, START, Case
 from benchmarks.side_by_side.job import Job
 from benchmarks.side_by_side.measures import ended_well, measures
 
@@ -20,9 +20,10 @@ def run(
     at_work: threading.Event | None = None,
     keep: Path | None = None,
 ) -> dict[str, Any]:
-    """`at_work` is set when what befalls the job has happened."""
+    """`at_work` is set when what befalls the job has happened, or its script has ended."""
     with Job(case, images[side], images[OURS]) as job:
-        cut_at = time.monotonic() + case.limit_s
+        limit_s, after_s = case.limit_s, case.after_s or case.limit_s
+        cut_at = time.monotonic() + limit_s
         job.start()
         event_at, printing_cpu_s = None, None
         if case.group == LOG and job.see("first", case.limit_s):
@@ -34,7 +35,9 @@ def run(
         if case.event and job.see("trains", case.limit_s):
             time.sleep(SETTLE_S)
             event_at = befall(job, case)
-            cut_at = time.monotonic() + case.limit_s
+            limit_s, cut_at = after_s, time.monotonic() + after_s
+        elif case.after_s and case.group == START and job.see("last", case.limit_s):
+            limit_s, cut_at = after_s, time.monotonic() + after_s
         if at_work:
             at_work.set()
         gone = job.wait(cut_at - time.monotonic())
@@ -52,7 +55,7 @@ def run(
             "hosts": case.hosts,
             "side": side,
             "measures": {name: round(value, 4) for name, value in figures.items()},
-            "cut_at_s": None if gone else case.limit_s,
+            "cut_at_s": None if gone else limit_s,
             "exit_codes": [ending.exit_code for ending in endings],
             "right": ended_well(case, marks, endings, killed),
         }

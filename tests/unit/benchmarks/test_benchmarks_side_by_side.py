@@ -1,7 +1,5 @@
 """The pure parts of benchmarks/side_by_side: figures from marks and logs, aims, what --quick complains of."""
 
-from dataclasses import replace
-
 import pytest
 
 from benchmarks.side_by_side import rounds
@@ -10,7 +8,7 @@ from benchmarks.side_by_side.cases import CASES, FAILURE, STOP, Case
 from benchmarks.side_by_side.job import Ending, Mark
 from benchmarks.side_by_side.lines import label, log_measures
 from benchmarks.side_by_side.measures import ended_well, measures
-from benchmarks.side_by_side.quick import complaints
+from benchmarks.side_by_side.quick import complaints, shortened
 from benchmarks.side_by_side.times import seconds
 from benchmarks.side_by_side.usage import is_script
 
@@ -163,10 +161,34 @@ def test_sides_take_turns_and_only_the_toolkits_long_waits_run_together():
     ]
 
 
+def test_in_a_quick_run_the_toolkit_sleeps_side_by_side_behind_mpirun_too():
+    log, cases = [], [BY_NAME[name] for name in ("raise-mpi-2-rank-1", "start-mpi-2x1", "start-ps-2")]
+
+    def do(case, side, at_work):
+        log.append((case.name, side, at_work is not None))
+        return {"case": case.name, "side": side}
+
+    due = [(case, side) for case in cases for side in ("ours", "toolkit")]
+    assert len(list(rounds.one_round(due, do, rounds.waits_in_its_tail))) == 6
+    assert log == [
+        ("start-ps-2", "ours", False),
+        ("start-ps-2", "toolkit", False),
+        ("raise-mpi-2-rank-1", "ours", False),
+        ("start-mpi-2x1", "ours", False),
+        ("start-mpi-2x1", "toolkit", True),
+        ("raise-mpi-2-rank-1", "toolkit", True),
+    ]
+
+
+def test_a_quick_run_gives_the_toolkit_as_long_to_start_and_less_to_end():
+    ours, toolkit = (shortened(BY_NAME["raise-mpi-2-rank-1"], side) for side in ("ours", "toolkit"))
+    assert ours.limit_s == toolkit.limit_s == ours.after_s == 25.0
+    assert toolkit.after_s == 10.0
+
+
 def test_a_quick_run_has_failures_stops_and_every_way_to_start():
     quick = [case for case in CASES if case.quick]
     assert {case.mode for case in quick} >= {"single", "ps", "mpi"} and {case.group for case in quick} >= {
         FAILURE,
         STOP,
     }
-    assert replace(quick[0], limit_s=1.0).name == quick[0].name
