@@ -107,9 +107,10 @@ def sigmoid(logits):
 
 
 def serialized(rows, seed):
-    """So many rows, each as the bytes of a `tf.train.Example`."""
+    """Yields so many rows, each as the bytes of a `tf.train.Example`."""
     every = (row for block in Clicks(seed).blocks() for row in zip(*(column.tolist() for column in block), strict=True))
-    return (serialize(*row) for row in itertools.islice(every, rows))
+    for row in itertools.islice(every, rows):
+        yield serialize(*row)
 
 
 def main(argv=None):

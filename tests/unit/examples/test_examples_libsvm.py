@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.unmeasured]
 DEEPFM = Path(__file__).resolve().parents[3] / "examples" / "deepfm"
 
 

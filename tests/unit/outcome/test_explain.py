@@ -505,6 +505,7 @@ LONG = [
 ]  # fmt: skip
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("text", LONG)
 def test_long_output_of_any_kind_is_read_in_no_time(text):
     """What runs is looked at ten times a second; patterns that look back, or on from everywhere, take seconds."""

@@ -16,6 +16,8 @@ from entrypoint.policy import events
 from entrypoint.policy.policy import Policy
 from entrypoint.policy.rendezvous import ALL_MEET, meets
 
+pytestmark = pytest.mark.unmeasured
+
 FEW, MANY = 25, 100
 MODES = ["ps", "mwms", "mpi"]
 

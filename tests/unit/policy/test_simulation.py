@@ -25,6 +25,8 @@ from entrypoint.policy import events, telling
 from entrypoint.policy.artifacts import Artifacts
 from entrypoint.policy.policy import Policy
 
+pytestmark = pytest.mark.unmeasured
+
 BOUND = 400.0  # simulated seconds; the start timeout (60) and the stop grace (20) are in it, with room
 RETRY = 0.05
 PATIENCE = 5.0  # seconds in which a host waits for whoever is to read its output, at its end
