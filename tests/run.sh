@@ -122,6 +122,9 @@ make_venv() {
     # pip in an environment that is there, too: it only does what is missing.
     "$python" -m venv "$VENV"
     "$VENV/bin/python" -m pip install -q --disable-pip-version-check -c "$CONSTRAINTS" -e '.[tensorflow,mpi,dev]'
+    # The line of sagemaker-training that AWS's newer images have, for tests/unit/plan/test_parity.py.
+    "$VENV/bin/python" -m pip install -q --disable-pip-version-check --no-deps --upgrade \
+        --target "$VENV/sagemaker-training-5.1" sagemaker-training==5.1.4
     printf '%s\n' "$stamp" >"$VENV/.stamp"
 }
 

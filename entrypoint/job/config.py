@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sagemaker_training import params
-
 from entrypoint.errors import ConfigError, ConfigErrors, shorten, show
+from entrypoint.job import params
 from entrypoint.job.channels import Channels, read_channels
 from entrypoint.job.cluster import Cluster, Host, Part
 from entrypoint.job.files import decoded, host_names, read_input_data, read_object, read_resources

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sagemaker_training import params
-
 from entrypoint.errors import ConfigError, shorten, show
+from entrypoint.job import params
 from entrypoint.job.cluster import Cluster, Part
 
 DISTRIBUTION = f"hyperparameter {params.DISTRIBUTION_INSTANCE_GROUPS}"

@@ -4,9 +4,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sagemaker_training import mapping, params
-
 from entrypoint.errors import ConfigError, show
+from entrypoint.job import params
 from entrypoint.job.files import check_word
 from entrypoint.job.job import Paths, Program
 from entrypoint.job.limits import STRING, limit_of_all, size, size_of_all
@@ -21,14 +20,11 @@ def read_program(hyperparameters: dict[str, Any], environment: Mapping[str, str]
             f"{params.USER_PROGRAM_ENV} is set; wanted the name of a file in {paths.code}, such as train.py"
         )
     source = hyperparameters.get(params.SUBMIT_DIR_PARAM) or environment.get(params.SUBMIT_DIR_ENV)
-    # The same split and mapping as sagemaker-training's, so that scripts see the arguments they know.
-    users = mapping.split_by_criteria(
-        hyperparameters, keys=params.SAGEMAKER_HYPERPARAMETERS, prefix=params.SAGEMAKER_PREFIX
-    ).excluded
+    users = params.of_the_script(hyperparameters)
     for key, value in users.items():
         if "=" in key:
             raise ConfigError(f"hyperparameter {show(key)} has a = in its name; wanted none: it becomes SM_HP_<NAME>")
-        for word in mapping.to_cmd_args({key: value}):
+        for word in params.arguments({key: value}):
             check_word(word, f"hyperparameter {show(key)}")
             _check_length(word, f"hyperparameter {show(key)}")
     for key, value in hyperparameters.items():
@@ -37,7 +33,7 @@ def read_program(hyperparameters: dict[str, Any], environment: Mapping[str, str]
     check_word(str(name), "the program's name")
     if str(name).startswith("-"):
         raise ConfigError(f"the program is {show(name)}; wanted a name that Python or a shell takes for no option")
-    arguments = tuple(mapping.to_cmd_args(users))
+    arguments = tuple(params.arguments(users))
     _check_all(arguments, users, environment)
     return Program(name=str(name), source=str(source or paths.code), arguments=arguments)
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sagemaker_training import params
-
 from entrypoint.errors import CodeError, ConfigError
+from entrypoint.job import params
 from entrypoint.job.files import MAX_HOSTS
 from entrypoint.job.groups import Group
 from entrypoint.job.job import Mode

@@ -8,16 +8,15 @@ import json
 import os
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 from findings import digest, digest_of_code, flags, software
 from gpus import unused
 from installing import install, is_package
 from sources import check, fetch
 from unusable import Unusable, reason
+from variables import variables
 
 CODE_ERROR = 65
-LONGEST_ENTRY = 32 * 4096  # bytes of one argument or environment entry (MAX_ARG_STRLEN of execve(2))
 
 
 def main() -> int:
@@ -31,7 +30,6 @@ def main() -> int:
         check(program, code, origin, package)
         several = len(task["resource_config"]["hosts"]) > 1
         fingerprints = fingerprints_of(code) if several else {}
-        do_without_boto3()
         install(program, code)
     except Unusable as wrong:
         print(wrong, flush=True)
@@ -66,67 +64,21 @@ def fingerprints_of(code: Path) -> dict[str, str]:
     }
 
 
-def do_without_boto3() -> None:
-    """Keep sagemaker-training from importing boto3, half a second's work, for a default region; or for CodeArtifact."""
-    file = Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser()
-    if "boto3" not in sys.modules and not file.exists() and not os.environ.get("CA_REPOSITORY_ARN"):
-        session = SimpleNamespace(region_name=os.environ.get("AWS_DEFAULT_REGION"))
-        sys.modules["boto3"] = SimpleNamespace(session=SimpleNamespace(Session=lambda: session))  # type: ignore[assignment]
-
-
 def environment(task: dict, code: Path) -> dict[str, str]:
     """Return SM_* as sagemaker-training computes them, and PYTHONPATH."""
-    from sagemaker_training import environment as library
-
-    # Given {}, it would read the files again, and those may be absent or null.
-    library.read_input_data_config = library.read_hyperparameters = dict
-    sagemaker = library.Environment(
-        resource_config=task["resource_config"],
-        input_data_config=task["input_data_config"],
-        hyperparameters=taken_by_the_library(task["hyperparameters"]),
-    )
     own = str(Path(__file__).parent)
     path = [str(code), *(entry for entry in sys.path if entry not in ("", own, str(code))), *task["stand_ins"]]
-    own_variables = {**of_its_process(), **of_newer_versions(task["resource_config"]), **of_tensorflow()}
-    return {**short_enough(sagemaker.to_env_vars()), **own_variables, "PYTHONPATH": os.pathsep.join(path)}
+    found = variables(task)
+    return {**found, **of_tensorflow(found["SAGEMAKER_REGION"]), "PYTHONPATH": os.pathsep.join(path)}
 
 
-def taken_by_the_library(hyperparameters: dict) -> dict:
-    """Leave out these two where they are null, and make a text of a job's name: the library falls over others."""
-    known = {key: hyperparameters.get(key) for key in ("sagemaker_job_name", "sagemaker_distribution_instance_groups")}
-    rest = {key: value for key, value in hyperparameters.items() if key not in known}
-    if isinstance(name := known["sagemaker_job_name"], int | float):
-        known["sagemaker_job_name"] = str(name)
-    return rest | {key: value for key, value in known.items() if value is not None}
-
-
-def short_enough(entries: dict[str, str]) -> dict[str, str]:
-    """Leave out entries that Linux does not start a program with. Legal hyperparameters can make SM_HPS one."""
-    too_long = [k for k, value in entries.items() if len(f"{k}={value}".encode(errors="replace")) >= LONGEST_ENTRY]
-    if too_long:
-        print(f"warning: left out of the environment, as longer than 128 KiB: {', '.join(too_long)}", flush=True)
-    return {key: value for key, value in entries.items() if key not in too_long}
-
-
-def of_its_process() -> dict[str, str]:
-    """Return what sagemaker-training sets in its own process, from which scripts inherit it."""
-    return {name: os.environ[name] for name in ("CURRENT_HOST", "SAGEMAKER_JOB_NAME", "SAGEMAKER_REGION")}
-
-
-def of_newer_versions(resource_config: dict) -> dict[str, str]:
-    """Return what later versions of sagemaker-training add: where the hosts of an UltraServer are."""
-    topology = resource_config.get("topology")
-    return {"SM_TOPOLOGY": json.dumps(topology, sort_keys=True, separators=(",", ":"))} if topology else {}
-
-
-def of_tensorflow() -> dict[str, str]:
+def of_tensorflow(region: str) -> dict[str, str]:
     """Return what SageMaker's TensorFlow images set beside SM_*, unless the job's environment says otherwise.
 
     They ask AWS for the region of model_dir's bucket; this is the job's own. They also set TF_CPP_MIN_LOG_LEVEL, which
     is left to the script: TensorFlow reads it when it is imported.
     """
-    region = os.environ.get("SAGEMAKER_REGION") or os.environ.get("AWS_REGION", "")  # the first is sagemaker-training's
-    extras = {"S3_REGION": region, "S3_USE_HTTPS": "1"}
+    extras = {"S3_REGION": region or os.environ.get("AWS_REGION", ""), "S3_USE_HTTPS": "1"}
     return {key: value for key, value in extras.items() if value and key not in os.environ}
 
 

@@ -1,4 +1,4 @@
-"""Runs pip by sagemaker-training's own functions, one at a time, and keeps the lines that say what is wrong.
+"""Runs pip, one at a time, as sagemaker-training does, and keeps the lines that say what is wrong.
 
 Apart from installing.py, since most jobs install nothing, and this imports what takes some milliseconds.
 """
@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import threading
@@ -14,13 +15,8 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from sagemaker_training import errors, modules
-from unusable import Unusable, reason
+from unusable import Unusable
 
-CODE_ARTIFACT = (
-    "wanted codeartifact:GetAuthorizationToken, codeartifact:GetRepositoryEndpoint, codeartifact:ReadFromRepository "
-    "and sts:GetServiceBearerToken for the job's execution role, and a network that leads to that service"
-)
 LAST_RETRY = "Retry(total=0,"  # of pip's, in the line that says why its index was not reached
 UNREACHED = (
     " (pip did not reach its index: under network isolation, or in a VPC without a way to one, a job has only what the "
@@ -34,18 +30,22 @@ def run_pip(package: bool, code: Path) -> None:
     os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
     if package:
         _build_with_what_is_here(code)
-    what = "requirements.txt" if (code / "requirements.txt").is_file() else "the package"
-    failed = None
+    requirements = (code / "requirements.txt").is_file()
+    what = "requirements.txt" if requirements else "the package"
+    words = [*(["."] if package else []), *(["-r", "requirements.txt"] if requirements else [])]
+    env = dict(os.environ)
+    if requirements and (arn := os.environ.get("CA_REPOSITORY_ARN")):
+        from codeartifact import index
+
+        try:  # there is a token in it, and everybody on the host sees a command line
+            env["PIP_INDEX_URL"] = index(arn)
+        except Unusable as wrong:
+            raise Unusable(f"{what} in {code} cannot be installed: {wrong}") from None
     with one_at_a_time(), errors_of_pip() as said:
-        try:
-            (modules.install if package else modules.install_requirements)(str(code), capture_error=False)
-        except errors.ClientError:  # its text is the command line, which may hold CodeArtifact's token
-            failed = "see the lines of pip above"
-        except Exception as error:  # of _get_codeartifact_index, which raises these only
-            causes = ": ".join(reason(each) for each in (error, error.__context__) if each)
-            failed = f"CA_REPOSITORY_ARN is set, and {causes}; {CODE_ARTIFACT}"
-    if failed:
-        raise Unusable(f"{what} in {code} cannot be installed: {said[-1] if said else failed}")
+        pip = subprocess.run([sys.executable, "-m", "pip", "install", *words], cwd=code, env=env, check=False)
+    if pip.returncode:
+        found = said[-1] if said else f"pip ended with exit code {pip.returncode}: see its lines above"
+        raise Unusable(f"{what} in {code} cannot be installed: {found}")
 
 
 def _keep_cache() -> None:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from entrypoint.job import params
 from entrypoint.job.cluster import Cluster, Host
 from entrypoint.job.job import Job
 from entrypoint.plan.plan import (
@@ -61,6 +62,9 @@ def _to_prepare(job: Job) -> str:
             "resource_config": {**job.resource_config, "current_host": job.cluster.me.name},
             "input_data_config": job.input_data_config,
             "hyperparameters": job.hyperparameters,
+            "of_the_script": params.of_the_script(job.hyperparameters),
+            "of_frameworks": params.of_frameworks(job.hyperparameters),
+            "arguments": job.program.arguments,
         }
     )
 

@@ -1,6 +1,7 @@
 """SM_* and the script's arguments are those of sagemaker-training itself, but for what docs/differences.md lists.
 
-The library runs in processes of its own and reads the config files by itself; ours is what the prepare step leaves.
+The library, of the two lines that AWS's images have, runs in processes of its own and reads the config files by
+itself; ours is what the prepare step leaves.
 """
 
 import json
@@ -26,12 +27,15 @@ LIBRARY = Path(__file__).resolve().parent / "parity" / "library.py"
 PAGE = ROOT / "docs" / "differences.md"
 SETS = ("CURRENT_HOST", "SAGEMAKER_JOB_NAME", "SAGEMAKER_REGION")
 EVERY = {**JOBS, **DIFFERENT}
+# Where each is; nothing: beside pytest. tests/run.sh makes the other folder.
+LIBRARIES = {"4.9.0": "", "5.1.4": str(Path(sys.prefix) / "sagemaker-training-5.1")}
 
 
 class Seen:
     """What the library, and what we, make of each job, in the same folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, version: str) -> None:
+        self.version, self.path = version, {"PYTHONPATH": LIBRARIES[version]}
         self.bases = {name: folder / f"{number:02}" for number, name in enumerate(EVERY)}
         for name, described in EVERY.items():
             write(self.bases[name], described)
@@ -39,7 +43,7 @@ class Seen:
         out = subprocess.run(
             [sys.executable, LIBRARY],
             input=json.dumps(asked),
-            env=container(),
+            env={**container(), **self.path},
             capture_output=True,
             text=True,
             check=True,
@@ -47,8 +51,14 @@ class Seen:
         self.library = dict(zip(EVERY, map(json.loads, out.stdout.splitlines()), strict=True))
 
     def theirs(self, name: str) -> dict[str, Any]:
-        """`env` and `args`; or `error`, if it makes nothing of the job."""
-        return self.library[name]
+        """`env` and `args`; or `error`, if it makes nothing of the job. The `topology` of 5.x is made up for."""
+        found = self.library[name]
+        if self.version.startswith("5") or "error" in found:
+            return found
+        topology = EVERY[name].resources.get("topology", [])
+        whole = as_text({**json.loads(found["env"]["SM_TRAINING_ENV"]), "topology": topology})
+        more = {"SM_TOPOLOGY": as_text(topology)} if topology else {}
+        return {**found, "env": {**found["env"], "SM_TRAINING_ENV": whole, **more}}
 
     def mine(self, name: str) -> dict[str, Any]:
         described, base = EVERY[name], self.bases[name]
@@ -70,6 +80,10 @@ class Seen:
     def changed(self, name: str) -> set[str]:
         mine, theirs = of_sagemaker(self.mine(name)["env"]), self.theirs(name)["env"]
         return {key for key in {*theirs, *mine} if theirs.get(key) != mine.get(key)}
+
+
+def as_text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def write(base: Path, described: Described) -> None:
@@ -95,9 +109,17 @@ def of_sagemaker(env: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in env.items() if key.startswith("SM_") or key in SETS}
 
 
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory):
-    return Seen(tmp_path_factory.mktemp("parity"))
+@pytest.fixture(scope="module", params=LIBRARIES)
+def seen(request, tmp_path_factory):
+    return Seen(tmp_path_factory.mktemp("parity"), request.param)
+
+
+def test_the_libraries_are_the_two_that_are_meant():
+    for version, path in LIBRARIES.items():
+        code = "from importlib.metadata import version; print(version('sagemaker-training'))"
+        env = {**container(), "PYTHONPATH": path}
+        out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+        assert out.stdout.strip() == version
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -165,7 +187,10 @@ def tuning(seen):
 
 
 def topology(seen):
-    assert seen.changed("UltraServer") == {"SM_TOPOLOGY"}
+    assert seen.changed("UltraServer") == set()
+    theirs, mine = (env["env"] for env in (seen.library["before 2022"], seen.mine("before 2022")))
+    assert ("topology" in json.loads(theirs["SM_TRAINING_ENV"])) == seen.version.startswith("5")
+    assert json.loads(mine["SM_TRAINING_ENV"])["topology"] == []
     assert json.loads(seen.mine("UltraServer")["env"]["SM_TOPOLOGY"]) == DIFFERENT["UltraServer"].resources["topology"]
 
 
@@ -183,11 +208,14 @@ def shell(seen):
         "command = [sys.executable, 'train.py', *environment.Environment().to_cmd_args()]\n"
         "process.check_error(command, [], 1, capture_error=True)"
     )
-    env = {**container(), "SAGEMAKER_BASE_DIR": str(seen.bases["words"])}
+    env = {**container(), **seen.path, "SAGEMAKER_BASE_DIR": str(seen.bases["words"])}
     out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     (theirs,) = [line for line in out.stdout.splitlines() if line.startswith("[")]
-    assert json.loads(theirs) != wanted
-    assert "substituted" in theirs and "and more" in out.stdout.splitlines()
+    if seen.version.startswith("4"):
+        assert json.loads(theirs) != wanted
+        assert "substituted" in theirs and "and more" in out.stdout.splitlines()
+    else:
+        assert json.loads(theirs) == wanted
     mine = seen.mine("words")
     (script,) = [spec for spec in mine["plan"].processes if spec.role is Role.SCRIPT]
     out = subprocess.run(script.argv, cwd=seen.bases["words"] / "code", capture_output=True, text=True, check=True)
@@ -200,7 +228,11 @@ def of_the_ranks_own_host(seen):
     code = (
         f"import json; from sagemaker_training import mpi; print(json.dumps(mpi.MasterRunner{words}._create_command()))"
     )
-    env = {**container(), "SAGEMAKER_BASE_DIR": str(seen.bases["mpi, algo-1"])}  # it reads the config once more
+    env = {
+        **container(),
+        **seen.path,
+        "SAGEMAKER_BASE_DIR": str(seen.bases["mpi, algo-1"]),
+    }  # it reads the config once more
     out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     command = json.loads(out.stdout.splitlines()[-1])
     assert command[command.index("SM_CURRENT_HOST") - 1] == "-x"

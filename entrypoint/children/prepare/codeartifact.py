@@ -1,0 +1,30 @@
+"""The package index of AWS CodeArtifact, for jobs that name a repository there; imports boto3."""
+
+import re
+
+import boto3
+from unusable import Unusable, reason
+
+ARN = re.compile(r"arn:[^:]+:codeartifact:(?P<region>[^:]+):(?P<owner>[^:]+):repository/(?P<domain>[^/]+)/(?P<name>.+)")
+WANTED = (
+    "wanted codeartifact:GetAuthorizationToken, codeartifact:GetRepositoryEndpoint, codeartifact:ReadFromRepository "
+    "and sts:GetServiceBearerToken for the job's execution role, and a network that leads to that service"
+)
+
+
+def index(arn: str) -> str:
+    """Return the URL that pip is to look at, with a token in it. `arn` as sagemaker-training takes it."""
+    found = ARN.fullmatch(arn)
+    if not found:
+        raise Unusable(
+            f"CA_REPOSITORY_ARN is {arn!r}; wanted arn:aws:codeartifact:REGION:ACCOUNT:repository/DOMAIN/REPOSITORY"
+        )
+    domain = {"domain": found["domain"], "domainOwner": found["owner"]}
+    try:
+        client = boto3.client("codeartifact", region_name=found["region"])
+        token = client.get_authorization_token(**domain)["authorizationToken"]
+        endpoint = client.get_repository_endpoint(**domain, repository=found["name"], format="pypi")
+    except Exception as error:  # botocore's many kinds
+        raise Unusable(f"CA_REPOSITORY_ARN is set, and there is no index: {reason(error)}; {WANTED}") from None
+    scheme, _, rest = endpoint["repositoryEndpoint"].rstrip("/").partition("://")
+    return f"{scheme}://aws:{token}@{rest}/simple/"
