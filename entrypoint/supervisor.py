@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 from entrypoint.errands import Errands
 from entrypoint.host import process, resting
@@ -33,6 +33,7 @@ from entrypoint.policy.events import Action, Event
 from entrypoint.policy.phase import Phase
 from entrypoint.policy.policy import Policy
 from entrypoint.policy.status import status, summary
+from entrypoint.python310 import assert_never
 
 if TYPE_CHECKING:
     from entrypoint.control.peers import Peers

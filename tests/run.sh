@@ -203,7 +203,10 @@ left_out() {
     if [[ ${CI-} == true ]]; then failures=$((failures + 1)); fi
 }
 
-check() { "$VENV/bin/ruff" check . && "$VENV/bin/ruff" format --check . && "$VENV/bin/mypy"; }
+check() { "$VENV/bin/ruff" check . && "$VENV/bin/ruff" format --check . && "$VENV/bin/mypy" && runs_on_python310; }
+
+# That Python is not to be had everywhere; vermin reads the code for what it lacks.
+runs_on_python310() { "$VENV/bin/vermin" --quiet --no-tips --target=3.10- --violations entrypoint sagemaker_tf_data; }
 
 # Fails on a dead link, a missing anchor, a page outside of the navigation, a picture older than its source.
 site() { NO_MKDOCS_2_WARNING=1 "$VENV/bin/mkdocs" build --strict; } # --quiet would count no warning

@@ -15,11 +15,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar
 
 from entrypoint.errors import ConfigError, shorten, show
+from entrypoint.python310 import StrEnum
 
 SHARDS = "ENTRYPOINT_SHARDS"  # environment variable of every process that reads: what `shards` says, as JSON
 OWN, SAME, OFF = "own", "same", "off"  # what the channels of a group hold; or that they are none

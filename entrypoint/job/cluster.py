@@ -1,7 +1,8 @@
 """Who takes part in the job, in which order, and which one this host is."""
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+
+from entrypoint.python310 import StrEnum
 
 
 class Part(StrEnum):

@@ -1,7 +1,6 @@
 """What was asked for: the job as a finished value. Nobody reads a file or a variable after this."""
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from entrypoint.job.channels import Channels
 from entrypoint.job.cluster import Cluster
 from entrypoint.job.settings import Settings
+from entrypoint.python310 import StrEnum
 
 
 class Mode(StrEnum):

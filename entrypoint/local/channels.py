@@ -10,13 +10,13 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from entrypoint.errors import ConfigError, show
 from entrypoint.job.channels import Distribution, Wrapper
+from entrypoint.python310 import StrEnum
 
 MAX_CHANNELS = 20
 MAX_ATTRIBUTES = 16

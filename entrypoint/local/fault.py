@@ -4,9 +4,9 @@ import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from entrypoint.errors import ConfigError
+from entrypoint.python310 import StrEnum
 
 GRAMMAR = "ACTION WHOM [at SECONDS | when TEXT] [for SECONDS]"
 ALL = "all"

@@ -4,9 +4,9 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from entrypoint.errors import ExitCode
+from entrypoint.python310 import StrEnum
 
 FAILURE_TEXT_LIMIT = 1024  # characters of /opt/ml/output/failure that reach FailureReason (API reference)
 

@@ -7,8 +7,9 @@ exceptions come in chains and in groups, and messages have several lines, or hol
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import pairwise
+
+from entrypoint.python310 import StrEnum
 
 MORE = 6  # lines after an exception's line that may be of its message
 _CLOSING = {"(": ")", "[": "]", "{": "}"}

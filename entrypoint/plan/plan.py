@@ -7,11 +7,11 @@ neither TensorFlow nor mpirun.
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from entrypoint.job.channels import Channels, Reader
+from entrypoint.python310 import StrEnum
 
 ALL_HOSTS = "*"
 ANY = "*"  # what a host says of a thing that must be the same on other hosts, and not here

@@ -1,11 +1,10 @@
 """Which way of distributing a job takes, and its whole plan; distributions/ has the ways."""
 
-from typing import assert_never
-
 from entrypoint.errors import ConfigError
 from entrypoint.job.job import Job, Mode
 from entrypoint.plan.distributions import mirrored, mpi, parameter_server, parts, sharding, single
 from entrypoint.plan.plan import Plan
+from entrypoint.python310 import assert_never
 
 LAST_PORT = 65535
 

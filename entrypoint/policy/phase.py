@@ -1,6 +1,6 @@
 """The phases of a job, as one host sees them. `Facts.phase` derives it; nothing else says how far the job is."""
 
-from enum import StrEnum
+from entrypoint.python310 import StrEnum
 
 
 class Phase(StrEnum):

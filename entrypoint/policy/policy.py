@@ -11,7 +11,6 @@ processes are ended: termination.py. What settles: verdict.py. What comes after 
 
 from collections.abc import Iterator, Sequence
 from math import inf
-from typing import assert_never
 
 from entrypoint.errors import ExitCode
 from entrypoint.job.settings import Settings
@@ -30,6 +29,7 @@ from entrypoint.policy.restarts import Restarts
 from entrypoint.policy.starting import Starting
 from entrypoint.policy.termination import Termination
 from entrypoint.policy.verdict import DYING, all_decided, verdict
+from entrypoint.python310 import assert_never
 
 
 class Policy:

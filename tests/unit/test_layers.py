@@ -18,6 +18,7 @@ LIBRARY = PACKAGE.parent / "sagemaker_tf_data"  # for training scripts; it and t
 # Room, or module outside of the rooms: what it may import of the package, as its README says, too.
 MAY_IMPORT = {
     "errors": "",
+    "python310": "",
     "secret_names": "",
     "secrets": "secret_names",
     "job": "errors",
@@ -81,7 +82,7 @@ def foreign(path: Path) -> set[str]:
 def ours(path: Path, nodes: Iterable[ast.AST] | None = None) -> set[str]:
     """Modules of the package that a file imports: "secrets", "plan.distributions.common"."""
     names = {name.removeprefix("entrypoint.") for name in imports(path, nodes) if name.startswith("entrypoint.")}
-    return names & MODULES.keys()
+    return names & MODULES.keys() - {"python310"}  # it stands in for Python's library, for everybody
 
 
 def is_pure(path: Path) -> bool:

@@ -1,5 +1,6 @@
 """What the user's code asks to be installed, once per host."""
 
+import sys
 from pathlib import Path
 
 from unusable import Unusable, reason
@@ -16,7 +17,10 @@ def is_package(program: str, code: Path) -> bool:
         return True
     if program.endswith(".py") or (code / program).is_file() or not (code / "pyproject.toml").is_file():
         return False
-    import tomllib
+    if sys.version_info >= (3, 11):
+        import tomllib  # novm
+    else:
+        import tomli as tomllib
 
     try:
         return bool({"project", "build-system"} & tomllib.loads((code / "pyproject.toml").read_text("utf-8")).keys())

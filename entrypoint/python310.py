@@ -1,0 +1,22 @@
+"""What Python 3.10 lacks, and AWS's image of TensorFlow 2.14 has that Python."""
+
+import sys
+
+if sys.version_info >= (3, 11):  # novm
+    from enum import StrEnum
+    from typing import assert_never
+else:
+    from enum import Enum
+    from typing import NoReturn
+
+    class StrEnum(str, Enum):
+        """Names that are texts, in format() and str(), too."""
+
+        __str__ = str.__str__
+        __format__ = str.__format__
+
+    def assert_never(value: NoReturn) -> NoReturn:
+        raise AssertionError(f"nobody thought of {value!r}")
+
+
+__all__ = ["StrEnum", "assert_never"]
