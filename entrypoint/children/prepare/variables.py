@@ -144,7 +144,7 @@ def _text(value: Any) -> str:
 
 
 def _short_enough(entries: dict[str, str]) -> dict[str, str]:
-    """Without entries that Linux does not start a program with. Legal hyperparameters can make SM_HPS one."""
+    """Leave out entries that Linux does not start a program with. Legal hyperparameters can make SM_HPS one."""
     too_long = [k for k, value in entries.items() if len(f"{k}={value}".encode(errors="replace")) >= LONGEST_ENTRY]
     if too_long:
         print(f"warning: left out of the environment, as longer than 128 KiB: {', '.join(too_long)}", flush=True)
