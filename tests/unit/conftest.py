@@ -1,9 +1,14 @@
-"""What makes the unit ring quick (the order of its tests, which are not measured), and what else is an error in it."""
+"""What makes the unit ring quick (the order of its tests, which are not measured), and what is an error in it or not."""
 
 import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How fast a machine is decides no test.
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("here")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from growth import grows_no_faster_than_its_input
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoint.secret_names import is_secret
@@ -216,7 +216,6 @@ names = st.sampled_from(["API_KEY", "password", "x", "my_token", "config"])
 values = st.text(max_size=30) | st.integers() | st.booleans() | st.none() | st.dictionaries(names, st.text(max_size=20))
 
 
-@settings(deadline=None)
 @given(st.dictionaries(names, values), st.text(), st.binary())
 def test_whatever_they_are_masking_goes_on(secrets, text, data):
     secret = Secrets(secrets)
@@ -228,7 +227,6 @@ def test_whatever_they_are_masking_goes_on(secrets, text, data):
             assert value.strip() not in secret.mask(f"{text} {value.strip()} {text}").replace(MASK, "")
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="abcdefghijklmnopqrstuvwxyz ,.=:-\n0123456789", max_size=200))
 def test_texts_without_secrets_stay_as_they_are(text):
     secret = Secrets({"AWS_SECRET_ACCESS_KEY": AWS_KEY, "API_TOKEN": "Disabled", "DB_PASSWORD": "Zq7Lw0Xk!"})

@@ -23,7 +23,7 @@ from functools import partial
 
 import pytest
 from builders import read
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from waiting import eventually
 from werkzeug.test import Client
@@ -714,14 +714,12 @@ news = st.builds(
 )  # fmt: skip
 
 
-@settings(deadline=None)
 @given(reports, news)
 def test_messages_there_and_back(report, tidings):
     assert report_from_json(parse(json.dumps(to_json(report)).encode()), {"algo-2", "algo-3"}) == report
     assert news_from_json(parse(json.dumps(to_json(tidings)).encode())) == tidings
 
 
-@settings(deadline=None)
 @given(st.binary() | st.text().map(str.encode))
 def test_no_bytes_whatever_are_worse_than_refused(data):
     with contextlib.suppress(Refused):
@@ -735,7 +733,6 @@ anything = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(anything, st.booleans())
 def test_no_message_whatever_is_worse_than_refused(data, known):
     if isinstance(data, dict) and known:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from builders import PROGRAM, names, resources, write_config
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoint.cli import run
@@ -117,7 +117,6 @@ odd_channels = st.dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(described=odd_channels, most=st.integers(1, 4))
 def test_no_channel_is_lost_and_none_is_there_twice(described, most):
     found = sources(read_channels(described, "x"), most)
@@ -186,7 +185,6 @@ def read_by_all(found: Channels, places: list[str], data: dict[str, range]) -> C
 cells = st.sampled_from([*Distribution]), st.sampled_from([*InputMode])
 
 
-@settings(deadline=None)
 @given(hosts=st.integers(1, 5), local=st.integers(1, 4), distribution=cells[0], mode=cells[1])
 def test_shared_channels_are_read_once(hosts, local, distribution, mode):
     found = channels("train", S3DistributionType=distribution, TrainingInputMode=mode)
@@ -194,7 +192,6 @@ def test_shared_channels_are_read_once(hosts, local, distribution, mode):
     assert read_by_all(found, places, data_in(found, same=True)) == Counter(RECORDS)
 
 
-@settings(deadline=None)
 @given(hosts=st.integers(1, 5), local=st.integers(2, 4), distribution=cells[0], mode=cells[1])
 def test_one_channel_per_local_rank_is_read_once(hosts, local, distribution, mode):
     listed = [f"train-{number + 1}" for number in range(local)]
@@ -204,7 +201,6 @@ def test_one_channel_per_local_rank_is_read_once(hosts, local, distribution, mod
     assert read_by_all(found, places, data) == Counter(record for each in data.values() for record in each)
 
 
-@settings(deadline=None)
 @given(hosts=st.integers(1, 5), local=st.integers(2, 4), distribution=cells[0], mode=cells[1])
 def test_channels_of_the_same_data_are_read_once_together(hosts, local, distribution, mode):
     listed = [f"train-{number + 1}" for number in range(local)]
@@ -214,7 +210,6 @@ def test_channels_of_the_same_data_are_read_once_together(hosts, local, distribu
     assert read_by_all(found, places, data_in(found, same=True)) == Counter(RECORDS)
 
 
-@settings(deadline=None)
 @given(local_sizes=st.lists(st.integers(1, 4), min_size=2, max_size=5), same=st.booleans())
 def test_hosts_with_different_numbers_of_processes(local_sizes, same):
     """Fully replicated, every record is read once even so; one channel per local rank is for the fullest host."""
@@ -226,7 +221,6 @@ def test_hosts_with_different_numbers_of_processes(local_sizes, same):
     assert read_by_all(found, places, data) == Counter(set().union(*data.values()))
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_a_rank_that_was_moved_by_mpirun(data):
     """Ranks dealt out one host after the other (--map-by node) are not where the plan has them; all is read once."""
@@ -357,7 +351,6 @@ def test_what_is_not_read_as_one_may_think(tmp_path, environment, inputs, said):
     assert said in notes[0] if said else not notes
 
 
-@settings(deadline=None)
 @given(described=odd_channels, hosts=st.integers(1, 3), local=st.integers(1, 4))
 def test_the_library_of_scripts_comes_to_the_same(described, hosts, local):
     """It reads ENTRYPOINT_SHARDS, and works it out where a script runs without the launcher: by the same rules."""

@@ -374,7 +374,7 @@ def test_config_files_end_in_a_plan_or_in_one_line(tmp_path: Path, part: int) ->
 
     @settings(
         max_examples=CASES,
-        deadline=timedelta(seconds=5),
+        deadline=timedelta(seconds=60),
         print_blob=True,
         suppress_health_check=list(HealthCheck),
     )

@@ -126,7 +126,7 @@ def test_where_tfrecords_end(records: list[bytes]) -> None:
         tfrecord.size(b"\1" + stream if stream[0] != 1 else b"\2" + stream)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0), st.integers(1, 40), st.sampled_from([10, 3000, 300_000]))
 def test_records_through_a_pipe(tmp_path_factory: Any, seed: int, number: int, size: int) -> None:
     """Records much shorter than a piece, and longer ones."""

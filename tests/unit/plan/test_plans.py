@@ -101,7 +101,7 @@ def base(tmp_path_factory):
     return tmp_path_factory.mktemp("base")
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(count=st.integers(1, 13), request=requests, seed=st.integers(0, 9))
 def test_every_plan(base, count, request, seed):
     hosts = names(count)

@@ -635,7 +635,7 @@ stories = st.builds(
 )
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, suppress_health_check=list(HealthCheck))
 @given(story=stories)
 def test_whatever_happens(base, story):
     check(run(story, base))
