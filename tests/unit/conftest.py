@@ -1,4 +1,4 @@
-"""What makes the unit ring quick (the order of its tests, which are not measured), and what is an error in it or not."""
+"""What makes the unit ring quick (the order of its tests, which are not measured), and what fails no test of it."""
 
 import sys
 from collections.abc import Iterator
