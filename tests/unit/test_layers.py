@@ -48,6 +48,7 @@ BUT = {  # what these pure rooms have of it
     "plan/plan": {"pathlib"},
     "plan/ssh": {"os", "pathlib", "sys"},  # writes files; passes on its own PATH and library path
 }
+INSTALLED_WITH = {"boto3", "botocore", "flask", "tomli", "waitress"}  # pyproject.toml, and what these bring
 LONGEST_CLASS = 255  # lines
 EXIT = {"__main__", "launch", "cli", "local", "children", "serving/__main__"}  # end the process, read its environment
 
@@ -83,6 +84,11 @@ def ours(path: Path, nodes: Iterable[ast.AST] | None = None) -> set[str]:
     """Modules of the package that a file imports: "secrets", "plan.distributions.common"."""
     names = {name.removeprefix("entrypoint.") for name in imports(path, nodes) if name.startswith("entrypoint.")}
     return names & MODULES.keys() - {"python310"}  # it stands in for Python's library, for everybody
+
+
+def needs_framework(path: Path) -> bool:
+    """Return whether a file is for processes that import TensorFlow anyway."""
+    return room(module(path)) in ("serving", "stand_ins") or module(path) == "children/tf_server"
 
 
 def is_pure(path: Path) -> bool:
@@ -184,6 +190,13 @@ def test_importing_the_launcher_imports_no_framework():
         [sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=True, timeout=60
     )
     assert not {"tensorflow", "flask", "waitress", "boto3", "numpy", "mpi4py"} & set(out.stdout.split())
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if not needs_framework(path)], ids=module)
+def test_the_launcher_needs_only_what_it_is_installed_with(path):
+    """It is put onto images with any TensorFlow, NumPy, protobuf and sagemaker-training, or none of them."""
+    beside = {file.stem for file in path.parent.glob("*.py")}
+    assert foreign(path) - sys.stdlib_module_names - beside <= INSTALLED_WITH
 
 
 @pytest.mark.parametrize("path", FILES, ids=module)
