@@ -1,0 +1,54 @@
+"""The wheel: what `pip install` puts onto a laptop, or onto an image that is not ours."""
+
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "src"  # a copy: setuptools leaves a folder `build` where it builds
+    for name in ("entrypoint", "sagemaker_tf_data"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*command, "-w", folder, source], check=True, timeout=600)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+def test_it_is_for_every_python_from_3_10_on_and_holds_nothing_that_was_compiled(wheel):
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        assert Parser().parsestr(archive.read(metadata).decode())["Requires-Python"] == ">=3.10"
+        assert not [name for name in archive.namelist() if name.endswith(".so")]
+
+
+def test_it_asks_for_no_tensorflow_numpy_protobuf_or_toolkit(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        needs = Parser().parsestr(archive.read(metadata).decode()).get_all("Requires-Dist")
+    always = {re.split(r"[^\w-]", need)[0] for need in needs if "extra ==" not in need}
+    assert always == {"boto3", "flask", "tomli", "waitress"}
+
+
+def test_a_plan_needs_nothing_but_the_wheel(wheel, tmp_path):
+    """Without `site` there is no other package."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "here")
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from entrypoint.cli import main; sys.exit(main())"
+    command = [sys.executable, "-I", "-S", "-c", code, tmp_path / "here", "plan", "--hosts", "2", "--mode", "ps"]
+    out = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert out.returncode == 0, out.stderr
+    assert "algo-2" in out.stdout
