@@ -132,7 +132,9 @@ class History:
         """Whether a host was away long enough to be lost; two heartbeats will do where the job is failing meanwhile."""
         over = inf if each.over is None else each.over
         failures = [trouble.at for trouble in self._of_scripts() if not trouble.symptom]
-        failures += [kill.at for kill in self.of("kill")]
+        failures += [
+            deadly.at for deadly in self.of("kill", "stop") if deadly.fault.kind == "kill" or deadly.fault.process
+        ]
         failing = any(each.at - NEAR < at < over for at in failures)
         # It was heard up to a heartbeat before it was away.
         limit = min(patience - 1.5, self.case.setting("HEARTBEAT")) if failing else patience - 1.5

@@ -236,6 +236,16 @@ def test_a_coordinator_killed_before_hosts_have_met_is_lost_to_some_and_absent_t
     assert "cause" in rules_of(violations(with_(begun, "failures", algo_2="algo-3 (did not appear within 13 s)")))
 
 
+def test_a_process_that_was_stopped_is_a_failure_in_which_silence_counts_sooner():
+    cut = Injected(fault=Fault(kind="cut", host="algo-3", at=1.0), at=BEGAN + 1.0, over=BEGAN + 2.7)
+    stop = Injected(fault=Fault(kind="stop", host="algo-2", process="worker/1", at=1.2), at=BEGAN + 1.2)
+    text = "algo-3 (lost: not heard for 2 s, and it takes no connection)"
+    case = replace(MIRRORED, settings={"PEER_TIMEOUT": 4.0})
+    seen = job(case, NO_END, NO_END, NO_END, end=2.4, exit="69", text=text, injected=(cut, stop))
+    assert "cause" not in rules_of(violations(seen))
+    assert "cause" in rules_of(violations(replace(seen, injected=(cut,))))
+
+
 def test_a_name_that_vanished_is_what_mpirun_fails_of_only_if_it_is_away_for_long():
     hide = Injected(fault=Fault(kind="hide", host="algo-2", at=1.6), at=BEGAN + 1.6)
     case = Case(mode="mpi", hosts=2, settings={"RESTARTS": 1.0})
