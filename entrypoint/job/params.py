@@ -52,5 +52,6 @@ def arguments(users: Mapping[str, Any]) -> list[str]:
         value = users[key]
         if isinstance(value, Mapping):
             value = ",".join(f"{name}={each}" for name, each in sorted(value.items()))
-        words += ["--" * (len(key) > 1) + "-" * (len(key) == 1) + key, "" if value is None else str(value)]
+        option = f"--{key}" if len(key) > 1 else key and f"-{key}"
+        words += [option, "" if value is None else str(value)]
     return words

@@ -7,7 +7,6 @@ and tests/unit/plan/test_parity.py compares both, and 4.9.0.
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +120,10 @@ def _output(*command: str) -> str:
     """What a program prints; nothing where it is not there, or fails."""
     if not shutil.which(command[0]):
         return ""
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
+    import subprocess  # here, since few hosts have one of these, and it takes milliseconds before a script starts
+
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    return "" if done.returncode else done.stdout
 
 
 def _region(hyperparameters: dict[str, Any]) -> str | None:
