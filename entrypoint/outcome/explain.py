@@ -38,6 +38,9 @@ _SHELL = re.compile(
 )
 _HANDLER = re.compile(r"\*\*\* Process received signal \*\*\*")  # Open MPI's, before a stack of C functions
 
+# Open MPI warns of it where ssh was quicker than mpirun to begin (EACCES of setpgid), and goes on: nothing is wrong.
+_OF_NO_CONSEQUENCE = re.compile(r"plm:\w+: Warning: setpgid\(")
+
 # Said by mpirun and ssh beside what is wrong.
 _BESIDE = re.compile(r"ORTE_ERROR_LOG|^Warning: Permanently added|^Connection to \S+ closed|^Authorized |^PMIX ERROR")
 
@@ -91,7 +94,7 @@ def dying(output: str) -> Explanation | None:
 
 def explain_mpirun(output: str) -> Explanation:
     """Explain mpirun's end: it says what is wrong, then what can be done. Mostly it is a symptom of a rank."""
-    lines = _readable(output)
+    lines = [line for line in _readable(output) if not _OF_NO_CONSEQUENCE.search(line)]
     telling = [line if not _BESIDE.search(line) else "" for line in lines]
     if not any(map(_says_something, telling)):
         telling = lines

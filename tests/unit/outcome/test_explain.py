@@ -159,6 +159,14 @@ def test_what_ssh_says_beside_it_is_not_mpiruns_reason():
     assert explain_mpirun("") == ("", "", WEAK)
 
 
+@pytest.mark.parametrize("launcher", ["rsh", "ssh"])  # as Open MPI 4 and 5 name what starts ssh
+def test_a_warning_of_no_consequence_is_nobodys_reason(launcher):
+    """A killed mpirun said nothing, though ssh had been quicker than its setpgid."""
+    warned = f"[vm:7] plm:{launcher}: Warning: setpgid(9,9) failed in parent with errno=Permission denied(13)\n"
+    assert explain_mpirun(warned) == ("", "", WEAK)
+    assert explain_mpirun(warned + output("mpirun_abort")).error == MPIRUN["mpirun_abort"]
+
+
 # --- texts of other programs, in the form that their sources print ---
 
 RAISED = """\
