@@ -106,6 +106,9 @@ find_python() {
     return 1
 }
 
+# shellcheck source=tests/install.sh
+. "$HERE/tests/install.sh"
+
 # The stamp says what the environment was made from, so that it is made once and again when that changes.
 make_venv() {
     local python stamp
@@ -121,10 +124,9 @@ make_venv() {
     say "making .venv with $("$python" -V)"
     # pip in an environment that is there, too: it only does what is missing.
     "$python" -m venv "$VENV"
-    "$VENV/bin/python" -m pip install -q --disable-pip-version-check -c "$CONSTRAINTS" -e '.[tensorflow,mpi,dev]'
+    pip_install "$VENV/bin/python" -c "$CONSTRAINTS" -e '.[tensorflow,mpi,dev]'
     # The line of sagemaker-training that AWS's newer images have, for tests/unit/plan/test_parity.py.
-    "$VENV/bin/python" -m pip install -q --disable-pip-version-check --no-deps --upgrade \
-        --target "$VENV/sagemaker-training-5.1" sagemaker-training==5.1.4
+    pip_install "$VENV/bin/python" --no-deps --upgrade --target "$VENV/sagemaker-training-5.1" sagemaker-training==5.1.4
     printf '%s\n' "$stamp" >"$VENV/.stamp"
 }
 
@@ -294,7 +296,7 @@ main() {
     fi
     export COVERAGE_FILE=$scratch/coverage
     if asked_for unit; then
-        COVERAGE_PROCESS_START=$HERE/pyproject.toml step unit ring unit tests/unit -n 2 --dist worksteal || true
+        COVERAGE_PROCESS_START=$HERE/pyproject.toml step unit ring unit tests/unit -n 3 --dist worksteal || true
     fi
     if [[ -z $why_no_docker ]]; then
         export TEST_IMAGE=$IMAGE
@@ -321,7 +323,7 @@ main() {
     if asked_for unit && asked_for local && ((${#pytest_arguments[@]} == 0)); then step coverage show_coverage || true; fi
     if asked_for cluster && [[ -z $why_no_docker ]]; then
         # While the hosts of one job wait, those of another import TensorFlow.
-        step cluster ring cluster tests/cluster -n 2 --dist loadfile --no-loadscope-reorder || true
+        step cluster ring cluster tests/cluster -n 3 --dist loadfile --no-loadscope-reorder || true
     fi
     if [[ " ${behind[*]} " == *" sdk "* ]]; then step 'sdk, the rest' finish sdk || true; fi
     # What has bounds of time, or measures, alone.
@@ -330,7 +332,8 @@ main() {
         step 'local, outcome table' ring table "$TABLE" || true
         # Random jobs, the same each time: what others find must not refuse a change that is not to blame.
         if ((${#pytest_arguments[@]} == 0)); then
-            step chaos "$VENV/bin/python" -m benchmarks.chaos --seed 1 --minutes 2 --jobs 40 --shrink-seconds 60 || true
+            step chaos "$VENV/bin/python" -m benchmarks.chaos --seed 1 --minutes 2 --jobs 40 --at-once 6 \
+                --shrink-seconds 60 || true
         fi
     fi
     # It has no tests to choose from.

@@ -23,7 +23,7 @@ _PATTERNS = {
         (b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat_"),
         rb"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{60,})(?![A-Za-z0-9])",
     ),
-    "Slack token": ((b"xoxa-", b"xoxb-", b"xoxp-", b"xoxr-", b"xoxs-"), rb"xox[abprs]-[0-9]{8,}-[A-Za-z0-9-]{10,}"),
+    "Slack token": ((b"xox",), rb"xox[abprs]-[0-9]{8,}-[A-Za-z0-9-]{10,}"),
     "Google key": ((b"AIza",), rb"AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])"),
     "Hugging Face token": ((b"hf_",), rb"(?<![A-Za-z0-9_])hf_[A-Za-z]{34}(?![A-Za-z0-9])"),
     "PyPI token": ((b"pypi-AgEI",), rb"pypi-AgEI[A-Za-z0-9_-]{50,}"),

@@ -136,6 +136,7 @@ def test_a_loop_for_sagemakers_data_parallel_library(foreign: StartForeign) -> N
         assert (endings[0].ml / "model/1/saved_model.pb").exists()
 
 
+@pytest.mark.more  # as the loop, through Keras's own
 def test_fit_with_that_librarys_optimizer_and_callbacks(foreign: StartForeign) -> None:
     with foreign("smddp_fit.py", DATA_PARALLEL) as job:
         ranks = told(all_well(job.wait(within=400)))

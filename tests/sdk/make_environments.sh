@@ -13,6 +13,9 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 readonly HERE ROOT
 
+# shellcheck source=tests/install.sh
+. "$ROOT/tests/install.sh"
+
 die() {
     printf 'make_environments.sh: %s\n' "$*" >&2
     exit 1
@@ -39,8 +42,8 @@ make_venv() {
     if is_made "$venv" "$stamp"; then return; fi
     printf 'making %s\n' "$venv"
     "$(find_python)" -m venv --clear "$venv"
-    # The lists are complete, and most of what is in them is never imported: nothing to resolve, or to compile now.
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-compile -r "$requirements"
+    # The lists are complete, and most of what is in them is never imported: nothing to resolve.
+    pip_install "$venv/bin/python" --no-deps -r "$requirements"
     printf '%s\n' "$stamp" >"$venv/.stamp"
 }
 
