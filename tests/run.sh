@@ -125,6 +125,8 @@ make_venv() {
     # pip in an environment that is there, too: it only does what is missing.
     "$python" -m venv "$VENV"
     pip_install "$VENV/bin/python" -c "$CONSTRAINTS" -e '.[tensorflow,mpi,dev]'
+    # sagemaker-training has a command `train`, too. What is installed last has the name, and uv knows no order.
+    "$VENV/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall -e .
     # The line of sagemaker-training that AWS's newer images have, for tests/unit/plan/test_parity.py.
     pip_install "$VENV/bin/python" --no-deps --upgrade --target "$VENV/sagemaker-training-5.1" sagemaker-training==5.1.4
     printf '%s\n' "$stamp" >"$VENV/.stamp"
