@@ -114,7 +114,7 @@ def test_process_is_killed(cluster: StartCluster, figure: Figure, way: str, word
         pytest.param("ps script", "algo-1", marks=pytest.mark.more),
         pytest.param("ps server", "algo-2", marks=pytest.mark.more),
         pytest.param("mwms", "algo-2", marks=pytest.mark.more),
-        ("mpi", "algo-2"),
+        pytest.param("mpi", "algo-2", marks=pytest.mark.more),  # test_cluster_failures.py has it without TensorFlow
     ],
 )
 def test_host_is_killed(cluster: StartCluster, figure: Figure, way: str, host: str) -> None:

@@ -25,7 +25,8 @@ def kill(job: Cluster, host: str, process: str) -> None:
     job.exec(host, "kill", "-KILL", pids[-1])
 
 
-@pytest.mark.parametrize("losses", [1, pytest.param(2, marks=pytest.mark.more)])
+@pytest.mark.more  # local/test_restarts_local.py does it without TensorFlow, and the next one with Horovod
+@pytest.mark.parametrize("losses", [1, 2])
 def test_worker_servers_that_are_all_lost(cluster: StartCluster, figure: Figure, clicks: Path, losses: int) -> None:
     """All of them, so that only what was started again can train, and training cannot be over before."""
     workers = {"algo-2": "worker/0", "algo-3": "worker/1"}

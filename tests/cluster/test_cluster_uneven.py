@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from containers import BUSY, Cluster
 from epochs import tfrecords
 
@@ -13,6 +14,7 @@ from entrypoint.local.channels import Channel
 StartCluster = Callable[..., Cluster]
 
 
+@pytest.mark.more  # unit/library has the counting; this is Horovod's part
 def test_ranks_with_uneven_shards_end_together(cluster: StartCluster, tmp_path: Path) -> None:
     source = tmp_path / "data"
     for name, records in {"a": 21, "b": 19, "c": 10}.items():  # algo-1 gets a and c, algo-2 gets b

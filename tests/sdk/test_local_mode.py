@@ -93,6 +93,7 @@ def test_v2_tensorflow_with_parameter_servers(run: Run, image: str, clicks: Path
     predicts_clicks(job)
 
 
+@pytest.mark.more  # SDK 3 does it below, and test_submit.py has more ranks of SDK 2 without TensorFlow
 @pytest.mark.tensorflow
 def test_v2_tensorflow_with_mpi(run: Run, image: str, clicks: Path) -> None:
     call = estimator_call(
@@ -123,10 +124,9 @@ def test_v2_tensorflow_with_mirrored_workers(run: Run, image: str) -> None:
     tells_digits_apart(job)
 
 
+@pytest.mark.more  # two hosts take more, below; with a command, in test_submit.py
 @pytest.mark.tensorflow
-@pytest.mark.parametrize(
-    "command", [pytest.param(None, marks=pytest.mark.more), "train"], ids=["no source code", "command train"]
-)
+@pytest.mark.parametrize("command", [None, "train"], ids=["no source code", "command train"])
 def test_v3_on_one_host(run: Run, image: str, command: str | None) -> None:
     job = run("v3", trainer_call(image, 1, DIGITS, command, {"epochs": 1}))
     tells_digits_apart(job)
@@ -142,7 +142,7 @@ def test_v3_on_two_hosts_with_mpi(run: Run, image: str, clicks: Path) -> None:
     assert "network interface ethwe named in resourceconfig.json does not exist here" in job.output
 
 
-@pytest.mark.parametrize("sdk", ["v2", "v3"])
+@pytest.mark.parametrize("sdk", [pytest.param("v2", marks=pytest.mark.more), "v3"])
 def test_no_host_ends_before_all_have(run: Run, image: str, sdk: str) -> None:
     """The first container to end stops the others: the host that is done at once must wait for the one that saves.
 
