@@ -298,7 +298,7 @@ main() {
     fi
     export COVERAGE_FILE=$scratch/coverage
     if asked_for unit; then
-        COVERAGE_PROCESS_START=$HERE/pyproject.toml step unit ring unit tests/unit -n 3 --dist worksteal || true
+        COVERAGE_PROCESS_START=$HERE/pyproject.toml step unit ring unit tests/unit -n 4 --dist worksteal || true
     fi
     if [[ -z $why_no_docker ]]; then
         export TEST_IMAGE=$IMAGE
