@@ -62,11 +62,14 @@ def write(counts: Path, steps: list[str], record: Path = RECORD, root: Path = RO
     machine.write(record, {**fields, "digest": digest(root), "steps": steps, "runs": rings})
 
 
-def left(counts: Path) -> str:
-    """Return what a run left out, with the command for it; "" if nothing."""
+def left(counts: Path, record: Path = RECORD, root: Path = ROOT) -> str:
+    """Return what a run left out, with the command for it and when they last ran; "" if nothing."""
     rings = [json.loads(line) for line in counts.read_text().splitlines()]
     found = [f"{ring['left_out']} of {ring['ring']}" for ring in rings if ring["left_out"]]
-    return f"left out, as variants of others: {', '.join(found)}; `tests/run.sh --all` runs them, too" if found else ""
+    if not found:
+        return ""
+    ran = why_needed(record, root) or "they have passed on these sources"
+    return f"left out, as variants of others: {', '.join(found)}; {ran}; `tests/run.sh --all` runs them, too"
 
 
 def main() -> int:

@@ -81,12 +81,15 @@ def test_the_record_says_what_ran(root: Path) -> None:
     assert said["steps"] == ["chaos: passed in 120 s"] and {"date", "commit", "machine", "digest"} <= set(said)
 
 
-def test_what_was_left_out_is_said_with_the_command_for_it(tmp_path: Path) -> None:
-    counts = tmp_path / "counts"
+def test_what_was_left_out_is_said_with_the_command_for_it(root: Path) -> None:
+    counts, record = root / "counts", root / "tests" / "full_run.json"
     counts.write_text('{"ring": "unit", "left_out": 0}\n{"ring": "table", "left_out": 184}\n')
-    assert left(counts) == "left out, as variants of others: 184 of table; `tests/run.sh --all` runs them, too"
+    begins, ends = "left out, as variants of others: 184 of table; ", "; `tests/run.sh --all` runs them, too"
+    assert left(counts, record, root) == f"{begins}no full run is on record in tests/full_run.json{ends}"
+    write(counts, [], record, root)
+    assert left(counts, record, root) == f"{begins}they have passed on these sources{ends}"
     counts.write_text('{"ring": "unit", "left_out": 0}\n')
-    assert left(counts) == ""
+    assert left(counts, record, root) == ""
 
 
 def test_the_sources_of_this_repository_are_found() -> None:
