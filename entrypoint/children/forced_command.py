@@ -4,6 +4,9 @@ mpirun asks for `orted -mca NAME "VALUE" ...`, quoted for a shell. No shell sees
 would, looked at, and executed. Anything else is refused, and so are settings by which orted would load, start or
 write something, unless the job's own mpirun options ask for that. What the daemon then starts is for mpirun to say: who
 has the coordinator's key can run the job.
+
+An Open MPI that was configured to say where it lies, as AWS's is, puts settings of PATH and library path in front. What
+they name is not looked at: the daemon is the one on this host's own PATH.
 """
 
 import json
@@ -20,6 +23,12 @@ FIXED = {
     "orte_hnp_uri": re.compile(r"\d+\.\d+(;tcp6?://[0-9a-fA-F.,:\[\]]+:\d+)+"),
     "plm_rsh_agent": re.compile(r"sh /[\w@%+=:,./-]+/ssh/client"),
 }
+_FOLDER = r"/[\w@%+=,./-]+"
+PLACE = re.compile(
+    rf" *(OPAL_PREFIX={_FOLDER} ; export OPAL_PREFIX;)? *PATH=(?P<bin>{_FOLDER}):\$PATH ; export PATH ; "
+    rf"LD_LIBRARY_PATH=(?P<lib>{_FOLDER}):\$LD_LIBRARY_PATH ; export LD_LIBRARY_PATH ; "
+    r"DYLD_LIBRARY_PATH=(?P=lib):\$DYLD_LIBRARY_PATH ; export DYLD_LIBRARY_PATH ; +(?P=bin)/(?=orted )"
+)
 TELLING = re.compile(
     r"agent|args|chdir|command|component|debugger|dir|env|events|exec|file|launch|output|param|path|plugin|prefix|script"
     r"|server|tmp|uri|xterm"
@@ -34,6 +43,12 @@ MADE_FROM = {
     "mca_base_param_file_path_force": _FILES,
     "orte_output_filename": {"-output-filename", "--output-filename"},
 }
+
+
+def split(asked: str) -> list[str]:
+    """Return the words of a command as a shell would, without those that say where Open MPI lies."""
+    place = PLACE.match(asked)
+    return shlex.split(asked[place.end() :] if place else asked)
 
 
 def complaint(words: list[str], asked_for: set[str]) -> str:
@@ -58,7 +73,7 @@ def complaint(words: list[str], asked_for: set[str]) -> str:
 def main() -> None:
     asked = os.environ.get("SSH_ORIGINAL_COMMAND", "")
     try:
-        words = shlex.split(asked) if asked.isprintable() else []
+        words = split(asked) if asked.isprintable() else []
         with open(os.environ[OPTIONS]) as file:
             asked_for = {word for word in json.load(file) if isinstance(word, str)}
     except (OSError, ValueError, KeyError, TypeError):
@@ -66,7 +81,7 @@ def main() -> None:
     if why := complaint(words, asked_for):
         print(f"refused: {why}; found {asked[:200]!r}", file=sys.stderr)
         sys.exit(126)
-    kept = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "LANG", "ENTRYPOINT_RANKS")
+    kept = ("PATH", "HOME", "LD_LIBRARY_PATH", "OPAL_PREFIX", "TMPDIR", "LANG", "ENTRYPOINT_RANKS")
     os.execvpe("orted", words, {key: os.environ[key] for key in kept if key in os.environ})
 
 

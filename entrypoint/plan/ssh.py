@@ -74,15 +74,15 @@ def write_files(job: Job) -> None:
         shutil.rmtree(folder, ignore_errors=True)  # of an earlier run, if this container was started again
         folder.mkdir(mode=0o700, parents=True)
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd's own empty folder; /run may be fresh
+        Path("/run/sshd").mkdir(mode=0o755, parents=True, exist_ok=True)  # sshd's own empty folder; /run may be fresh
     search = ":".join(dict.fromkeys([str(Path(sys.executable).parent), *os.get_exec_path()]))
     options = paths.ssh / "mpi_options"
     set_env = [f"PATH={search}", f"{RANKS_SOCKET}={paths.ranks}", f"TMPDIR={paths.run}", f"{OPTIONS}={options}"]
     # A shell that sshd starts reads ~/.bashrc, unless it is told that it is none of the first level: what lies there
     # is for people, may take its time (pyenv, conda), and may wait for a lock that a killed job has left.
     set_env.append("SHLVL=1")
-    if "LD_LIBRARY_PATH" in os.environ:
-        set_env.append(f"LD_LIBRARY_PATH={os.environ['LD_LIBRARY_PATH']}")
+    # Where Open MPI lies, if elsewhere than it was built for.
+    set_env += [f"{name}={os.environ[name]}" for name in ("LD_LIBRARY_PATH", "OPAL_PREFIX") if name in os.environ]
     # Open MPI takes settings from its environment, too.
     settings = [value for name, value in os.environ.items() if name.startswith("OMPI_MCA_")]
     _write(options, json.dumps([*job.mpi_options, *settings]))

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from entrypoint.children.forced_command import complaint
+from entrypoint.children.forced_command import complaint, split
 from entrypoint.plan.ssh import FORCED_COMMAND, OPTIONS, key_in, key_line
 
 # As Open MPI 4.1.4 sends it.
@@ -47,6 +47,31 @@ USERS = {
 
 def test_what_mpirun_sends_is_let_through():
     assert complaint(shlex.split(PLAIN), set()) == ""
+
+
+# As Open MPI sends it that was configured with --enable-orterun-prefix-by-default, or is called by its path.
+_PATHS = (
+    "PATH={0}/bin:$PATH ; export PATH ; LD_LIBRARY_PATH={0}/lib:$LD_LIBRARY_PATH ; export LD_LIBRARY_PATH ; "
+    "DYLD_LIBRARY_PATH={0}/lib:$DYLD_LIBRARY_PATH ; export DYLD_LIBRARY_PATH ;   {0}/bin/"
+)
+PLACES = {
+    "AWS's": f"    {_PATHS.format('/opt/amazon/openmpi')}",
+    "moved": f" OPAL_PREFIX=/opt/mpi ; export OPAL_PREFIX; {_PATHS.format('/opt/mpi')}",
+}
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_where_open_mpi_lies_is_said_before_it_and_not_believed(place, tmp_path):
+    assert split(place + PLAIN.lstrip()) == shlex.split(PLAIN)
+    result = started(f"{place}orted -mca ess env", tmp_path)  # there is none in that folder
+    assert (result.returncode, result.stderr) == (0, "")
+    for refused in (
+        f"{place}id",
+        f"{place}orted; id",
+        f"{place}{place}orted",
+        f"{place.replace('/opt', '/$(id)')}orted",
+    ):
+        assert complaint(split(refused), set())
 
 
 @pytest.mark.parametrize("options, sent", USERS.items(), ids=USERS)
