@@ -1,4 +1,4 @@
-"""What people call: `entrypoint plan`, `local`, `host`, `settings` and `train`."""
+"""What people call: `entrypoint plan`, `local`, `doctor`, `host`, `settings` and `train`."""
 
 import argparse
 import json
@@ -132,6 +132,14 @@ def _host(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     become_host(job, args.host, base_folder(), environment)
 
 
+def _doctor(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.local.doctor import examine
+
+    for line in examine():
+        print(line)
+    return 0
+
+
 def _settings(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint.job.settings import settings_table
 
@@ -219,6 +227,11 @@ examples:
 example, as the command of a container of the image that is called algo-1, with another one called algo-2 beside it:
   entrypoint host algo-1 train.py --hosts 2 --mode mwms --hyperparameters epochs=3
 """,
+    "doctor": """\
+examples, of this machine and of an image:
+  entrypoint doctor
+  docker run --rm IMAGE entrypoint doctor
+""",
     "settings": """\
 examples:
   entrypoint settings
@@ -288,6 +301,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_plan(add("plan", "print which processes a job starts, where and how; runs nothing"))
     _add_local(add("local", "run a script on simulated hosts of this machine", f"{_CHANNELS}\n{_FAULTS}"))
     _add_host(add("host", "be one host of a job of containers, as compose.yaml starts them", _CHANNELS))
+    add("doctor", "say what this machine or image has for each mode, and lacks").set_defaults(command=_doctor)
     add("settings", "print all settings with their defaults").set_defaults(command=_settings)
     add("train", "be a host of the job in /opt/ml: what SageMaker runs on each").set_defaults(command=_train)
     return parser

@@ -194,10 +194,19 @@ def _supervisor(job: "Job", log: Log, spare: _Spare) -> "Supervisor":
     if job.cluster.is_coordinator:  # one host says it for all
         for note in plan.notes:
             log.say(f"warning: {note}")
+    _look_for_programs(job, plan)
     begun = _begin(job, plan, log)
     from entrypoint.supervisor import Supervisor  # here, since this takes as long as half of what was begun
 
     return Supervisor(job, plan, os.environ, log, begun, spare.free)
+
+
+def _look_for_programs(job: "Job", plan: "Plan") -> None:
+    """Raise ConfigError where this host lacks what its part of the plan is started with."""
+    from entrypoint.host.needs import lacking, programs
+
+    if absent := lacking(programs(plan.on(job.cluster.me.name))):
+        raise ConfigError(f"mode {job.mode} needs what {job.cluster.me.name} does not have: {', '.join(absent)}")
 
 
 def _begin(job: "Job", plan: "Plan", log: Log) -> "dict[str, Process]":

@@ -19,4 +19,7 @@ else:
         raise AssertionError(f"nobody thought of {value!r}")
 
 
-__all__ = ["StrEnum", "assert_never"]
+# The option that keeps the folder of a script, or the current one, out of sys.path.
+SAFE_PATH = ("-P",) if sys.version_info >= (3, 11) else ()  # novm
+
+__all__ = ["SAFE_PATH", "StrEnum", "assert_never"]

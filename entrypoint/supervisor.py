@@ -21,6 +21,7 @@ from entrypoint.host.endings import Endings
 from entrypoint.host.inbox import Inbox
 from entrypoint.host.last_output import LastOutput
 from entrypoint.host.logs import Log
+from entrypoint.host.needs import mpirun
 from entrypoint.host.shortage import broken
 from entrypoint.host.spawner import Spawner
 from entrypoint.job.job import Job
@@ -223,6 +224,7 @@ class Supervisor:
 
     def _start(self, spec: ProcessSpec) -> None:
         if spec.duty is Duty.LAUNCHER:
+            spec = spec.but(argv=(mpirun(), *spec.argv[1:]))
             self.log.say("running " + command_line(spec.argv))
         try:
             started = self.spawner.start(spec)

@@ -156,12 +156,12 @@ class DockerEngine:
 
     def _send(self, host: str, process: str, number: int) -> bool:
         """Signal a process of a container, "" for its launcher; False if it is not there yet."""
-        command = ["exec", "--interactive", self._container(host), "python", "-P", "-"]
+        command = ["exec", "--interactive", self._container(host), "python", "-I", "-"]
         return self._do(host, *command, process, str(int(number)), program=_source(processes))
 
     def _silence(self, host: str, how: str) -> bool:
         beside = ["--network", f"container:{self._container(host)}", "--cap-add", "NET_ADMIN"]
-        return self._do(host, *_HELPER, *beside, self.image, "python", "-P", "-", how, program=_source(silence))
+        return self._do(host, *_HELPER, *beside, self.image, "python", "-I", "-", how, program=_source(silence))
 
     def _make_readonly(self, host: str, folder: PurePosixPath) -> bool:
         beside = ["--pid", f"container:{self._container(host)}", *_MAY_MOUNT, "--cap-add", "SYS_PTRACE"]

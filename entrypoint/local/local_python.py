@@ -3,22 +3,24 @@
 import importlib.util
 import os
 import resource
-import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
 
 from entrypoint.errors import ConfigError
-from entrypoint.job.job import Job, Mode
+from entrypoint.host import needs
 from entrypoint.local import processes
 from entrypoint.local.fault import Action, Fault
-from entrypoint.plan.plan import Plan, Role
+from entrypoint.plan.plan import Plan
 
 PACKAGE = Path(__file__).resolve().parents[2]
 SPARE_FILES = 100
 _NOT_INHERITED = ("SM_", "SAGEMAKER_", "TRAINING_JOB_", "ENTRYPOINT_", "TF_CONFIG")
 _SIGNALS = {Action.KILL: signal.SIGKILL, Action.STOP: signal.SIGTERM, Action.PAUSE: signal.SIGSTOP}
-_INSTALL = "pip install 'sagemaker-tf-entrypoint[{extra}]'"
+_INSTALL = {
+    "tensorflow": "TensorFlow for its parameter servers (pip install 'sagemaker-tf-entrypoint[tensorflow]')",
+    "mpi4py": "mpi4py (pip install 'sagemaker-tf-entrypoint[mpi]')",
+}
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
@@ -39,20 +41,10 @@ def allow_files(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def missing(job: Job, plan: Plan) -> list[str]:
+def missing(plan: Plan) -> list[str]:
     """Return what the plan needs and this machine has not, each with what to do about it."""
-    roles = {spec.role for spec in plan.processes}
-    found = []
-    if Role.PS in roles and not importlib.util.find_spec("tensorflow"):
-        found.append(f"TensorFlow for its parameter servers ({_INSTALL.format(extra='tensorflow')})")
-    if job.mode is Mode.MPI and not importlib.util.find_spec("mpi4py"):
-        found.append(f"mpi4py ({_INSTALL.format(extra='mpi')})")
-    programs = {Role.LAUNCHER: ("mpirun", "openmpi-bin"), Role.KEY: ("ssh-keygen", "openssh-client")}
-    programs |= {Role.SSHD: ("/usr/sbin/sshd", "openssh-server")}
-    for role, (program, package) in programs.items():
-        if role in roles and not shutil.which(program):
-            found.append(f"{Path(program).name} (apt-get install {package})")
-    return found
+    modules = [name for name in needs.modules(plan.processes) if not importlib.util.find_spec(name)]
+    return [*(_INSTALL[name] for name in modules), *needs.lacking(needs.programs(plan.processes))]
 
 
 def inject(fault: Fault, launcher: int) -> bool:

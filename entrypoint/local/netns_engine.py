@@ -31,6 +31,7 @@ from entrypoint.local.spec import LocalJob, settings_in
 from entrypoint.local.tree import HostFolder, folders_of, write_config
 from entrypoint.plan.planner import plan_for
 from entrypoint.plan.render import render
+from entrypoint.python310 import SAFE_PATH
 
 _TOOLS = {"ip": "iproute2", "nsenter": "util-linux", "mount": "mount"}
 _BRIDGE = "bridge"
@@ -69,7 +70,7 @@ class NetnsEngine:
             if not Path(path).exists():
                 raise ConfigError(f"--engine netns needs {path} on this machine, which is not there")
         job = self._read()
-        if lacks := missing(job, plan_for(job)):
+        if lacks := missing(plan_for(job)):
             raise ConfigError(f"mode {job.mode} on this machine lacks {', '.join(lacks)}; or use --engine docker")
         with self._network():
             pass
@@ -115,7 +116,7 @@ class NetnsEngine:
             "ENTRYPOINT_SUMMARY": str(ML / "output" / "summary.json"),
             SPEC: json.dumps(spec),
         }
-        return Command(argv=(sys.executable, "-P", "-c", _HOST, str(PACKAGE)), environment=environment)
+        return Command(argv=(sys.executable, *SAFE_PATH, "-c", _HOST, str(PACKAGE)), environment=environment)
 
     def signal(self, running: Mapping[str, int], number: int) -> None:
         for pid in running.values():

@@ -22,6 +22,7 @@ from entrypoint.local.tree import HostFolder, folders_of, write_config
 from entrypoint.plan.plan import ProcessSpec
 from entrypoint.plan.planner import plan_for
 from entrypoint.plan.render import render
+from entrypoint.python310 import SAFE_PATH
 
 # A host ends with us, even if we are killed (prctl PR_SET_PDEATHSIG: SIGTERM). The path is no PYTHONPATH,
 # since the user's script would inherit that.
@@ -48,7 +49,7 @@ class ProcessEngine:
 
     def check(self) -> None:
         job = self._read(self._folders[0])
-        if lacks := missing(job, plan_for(job)):
+        if lacks := missing(plan_for(job)):
             raise ConfigError(f"mode {job.mode} as processes lacks {', '.join(lacks)}; or use --engine docker")
 
     def plan(self, whole: bool) -> str:
@@ -91,7 +92,7 @@ class ProcessEngine:
                 json.dumps({"LocalPath": f"{folder.base}/checkpoints"})
             )
         return Command(
-            argv=(sys.executable, "-P", "-c", _HOST, str(PACKAGE)),
+            argv=(sys.executable, *SAFE_PATH, "-c", _HOST, str(PACKAGE)),
             environment={
                 **self._inherited,
                 "PYTHONUNBUFFERED": "1",  # as in the image

@@ -4,9 +4,12 @@ Reads the task as JSON from stdin and writes the result as JSON to the file name
 printed says what is wrong, and the code is 65. Run by path, so that this folder comes first in sys.path, and with -P.
 """
 
+import importlib
 import json
 import os
 import sys
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 
 from findings import digest, digest_of_code, flags, software
@@ -16,11 +19,20 @@ from sources import check, fetch
 from unusable import Unusable, reason
 from variables import variables
 
+OUR_PACKAGES = str(Path(__file__).parents[3])
 CODE_ERROR = 65
+CONFIG_ERROR = 78
+STARTED_WITH = {
+    "tensorflow": "parameter servers and worker servers are started with it",
+    "mpi4py": "ranks are started with it (python -m mpi4py)",
+}
 
 
 def main() -> int:
     task = json.load(sys.stdin)
+    paths_of_others = [entry for entry in sys.path if entry not in ("", str(Path(__file__).parent))]
+    if OUR_PACKAGES not in sys.path:  # they lie in a folder of their own, with boto3, and no script is to see it
+        sys.path.insert(1, OUR_PACKAGES)
     code, program = Path(task["code"]), task["program"]
     if region := task["hyperparameters"].get("sagemaker_region"):  # as sagemaker-training takes it, but before the code
         os.environ.setdefault("SAGEMAKER_REGION", str(region))
@@ -37,14 +49,18 @@ def main() -> int:
     except OSError as error:
         print(f"the code folder {code} cannot be prepared: {reason(error)}", flush=True)
         return CODE_ERROR
-    env = environment(task, code)
+    env = environment(task, [str(code), *(entry for entry in paths_of_others if entry != str(code))])
+    path = env["PYTHONPATH"].split(os.pathsep)
+    if lacking := lacks(task["modules"], path):
+        print(lacking, flush=True)
+        return CONFIG_ERROR
     instance_type = str(task["resource_config"].get("current_instance_type") or "")
     result = {
         "env": env,
         "module": program.removesuffix(".py") if package else None,
         "flags": flags(code),
         "fingerprints": {**fingerprints, **software()} if several else {},
-        "unused_gpus": unused(int(env["SM_NUM_GPUS"]), instance_type, env["PYTHONPATH"].split(os.pathsep)),
+        "unused_gpus": unused(int(env["SM_NUM_GPUS"]), instance_type, path),
     }
     try:
         write(Path(task["result"]), json.dumps(result))
@@ -64,12 +80,19 @@ def fingerprints_of(code: Path) -> dict[str, str]:
     }
 
 
-def environment(task: dict, code: Path) -> dict[str, str]:
+def environment(task: dict, path: list[str]) -> dict[str, str]:
     """Return SM_* as sagemaker-training computes them, and PYTHONPATH."""
-    own = str(Path(__file__).parent)
-    path = [str(code), *(entry for entry in sys.path if entry not in ("", own, str(code))), *task["stand_ins"]]
     found = variables(task)
+    path = [*path, *task["more_path"]]
     return {**found, **of_tensorflow(found["SAGEMAKER_REGION"]), "PYTHONPATH": os.pathsep.join(path)}
+
+
+def lacks(modules: list[str], path: list[str]) -> str:
+    """Say which of these the user's Python does not find, now that the requirements are installed; nothing, if none."""
+    importlib.invalidate_caches()
+    names = [name for name in modules if not (find_spec(name) or PathFinder.find_spec(name, path))]
+    why = "; ".join(f"{name} is not installed, and {STARTED_WITH[name]}" for name in names)
+    return why and f"{why}. Wanted it in the image, for {sys.executable}, or in requirements.txt"
 
 
 def of_tensorflow(region: str) -> dict[str, str]:

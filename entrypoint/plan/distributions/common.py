@@ -21,22 +21,29 @@ from entrypoint.plan.plan import (
     Restart,
     Role,
 )
+from entrypoint.python310 import SAFE_PATH
 
-CHILDREN = Path(__file__).resolve().parent.parent.parent / "children"
-STAND_INS = Path(__file__).resolve().parent.parent.parent / "stand_ins"
+PACKAGE = Path(__file__).resolve().parent.parent.parent
+CHILDREN = PACKAGE / "children"
+STAND_INS = PACKAGE / "stand_ins"
+# The scripts' library, where our packages lie in a folder that only we see: container/onto/install.py makes both.
+LIBRARY = PACKAGE.parent.parent / "library"
 
 
-def child(name: str, suffix: str = ".py", options: tuple[str, ...] = ("-P",)) -> tuple[str, ...]:
+def child(name: str, suffix: str = ".py", options: tuple[str, ...] = SAFE_PATH) -> tuple[str, ...]:
     """Return the command of one of our helper programs: a file, or without suffix a folder with a `__main__.py`.
 
     By path and with -P, or more, so that a module of the user's that is called like one of ours cannot get in
-    the way.
+    the way. (Python 3.10, which has no -P, looks into the folder of the file before it looks elsewhere.)
     """
     return (sys.executable, *options, str(CHILDREN / f"{name}{suffix}"))
 
 
-def prepare(job: Job, host: Host) -> ProcessSpec:
-    """Return what fetches and installs code and computes SM_*, once per host. Only ours has its long input."""
+def prepare(job: Job, host: Host, modules: tuple[str, ...] = ()) -> ProcessSpec:
+    """Return what fetches and installs code and computes SM_*, once per host. Only ours has its long input.
+
+    `modules`: Python's, which processes of the host are started with, and not by the user's word.
+    """
     return ProcessSpec(
         host=host.name,
         name=PREPARE,
@@ -44,13 +51,13 @@ def prepare(job: Job, host: Host) -> ProcessSpec:
         duty=Duty.STEP,
         argv=child("prepare", suffix=""),
         env=(("SAGEMAKER_BASE_DIR", str(job.paths.base)),),
-        stdin=_to_prepare(job) if host.name == job.cluster.me.name else "",
+        stdin=_to_prepare(job, modules) if host.name == job.cluster.me.name else "",
         ready=Ready.ENDED,
         restart=Restart.KEEP,
     )
 
 
-def _to_prepare(job: Job) -> str:
+def _to_prepare(job: Job, modules: tuple[str, ...]) -> str:
     return json.dumps(
         {
             "program": job.program.name,
@@ -58,7 +65,11 @@ def _to_prepare(job: Job) -> str:
             "code": str(job.paths.code),
             "channel": str(job.paths.base / "input" / "data" / "code"),
             "result": str(job.paths.prepared),
-            "stand_ins": [str(STAND_INS)] if job.smdistributed else [],
+            "modules": modules,
+            "more_path": [
+                *([str(STAND_INS)] if job.smdistributed else []),
+                *([str(LIBRARY)] if LIBRARY.is_dir() else []),
+            ],
             "resource_config": {**job.resource_config, "current_host": job.cluster.me.name},
             "input_data_config": job.input_data_config,
             "hyperparameters": job.hyperparameters,

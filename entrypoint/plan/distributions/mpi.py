@@ -29,7 +29,8 @@ _MCA = {"-mca", "--mca", "-gmca", "--gmca"}
 def plan(job: Job) -> Plan:
     hosts, slots = job.cluster.training, job.processes_per_host
     several = len(hosts) > 1
-    rows = [common.prepare(job, host) for host in job.cluster.hosts]
+    runner = ("mpi4py",) if job.program.name.endswith(".py") else ()
+    rows = [common.prepare(job, host, runner if host in hosts else ()) for host in job.cluster.hosts]
     if several:
         rows += [row for host in hosts for row in _ssh_rows(job, host)]
     command, total = _mpirun(job)

@@ -88,7 +88,8 @@ def plan(job: Job) -> Plan:
             ready_port=port if role is Role.CHIEF else None,
         )
 
-    rows = [common.prepare(job, host) for host in all_hosts]
+    with_servers = {*(() if job.settings.ps_servers == "script" else ps_hosts), *(worker_hosts if servers else ())}
+    rows = [common.prepare(job, host, ("tensorflow",) if host in with_servers else ()) for host in all_hosts]
     rows += [server(h, Role.PS, i, len(ps_hosts), p) for i, (h, p) in enumerate(zip(ps_hosts, ps_ports, strict=True))]
     rows.append(script(chief_host, Role.CHIEF, 0, 1, chief_port, ()))
     for index, (host, port) in enumerate(zip(worker_hosts, worker_ports, strict=True)):

@@ -113,23 +113,23 @@ def test_the_name_that_is_asked_for_or_needed_does_not_depend_on_the_script(tmp_
 # --- SageMaker's data-parallel library ---
 
 
-def stand_ins(job) -> list[str]:
+def more_path(job) -> list[str]:
     (task,) = {spec.stdin for spec in plan_for(job).processes if spec.name == "prepare" and spec.host == "algo-1"}
-    return json.loads(task)["stand_ins"]
+    return json.loads(task)["more_path"]
 
 
 def test_the_data_parallel_switch_starts_ranks_and_brings_the_module_of_that_name(tmp_path):
     job = read(tmp_path, 2, by_sdk("train.py", {**DATA_PARALLEL, OPTIONS: "-x A=1"}))
     assert (job.mode, job.processes_per_host, job.mpi_options) == (Mode.MPI, 1, ("-x", "A=1"))
     assert read(tmp_path, 2, by_sdk("train.py", DATA_PARALLEL), gpus=8).processes_per_host == 8
-    assert stand_ins(job) == [str(common.STAND_INS)]
+    assert more_path(job) == [str(common.STAND_INS)]
     assert "smdistributed.dataparallel" in render(plan_for(job))
 
 
 @pytest.mark.parametrize("distribution", [mpi(2), {**mpi(2), SMDDP: False}, PARAMETER_SERVER])
 def test_no_other_job_has_that_module(tmp_path, distribution):
     job = read(tmp_path, 2, by_sdk("train.py", distribution))
-    assert stand_ins(job) == []
+    assert more_path(job) == []
     assert "smdistributed" not in render(plan_for(job))
 
 

@@ -1,0 +1,61 @@
+"""What a job needs beside Python and the user's code: programs and modules that its image may lack, by name.
+
+A program is looked for before anything starts, a module once the user's requirements are installed: these may bring it.
+"""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from entrypoint.plan.plan import ProcessSpec, Role
+
+# Debian's and Ubuntu's package, of which Amazon Linux's have the name, or one like it.
+PROGRAMS = {
+    "mpirun": "openmpi-bin",
+    "orted": "openmpi-bin",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "/usr/sbin/sshd": "openssh-server",
+}
+OF_ROLES = {
+    Role.LAUNCHER: ("mpirun", "orted"),
+    Role.KEY: ("ssh-keygen",),
+    Role.SSHD: ("/usr/sbin/sshd", "orted", "ssh"),
+}
+
+
+def programs(specs: Iterable[ProcessSpec]) -> tuple[str, ...]:
+    """Return the programs that the processes of a plan, or of one of its hosts, are started with."""
+    roles = {spec.role for spec in specs}
+    return tuple(dict.fromkeys(name for role, names in OF_ROLES.items() if role in roles for name in names))
+
+
+def modules(specs: Iterable[ProcessSpec]) -> tuple[str, ...]:
+    """Return the modules that we start ourselves, and not the user's script."""
+    found = {"tensorflow" for spec in specs if spec.role in (Role.PS, Role.WORKER) and not spec.runs_program}
+    found |= {"mpi4py" for spec in specs if spec.role is Role.RANK}
+    return tuple(sorted(found))
+
+
+def mpirun() -> str:
+    """Return the name to start mpirun by, which some images have as a script that adds options before it.
+
+    AWS's says `mpirun.real --allow-run-as-root "$@"`, as we do. Open MPI takes no option twice.
+    """
+    wrapper, real = shutil.which("mpirun"), shutil.which("mpirun.real")
+    return "mpirun.real" if wrapper and real and Path(wrapper).parent == Path(real).parent else "mpirun"
+
+
+def lacking(names: Iterable[str]) -> list[str]:
+    """Return those of the programs that are not there, each with what to do about it."""
+    absent = [name for name in names if not shutil.which(name)]
+    if "mpirun" in absent and "orted" in absent:
+        absent.remove("orted")  # they are one package
+    return [f"{Path(name).name} ({_remedy(name)})" for name in absent]
+
+
+def _remedy(name: str) -> str:
+    if name == "orted" and (other := shutil.which("mpirun")):
+        whose = "Open MPI 5's, whose daemon is prted" if shutil.which("prted") else "of another MPI"
+        return f"{other} is {whose}; wanted Open MPI 4"
+    return f"apt-get install {PROGRAMS[name]}" if shutil.which("apt-get") else f"as in Debian's {PROGRAMS[name]}"

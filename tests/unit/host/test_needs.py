@@ -1,0 +1,64 @@
+"""host/needs.py: what a plan takes beside the user's code, and what a PATH lacks of it."""
+
+import pytest
+
+from entrypoint.host.needs import lacking, modules, mpirun, programs
+from entrypoint.plan.plan import Command, Duty, ProcessSpec, Role
+
+
+def spec(role: Role, **more) -> ProcessSpec:
+    return ProcessSpec(host="algo-1", name="x", role=role, duty=Duty.SERVER, **more)
+
+
+@pytest.fixture
+def put(monkeypatch, tmp_path):
+    """`put(name, ...)`: programs of the only folder in PATH."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    def make(*names: str) -> None:
+        for name in names:
+            (tmp_path / name).write_text("#!/bin/sh\n")
+            (tmp_path / name).chmod(0o755)
+
+    return make
+
+
+def test_a_wrapper_of_mpirun_is_passed_by_since_open_mpi_takes_no_option_twice(put):
+    put("mpirun")
+    assert mpirun() == "mpirun"
+    put("mpirun.real")
+    assert mpirun() == "mpirun.real"
+
+
+def test_what_is_lacking_is_named_with_what_brings_it(put):
+    needed = programs([spec(Role.SSHD), spec(Role.KEY), spec(Role.LAUNCHER)])
+    assert "mpirun (as in Debian's openmpi-bin)" in lacking(needed) and "orted" not in str(lacking(needed))
+    put("mpirun", "orted")
+    found = lacking(needed)
+    assert {text.partition(" ")[0] for text in found} - {"sshd"} == {"ssh", "ssh-keygen"}
+    assert all("openssh-" in text for text in found)
+    put("ssh", "ssh-keygen", "apt-get")
+    assert lacking(["ssh", "ssh-keygen", "mpirun", "orted"]) == []
+
+
+def test_another_mpi_is_named(put):
+    put("mpirun")
+    (found,) = lacking(["mpirun", "orted"])
+    assert found.startswith("orted (") and found.endswith("/mpirun is of another MPI; wanted Open MPI 4)")
+    put("prted")
+    assert "Open MPI 5" in lacking(["orted"])[0]
+
+
+def test_one_host_needs_no_ssh():
+    assert programs([spec(Role.LAUNCHER), spec(Role.RANK), spec(Role.PREPARE)]) == ("mpirun", "orted")
+    assert programs([spec(Role.CHIEF), spec(Role.PS)]) == ()
+
+
+def test_modules_are_those_that_we_start():
+    script = Command(file="train.py", arguments=(), python=("python",))
+    assert modules([spec(Role.PS), spec(Role.RANK, program=script), spec(Role.CHIEF, program=script)]) == (
+        "mpi4py",
+        "tensorflow",
+    )
+    assert modules([spec(Role.PS, program=script), spec(Role.WORKER, program=script)]) == ()
+    assert modules([spec(Role.WORKER)]) == ("tensorflow",)
