@@ -16,17 +16,25 @@ readonly CA_VARIABLES='PIP_CERT SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE 
 # TensorFlow's wheel and SageMaker's training instances; on an ARM machine docker would choose ARM.
 export DOCKER_DEFAULT_PLATFORM=linux/amd64
 
-base='' builder=auto ca_bundle='' dry_run=no mirror='' no_cache=no push=''
+base='' builder=auto ca_bundle='' dry_run=no mirror='' no_cache=no on='' push='' python=''
 more_tags=()
 
 usage() {
     cat <<EOF
 Usage: ./build.sh [OPTION...]
+       ./build.sh --on IMAGE [--python PATH] [OPTION...]
 
 Builds $NAME:latest and $NAME:VERSION-tfTENSORFLOW-cpu,
 VERSION from pyproject.toml, TENSORFLOW from $REQUIREMENTS.
 The last line printed is the tags and the size of the image.
 
+With --on, puts the entrypoint onto an image of yours, or onto one of AWS's Deep Learning Containers, and says what it
+has for each mode. Its Python, TensorFlow, CUDA and Open MPI stay as they are. The image that comes of it is called
+$NAME:VERSION-on-IMAGE, and any --tag. It is what container/onto.Dockerfile says.
+
+  --on IMAGE          an image of Linux on amd64 with Python 3.10 or later; it is pulled if it is not on this machine
+  --python PATH       its Python that trains. Without it, the first that has TensorFlow of: python, python3, /opt/venv's
+                      and /opt/conda's, ...; else the first
   --tag NAME[:TAG]    one more tag for the image; may be repeated
   --push ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME[:TAG]
                       push to this ECR repository after the build: make the repository if it is not there, log in,
@@ -81,7 +89,7 @@ read_arguments() {
             --no-cache) no_cache=yes && shift && continue ;;
             --dry-run) dry_run=yes && shift && continue ;;
             -h | --help) usage && exit 0 ;;
-            --tag | --push | --base | --mirror | --ca-bundle | --builder) ;;
+            --tag | --push | --base | --mirror | --ca-bundle | --builder | --on | --python) ;;
             *) die "Found the argument '$option', which is none of build.sh's." "./build.sh --help shows them all." ;;
         esac
         [[ -n ${2-} ]] || die "$option stands without its value." "./build.sh --help shows what it takes."
@@ -93,9 +101,13 @@ read_arguments() {
             # Relative to where the caller stands, and main leaves there.
             --ca-bundle) ca_bundle=$(cd "$(dirname "$2")" 2>/dev/null && pwd)/$(basename "$2") ;;
             --builder) builder=$2 ;;
+            --on) on=$2 ;;
+            --python) python=$2 ;;
         esac
         shift 2
     done
+    [[ -z $on || -z $base$mirror ]] || die "--on takes the image as it is; --base and --mirror are for our own image."
+    [[ -n $on || -z $python ]] || die "--python names the Python of an image that --on IMAGE names."
     case $builder in
         auto) ;;
         legacy) export DOCKER_BUILDKIT=0 ;;
@@ -111,6 +123,11 @@ read_versions() {
     tensorflow=$(sed -n 's/^tensorflow-cpu==//p' "$REQUIREMENTS")
     [[ -n $tensorflow ]] || die "Found no line  tensorflow-cpu==...  in $HERE/$REQUIREMENTS." "The image's tag is made of it."
     tag=$version-tf$tensorflow-cpu
+    if [[ -n $on ]]; then
+        tag=${on%@*}
+        tag=$version-on-$(printf '%s' "${tag##*/}" | tr -c 'A-Za-z0-9_.-' '-')
+        tag=${tag:0:128}
+    fi
 }
 
 # Sets, from --push: account, region, repository, push_tag. Strict, since a name that is nearly right is pushed elsewhere.
@@ -176,6 +193,26 @@ choose_base() {
         make_base
         base=$OWN_BASE
     fi
+}
+
+# An image of the user's: here or pulled, and one that it can be put onto.
+check_on() {
+    local platform user entry
+    if ! is_local "$on"; then
+        run docker pull "$on" || die "--on: found no image '$on' on this machine, and it could not be pulled; the reason is above." \
+            "See that the name is right (docker image ls), and that you are logged in where it lies. For AWS's images:" \
+            "aws ecr get-login-password --region REGION | docker login --username AWS --password-stdin ${on%%/*}"
+        [[ $dry_run == no ]] || return 0
+    fi
+    platform=$(docker image inspect --format '{{.Os}}/{{.Architecture}}' "$on")
+    [[ $platform == linux/amd64 ]] ||
+        die "--on: found '$on' to be for $platform; wanted linux/amd64, which SageMaker's training instances are." \
+            "Pull or build it for that: docker pull --platform linux/amd64 $on"
+    entry=$(docker image inspect --format '{{json .Config.Entrypoint}}' "$on")
+    user=$(docker image inspect --format '{{.Config.User}}' "$on")
+    say "on: $on; our entrypoint takes the place of its own (${entry/#null/none})"
+    [[ -z $user || $user == root || $user == 0 || $user == 0:* || $user == root:* ]] ||
+        say "note: '$on' runs as user $user, and so will the job. SageMaker's folders belong to root: does $user write to them?"
 }
 
 make_base() {
@@ -250,18 +287,34 @@ remove_leftovers() {
 # ---- what is done -----------------------------------------------------------------------------------------------------
 
 build() {
-    local command=(docker build --build-arg "BASE_IMAGE=$base" --build-arg "VERSION=$version" --build-arg "REVISION=$(revision)")
-    local variable each
+    local command=(docker build) variable each
+    if [[ -n $on ]]; then
+        command+=(--file container/onto.Dockerfile --build-arg "IMAGE=$on" ${python:+--build-arg "PYTHON=$python"})
+    else
+        command+=(--build-arg "BASE_IMAGE=$base" --build-arg "VERSION=$version" --build-arg "REVISION=$(revision)")
+    fi
     # A name without a value: docker takes the value from the environment, and it is not on the screen.
     for variable in HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy PIP_INDEX_URL; do
         [[ -z ${!variable-} ]] || command+=(--build-arg "$variable")
     done
     [[ $no_cache == no ]] || command+=(--no-cache)
-    for each in "$NAME:latest" "$NAME:$tag" ${more_tags[@]+"${more_tags[@]}"}; do
+    for each in $(tags); do
         command+=(--tag "$each")
     done
     say "building $NAME:$tag"
     run "${command[@]}" .
+}
+
+# Of a user's image, there is no latest: it is not ours.
+tags() {
+    [[ -n $on ]] || printf '%s\n' "$NAME:latest"
+    printf '%s\n' "$NAME:$tag" ${more_tags[@]+"${more_tags[@]}"}
+}
+
+# What the image has for each mode: a job that lacks something ends with 78 at its start, and that is known now.
+say_what_it_has() {
+    say "what $NAME:$tag has for each mode"
+    run docker run --rm --network none "$NAME:$tag" entrypoint doctor
 }
 
 revision() {
@@ -351,7 +404,7 @@ report() {
     else
         size=$(docker image inspect --format '{{.Size}}' "$NAME:$tag" | awk '{printf "%.2f GB", $1 / 1e9}')
     fi
-    for each in "$NAME:latest" "$NAME:$tag" ${more_tags[@]+"${more_tags[@]}"} ${push:+"$push_to"}; do
+    for each in $(tags) ${push:+"$push_to"}; do
         printf '%s ' "$each"
     done
     printf '(%s)\n' "$size"
@@ -367,9 +420,10 @@ main() {
         choose_cloud_tool
     fi
     need_docker
-    choose_base
+    if [[ -n $on ]]; then check_on; else choose_base; fi
     lay_out_ca_bundle
     build
+    [[ -z $on ]] || say_what_it_has
     [[ -z $push ]] || push
     report
 }

@@ -120,7 +120,8 @@ class Cluster:
     `program` is a file of tests/cluster/programs, or the file in `code` that is to be run; "" where the image or a
     channel has the code and says so. `shared` is a folder that every host has as /opt/ml/checkpoints, as from a file
     system in the network. `isolated`: hosts reach one another and nobody else. `groups`: hosts by instance group.
-    `channels`: a folder, in File mode, or a Channel under its own name.
+    `channels`: a folder, in File mode, or a Channel under its own name. `open_to_all`: for an image whose
+    user is not root.
     """
 
     def __init__(
@@ -140,6 +141,7 @@ class Cluster:
         files: Mapping[str, str] | None = None,
         groups: Mapping[str, Iterable[str]] | None = None,
         isolated: bool = False,
+        open_to_all: bool = False,
     ) -> None:
         self.image, self.folder = image, folder
         self.hosts = [f"algo-{n + 1}" for n in range(hosts)] if isinstance(hosts, int) else sorted(hosts)
@@ -175,6 +177,8 @@ class Cluster:
             mounts += [f"{ml}/code:/opt/ml/code"] if program else []
             mounts += [f"{path}:/opt/ml/input/data/{name}:ro" for name, path in shown(self.channels, parts)]
             mounts += [f"{shared.resolve()}:/opt/ml/checkpoints"] if shared else []
+            if open_to_all:
+                sh("chmod", "-R", "a+rwX", str(ml))
             variables = {**environment, **(host_environment or {}).get(host, {})}
             services[host] = {
                 "image": image,

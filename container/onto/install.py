@@ -1,0 +1,157 @@
+"""Makes /opt/sagemaker-tf-entrypoint: our launcher and what it needs, for the Python that runs this.
+
+`packages/` is seen by our own programs only, so that what they need (boto3, flask, waitress) neither replaces nor hides
+what the image has; `library/` holds the module that training scripts may import; `bin/` comes first in PATH.
+"""
+
+import compileall
+import hashlib
+import os
+import re
+import shutil
+import ssl
+import subprocess
+import sys
+import tempfile
+import urllib.parse
+import urllib.request
+from importlib.util import find_spec
+from pathlib import Path
+
+BUILD = Path(__file__).resolve().parent
+TARGET = Path("/opt/sagemaker-tf-entrypoint")
+PACKAGES, LIBRARY, BIN = TARGET / "packages", TARGET / "library", TARGET / "bin"
+CA_BUNDLE = BUILD / "ca-bundle.pem"
+CUDA_COMPAT = Path("/usr/local/cuda/compat/libcuda.so.1")
+# Settings of the image for pip that would have it install elsewhere, or something else.
+MISLEADING = {
+    "USER",
+    "TARGET",
+    "PREFIX",
+    "ROOT",
+    "NO_DEPS",
+    "CONSTRAINT",
+    "REQUIREMENT",
+    "REQUIRE_VIRTUALENV",
+    "DRY_RUN",
+}
+
+PROGRAM = """\
+#!{python}
+import sys
+
+sys.path.insert(0, "{packages}")
+from {module} import {function}
+
+{function}()
+"""
+# It runs the user's inference.py, which is to import what the image has.
+SERVE = """\
+#!{python}
+import sys
+
+sys.path.insert(0, "{packages}")
+import flask
+import waitress
+from entrypoint.serving.__main__ import main
+
+sys.path.remove("{packages}")
+main()
+"""
+PROGRAMS = {
+    "train": ("entrypoint.launch", "train", PROGRAM),
+    "entrypoint": ("entrypoint.cli", "main", PROGRAM),
+    "serve": ("entrypoint.serving.__main__", "main", SERVE),
+}
+
+
+def main() -> None:
+    shutil.rmtree(TARGET, ignore_errors=True)  # of an image that is ours already
+    with tempfile.TemporaryDirectory() as scratch:
+        install(Path(scratch))
+    shutil.rmtree(PACKAGES / "bin", ignore_errors=True)  # pip's own programs, which do not find the folder
+    LIBRARY.mkdir()
+    (PACKAGES / "sagemaker_tf_data").rename(LIBRARY / "sagemaker_tf_data")
+    compileall.compile_dir(LIBRARY, quiet=1)
+    BIN.mkdir()
+    for name, (module, function, text) in PROGRAMS.items():
+        write(BIN / name, text.format(python=sys.executable, packages=PACKAGES, module=module, function=function))
+    write(BIN / "docker-entrypoint", docker_entrypoint())
+    subprocess.run([BIN / "entrypoint", "settings"], check=True, stdout=subprocess.DEVNULL)
+
+
+def install(scratch: Path) -> None:
+    """Install our package and what it needs, at the versions that our own image has, into a folder of their own."""
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("PYTHONPATH", "PYTHONHOME") and key.removeprefix("PIP_") not in MISLEADING
+    }
+    environment["PIP_ROOT_USER_ACTION"] = "ignore"
+    if CA_BUNDLE.is_file():
+        environment["PIP_CERT"] = str(CA_BUNDLE)
+    if not find_spec("pip"):
+        environment["PYTHONPATH"] = str(fetch_pip(scratch))
+    words = ["--target", PACKAGES, "--no-user", "--no-cache-dir", "--disable-pip-version-check"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        *words,
+        "--constraint",
+        BUILD / "requirements.txt",
+        BUILD,
+    ]
+    if subprocess.run(command, env=environment, check=False).returncode:
+        sys.exit(
+            "error: pip could not install our package and what it needs (boto3, flask, waitress); it says why above.\n"
+            "       Behind a private CA: ./build.sh --ca-bundle FILE; with an index of your own: PIP_INDEX_URL"
+        )
+
+
+def fetch_pip(scratch: Path) -> Path:
+    """Return pip's own wheel, from which it can run, for an image without pip. It does not come to the image."""
+    index = os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple"
+    trust = ssl.create_default_context(cafile=str(CA_BUNDLE) if CA_BUNDLE.is_file() else None)
+    page = f"{index.rstrip('/')}/pip/"
+    print(f"this Python has no pip: taking one from {urllib.parse.urlsplit(page).hostname}", flush=True)
+    try:
+        with urllib.request.urlopen(page, context=trust, timeout=60) as answer:
+            links = re.findall(
+                r'href="([^"]+/pip-([0-9.]+)-py3-none-any\.whl)#sha256=([0-9a-f]{64})"', answer.read().decode()
+            )
+        link, _, digest = max(links, key=lambda each: [int(number) for number in each[1].split(".") if number])
+        with urllib.request.urlopen(urllib.parse.urljoin(page, link), context=trust, timeout=120) as answer:
+            content = answer.read()
+    except (OSError, ValueError) as error:
+        sys.exit(
+            f"error: this Python has no pip, and none could be had from that index: {error}. Install pip in the image."
+        )
+    if hashlib.sha256(content).hexdigest() != digest:
+        sys.exit("error: the pip that the index gave is not the one that it names. Install pip in the image.")
+    wheel = scratch / Path(urllib.parse.urlsplit(link).path).name
+    wheel.write_bytes(content)
+    return wheel
+
+
+def docker_entrypoint() -> str:
+    """Return the one of our own image, with this folder's programs."""
+    text = (BUILD / "docker-entrypoint").read_text().replace("/opt/venv/bin", str(BIN))
+    block = "/usr/bin/env --block-signal=TERM"
+    if subprocess.run([*block.split(), "true"], check=False, capture_output=True).returncode:
+        text = text.replace(f"{block} ", "")  # coreutils before 8.31, and others
+    if CUDA_COMPAT.exists():
+        shutil.copy(BUILD / "cuda-compat.sh", TARGET)
+        text = text.replace("set -eu\n", f"set -eu\n. {TARGET}/cuda-compat.sh\n")
+    return text
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+if __name__ == "__main__":
+    main()

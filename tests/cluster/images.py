@@ -1,0 +1,50 @@
+"""Images that tests build: stand-ins for those of others, and what ./build.sh --on makes of them. They go with it."""
+
+import os
+import subprocess
+import uuid
+from pathlib import Path
+from typing import Any
+
+from containers import sh
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = 1200.0  # seconds: when to give up
+
+
+class Images:
+    """Remembers what it has built, for `remove`."""
+
+    def __init__(self) -> None:
+        self._mark, self._built = uuid.uuid4().hex[:8], []
+
+    def build(self, dockerfile: str, **arguments: str) -> str:
+        """Build a text without a context; the image's name."""
+        name = self._name("stand-in")
+        command = ["docker", "build", "--quiet", "--tag", name]
+        for key in (*arguments, "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"):
+            if value := arguments.get(key, os.environ.get(key)):
+                command += ["--build-arg", f"{key}={value}"]
+        done = subprocess.run([*command, "-"], input=dockerfile, capture_output=True, text=True, timeout=BUILD)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return name
+
+    def on(self, image: str, *options: str) -> tuple[str, str]:
+        """Put our entrypoint onto it, by build.sh; the name of what comes of it, and what build.sh said."""
+        name = self._name("onto")
+        done = self.try_on(image, "--tag", name, *options)
+        assert done.returncode == 0, done.stdout + done.stderr
+        self._built += [word for word in done.stdout.splitlines()[-1].split() if word.startswith("sagemaker-tf-")]
+        return name, done.stdout
+
+    def try_on(self, image: str, *options: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        return sh(str(ROOT / "build.sh"), "--on", image, *options, within=BUILD, check=False, **more)
+
+    def _name(self, what: str) -> str:
+        self._built.append(f"tfe-{what}-{self._mark}-{len(self._built)}")
+        return self._built[-1]
+
+    def remove(self) -> None:
+        """Remove all of them: those that were not built, too."""
+        for name in dict.fromkeys(reversed(self._built)):
+            sh("docker", "rmi", "--force", name, check=False)

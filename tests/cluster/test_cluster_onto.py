@@ -1,0 +1,227 @@
+"""`./build.sh --on IMAGE`: our entrypoint on images that are not ours. Stand-ins: AWS's own cannot be pulled here."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from containers import Cluster, run_alone, sh
+
+from images import Images
+
+HERE = Path(__file__).parent
+PACKAGES = "/opt/sagemaker-tf-entrypoint/packages"
+StartCluster = Callable[..., Cluster]
+
+
+@pytest.fixture(scope="module")
+def images(image: str) -> Iterator[Images]:
+    made = Images()
+    yield made
+    made.remove()
+
+
+@pytest.fixture(scope="module")
+def like_aws(image: str, images: Images) -> str:
+    return images.build((HERE / "like_aws.Dockerfile").read_text(), IMAGE=image)
+
+
+@pytest.fixture(scope="module")
+def onto(like_aws: str, images: Images) -> tuple[str, str]:
+    """The image on which our entrypoint was put, and what was printed."""
+    return images.on(like_aws)
+
+
+def debian() -> str:
+    """What the image under test was built on."""
+    names = "debian:bookworm-slim", "sagemaker-tf-entrypoint-base:bookworm"
+    return next(name for name in names if sh("docker", "image", "inspect", name, check=False).returncode == 0)
+
+
+def config(image: str) -> dict:
+    return json.loads(sh("docker", "image", "inspect", "--format", "{{json .Config}}", image).stdout)
+
+
+def frozen(image: str) -> str:
+    """All that lies in an image's Python."""
+    words = ["find", "/opt/venv", "-type", "f", "-not", "-name", "*.pyc", "-printf", "%p %s\n"]
+    return sh("docker", "run", "--rm", "--entrypoint", "", image, *words).stdout
+
+
+def test_the_build_says_which_modes_will_run(onto: tuple[str, str]) -> None:
+    said = onto[1]
+    assert "Python: /opt/venv/bin/python" in said
+    for mode in ("single", "ps", "mwms", "mpi"):
+        assert f"\nmode {mode}: ready\n" in said
+    assert 'our entrypoint takes the place of its own (["bash","-m","/usr/local/bin/entrypoint.sh"])' in said
+
+
+def test_nothing_of_the_image_is_changed(like_aws: str, onto: tuple[str, str]) -> None:
+    before, after = config(like_aws), config(onto[0])
+    assert frozen(onto[0]) == frozen(like_aws)
+    environment = {line.partition("=")[0]: line.partition("=")[2] for line in after["Env"]}
+    old = {line.partition("=")[0]: line.partition("=")[2] for line in before["Env"]}
+    ours = {"PYTHONUNBUFFERED": "1", "PIP_BREAK_SYSTEM_PACKAGES": "1"}
+    assert environment == {**old, **ours, "PATH": f"/opt/sagemaker-tf-entrypoint/bin:{old['PATH']}"}
+    assert (after["WorkingDir"], after.get("User")) == (before["WorkingDir"], before.get("User"))
+    assert after["Cmd"] == ["train"] and "docker-entrypoint" in after["Entrypoint"][0]
+
+
+def test_no_trace_of_the_build_is_left(onto: tuple[str, str]) -> None:
+    told = json.dumps(config(onto[0])) + sh("docker", "history", "--no-trunc", onto[0]).stdout
+    assert not [word for word in ("ca-bundle", "_PROXY", "_proxy", "PIP_INDEX_URL") if word in told]
+    found = run_alone(
+        onto[0], "sh", "-c", "ls -d /build /etc/pip.conf /root/.cache 2>/dev/null; find / -xdev -name ca-bundle.pem"
+    )
+    assert found.stdout == ""
+
+
+def test_our_programs_come_first_and_have_packages_of_their_own(onto: tuple[str, str]) -> None:
+    found = run_alone(
+        onto[0], "sh", "-c", "command -v train serve entrypoint; python -c 'import flask; print(flask.__version__)'"
+    )
+    *programs, flask = found.stdout.split()
+    assert {str(Path(program).parent) for program in programs} == {"/opt/sagemaker-tf-entrypoint/bin"}
+    assert flask == "2.0.0", "a script imports the image's own"
+    assert "/opt/ml/input/config/resourceconfig.json is missing" in run_alone(onto[0], "train").stdout
+    served = run_alone(onto[0], "serve").stdout
+    assert "/opt/ml/model" in served and "Traceback" not in served
+
+
+def test_ranks_on_two_hosts(onto: tuple[str, str], tmp_path: Path) -> None:
+    """By Open MPI as the image has it, and ssh as it has not."""
+    with Cluster(onto[0], tmp_path, program="tells.py", hosts=2, mode="mpi") as job:
+        endings = job.wait()
+        assert {ending.exit_code for ending in endings.values()} == {0}
+        assert "running mpirun.real " in endings["algo-1"].log
+        for rank, (host, ending) in enumerate(endings.items()):
+            facts = json.loads((ending.ml / f"output/data/rank-{rank}.json").read_text())
+            assert (facts["size"], facts["env"]["SM_CURRENT_HOST"]) == (2, host)
+            path = facts["env"]["PYTHONPATH"].split(":")
+            assert PACKAGES not in path and path[-1] == "/opt/sagemaker-tf-entrypoint/library"
+
+
+@pytest.mark.more
+def test_a_stop_reaches_the_script(onto: tuple[str, str], tmp_path: Path) -> None:
+    with Cluster(onto[0], tmp_path, program="waits.py", hosts=2, mode="mwms") as job:
+        job.sees("] waiting")
+        job.stop()
+        assert {ending.exit_code for ending in job.wait().values()} == {143}
+
+
+@pytest.mark.more
+def test_ranks_of_a_user_who_is_not_root(like_aws: str, images: Images, tmp_path: Path) -> None:
+    """And whose HOME is not there."""
+    name, said = images.on(
+        images.build("ARG IMAGE\nFROM ${IMAGE}\nRUN useradd trainer\nUSER trainer\n", IMAGE=like_aws)
+    )
+    assert "runs as user trainer" in said
+    with Cluster(name, tmp_path, program="tells.py", hosts=2, mode="mpi", open_to_all=True) as job:
+        assert {ending.exit_code for ending in job.wait().values()} == {0}
+
+
+@pytest.mark.more  # tests/unit has the plan, and test_cluster_ways.py runs it
+def test_parameter_servers(onto: tuple[str, str], tmp_path: Path) -> None:
+    with Cluster(onto[0], tmp_path, program="tells.py", hosts=2, mode="ps") as job:
+        assert {ending.exit_code for ending in job.wait().values()} == {0}
+
+
+# ---- an image that is no framework's
+
+
+@pytest.fixture(scope="module")
+def bare(images: Images) -> tuple[str, str]:
+    """Debian's Python without pip, for a user who is not root; and what the build printed."""
+    return images.on(images.build((HERE / "bare.Dockerfile").read_text(), IMAGE=debian()))
+
+
+@pytest.mark.more
+def test_a_python_without_pip_and_a_user_who_is_not_root(bare: tuple[str, str], tmp_path: Path) -> None:
+    name, said = bare
+    assert "this Python has no pip: taking one from" in said and "runs as user trainer" in said
+    assert config(name)["User"] == "trainer"
+    assert "mode single: ready" in said and "mode ps: refused, lacks TensorFlow" in said
+    assert sh("docker", "run", "--rm", name, "sh", "-c", "python3 -m pip --version || true").stdout == ""
+    with Cluster(name, tmp_path, program="waits.py", hosts=2, mode="mwms", open_to_all=True) as job:
+        job.sees("] waiting")
+        job.stop()
+        assert {ending.exit_code for ending in job.wait().values()} == {143}
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.parametrize("mode, names", [("mpi", ["mpirun", "openmpi-bin"]), ("ps", ["tensorflow"])])
+def test_what_a_mode_lacks_is_said_at_the_start(
+    bare: tuple[str, str], tmp_path: Path, mode: str, names: list[str], hosts: int
+) -> None:
+    with Cluster(bare[0], tmp_path, program="tells.py", hosts=hosts, mode=mode, open_to_all=True) as job:
+        endings = job.wait()
+    for ending in endings.values():
+        assert ending.exit_code == 78
+        assert all(name in ending.failure for name in names)
+        assert "told" not in ending.log
+
+
+# ---- what build.sh refuses
+
+
+def test_a_dry_run_builds_nothing(like_aws: str, images: Images) -> None:
+    done = images.try_on(like_aws, "--dry-run", "--python", "/opt/venv/bin/python", "--tag", "tfe-never-built")
+    assert done.returncode == 0, done.stderr
+    (command,) = [line for line in done.stdout.splitlines() if line.startswith("+ docker build ")]
+    for words in (
+        "--file container/onto.Dockerfile",
+        f"IMAGE={like_aws}",
+        "PYTHON=/opt/venv/bin/python",
+        "tfe-never-built",
+    ):
+        assert words in command
+    assert ":latest" not in command
+    assert "entrypoint doctor" in done.stdout
+    assert sh("docker", "image", "inspect", "tfe-never-built", check=False).returncode != 0
+
+
+def test_an_image_that_is_not_there(images: Images) -> None:
+    done = images.try_on("localhost:9/team/no-such-image:1")
+    assert done.returncode == 1
+    assert "--on: found no image 'localhost:9/team/no-such-image:1' on this machine" in done.stderr
+
+
+def test_an_image_for_other_machines(like_aws: str, images: Images, tmp_path: Path) -> None:
+    """docker says of it what it says of one for ARM."""
+    real = shutil.which("docker")
+    docker = tmp_path / "docker"
+    docker.write_text(f'#!/bin/sh\ncase "$*" in *Architecture*) echo linux/arm64 ;; *) exec {real} "$@" ;; esac\n')
+    docker.chmod(0o755)
+    done = images.try_on(like_aws, env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert done.returncode == 1
+    assert "to be for linux/arm64; wanted linux/amd64" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options, says",
+    [(["--base", "x"], "--base and --mirror are for our own image"), (["--push", "x"], "--push: found 'x'")],
+)
+def test_options_that_do_not_go_together(images: Images, options: list[str], says: str) -> None:
+    done = images.try_on("some:image", "--dry-run", *options)
+    assert done.returncode == 1 and says in done.stderr
+
+
+@pytest.mark.more
+def test_an_image_without_a_python_that_is_new_enough(like_aws: str, images: Images) -> None:
+    old = images.build(
+        """
+        ARG IMAGE
+        FROM ${IMAGE}
+        RUN rm /opt/venv/bin/python* /usr/bin/python3* && printf '#!/bin/sh\\necho 3.9 -\\n' > /usr/bin/python3 && \\
+            chmod 755 /usr/bin/python3
+        """,
+        IMAGE=like_aws,
+    )
+    done = images.try_on(old)
+    assert done.returncode != 0
+    said = done.stdout + done.stderr
+    assert "found: /usr/bin/python3 (3.9 -)" in said and "wanted: Python 3.10 or later" in said
+    assert "--python PATH" in said
