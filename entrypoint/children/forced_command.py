@@ -23,12 +23,7 @@ FIXED = {
     "orte_hnp_uri": re.compile(r"\d+\.\d+(;tcp6?://[0-9a-fA-F.,:\[\]]+:\d+)+"),
     "plm_rsh_agent": re.compile(r"sh /[\w@%+=:,./-]+/ssh/client"),
 }
-_FOLDER = r"/[\w@%+=,./-]+"
-PLACE = re.compile(
-    rf" *(OPAL_PREFIX={_FOLDER} ; export OPAL_PREFIX;)? *PATH=(?P<bin>{_FOLDER}):\$PATH ; export PATH ; "
-    rf"LD_LIBRARY_PATH=(?P<lib>{_FOLDER}):\$LD_LIBRARY_PATH ; export LD_LIBRARY_PATH ; "
-    r"DYLD_LIBRARY_PATH=(?P=lib):\$DYLD_LIBRARY_PATH ; export DYLD_LIBRARY_PATH ; +(?P=bin)/(?=orted )"
-)
+PLACE = re.compile(r"( *(OPAL_PREFIX|(DY)?(LD_LIBRARY_)?PATH)=[^;]+ ; export \w+ ?;)+ +/[^ ;]+/(?=orted )")
 TELLING = re.compile(
     r"agent|args|chdir|command|component|debugger|dir|env|events|exec|file|launch|output|param|path|plugin|prefix|script"
     r"|server|tmp|uri|xterm"

@@ -7,9 +7,10 @@ RUN cd /opt/venv/bin && rm entrypoint serve && mv /usr/local/bin/docker-entrypoi
     # What pip finds must stay as it is: a Flask that our launcher could not use among them.
     rm -r flask waitress boto3 && mkdir flask && echo '__version__ = "2.0.0"' > flask/__init__.py && \
     printf '#!/bin/sh\necho this is the train of the toolkit; exit 3\n' > /opt/venv/bin/train
-RUN mv /usr/bin/mpirun /usr/bin/mpirun.real && \
+# Called by its path, Open MPI tells orted where it lies, as AWS's is configured to do always.
+RUN rm /usr/bin/mpirun && printf '#!/bin/sh\nexec /usr/bin/orterun "$@"\n' > /usr/bin/mpirun.real && \
     printf '#!/bin/bash\nmpirun.real --mca btl_tcp_if_exclude lo,docker0 --allow-run-as-root "$@"\n' > /usr/bin/mpirun && \
-    chmod 755 /usr/bin/mpirun && \
+    chmod 755 /usr/bin/mpirun /usr/bin/mpirun.real && \
     printf 'hwloc_base_binding_policy = none\nrmaps_base_mapping_policy = slot\n' >> /etc/openmpi/openmpi-mca-params.conf
 RUN mkdir -p /root/.ssh && ssh-keygen -q -t rsa -N '' -f /root/.ssh/id_rsa && ssh-keygen -A && \
     cp /root/.ssh/id_rsa.pub /root/.ssh/authorized_keys && printf 'Host *\n  StrictHostKeyChecking no\n' >> /root/.ssh/config && \

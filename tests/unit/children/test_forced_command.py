@@ -51,12 +51,13 @@ def test_what_mpirun_sends_is_let_through():
 
 # As Open MPI sends it that was configured with --enable-orterun-prefix-by-default, or is called by its path.
 _PATHS = (
-    "PATH={0}/bin:$PATH ; export PATH ; LD_LIBRARY_PATH={0}/lib:$LD_LIBRARY_PATH ; export LD_LIBRARY_PATH ; "
-    "DYLD_LIBRARY_PATH={0}/lib:$DYLD_LIBRARY_PATH ; export DYLD_LIBRARY_PATH ;   {0}/bin/"
+    "PATH={0}/bin:$PATH ; export PATH ; LD_LIBRARY_PATH={0}/lib:{1} ; export LD_LIBRARY_PATH ; "
+    "DYLD_LIBRARY_PATH={0}/lib:{2} ; export DYLD_LIBRARY_PATH ;   {0}/bin/"
 )
 PLACES = {
-    "AWS's": f"    {_PATHS.format('/opt/amazon/openmpi')}",
-    "moved": f" OPAL_PREFIX=/opt/mpi ; export OPAL_PREFIX; {_PATHS.format('/opt/mpi')}",
+    "4.0": f"    {_PATHS.format('/opt/amazon/openmpi', '$LD_LIBRARY_PATH', '$DYLD_LIBRARY_PATH')}",
+    "4.1": f"          {_PATHS.format('/usr', '${LD_LIBRARY_PATH:-}', '${DYLD_LIBRARY_PATH:-}')}",
+    "moved": f" OPAL_PREFIX=/mpi ; export OPAL_PREFIX; {_PATHS.format('/mpi', '$X', '$X')}",
 }
 
 
