@@ -12,7 +12,7 @@ FROM ${IMAGE} AS ours
 USER root
 WORKDIR /build
 # ca-bundle.pem as in ./Dockerfile: where build.sh lays it there, for this stage only.
-COPY .dockerignore ca-bundle.pe[m] pyproject.toml README.md LICENSE /build/
+COPY .dockerignore ca-bundle.pe[m] pyproject.toml /build/
 COPY container/opt/sagemaker-tf-entrypoint/requirements.txt container/usr/local/bin/docker-entrypoint container/onto /build/
 COPY entrypoint /build/entrypoint/
 COPY sagemaker_tf_data /build/sagemaker_tf_data/

@@ -20,9 +20,9 @@ SHORTEST = 8  # characters; a shorter value appears in texts that mean something
 _LONGEST_JSON = 1 << 20
 
 # Reads a text once: from each `://` on to the next of what cannot be in a password.
-_IN_URL = re.compile(r"(?<=[A-Za-z0-9+.-])://(?:[^\s/:@]*+:([^\s/@]++)|([^\s/:@]{16,}+))@")
+_IN_URL = re.compile(r"(?<=[A-Za-z0-9+.-])://(?:[^\s/:@]*:([^\s/@]+)|([^\s/:@]{16,}))@")
 
-_WORD = r"(?:(?:[A-Z]?[a-z]{2,}+)++|[A-Z]+|[a-z])"  # possessive: there is one way only to read a word
+_WORD = r"(?:[A-Z]?[a-z]{2,}(?:[A-Z][a-z]{2,})*|[A-Z]+|[a-z])"  # there is one way only to read a word
 _WORDS = re.compile(rf"{_WORD}(?:[ _./:-]+{_WORD})*")
 _FIGURES = re.compile(r"[-+0-9.,:/_eE\s]+")
 _PLACE = re.compile(r"(~|\.{1,2})?(/[a-z0-9._-]+)+/?|(s3://|arn:)\S+")

@@ -67,12 +67,12 @@ PROGRAMS = {
 
 def main() -> None:
     shutil.rmtree(TARGET, ignore_errors=True)  # of an image that is ours already
+    pyproject = (BUILD / "pyproject.toml").read_text()
     with tempfile.TemporaryDirectory() as scratch:
-        install(Path(scratch))
+        install_needed(pyproject, Path(scratch))
     shutil.rmtree(PACKAGES / "bin", ignore_errors=True)  # pip's own programs, which do not find the folder
-    LIBRARY.mkdir()
-    (PACKAGES / "sagemaker_tf_data").rename(LIBRARY / "sagemaker_tf_data")
-    compileall.compile_dir(LIBRARY, quiet=1)
+    copy_ours(pyproject)
+    compileall.compile_dir(TARGET, quiet=1)  # the job's user may not be able to write it
     BIN.mkdir()
     for name, (module, function, text) in PROGRAMS.items():
         write(BIN / name, text.format(python=sys.executable, packages=PACKAGES, module=module, function=function))
@@ -80,33 +80,33 @@ def main() -> None:
     subprocess.run([BIN / "entrypoint", "settings"], check=True, stdout=subprocess.DEVNULL)
 
 
-def install(scratch: Path) -> None:
-    """Install our package and what it needs, at the versions that our own image has, into a folder of their own."""
+def copy_ours(pyproject: str) -> None:
+    """Copy our modules, of which there is nothing to build: some images' pip and setuptools would not build them."""
+    version = re.search(r'^version = "(.+)"', pyproject, re.MULTILINE)[1]
+    shutil.copytree(BUILD / "entrypoint", PACKAGES / "entrypoint")
+    shutil.copytree(BUILD / "sagemaker_tf_data", LIBRARY / "sagemaker_tf_data")
+    about = PACKAGES / f"sagemaker_tf_entrypoint-{version}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: sagemaker-tf-entrypoint\nVersion: {version}\n")
+
+
+def install_needed(pyproject: str, scratch: Path) -> None:
+    """Install what they need, at the versions that our own image has, into the folder that only our programs see."""
+    dependencies = pyproject.partition("\ndependencies = [")[2].partition("\n]")[0]
     environment = {
-        key: value
-        for key, value in os.environ.items()
-        if key not in ("PYTHONPATH", "PYTHONHOME") and key.removeprefix("PIP_") not in MISLEADING
+        key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME", *MISLEADING}
     }
     environment["PIP_ROOT_USER_ACTION"] = "ignore"
     if CA_BUNDLE.is_file():
         environment["PIP_CERT"] = str(CA_BUNDLE)
     if not find_spec("pip"):
         environment["PYTHONPATH"] = str(fetch_pip(scratch))
-    words = ["--target", PACKAGES, "--no-user", "--no-cache-dir", "--disable-pip-version-check"]
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        *words,
-        "--constraint",
-        BUILD / "requirements.txt",
-        BUILD,
-    ]
-    if subprocess.run(command, env=environment, check=False).returncode:
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check"]
+    where = ["--no-user", "--target", PACKAGES, "--constraint", BUILD / "requirements.txt"]
+    needed = re.findall(r'^ *"(.+?)"', dependencies, re.MULTILINE)
+    if subprocess.run([*pip, *where, *needed], env=environment, check=False).returncode:
         sys.exit(
-            "error: pip could not install our package and what it needs (boto3, flask, waitress); it says why above.\n"
+            f"error: pip could not install what our launcher needs ({', '.join(needed)}); it says why above.\n"
             "       Behind a private CA: ./build.sh --ca-bundle FILE; with an index of your own: PIP_INDEX_URL"
         )
 

@@ -34,7 +34,7 @@ _PAUSE = 0.001  # seconds in which we do not read from who prints little and oft
 _LITTLE = _BLOCK // 8  # bytes of all pipes in such a moment, that are little
 _ROOM = 0.05  # seconds between two looks, while stdout is not read, for who may print nevertheless
 _OVER = re.compile(rb"\x08*(\r\n|\r|\n)")  # what comes after the state of a progress bar, or a line
-_BACK = re.compile(rb"(?<!\x08)\x08++\r")  # as Keras goes back in a line; backspaces only show in a log
+_BACK = re.compile(rb"(?<!\x08)\x08+\r")  # as Keras goes back in a line; backspaces only show in a log
 
 
 @dataclass

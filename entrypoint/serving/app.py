@@ -140,7 +140,7 @@ def _accepted(asked: Any, default: str) -> str:
 
 def _check_attributes(text: str, model: Model) -> None:
     """Of the attributes that AWS's containers know, what we cannot do is refused."""
-    found = dict(re.findall(r"(?<![a-z-])(tfs-[a-z-]++)=([^,]+)", text))  # in one pass: it is the client's text
+    found = dict(re.findall(r"(?<![a-z-])(tfs-[a-z-]+)=([^,]+)", text))  # in one pass: it is the client's text
     for key, ours in (("tfs-model-name", model.name), ("tfs-model-version", model.version), ("tfs-method", "predict")):
         if found.get(key, ours).strip() != ours:
             raise Refused(f"{ATTRIBUTES} has {key}={found[key][:100]}; wanted {ours}, the only one here", 404)

@@ -199,6 +199,14 @@ def test_the_launcher_needs_only_what_it_is_installed_with(path):
     assert foreign(path) - sys.stdlib_module_names - beside <= INSTALLED_WITH
 
 
+@pytest.mark.parametrize("path", [*FILES, *sorted(LIBRARY.glob("*.py"))], ids=lambda path: path.stem)
+def test_no_pattern_is_one_that_python_310_does_not_know(path):
+    """Possessive repeats and atomic groups came with 3.11. vermin does not read patterns."""
+    texts = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
+    found = [text for text in map(str, texts) if re.search(r"[*+?}]\+|\(\?>", text)]
+    assert found == []
+
+
 @pytest.mark.parametrize("path", FILES, ids=module)
 def test_the_launcher_does_not_import_the_scripts_library(path):
     assert "sagemaker_tf_data" not in foreign(path)
