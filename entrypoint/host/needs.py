@@ -3,24 +3,29 @@
 A program is looked for before anything starts, a module once the user's requirements are installed: these may bring it.
 """
 
+import contextlib
+import os
+import pwd
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from entrypoint.plan.plan import ProcessSpec, Role
 
+SSHD = "/usr/sbin/sshd"
+SHADOW = Path("/etc/shadow")
 # Debian's and Ubuntu's package, of which Amazon Linux's have the name, or one like it.
 PROGRAMS = {
     "mpirun": "openmpi-bin",
     "orted": "openmpi-bin",
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
-    "/usr/sbin/sshd": "openssh-server",
+    SSHD: "openssh-server",
 }
 OF_ROLES = {
     Role.LAUNCHER: ("mpirun", "orted"),
     Role.KEY: ("ssh-keygen",),
-    Role.SSHD: ("/usr/sbin/sshd", "orted", "ssh"),
+    Role.SSHD: (SSHD, "orted", "ssh"),
 }
 
 
@@ -46,12 +51,24 @@ def mpirun() -> str:
     return "mpirun.real" if wrapper and real and Path(wrapper).parent == Path(real).parent else "mpirun"
 
 
-def lacking(names: Iterable[str]) -> list[str]:
+def lacking(names: Collection[str]) -> list[str]:
     """Return those of the programs that are not there, each with what to do about it."""
     absent = [name for name in names if not shutil.which(name)]
     if "mpirun" in absent and "orted" in absent:
         absent.remove("orted")  # they are one package
-    return [f"{Path(name).name} ({_remedy(name)})" for name in absent]
+    found = [f"{Path(name).name} ({_remedy(name)})" for name in absent]
+    if SSHD in names and SSHD not in absent and (user := _locked_out()):
+        found.append(f"an account that sshd lets in ({user}'s is locked: usermod -p '*' {user})")
+    return found
+
+
+def _locked_out() -> str:
+    """Return our own name if nobody can log in by it, as in Red Hat's images; sshd asks, where it runs as root."""
+    name = pwd.getpwuid(os.geteuid()).pw_name
+    with contextlib.suppress(OSError):
+        if any(line.startswith(f"{name}:!") for line in SHADOW.read_text(errors="replace").splitlines()):
+            return name
+    return ""
 
 
 def _remedy(name: str) -> str:

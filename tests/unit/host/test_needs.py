@@ -1,7 +1,12 @@
 """host/needs.py: what a plan takes beside the user's code, and what a PATH lacks of it."""
 
+import os
+import pwd
+import sys
+
 import pytest
 
+from entrypoint.host import needs
 from entrypoint.host.needs import lacking, modules, mpirun, programs
 from entrypoint.plan.plan import Command, Duty, ProcessSpec, Role
 
@@ -47,6 +52,17 @@ def test_another_mpi_is_named(put):
     assert found.startswith("orted (") and found.endswith("/mpirun is of another MPI; wanted Open MPI 4)")
     put("prted")
     assert "Open MPI 5" in lacking(["orted"])[0]
+
+
+@pytest.mark.parametrize("entry, locked", [("*", False), ("!", True), ("!!", True), ("!locked", True), ("", False)])
+def test_an_account_that_is_locked_is_named_since_sshd_lets_nobody_in(monkeypatch, tmp_path, entry, locked):
+    monkeypatch.setattr(needs, "SHADOW", tmp_path / "shadow")
+    monkeypatch.setattr(needs, "SSHD", sys.executable)
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    (tmp_path / "shadow").write_text(f"daemon:!:1::::::\n{me}:{entry}:19000:0:99999:7:::\n")
+    assert bool(lacking([sys.executable])) == locked
+    (tmp_path / "shadow").unlink()
+    assert lacking([sys.executable]) == []
 
 
 def test_one_host_needs_no_ssh():
