@@ -1,9 +1,9 @@
 """The forced command of the job's ssh key: starts Open MPI's daemon and nothing else.
 
-mpirun asks for `orted -mca NAME "VALUE" ...`, quoted for a shell. No shell sees it here: it is split as a shell
-would, looked at, and executed. Anything else is refused, and so are settings by which orted would load, start or
-write something, unless the job's own mpirun options ask for that. What the daemon then starts is for mpirun to say: who
-has the coordinator's key can run the job.
+mpirun asks for `orted -mca NAME "VALUE" ...`, and from Open MPI 5 on for `prted --prtemca NAME "VALUE" ...`, quoted for
+a shell. No shell sees it here: it is split as a shell would, looked at, and executed. Anything else is refused, and so
+are settings by which the daemon would load, start or write something, unless the job's own mpirun options ask for that.
+What the daemon then starts is for mpirun to say: who has the coordinator's key can run the job.
 
 An Open MPI that was configured to say where it lies, as AWS's is, puts settings of PATH and library path in front. What
 they name is not looked at: the daemon is the one on this host's own PATH.
@@ -19,11 +19,24 @@ OPTIONS = "ENTRYPOINT_MPI_OPTIONS"  # environment variable: file with the words 
 # Whatever mpirun sends of these, unless the user's options say otherwise.
 FIXED = {
     "ess": re.compile(r"env"),
-    "plm": re.compile(r"rsh"),
+    "plm": re.compile(r"rsh|ssh"),
     "orte_hnp_uri": re.compile(r"\d+\.\d+(;tcp6?://[0-9a-fA-F.,:\[\]]+:\d+)+"),
-    "plm_rsh_agent": re.compile(r"sh /[\w@%+=:,./-]+/ssh/client"),
+    "prte_hnp_uri": re.compile(r"[\w.@-]+(;tcp6?://[0-9a-fA-F.,:\[\]]+:\d+(:[\d,]+)?)+"),
+    "plm_rsh_agent": (agent := re.compile(r"sh /[\w@%+=:,./-]+/ssh/client")),
+    "plm_ssh_agent": agent,
 }
-PLACE = re.compile(r"( *(OPAL_PREFIX|(DY)?(LD_LIBRARY_)?PATH)=[^;]+ ; export \w+ ?;)+ +/[^ ;]+/(?=orted )")
+# In front of it, from an Open MPI that says where it lies: settings, and the daemon's folder.
+PLACE = re.compile(
+    r"( *(OPAL_PREFIX|PRTE_PREFIX|PMIX_PREFIX|(DY)?(LD_LIBRARY_)?PATH)=[^;]+; ?export \w+ ?;)+ *(/[^ ;]+/)?(?=(orted|prted) )"
+)
+# What each daemon is started with: options with NAME VALUE, and options that stand alone.
+DAEMONS = {
+    "orted": ({"-mca", "--mca"}, set[str]()),
+    "prted": (
+        {"--prtemca", "--pmixmca", "--omca"},
+        {"--leave-session-attached", "--allow-run-as-root", "--debug", "--debug-daemons"},
+    ),
+}
 TELLING = re.compile(
     r"agent|args|chdir|command|component|debugger|dir|env|events|exec|file|launch|output|param|path|plugin|prefix|script"
     r"|server|tmp|uri|xterm"
@@ -47,28 +60,35 @@ def split(asked: str) -> list[str]:
 
 
 def complaint(words: list[str], asked_for: set[str]) -> str:
-    """Return what is wrong with a command; empty if it is a plain call of orted."""
-    if words[:1] != ["orted"]:
+    """Return what is wrong with a command; empty if it is a plain call of Open MPI's daemon."""
+    daemon = words[0] if words else ""
+    if daemon not in DAEMONS:
         return "this key starts Open MPI's daemon only"
-    for at in range(1, len(words), 3):
-        option, name, value = (*words[at : at + 3], "", "")[:3]
-        if option not in ("-mca", "--mca") or not re.fullmatch(r"\w+", name) or at + 2 >= len(words):
-            return f"orted is started with pairs of -mca NAME VALUE only, and not with {option!r}"
+    options, alone = DAEMONS[daemon]
+    rest = words[1:]
+    while rest:
+        if rest[0] in alone:
+            rest = rest[1:]
+            continue
+        (option, name, value), whole = (*rest[:3], "", "")[:3], len(rest) > 2
+        rest = rest[3:]
+        if option not in options or not re.fullmatch(r"\w+", name) or not whole:
+            return f"{daemon} is started with settings (NAME VALUE) only, and not with {option!r}"
         if not value.isprintable():
-            return f"orted's setting {name} holds a control character"
+            return f"{daemon}'s setting {name} holds a control character"
         if name in FIXED:
             plain = bool(FIXED[name].fullmatch(value))
         else:
             plain = value.isdigit() or not (TELLING.search(name) or FOR_A_SHELL & set(value))
         if not plain and value not in asked_for and not MADE_FROM.get(name, set()) & asked_for:
-            return f"orted's setting {name} is {value!r}, which no option of this job asks for"
+            return f"{daemon}'s setting {name} is {value!r}, which no option of this job asks for"
     return ""
 
 
 def main() -> None:
     asked = os.environ.get("SSH_ORIGINAL_COMMAND", "")
     try:
-        words = split(asked) if asked.isprintable() else []
+        words = split(asked.strip()) if asked.isprintable() else []
         with open(os.environ[OPTIONS]) as file:
             asked_for = {word for word in json.load(file) if isinstance(word, str)}
     except (OSError, ValueError, KeyError, TypeError):
@@ -77,7 +97,7 @@ def main() -> None:
         print(f"refused: {why}; found {asked[:200]!r}", file=sys.stderr)
         sys.exit(126)
     kept = ("PATH", "HOME", "LD_LIBRARY_PATH", "OPAL_PREFIX", "TMPDIR", "LANG", "ENTRYPOINT_RANKS")
-    os.execvpe("orted", words, {key: os.environ[key] for key in kept if key in os.environ})
+    os.execvpe(words[0], words, {key: os.environ[key] for key in kept if key in os.environ})
 
 
 if __name__ == "__main__":

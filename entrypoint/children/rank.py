@@ -3,6 +3,9 @@
 It tells the supervisor of its host which rank it is, gets back the command, this host's environment and the
 ends of two pipes for stdout and stderr, runs the command, and reports how it ended. So each rank has the
 environment of its own host, and its lines never pass through mpirun.
+
+With the word `apart`, all of that is done in a session of its own, out of reach for what Open MPI kills; the process
+that Open MPI knows only waits for the end.
 """
 
 import array
@@ -36,13 +39,13 @@ def receive(connection: socket.socket) -> tuple[dict, list[int]]:
     return json.loads(text), list(fds)
 
 
-def added_by_mpirun() -> dict[str, str]:
+def added_by_mpirun(parent: int) -> dict[str, str]:
     """Return mpirun's own variables and what the user passed with -x.
 
     The rest of our environment is that of mpirun or, on other hosts, of an ssh session: not the job's.
     """
     try:
-        with open(f"/proc/{os.getppid()}/environ", "rb") as file:
+        with open(f"/proc/{parent}/environ", "rb") as file:
             inherited = set(file.read().split(b"\0"))
     except OSError:
         inherited = set()
@@ -68,8 +71,35 @@ def wait(pid: int, parent: int, connection: socket.socket) -> int:
     return os.waitpid(pid, 0)[1]
 
 
+def stand_for(pid: int, parent: int) -> int:
+    """Be what Open MPI knows of a rank that is apart: end as that does, or with what has started us."""
+    for number in HEARD:
+        signal.signal(number, signal.SIG_IGN)  # the supervisor ends ranks
+    ours = starter = -1
+    with contextlib.suppress(OSError):  # an old kernel, or it is gone already
+        ours, starter = os.pidfd_open(pid), os.pidfd_open(parent)
+        poll = select.poll()
+        poll.register(ours, select.POLLIN)
+        poll.register(starter, select.POLLIN)
+        if ours not in [fd for fd, _ in poll.poll()]:
+            return 70
+    return end_as(os.waitpid(pid, 0)[1])
+
+
+def end_as(status: int) -> int:
+    """Return the exit code of a wait status, or be killed by the same signal."""
+    if os.WIFSIGNALED(status):
+        signal.signal(os.WTERMSIG(status), signal.SIG_DFL) if os.WTERMSIG(status) != signal.SIGKILL else None
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 70
+
+
 def main() -> int:
-    parent = os.getppid()
+    parent, is_apart = os.getppid(), sys.argv[1:] == ["apart"]
+    if is_apart:
+        if pid := os.fork():
+            return stand_for(pid, parent)
+        os.setsid()
     me = {
         "rank": int(os.environ["OMPI_COMM_WORLD_RANK"]),
         "local_rank": int(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"]),
@@ -86,7 +116,7 @@ def main() -> int:
     if "refused" in order:
         print(f"rank {me['rank']}: {order['refused']}", file=sys.stderr)
         return 70
-    environment = {**order["env"], **added_by_mpirun()}
+    environment = {**order["env"], **added_by_mpirun(parent)}
     # Signals for this rank's group are the program's business; this process only waits. None may fall between.
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     try:
@@ -115,16 +145,17 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
     os.close(out)
     os.close(err)
+    if is_apart:  # Open MPI waits for the end of our output, too
+        with open(os.devnull, "r+b") as nothing:
+            for fd in range(3):
+                os.dup2(nothing.fileno(), fd)
     status = wait(pid, parent, connection)
     try:
         connection.sendall(json.dumps({"wait_status": status}).encode() + b"\n")
         connection.recv(1)  # the supervisor has noted it: it knows before mpirun does
     except OSError:
         pass  # the supervisor is gone; mpirun still hears of the end
-    if os.WIFSIGNALED(status):
-        signal.signal(os.WTERMSIG(status), signal.SIG_DFL) if os.WTERMSIG(status) != signal.SIGKILL else None
-        os.kill(os.getpid(), os.WTERMSIG(status))
-    return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 70
+    return end_as(status)
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ class Descendants:
                 words = [] if stat.state == "D" else Path(f"/proc/{stat.pid}/environ").read_bytes().split(b"\0")
             marks = [word.partition(b"=")[2].decode(errors="replace") for word in words if word.startswith(_MARKED)]
             # sshd writes what it does over its own environment; Open MPI's daemon has none of ssh's.
-            ssh = stat.name.startswith(("sshd", "orted")) or any(w.startswith(b"SSH_CONNECTION=") for w in words)
+            ssh = stat.name.startswith(("sshd", "orted", "prted")) or any(w.startswith(b"SSH_CONNECTION=") for w in words)
             self._owners[stat.key] = next(iter(marks), None if ssh else "")
         return self._owners[stat.key]
 

@@ -16,6 +16,7 @@ from entrypoint.job.cluster import Cluster, Host, Part
 from entrypoint.job.files import decoded, host_names, read_input_data, read_object, read_resources
 from entrypoint.job.groups import DISTRIBUTION, SERVERS, accelerators, parts, read_groups
 from entrypoint.job.job import Job, Mode, Paths, Program, Tree
+from entrypoint.job.open_mpi import ORTE, major_version
 from entrypoint.job.program import read_mpi_options, read_program
 from entrypoint.job.settings import (
     HOST_NAME,
@@ -115,6 +116,7 @@ def read_what_can_be(
         settings=settings,
         processes_per_host=each,
         mpi_options=errors.instead((), read_mpi_options, hyperparameters, options),
+        open_mpi=errors.instead(ORTE, major_version, environment) if mode is Mode.MPI and here else ORTE,
         smdistributed=smdistributed,
         evaluator=evaluator,
         warnings=tuple(warnings),

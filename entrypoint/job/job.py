@@ -7,6 +7,7 @@ from typing import Any
 
 from entrypoint.job.channels import Channels
 from entrypoint.job.cluster import Cluster
+from entrypoint.job.open_mpi import ORTE
 from entrypoint.job.settings import Settings
 from entrypoint.python310 import StrEnum
 
@@ -100,6 +101,7 @@ class Job:
     settings: Settings
     processes_per_host: int
     mpi_options: tuple[str, ...] = ()
+    open_mpi: int = ORTE  # or PRRTE: what mpirun starts ranks with on other hosts
     smdistributed: bool = False  # the script is for SageMaker's data-parallel library
     evaluator: str = ""  # the host that runs one
     channels: Channels = field(default_factory=Channels)

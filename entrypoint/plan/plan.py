@@ -200,6 +200,7 @@ class Plan:
     hosts: tuple[str, ...]
     processes: tuple[ProcessSpec, ...]
     notes: tuple[str, ...] = ()
+    daemon: str = ""  # with which mpirun starts ranks on other hosts
     hosts_meet: bool = True  # processes of one host connect to another's, so each host must reach all
     channels: Channels = field(default_factory=Channels)  # of the host that plans
 

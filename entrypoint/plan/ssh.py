@@ -84,7 +84,7 @@ def write_files(job: Job) -> None:
     # Where Open MPI lies, if elsewhere than it was built for.
     set_env += [f"{name}={os.environ[name]}" for name in ("LD_LIBRARY_PATH", "OPAL_PREFIX") if name in os.environ]
     # Open MPI takes settings from its environment, too.
-    settings = [value for name, value in os.environ.items() if name.startswith("OMPI_MCA_")]
+    settings = [value for name, value in os.environ.items() if name.startswith(("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_"))]
     _write(options, json.dumps([*job.mpi_options, *settings]))
     # StrictModes would look at every parent folder, and refuse one under /tmp; ours is 0700 and new.
     listen = f"ListenAddress {me.address}" if me.address.startswith("127.") else ""  # else on all that this host has

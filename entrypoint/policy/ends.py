@@ -72,7 +72,7 @@ class Ends:
         if not expected and not facts.own.having(Duty.LAUNCHER):
             error = "Open MPI's daemon is gone from this host, and its ranks cannot go on without it"
             what, weak = "ended too early", Confidence.LOW
-            facts.blame(now, "orted", what=what, error=error, code=1, confidence=weak, restartable=True)
+            facts.blame(now, facts.plan.daemon, what=what, error=error, code=1, confidence=weak, restartable=True)
 
     def watch(self, now: float) -> Iterator[Action]:
         """Blame what does not come to its end, or to its beginning."""

@@ -9,6 +9,7 @@ import re
 
 from entrypoint.job.cluster import Host
 from entrypoint.job.job import Job
+from entrypoint.job.open_mpi import DAEMONS, PRRTE
 from entrypoint.plan import ssh
 from entrypoint.plan.distributions import common
 from entrypoint.plan.plan import ATTEMPT, Duty, Need, Plan, ProcessSpec, Ready, Restart, Role
@@ -23,7 +24,7 @@ _SYNONYMS = {
 }  # fmt: skip
 # Options of Python for programs that need no package: it starts in half the time.
 STANDARD_LIBRARY = ("-I", "-S")
-_MCA = {"-mca", "--mca", "-gmca", "--gmca"}
+_MCA = {f"{dashes}{name}" for dashes in ("-", "--") for name in ("mca", "gmca", "omca", "gomca", "prtemca", "pmixmca")}
 
 
 def plan(job: Job) -> Plan:
@@ -44,7 +45,7 @@ def plan(job: Job) -> Plan:
             role=Role.LAUNCHER,
             duty=Duty.LAUNCHER,
             task=f"{total} ranks" if total != len(hosts) * slots else f"{total} ranks, {slots} on each host",
-            argv=(*command, *common.child("rank", options=STANDARD_LIBRARY)),
+            argv=(*command, *_rank_program(job)),
             env=((ssh.RANKS_SOCKET, str(job.paths.ranks)),),
             cwd=job.paths.run,
             needs=tuple(needs),
@@ -57,6 +58,7 @@ def plan(job: Job) -> Plan:
         hosts=tuple(host.name for host in job.cluster.hosts),
         processes=tuple(rows),
         notes=job.warnings,
+        daemon=DAEMONS[job.open_mpi],
     )
 
 
@@ -127,15 +129,19 @@ def _rank(job: Job, host: Host, rank: int, local: int) -> ProcessSpec:
     )
 
 
+def _rank_program(job: Job) -> tuple[str, ...]:
+    """PRRTE kills what it has started 0.25 s after SIGTERM, too soon for a checkpoint: the rank is not what it knows."""
+    return (*common.child("rank", options=STANDARD_LIBRARY), *(["apart"] if job.open_mpi == PRRTE else []))
+
+
 def _mpirun(job: Job) -> tuple[list[str], int]:
     """mpirun with our options, then the user's; (command, number of ranks)."""
-    hosts, slots, settings = job.cluster.training, job.processes_per_host, job.settings
+    hosts, slots = job.cluster.training, job.processes_per_host
     users = _user_options(job.mpi_options)
     total = len(hosts) * slots
     for option in users:
         if _key(option) == "np" and len(option) == 2 and re.fullmatch("[0-9]{1,9}", option[1]):
             total = int(option[1])
-    grace = str(int(settings.stop_grace) + 1)
     ours = [
         ["--allow-run-as-root"],
         ["-np", str(total)],
@@ -144,9 +150,25 @@ def _mpirun(job: Job) -> tuple[list[str], int]:
         ["--bind-to", "none"],
         # So that a rank of an attempt that is over, should it still come up, is known as such.
         ["-x", ATTEMPT],
+        *(_of_prrte(job) if job.open_mpi == PRRTE else _of_orte(job)),
+    ]
+    if len(hosts) > 1:
+        # Keeps Open MPI's daemon in its ssh session, where the host's supervisor sees it come and go.
+        ours += [["--leave-session-attached"]]
+        if job.cluster.interface:
+            ours += [["--mca", "btl_tcp_if_include", job.cluster.interface]]
+    taken = {_key(option) for option in users}
+    kept = [option for option in ours if _key(option) not in taken]
+    return ["mpirun", *[word for option in [*kept, *users] for word in option]], total
+
+
+def _of_orte(job: Job) -> list[list[str]]:
+    """Return the options of Open MPI up to version 4."""
+    hosts, settings = job.cluster.training, job.settings
+    options = [
         ["--mca", "orte_abort_on_non_zero_status", "1"],
         # Between SIGTERM and SIGKILL Open MPI gives a rank 1 s, too short for a checkpoint. We do the killing.
-        ["--mca", "odls_base_sigkill_timeout", grace],
+        ["--mca", "odls_base_sigkill_timeout", str(int(settings.stop_grace) + 1)],
         ["--mca", "pml", "ob1"],
         # Hosts that are simulated on one machine would meet in the same shared memory.
         ["--mca", "btl", "tcp,self" if settings.port_stride and len(hosts) > 1 else "^openib"],
@@ -154,23 +176,26 @@ def _mpirun(job: Job) -> tuple[list[str], int]:
         ["--mca", "btl_vader_single_copy_mechanism", "none"],
     ]
     if len(hosts) > 1:
-        ours += [
-            ["--mca", "plm_rsh_agent", ssh.client(job.paths)],
-            ["--mca", "plm_rsh_no_tree_spawn", "1"],
-            # Keeps Open MPI's daemon in its ssh session, where the host's supervisor sees it come and go.
-            ["--leave-session-attached"],
-        ]
+        options += [["--mca", "plm_rsh_agent", ssh.client(job.paths)], ["--mca", "plm_rsh_no_tree_spawn", "1"]]
         if job.cluster.interface:
-            ours += [
-                ["--mca", "oob_tcp_if_include", job.cluster.interface],
-                ["--mca", "btl_tcp_if_include", job.cluster.interface],
-            ]
+            options += [["--mca", "oob_tcp_if_include", job.cluster.interface]]
         if settings.port_stride:
             # Hosts that are simulated on one machine all look local to Open MPI: compare names only.
-            ours += [["--mca", "opal_if_do_not_resolve", "1"]]
-    taken = {_key(option) for option in users}
-    kept = [option for option in ours if _key(option) not in taken]
-    return ["mpirun", *[word for option in [*kept, *users] for word in option]], total
+            options += [["--mca", "opal_if_do_not_resolve", "1"]]
+    return options
+
+
+def _of_prrte(job: Job) -> list[list[str]]:
+    """Return the same for Open MPI from version 5 on. It ends a job of which a rank has failed without being asked."""
+    hosts = job.cluster.training
+    options = [["--mca", "pml", "ob1"], ["--mca", "smsc", "^cma"]]
+    if job.settings.port_stride and len(hosts) > 1:
+        options += [["--mca", "btl", "tcp,self"]]
+    if len(hosts) > 1:
+        options += [["--prtemca", "plm_ssh_agent", ssh.client(job.paths)], ["--prtemca", "plm_ssh_no_tree_spawn", "1"]]
+        if job.cluster.interface not in (None, "lo"):  # PRRTE takes no loopback where there is anything else
+            options += [["--prtemca", "prte_if_include", job.cluster.interface]]
+    return options
 
 
 def _slots(hosts: tuple[Host, ...], slots: int) -> str:
