@@ -27,6 +27,7 @@ MARK = "ENTRYPOINT_PROCESS"  # environment variable: the process of the plan fro
 PASSED_ON = 1.0  # seconds in which a living parent has passed SIGTERM on, if it does; a quarter of the grace if less
 RELAYS = {"timeout", "tini", "docker-init", "dumb-init", "catatonit", "sudo", "runuser", "su"}
 _TICKS = os.sysconf("SC_CLK_TCK")
+_SSH = ("sshd", "orted", "prted")
 _TERM = 1 << (signal.SIGTERM - 1)
 _STATES = {
     "D": "uninterruptible sleep", "R": "running", "S": "sleeping", "T": "stopped", "t": "traced", "Z": "zombie",
@@ -115,7 +116,7 @@ class Descendants:
                 words = [] if stat.state == "D" else Path(f"/proc/{stat.pid}/environ").read_bytes().split(b"\0")
             marks = [word.partition(b"=")[2].decode(errors="replace") for word in words if word.startswith(_MARKED)]
             # sshd writes what it does over its own environment; Open MPI's daemon has none of ssh's.
-            ssh = stat.name.startswith(("sshd", "orted", "prted")) or any(w.startswith(b"SSH_CONNECTION=") for w in words)
+            ssh = stat.name.startswith(_SSH) or any(word.startswith(b"SSH_CONNECTION=") for word in words)
             self._owners[stat.key] = next(iter(marks), None if ssh else "")
         return self._owners[stat.key]
 

@@ -26,7 +26,7 @@ def major_version(environment: Mapping[str, str]) -> int:
 
 
 def _program(name: str, folders: list[str]) -> str:
-    return next((path for folder in folders if os.access(path := os.path.join(folder, name), os.X_OK)), "")
+    return next((path for folder in folders if os.access(path := f"{folder}/{name}", os.X_OK)), "")
 
 
 def _asked(mpirun: str, environment: Mapping[str, str]) -> int:

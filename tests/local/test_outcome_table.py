@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from control_group import why_not as why_no_group
+from open_mpi import DAEMON
 from outcomes.case import Case, Way
 from outcomes.judge import complaints, figures
 from outcomes.pairs import PAIRS
@@ -71,9 +72,15 @@ def keep(ended: list[Result]) -> None:
             json.dump(rows, file, indent=1)
 
 
+def as_here(case: Case) -> Case:
+    """With the daemon that this machine's Open MPI has; the page is written for version 4."""
+    faults = tuple(fault.replace(":orted ", f":{DAEMON} ") for fault in case.faults)
+    return replace(case, faults=faults, text=case.text.replace(" orted ", f" {DAEMON} "))
+
+
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(case, id=case.name, marks=() if case.name in PAIRS else pytest.mark.more) for case in CASES],
+    [pytest.param(as_here(case), id=case.name, marks=() if case.name in PAIRS else pytest.mark.more) for case in CASES],
 )
 def test_outcome(case: Case, outcomes: Callable[[Case], Result]) -> None:
     if why := why_not(case):

@@ -130,7 +130,7 @@ def _rank(job: Job, host: Host, rank: int, local: int) -> ProcessSpec:
 
 
 def _rank_program(job: Job) -> tuple[str, ...]:
-    """PRRTE kills what it has started 0.25 s after SIGTERM, too soon for a checkpoint: the rank is not what it knows."""
+    """Return what mpirun starts. PRRTE kills it 0.25 s after SIGTERM, too soon for a checkpoint: the rank is apart."""
     return (*common.child("rank", options=STANDARD_LIBRARY), *(["apart"] if job.open_mpi == PRRTE else []))
 
 
@@ -190,7 +190,8 @@ def _of_prrte(job: Job) -> list[list[str]]:
     hosts = job.cluster.training
     options = [["--mca", "pml", "ob1"], ["--mca", "smsc", "^cma"]]
     if job.settings.port_stride and len(hosts) > 1:
-        options += [["--mca", "btl", "tcp,self"]]
+        # Hosts that are simulated on one machine would meet in the same shared memory; `han` waits there for ever.
+        options += [["--mca", "btl", "tcp,self"], ["--mca", "coll", "^han"]]
     if len(hosts) > 1:
         options += [["--prtemca", "plm_ssh_agent", ssh.client(job.paths)], ["--prtemca", "plm_ssh_no_tree_spawn", "1"]]
         if job.cluster.interface not in (None, "lo"):  # PRRTE takes no loopback where there is anything else
