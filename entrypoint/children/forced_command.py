@@ -37,6 +37,10 @@ DAEMONS = {
         {"--leave-session-attached", "--allow-run-as-root", "--debug", "--debug-daemons"},
     ),
 }
+# Where Open MPI 5 is told to find itself elsewhere. We have that from our own host, and start what PATH has.
+ELSEWHERE = re.compile(
+    r"\A((PRTE_PREFIX|PMIX_PREFIX|(DY)?LD_LIBRARY_PATH)=[\w@%+=:,./$-]*;export \w+;)+(/[\w@%+=:,./-]*)?(?=prted )"
+)
 TELLING = re.compile(
     r"agent|args|chdir|command|component|debugger|dir|env|events|exec|file|launch|output|param|path|plugin|prefix|script"
     r"|server|tmp|uri|xterm"

@@ -8,6 +8,8 @@ from entrypoint.errors import ConfigError, show
 
 ORTE, PRRTE = 4, 5
 DAEMONS = {ORTE: "orted", PRRTE: "prted"}  # by the major version that stands for all with the same daemon
+# With it (MPI_ERR_UNKNOWN) a rank ends from Open MPI 5 on when another one's connection does; mpirun prints why.
+LOST_PEER = 14
 PATIENCE = 20.0  # seconds for mpirun to say its version, which takes it some hundredths of one
 
 

@@ -42,7 +42,9 @@ _HANDLER = re.compile(r"\*\*\* Process received signal \*\*\*")  # Open MPI's, b
 _OF_NO_CONSEQUENCE = re.compile(r"plm:\w+: Warning: setpgid\(")
 
 # Said by mpirun and ssh beside what is wrong.
-_BESIDE = re.compile(r"ORTE_ERROR_LOG|^Warning: Permanently added|^Connection to \S+ closed|^Authorized |^PMIX ERROR")
+_BESIDE = re.compile(
+    r"ORTE_ERROR_LOG|PRTE ERROR: |^Warning: Permanently added|^Connection to \S+ closed|^Authorized |^PMIX ERROR"
+)
 
 _FRAME = re.compile(r'^ +File "(?P<file>[^"]*)"')
 _LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/|^<(frozen|string|__array_function__)")

@@ -41,7 +41,8 @@ _TEXTS = re.compile(
     | NCCL\ communicator\ was\ aborted | Timed\ out\ (waiting|initializing) | Watchdog\ caught\ collective
     # Open MPI
     | MPI_ERR_(PROC_FAILED|PROC_ABORTED|REVOKED|UNREACH|CONN) | MPI_ABORT\ was\ invoked | lost\ communication
-    | mpirun\ (noticed|detected)\ that | Primary\ job\s+terminated | peer\ process\ has\ unexpectedly\ disconnected
+    | (mpirun|prterun)\ (noticed|detected)\ that | Primary\ job\s+terminated
+    | peer\ process\ has\ unexpectedly\ disconnected
     | A\ (process|daemon)\ has\ (exited|failed|died|terminated)
     """,
     re.VERBOSE,

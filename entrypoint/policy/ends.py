@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from signal import SIGKILL
 
 from entrypoint.errors import ExitCode
+from entrypoint.job.open_mpi import DAEMONS, LOST_PEER, PRRTE
 from entrypoint.job.settings import Settings
-from entrypoint.outcome.outcome import Confidence
+from entrypoint.outcome.outcome import Confidence, Exit
 from entrypoint.plan.plan import USERS, Duty, Ready, Restart, Serves
 from entrypoint.policy import events
 from entrypoint.policy.events import Action
@@ -55,8 +56,8 @@ class Ends:
             confidence = Confidence.HIGH if exit.signal == SIGKILL else confidence
         else:
             error, details, confidence = explain(exit, event.output, event.wrote)
-        if spec.duty is Duty.RANK and exit.signal == SIGKILL and not error:
-            confidence = Confidence.LOW  # mpirun kills the other ranks when one fails
+        if spec.duty is Duty.RANK and self._may_follow(exit, error):
+            confidence = Confidence.LOW
         what = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit)
         if event.memory:
             what, error, confidence = f"{what}, out of memory", event.memory, Confidence.HIGH
@@ -64,6 +65,12 @@ class Ends:
             now, name, what=what, error=error, details=details, code=exit.code or 1, confidence=confidence,
             restartable=transient, exit=exit,
         )  # fmt: skip
+
+    def _may_follow(self, exit: Exit, error: str) -> bool:
+        """Return whether a rank's end may follow from another's, though nothing that it printed says so."""
+        if self.facts.plan.daemon == DAEMONS[PRRTE]:
+            return exit.code == LOST_PEER
+        return exit.signal == SIGKILL and not error  # mpirun kills the other ranks when one fails
 
     def note_orphan(self, now: float) -> None:
         """Note that what mpirun starts ranks with elsewhere is gone. On mpirun's own host, its own end says so."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from hosts import LONG, PROGRAMS, ROOT, Run
+from open_mpi import DAEMON
 from processes import processes_with
 from variants import variants
 from waiting import eventually
@@ -234,7 +235,7 @@ def mpi() -> None:
         ("'algo-2:rank 1'", "algo-2 rank 1 (killed by SIGKILL)"),
         pytest.param("algo-1:mpirun", "algo-1 mpirun (killed by SIGKILL)", marks=pytest.mark.more),
         pytest.param("algo-3:sshd", "algo-3 sshd (ended too early, killed by SIGKILL)", marks=pytest.mark.more),
-        ("algo-3:orted", "algo-3"),
+        (f"algo-3:{DAEMON}", "algo-3"),
     ],
 )
 def test_kill_a_process_of_mpi(local, engine, mpi, whom, cause):

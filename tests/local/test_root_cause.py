@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from open_mpi import DAEMON
 from outcomes.terminal import Terminal
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -92,7 +93,7 @@ class Choice:
         faults += [self.of_host("kill", "mwms", coordinator=True), self.of_host("cut", "mpi", coordinator=True)]
         faults += [self.helper_killed("ps", "ps/{index}", r"ps/{index} \(ended too early, killed by SIGKILL\)$")] * 2
         faults += [self.helper_killed("mpi", "sshd", r"sshd \(ended too early, killed by SIGKILL\)$")]
-        faults += [self.helper_killed("mpi", "orted", r"orted \(ended too early\)")]
+        faults += [self.helper_killed("mpi", DAEMON, rf"{DAEMON} \(ended too early\)")]
         faults += [self.helper_killed("mpi", "mpirun", r"mpirun \(killed by SIGKILL\)$")]
         return faults
 
@@ -144,7 +145,7 @@ class Choice:
 
     def helper_killed(self, way: str, process: str, says: str) -> Fault:
         hosts, per_host, does = self.job(way)
-        index = 0 if process == "mpirun" else self.random.randrange(process == "orted", hosts)
+        index = 0 if process == "mpirun" else self.random.randrange(process == DAEMON, hosts)
         process, says = process.format(index=index), says.format(index=index)
         return Fault(
             name=f"{process.split('/')[0]} killed", way=way, hosts=hosts, per_host=per_host,

@@ -7,6 +7,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from open_mpi import DAEMON
 from processes import processes_with
 
 from entrypoint import cli
@@ -146,7 +147,7 @@ def test_command_lines_and_files_of_a_job_under_mpirun(running):
     for pid in processes_with(str(job.folder)):
         line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
         lines[pid] = line
-    for program in ("mpirun ", "sshd", "ssh ", "orted ", "rank.py", "train.py"):
+    for program in ("mpirun ", "sshd", "ssh ", f"{DAEMON} ", "rank.py", "train.py"):
         assert any(program in line for line in lines.values()), program
     # The script's own arguments are what SageMaker promises it; no other command line has a secret in it.
     assert [line for line in lines.values() if found_in(line) and "train.py" not in line] == []

@@ -22,6 +22,21 @@ PLAIN = (
     ' -mca rmaps_base_mapping_policy "slot" -mca hwloc_base_binding_policy "none" -mca pmix "^s1,s2,cray,isolated"'
 )
 
+# As Open MPI 5.0.7 sends it: Debian has built it with --enable-prte-prefix-by-default, as it is by default.
+ELSEWHERE = (
+    "PRTE_PREFIX=/usr;export PRTE_PREFIX;LD_LIBRARY_PATH=/usr/lib:/usr/lib/pmix2/lib:$LD_LIBRARY_PATH;"
+    "export LD_LIBRARY_PATH;DYLD_LIBRARY_PATH=/usr/lib:/usr/lib/pmix2/lib:$DYLD_LIBRARY_PATH;"
+    "export DYLD_LIBRARY_PATH;/usr/bin/"
+)
+PRTED = (
+    'prted --leave-session-attached --allow-run-as-root --prtemca ess "env" --prtemca ess_base_nspace "prterun-a1-30@0"'
+    ' --prtemca ess_base_vpid 1 --prtemca ess_base_num_procs "3"'
+    ' --prtemca prte_hnp_uri "prterun-a1-30@0.0;tcp://172.17.0.2,10.0.0.1:39341:16,24"'
+    ' --prtemca PREFIXES "errmgr,ess,filem,grpcomm,iof" --prtemca plm_ssh_agent "sh /run/entrypoint/ssh/client"'
+    ' --prtemca plm_ssh_no_tree_spawn "1" --prtemca prte_if_include "eth0" --prtemca pmix_session_server "1"'
+    ' --prtemca plm "ssh"'
+)
+
 USERS = {
     # the user's options: what mpirun makes of them, as seen with 4.1.4
     "--mca btl_tcp_links 4": '--mca btl_tcp_links "4"',
@@ -49,6 +64,7 @@ def test_what_mpirun_sends_is_let_through():
     assert complaint(shlex.split(PLAIN), set()) == ""
 
 
+<<<<<<< HEAD
 # As Open MPI sends it that was configured with --enable-orterun-prefix-by-default, or is called by its path.
 _PATHS = (
     "PATH={0}/bin:$PATH ; export PATH ; LD_LIBRARY_PATH={0}/lib:{1} ; export LD_LIBRARY_PATH ; "
@@ -73,6 +89,20 @@ def test_where_open_mpi_lies_is_said_before_it_and_not_believed(place, tmp_path)
         f"{place.replace('/opt', '/$(id)')}orted",
     ):
         assert complaint(split(refused), set())
+=======
+def test_what_mpirun_of_open_mpi_5_sends_is_let_through(tmp_path):
+    assert complaint(shlex.split(PRTED), set()) == ""
+    for command in (PRTED, ELSEWHERE + PRTED):
+        result = started(command, tmp_path)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert result.stdout.splitlines()[:4] == [
+            "<--leave-session-attached>",
+            "<--allow-run-as-root>",
+            "<--prtemca>",
+            "<ess>",
+        ]
+        assert "PRTE_PREFIX" not in result.stdout  # and it is our PATH's daemon, wherever that of the caller lies
+>>>>>>> b944652 (Take ranks of Open MPI 5 for what they are in a verdict, and test both runtimes)
 
 
 @pytest.mark.parametrize("options, sent", USERS.items(), ids=USERS)
@@ -122,6 +152,19 @@ OTHERS = {
     "another way of starting": PLAIN + " -mca ess hnp",
     "another launcher": PLAIN + " -mca plm slurm",
     "an address that is a file": PLAIN + " -mca orte_hnp_uri file:/tmp/x",
+    "prted by a path": "/tmp/prted --prtemca ess env",
+    "prted with an option of orted's": PRTED + " -mca ess env",
+    "prted: the master of a job": PRTED + " --prtemca ess hnp",
+    "prted: tree spawn": PRTED + " --tree-spawn",
+    "prted: in the background": PRTED + " --daemonize",
+    "prted: another agent": PRTED + " --prtemca plm_ssh_agent /tmp/evil",
+    "prted: an option as a value, which shifts the rest": PRTED
+    + " --prtemca plm_ssh_agent --allow-run-as-root /tmp/evil",
+    "prted: what starts programs": PRTED + " --prtemca odls_base_exec_agent /tmp/evil",
+    "prted: what starts daemons": PRTED + " --prtemca prte_launch_agent /tmp/evil",
+    "prted: libraries": PRTED + " --pmixmca mca_base_component_path /tmp/evil",
+    "prted: an address that is a file": PRTED + " --prtemca prte_hnp_uri file:/tmp/x",
+    "prted: one more command": PRTED + "; id",
 }
 
 
@@ -138,10 +181,11 @@ def test_what_the_job_asks_for_is_no_licence_for_more(command):
 
 
 def started(command: str, tmp_path, options: str | None = "[]") -> subprocess.CompletedProcess[str]:
-    """The forced command as sshd runs it, with a stand-in for orted that tells what it was given."""
-    orted = tmp_path / "orted"
-    orted.write_text('#!/bin/sh\nfor word; do echo "<$word>"; done\nenv | cut -d= -f1 | sort | tr "\\n" " "\n')
-    orted.chmod(0o755)
+    """The forced command as sshd runs it, with a stand-in for the daemon that tells what it was given."""
+    for name in ("orted", "prted"):
+        daemon = tmp_path / name
+        daemon.write_text('#!/bin/sh\nfor word; do echo "<$word>"; done\nenv | cut -d= -f1 | sort | tr "\\n" " "\n')
+        daemon.chmod(0o755)
     file = tmp_path / "mpi_options"
     if options is not None:
         file.write_text(options)
@@ -189,3 +233,12 @@ def test_the_line_that_binds_the_key_to_it(monkeypatch):
     line = key_line("authorized_keys", "algo-1", key_in("ssh-ed25519 AAAA client_key"))
     inner = line.removeprefix('restrict,command="').removesuffix('" ssh-ed25519 AAAA').replace('\\"', '"')
     assert shlex.split(inner) == ['/home/me/my "env"/bin/python', "-I", "-S", str(FORCED_COMMAND)]
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["LD_PRELOAD=/tmp/x;export LD_PRELOAD;", "PRTE_PREFIX=/x;id;", "PRTE_PREFIX=$(id);export PRTE_PREFIX;", "id;"],
+)
+def test_before_prted_stands_nothing_but_where_it_is(before, tmp_path):
+    result = started(before + PRTED, tmp_path)
+    assert (result.returncode, result.stdout) == (126, "")

@@ -1,8 +1,11 @@
 """distributions/mpi.py: the user's options of mpirun win over ours, and come last."""
 
+from dataclasses import replace
+
 import pytest
 from builders import read
 
+from entrypoint.job.open_mpi import DAEMONS, ORTE, PRRTE
 from entrypoint.plan.distributions import common
 from entrypoint.plan.distributions.mpi import STANDARD_LIBRARY
 from entrypoint.plan.plan import Duty
@@ -14,13 +17,14 @@ def mpirun(tmp_path, options: str = "", hosts: int = 2, per_host: int = 2) -> tu
     return launched(tmp_path, options, hosts, per_host)[1].argv[: -len(common.child("rank", options=STANDARD_LIBRARY))]
 
 
-def launched(tmp_path, options: str = "", hosts: int = 2, per_host: int = 2):
+def launched(tmp_path, options: str = "", hosts: int = 2, per_host: int = 2, open_mpi: int = ORTE, **settings: str):
     job = read(
         tmp_path,
         hosts,
         {"sagemaker_mpi_enabled": "true", "sagemaker_mpi_custom_mpi_options": options},
-        {"ENTRYPOINT_PROCESSES_PER_HOST": str(per_host)},
+        {"ENTRYPOINT_PROCESSES_PER_HOST": str(per_host), **settings},
     )
+    job = replace(job, open_mpi=open_mpi)
     plan = plan_for(job)
     (launcher,) = [spec for spec in plan.processes if spec.duty is Duty.LAUNCHER]
     return plan, launcher
@@ -116,3 +120,29 @@ def test_more_ranks_than_places_is_mpiruns_to_refuse(tmp_path):
     plan, launcher = launched(tmp_path, "-np 9")
     assert values(launcher.argv, "-np") == ["9"]
     assert len([spec for spec in plan.processes if spec.duty is Duty.RANK]) == 4
+
+
+# --- from Open MPI 5 on, whose runtime is PRRTE ---
+
+
+def test_each_runtime_has_its_own_names_for_the_same(tmp_path):
+    (orte_plan, orte), (prrte_plan, prrte) = (
+        launched(tmp_path, open_mpi=each, ENTRYPOINT_HOST_ADDRESSES="") for each in (ORTE, PRRTE)
+    )
+    assert [plan.daemon for plan in (orte_plan, prrte_plan)] == list(DAEMONS.values())
+    assert [name for name in mca(orte.argv) if name.startswith(("orte_", "plm_", "oob_", "odls_"))]
+    assert not [word for word in prrte.argv if word.startswith(("orte_", "plm_rsh", "oob_", "odls_", "btl_vader"))]
+    assert values(prrte.argv, "--prtemca") == ["plm_ssh_agent", "plm_ssh_no_tree_spawn"]  # on loopback, no interface
+    for option in ("-np", "--host", "--map-by", "--bind-to", "-x", "--allow-run-as-root", "--leave-session-attached"):
+        assert values(orte.argv, option) == values(prrte.argv, option) != []
+
+
+def test_prrte_starts_ranks_apart_since_it_kills_them_too_soon(tmp_path):
+    assert launched(tmp_path, open_mpi=PRRTE)[1].argv[-1] == "apart"
+    assert launched(tmp_path, open_mpi=ORTE)[1].argv[-1] != "apart"
+
+
+@pytest.mark.parametrize("flag", ["--mca", "--prtemca", "-prtemca"])
+def test_the_same_name_of_prrtes_is_the_users(tmp_path, flag):
+    words = launched(tmp_path, f"{flag} plm_ssh_agent /bin/mine", open_mpi=PRRTE)[1].argv
+    assert [words[at + 1] for at, word in enumerate(words) if word == "plm_ssh_agent"] == ["/bin/mine"]

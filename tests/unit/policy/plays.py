@@ -4,10 +4,12 @@ A `Play` is one host's policy on a plan that the real planner made. Between two 
 asked to be, as the supervisor does it. Actions read "12.5 ask worker/0"; what is only said or told is apart.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from builders import names, read
 
+from entrypoint.job.open_mpi import ORTE
 from entrypoint.outcome.outcome import Cause, Confidence, Exit
 from entrypoint.plan.planner import plan_for
 from entrypoint.policy import events
@@ -22,11 +24,13 @@ SYMPTOM = TRACEBACK + "UnavailableError: Socket closed\n"
 
 
 class Play:
-    def __init__(self, base: Path, hosts: int = 1, me: int = 1, mode: str = "mwms", **settings) -> None:
+    def __init__(
+        self, base: Path, hosts: int = 1, me: int = 1, mode: str = "mwms", open_mpi: int = ORTE, **settings
+    ) -> None:
         environment = {f"ENTRYPOINT_{key.upper()}": str(value) for key, value in {"mode": mode, **settings}.items()}
         self.hosts = names(hosts)
         self.me = f"algo-{me}"
-        job = read(base, self.hosts, {}, environment, me=self.me)
+        job = replace(read(base, self.hosts, {}, environment, me=self.me), open_mpi=open_mpi)
         self.plan = plan_for(job)
         self.policy = Policy(self.plan, self.me, job.settings, 0.0)
         self.now, self.woken = 0.0, 0

@@ -4,6 +4,7 @@ import pytest
 from plays import GRACE, RAISED, STOP, SYMPTOM, Play, cause, ended, heartbeats, informed, reported, running
 
 from entrypoint.errors import ExitCode
+from entrypoint.job.open_mpi import DAEMONS
 from entrypoint.outcome import outcome
 from entrypoint.plan.plan import Duty
 from entrypoint.policy import events
@@ -332,9 +333,10 @@ def test_an_evaluator_that_fails_fails_the_job(play):
 # --- mpirun's daemons, and a coordinator that hears nobody ---
 
 
-def test_a_follower_reports_that_its_daemon_is_gone(play):
-    p = play(2, 2, mode="mpi")
+@pytest.mark.parametrize("open_mpi, daemon", DAEMONS.items())
+def test_a_follower_reports_that_its_daemon_is_gone(play, open_mpi, daemon):
+    p = play(2, 2, mode="mpi", open_mpi=open_mpi)
     p.at(1, ended("prepare"), ended("host-key"), events.Listening(name="sshd"), informed())
     p.at(2, events.RankStarted(name="rank 1", pid=1))
     p.at(5, events.RankOrphaned(name="rank 1"))
-    assert p.last_told.cause.headline.startswith("algo-2 orted (ended too early): Open MPI's daemon")
+    assert p.last_told.cause.headline.startswith(f"algo-2 {daemon} (ended too early): Open MPI's daemon")

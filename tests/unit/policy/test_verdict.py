@@ -19,6 +19,7 @@ from plays import (
 )
 
 from entrypoint.errors import ExitCode
+from entrypoint.job.open_mpi import ORTE, PRRTE
 from entrypoint.outcome import outcome
 from entrypoint.outcome.outcome import Confidence, Exit, Kind
 from entrypoint.policy import events
@@ -342,6 +343,24 @@ def test_a_daemon_that_dies_is_named_and_not_mpirun_that_fails_of_it(play):
     p.at(5.1, reported(2, ready=up, cause=cause(2, Confidence.LOW, process="orted", what="ended too early", code=1)))
     p.at(6)
     assert p.blamed.startswith("algo-2 orted (ended too early)")
+
+
+@pytest.mark.parametrize("open_mpi, expected", [(ORTE, Confidence.LOW), (PRRTE, Confidence.HIGH)])
+def test_whether_mpirun_may_have_killed_a_rank(play, open_mpi, expected):
+    """PRRTE does not reach it: it is in a session of its own."""
+    p = mpi(play, me=2, open_mpi=open_mpi)
+    p.at(5, ended("rank 2", output="sum 4\n", signal=9))
+    assert p.last_told.cause.confidence is expected
+
+
+def test_a_rank_that_lost_its_connection_to_another_is_not_the_cause(play):
+    """From Open MPI 5 on it ends with 14 and says nothing of it; mpirun does."""
+    p = mpi(play, open_mpi=PRRTE)
+    p.at(5, ended("rank 0", 14, "sum 4\n"))
+    up = frozenset({"prepare", "preflight", "sshd"})
+    p.at(5.1, reported(2, ready=up, cause=cause(2, process="rank 2", what="killed by SIGKILL")))
+    p.at(6)
+    assert p.blamed.startswith("algo-2 rank 2 (killed by SIGKILL)")
 
 
 def test_mpirun_that_is_killed_is_the_cause(play):
