@@ -246,6 +246,10 @@ class Supervisor:
     def _prepare_folders(self) -> None:
         specs = self.facts.own.specs.values()
         self.job.paths.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in self.job.paths.run.glob("prte*"):  # of an earlier run, see plan/distributions/mpi.py
+            import shutil
+
+            shutil.rmtree(folder, ignore_errors=True)
         if (failure := self.job.paths.failure).is_file():  # the container was started again on the same /opt/ml
             self.log.say(f"{failure} is of an earlier run: it is removed")
             with contextlib.suppress(OSError):

@@ -10,3 +10,4 @@ try:
 except ConfigError:  # another MPI, which tests of MPI cannot use
     MAJOR = ORTE
 DAEMON = DAEMONS[MAJOR]
+MPIRUN = {"orted": "mpirun", "prted": "prterun"}[DAEMON]  # the name of its process

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hosts import PROGRAMS, Run
+from open_mpi import DAEMON
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 SEVERAL = ("--hosts", "2", "--mode", "mwms")
@@ -117,6 +118,8 @@ def test_hosts_with_addresses_of_ipv6_alone(local):
 
 def test_mpi_over_ipv6(local):
     pytest.importorskip("mpi4py")
+    if DAEMON == "prted":
+        pytest.skip("Debian has built Open MPI 5 without IPv6")
     if not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):
         pytest.skip("needs Open MPI and an ssh daemon")
     run = local(PROGRAMS / "mpi_sum.py", "--hosts", "2", "--mode", "mpi", "--ip", "6")

@@ -7,7 +7,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from open_mpi import DAEMON
+from open_mpi import DAEMON, MPIRUN
 from processes import processes_with
 
 from entrypoint import cli
@@ -147,7 +147,7 @@ def test_command_lines_and_files_of_a_job_under_mpirun(running):
     for pid in processes_with(str(job.folder)):
         line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
         lines[pid] = line
-    for program in ("mpirun ", "sshd", "ssh ", f"{DAEMON} ", "rank.py", "train.py"):
+    for program in (f"{MPIRUN} ", "sshd", "ssh ", f"{DAEMON} ", "rank.py", "train.py"):
         assert any(program in line for line in lines.values()), program
     # The script's own arguments are what SageMaker promises it; no other command line has a secret in it.
     assert [line for line in lines.values() if found_in(line) and "train.py" not in line] == []
@@ -156,6 +156,8 @@ def test_command_lines_and_files_of_a_job_under_mpirun(running):
     assert stat.S_IMODE(run.stat().st_mode) == 0o700
     for path in run.rglob("*"):
         if path.is_file() or path.is_socket():
+            if "prte" in str(path.relative_to(run)):
+                continue  # Open MPI 5's own, which nobody else reaches in this folder
             open_to_others = stat.S_IMODE(path.stat().st_mode) & 0o077
             assert not open_to_others or path.suffix == ".pub", path
         elif path.name in ("ssh", "public_keys"):

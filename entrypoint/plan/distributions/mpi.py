@@ -46,7 +46,7 @@ def plan(job: Job) -> Plan:
             duty=Duty.LAUNCHER,
             task=f"{total} ranks" if total != len(hosts) * slots else f"{total} ranks, {slots} on each host",
             argv=(*command, *_rank_program(job)),
-            env=((ssh.RANKS_SOCKET, str(job.paths.ranks)),),
+            env=((ssh.RANKS_SOCKET, str(job.paths.ranks)), *_session_folder(job)),
             cwd=job.paths.run,
             needs=tuple(needs),
         )
@@ -132,6 +132,11 @@ def _rank(job: Job, host: Host, rank: int, local: int) -> ProcessSpec:
 def _rank_program(job: Job) -> tuple[str, ...]:
     """Return what mpirun starts. PRRTE kills it 0.25 s after SIGTERM, too soon for a checkpoint: the rank is apart."""
     return (*common.child("rank", options=STANDARD_LIBRARY), *(["apart"] if job.open_mpi == PRRTE else []))
+
+
+def _session_folder(job: Job) -> list[tuple[str, str]]:
+    """Return where PRRTE makes a folder with its pid as name: one that a killed mpirun has left in /tmp is in the way."""
+    return [("TMPDIR", str(job.paths.run))] if job.open_mpi == PRRTE else []
 
 
 def _mpirun(job: Job) -> tuple[list[str], int]:

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Makes a stand-in for other people's images: Debian 13 with its Python 3.13 and Open MPI 5, and our package in a venv.
+# Prints the image's name. Needs root, docker and debootstrap; the base stays for the next time. See test_cluster_open_mpi_5.py.
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+readonly ROOT
+readonly NAME=sagemaker-tf-entrypoint-trixie
+readonly PATHS=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+
+work=$(mktemp -d)
+trap 'rm -rf --one-file-system "$work"' EXIT
+
+make_base() {
+    debootstrap --arch=amd64 --variant=minbase trixie "$work/rootfs" >&2
+    # debootstrap copies the resolver and the name of this machine; docker gives every container its own.
+    tar -C "$work/rootfs" --numeric-owner -c --exclude='./dev/*' --exclude='./proc/*' --exclude='./sys/*' \
+        --exclude='./etc/resolv.conf' --exclude='./etc/hostname' --exclude='./var/cache/apt/*' . |
+        docker import --change "ENV PATH=$PATHS" - "$NAME:base" >&2
+}
+
+docker image inspect "$NAME:base" >/dev/null 2>&1 || make_base
+
+mkdir "$work/context"
+cp -r "$ROOT"/{pyproject.toml,README.md,LICENSE,entrypoint,sagemaker_tf_data} "$work/context"
+# For archives behind a private CA, as in build.sh.
+touch "$work/context/ca.pem"
+[[ -z ${PIP_CERT-} ]] || cp "$PIP_CERT" "$work/context/ca.pem"
+cat >"$work/Dockerfile" <<TEXT
+FROM $NAME:base
+ENV DEBIAN_FRONTEND=noninteractive
+RUN apt-get update -q && apt-get install -q -y --no-install-recommends \
+    ca-certificates openmpi-bin openssh-client openssh-server procps python3-mpi4py python3-venv && \
+    rm -rf /etc/ssh/ssh_host_* /var/lib/apt/lists/* && mkdir -p /run/sshd
+RUN python3 -m venv --system-site-packages /opt/venv
+ENV PATH=/opt/venv/bin:$PATHS LANG=C.UTF-8 PYTHONUNBUFFERED=1
+COPY ca.pem /build/
+COPY pyproject.toml README.md LICENSE /src/
+COPY entrypoint /src/entrypoint
+COPY sagemaker_tf_data /src/sagemaker_tf_data
+RUN if [ -s /build/ca.pem ]; then export PIP_CERT=/build/ca.pem; fi; pip install -q /src && mpirun --version
+CMD ["train"]
+TEXT
+docker build --tag "$NAME:latest" --file "$work/Dockerfile" "$work/context" >&2
+echo "$NAME:latest"
