@@ -50,7 +50,7 @@ OPTIONS["all at once"] = " ".join(OPTIONS.values())
 
 @pytest.mark.parametrize("options", variants(OPTIONS, "all at once"))
 def test_the_users_mpirun_options_reach_the_daemons_of_other_hosts(hosts, options, tmp_path):
-    (tmp_path / "settings.conf").write_text("-mca btl_tcp_links 1\n")
+    (tmp_path / "settings.conf").write_text("--mca btl_tcp_links 1\n")
     options = options.format(folder=tmp_path)
     job = hosts(2, "train.py", code={"train.py": SUM}, hyperparameters={
         **MPI, "sagemaker_mpi_custom_mpi_options": options}, environment={"OMPI_MCA_oob_tcp_sndbuf": "0"})  # fmt: skip

@@ -135,7 +135,7 @@ def _rank_program(job: Job) -> tuple[str, ...]:
 
 
 def _session_folder(job: Job) -> list[tuple[str, str]]:
-    """Return where PRRTE makes a folder with its pid as name: one that a killed mpirun has left in /tmp is in the way."""
+    """Return where PRRTE makes a folder named by its pid: one that a killed mpirun left in /tmp would be in the way."""
     return [("TMPDIR", str(job.paths.run))] if job.open_mpi == PRRTE else []
 
 
