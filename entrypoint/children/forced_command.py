@@ -27,7 +27,8 @@ FIXED = {
 }
 # In front of it, from an Open MPI that says where it lies: settings, and the daemon's folder.
 PLACE = re.compile(
-    r"( *(OPAL_PREFIX|PRTE_PREFIX|PMIX_PREFIX|(DY)?(LD_LIBRARY_)?PATH)=[^;]+; ?export \w+ ?;)+ *(/[^ ;]+/)?(?=(orted|prted) )"
+    r"( *(OPAL_PREFIX|PRTE_PREFIX|PMIX_PREFIX|(DY)?(LD_LIBRARY_)?PATH)=[\w@%+=:,./${}-]* ?; ?export \w+ ?;)+ *"
+    r"(/[^ ;]+/)?(?=(orted|prted) )"
 )
 # What each daemon is started with: options with NAME VALUE, and options that stand alone.
 DAEMONS = {
@@ -37,10 +38,6 @@ DAEMONS = {
         {"--leave-session-attached", "--allow-run-as-root", "--debug", "--debug-daemons"},
     ),
 }
-# Where Open MPI 5 is told to find itself elsewhere. We have that from our own host, and start what PATH has.
-ELSEWHERE = re.compile(
-    r"\A((PRTE_PREFIX|PMIX_PREFIX|(DY)?LD_LIBRARY_PATH)=[\w@%+=:,./$-]*;export \w+;)+(/[\w@%+=:,./-]*)?(?=prted )"
-)
 TELLING = re.compile(
     r"agent|args|chdir|command|component|debugger|dir|env|events|exec|file|launch|output|param|path|plugin|prefix|script"
     r"|server|tmp|uri|xterm"

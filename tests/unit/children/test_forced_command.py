@@ -64,7 +64,6 @@ def test_what_mpirun_sends_is_let_through():
     assert complaint(shlex.split(PLAIN), set()) == ""
 
 
-<<<<<<< HEAD
 # As Open MPI sends it that was configured with --enable-orterun-prefix-by-default, or is called by its path.
 _PATHS = (
     "PATH={0}/bin:$PATH ; export PATH ; LD_LIBRARY_PATH={0}/lib:{1} ; export LD_LIBRARY_PATH ; "
@@ -89,7 +88,8 @@ def test_where_open_mpi_lies_is_said_before_it_and_not_believed(place, tmp_path)
         f"{place.replace('/opt', '/$(id)')}orted",
     ):
         assert complaint(split(refused), set())
-=======
+
+
 def test_what_mpirun_of_open_mpi_5_sends_is_let_through(tmp_path):
     assert complaint(shlex.split(PRTED), set()) == ""
     for command in (PRTED, ELSEWHERE + PRTED):
@@ -102,7 +102,6 @@ def test_what_mpirun_of_open_mpi_5_sends_is_let_through(tmp_path):
             "<ess>",
         ]
         assert "PRTE_PREFIX" not in result.stdout  # and it is our PATH's daemon, wherever that of the caller lies
->>>>>>> b944652 (Take ranks of Open MPI 5 for what they are in a verdict, and test both runtimes)
 
 
 @pytest.mark.parametrize("options, sent", USERS.items(), ids=USERS)
