@@ -10,6 +10,9 @@
 # Debian 12 for its Python 3.11 and Open MPI 4.1. By tag, not by digest: a rebuild is meant to take Debian's security updates.
 ARG BASE_IMAGE=debian:bookworm-slim
 
+# A folder of container/lines. Each stage that wants it has to ask for it.
+ARG TENSORFLOW=2.14
+
 
 # ---- debian: the base, and how to reach the archives ----------------------------------------------------------------------
 FROM ${BASE_IMAGE} AS debian
@@ -53,16 +56,18 @@ RUN apt-get update -q && \
     ssh-keygen -q -t ed25519 -N '' -f /tmp/key && /usr/sbin/sshd -t -h /tmp/key && rm /tmp/key /tmp/key.pub && rm -rf /tmp/*
 
 
-# ---- pins: requirements.txt, cut at its marks, so that each step below is repeated only when its own part changes ---------
+# ---- pins: locked.txt, cut at its marks, so that each step below is repeated only when its own part changes ---------------
 FROM debian AS pins
 
-COPY container/opt/sagemaker-tf-entrypoint/requirements.txt /pins/
-RUN cd /pins && \
-    awk '/^# ==== /{part = $4} /^[a-z].*==/{print > ("part" part)}' requirements.txt && \
-    grep -E '^(pip|setuptools|wheel)==' part1: > tools.txt && cat part4: >> tools.txt && \
-    grep -E '^(horovod|mpi4py)==' part1: > compiled.txt && \
-    grep -vE '^(horovod|mpi4py)==' part1: > tensorflow.txt && \
-    mv part2: rest.txt && mv part3: operator.txt && wc -l *.txt
+ARG TENSORFLOW
+COPY container/lines/${TENSORFLOW}/locked.txt /pins/
+# A pin is a line `name==version \\` and, further in, its hashes. Every file is there, an empty one too.
+RUN cd /pins && touch tools.txt tensorflow.txt horovod.txt mpi4py.txt rest.txt operator.txt && \
+    awk '/^# ==== /{part = $4} \
+         /^[a-z]/{file = part == "2:" ? "rest" : part == "3:" ? "operator" : part == "4:" ? "tools" : "tensorflow"} \
+         /^(pip|setuptools|wheel)==/{file = "tools"} /^(horovod|mpi4py)==/{split($1, name, "="); file = name[1]} \
+         /^[a-z ]/{print > (file ".txt")}' locked.txt && \
+    grep -c == *.txt; grep -q . horovod.txt
 
 
 # ---- build: /opt/venv -----------------------------------------------------------------------------------------------------
@@ -70,7 +75,7 @@ FROM debian AS build
 
 RUN apt-get update -q && \
     apt-get install -q -y --no-install-recommends \
-        binutils ca-certificates cmake g++ libopenmpi-dev make openmpi-bin python3-dev python3-venv && \
+        binutils ca-certificates cmake g++ libopenmpi-dev make openmpi-bin patch python3-dev python3-venv && \
     mpicxx --version && cmake --version
 # For an index of your company. It ends in this stage's history at most, never in the image's.
 ARG PIP_INDEX_URL
@@ -83,26 +88,35 @@ COPY --from=pins /pins/tensorflow.txt /pins/
 RUN pip install --no-deps -r /pins/tensorflow.txt && \
     python -c 'import tensorflow; print(tensorflow.__version__)'
 
-# About five minutes on two cores. Gloo is for `horovodrun` without MPI.
-COPY --from=pins /pins/compiled.txt /pins/
-RUN HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1 \
-        pip install --no-deps --no-build-isolation --no-binary horovod,mpi4py -r /pins/compiled.txt && \
-    mpirun --allow-run-as-root --oversubscribe -np 2 \
-        python -c 'import horovod.tensorflow as hvd; hvd.init(); assert hvd.size() == 2 and hvd.mpi_built() and hvd.gloo_built()' && \
+COPY --from=pins /pins/mpi4py.txt /pins/
+RUN pip install --no-deps --no-build-isolation --no-binary mpi4py -r /pins/mpi4py.txt && \
     mpirun --allow-run-as-root --oversubscribe -np 2 python -m mpi4py -c 'from mpi4py import MPI; assert MPI.COMM_WORLD.size == 2'
+
+# About five minutes on two cores. Gloo is for `horovodrun` without MPI. The patches, if the line has some, say what for.
+COPY --from=pins /pins/horovod.txt /pins/
+ARG TENSORFLOW
+COPY container/lines/${TENSORFLOW}/patche[s] /patches/
+RUN pip download --no-deps --no-build-isolation --no-binary horovod --dest /horovod -r /pins/horovod.txt && \
+    cd /horovod && tar -xzf horovod-*.tar.gz --strip-components 1 && \
+    for each in /patches/*.patch; do if [ -f "$each" ]; then patch -p1 < "$each" || exit 1; fi; done && \
+    HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1 \
+        pip install --no-deps --no-build-isolation . && cd / && rm -rf /horovod && \
+    mpirun --allow-run-as-root --oversubscribe -np 2 \
+        python -c 'import horovod.tensorflow as hvd; hvd.init(); assert hvd.size() == 2 and hvd.mpi_built() and hvd.gloo_built()'
 
 COPY --from=pins /pins/rest.txt /pins/
 RUN pip install --no-deps --no-build-isolation -r /pins/rest.txt && \
-    python -c 'import flask, waitress, boto3, sklearn.datasets, sagemaker_training.environment, tensorflow_io'
+    python -c 'import flask, waitress, boto3, sklearn.datasets, sagemaker_training.environment'
 
 # The wheel says Python 3.10 and does not use Python's ABI (requirements.txt, part 3): it is given the tag it deserves.
 COPY --from=pins /pins/operator.txt /pins/
-RUN pip download --no-deps --python-version 3.10 --only-binary :all: --dest /wheels -r /pins/operator.txt && \
+RUN if ! grep -q . /pins/operator.txt; then exit 0; fi && \
+    pip download --no-deps --python-version 3.10 --only-binary :all: --dest /wheels -r /pins/operator.txt && \
     python -m wheel tags --remove --python-tag py3 --abi-tag none /wheels/*.whl && \
     pip install --no-deps --no-index /wheels/*.whl && \
     python -c 'import sagemaker_tensorflow'
 
-# What training never reads goes. The numbers are megabytes.
+# What training never reads goes. The numbers are megabytes, of the line 2.14.
 #   171  tensorflow/include: for compiling operators, and the image has no compiler. KEEP_TF_HEADERS=yes keeps it, for images
 #        made FROM this one that bring a compiler.
 #   200  symbol tables of TensorFlow's, Horovod's and the operators' libraries; symbols for dynamic linking stay. (NumPy's and
@@ -114,17 +128,20 @@ ARG KEEP_TF_HEADERS=no
 RUN cd /opt/venv/lib/python3.11/site-packages && \
     pip uninstall -q -y cython && \
     if [ "$KEEP_TF_HEADERS" = no ]; then rm -rf tensorflow/include; fi && \
-    find tensorflow tensorflow_io tensorflow_io_gcs_filesystem horovod sagemaker_tensorflow -name '*.so*' -type f \
-        -exec strip --strip-unneeded {} + && \
-    rm tensorflow_io/core/libavro_atds_tests.so && \
+    for each in tensorflow tensorflow_io tensorflow_io_gcs_filesystem horovod sagemaker_tensorflow; do \
+        if [ -d $each ]; then find $each -name '*.so*' -type f -exec strip --strip-unneeded {} +; fi; \
+    done && \
+    rm -f tensorflow_io/core/libavro_atds_tests.so && \
     rm clang/native/libclang.so && \
     find numpy scipy sklearn gevent -type d -name tests -prune -exec rm -rf {} + && \
     find /opt/venv -name '*.a' -delete && \
-    pip check && \
-    python -c 'import tensorflow.keras, tensorflow.estimator, horovod.tensorflow.keras, sagemaker_tensorflow' && \
     python -c 'import gevent, scipy.stats, sklearn.datasets' && \
-    python -c 'import tensorflow as tf, tensorflow_io; assert "s3" in tf.io.gfile.get_registered_schemes()' && \
     mpirun --allow-run-as-root --oversubscribe -np 2 python -c 'import horovod.tensorflow as hvd; hvd.init(); assert hvd.size() == 2'
+
+
+# What the line has to be able to do, after that.
+COPY container/lines/${TENSORFLOW}/check.sh /
+RUN bash -eux /check.sh
 
 
 # ---- package: our own code ------------------------------------------------------------------------------------------------
@@ -143,6 +160,8 @@ RUN python -m pip install --no-deps --no-build-isolation --no-index --prefix /pa
 # ---- the image ------------------------------------------------------------------------------------------------------------
 FROM scratch
 
+ARG TENSORFLOW
+
 # LANG: Python and the tools it starts read and write UTF-8 whatever host they are on.
 # PYTHONUNBUFFERED: a line of the log is in CloudWatch when it is written, and the last one before a crash is not lost.
 ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
@@ -151,7 +170,7 @@ ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 
 COPY --from=system / /
 COPY --from=build /opt/venv /opt/venv
-COPY container/opt /opt
+COPY container/lines/${TENSORFLOW}/requirements.txt /opt/sagemaker-tf-entrypoint/
 COPY container/usr /usr
 COPY --from=package /package /opt/venv
 

@@ -10,7 +10,7 @@ set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly HERE
 readonly VENV=$HERE/.venv
-readonly CONSTRAINTS=$HERE/container/opt/sagemaker-tf-entrypoint/requirements.txt
+readonly CONSTRAINTS=$HERE/container/lines/2.14/requirements.txt
 
 die() {
     printf 'examples/run.sh: %s\n' "$*" >&2

@@ -5,7 +5,7 @@ set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly HERE
 readonly IMAGE=sagemaker-tf-entrypoint:latest
-readonly CONSTRAINTS=container/opt/sagemaker-tf-entrypoint/requirements.txt
+readonly CONSTRAINTS=container/lines/2.14/requirements.txt
 readonly VENV=$HERE/.venv
 readonly TABLE=tests/local/test_outcome_table.py
 

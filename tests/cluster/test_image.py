@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-REQUIREMENTS = ROOT / "container/opt/sagemaker-tf-entrypoint/requirements.txt"
+REQUIREMENTS = ROOT / "container/lines/2.14/requirements.txt"
 GIGABYTE = 10**9
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PINNED = ROOT / "container/opt/sagemaker-tf-entrypoint/requirements.txt"
+PINNED = ROOT / "container/lines/2.14/requirements.txt"
 FIRST_PAGES = ("README.md", "docs/README.md")
 
 

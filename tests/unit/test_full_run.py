@@ -94,7 +94,7 @@ def test_what_was_left_out_is_said_with_the_command_for_it(root: Path) -> None:
 
 def test_the_sources_of_this_repository_are_found() -> None:
     names = {path.relative_to(full_run.ROOT).as_posix() for path in full_run.files(full_run.ROOT)}
-    assert {"Dockerfile", "entrypoint/launch.py", "container/opt/sagemaker-tf-entrypoint/requirements.txt"} <= names
+    assert {"Dockerfile", "entrypoint/launch.py", "container/lines/2.14/requirements.txt"} <= names
 
 
 def test_rows_that_always_run_show_each_event_and_each_pair() -> None:
