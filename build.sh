@@ -8,7 +8,9 @@ readonly NAME=sagemaker-tf-entrypoint
 readonly PREFERRED_BASE=debian:bookworm-slim
 readonly OWN_BASE=$NAME-base:bookworm
 readonly PULL_SECONDS=60
-readonly REQUIREMENTS=container/opt/$NAME/requirements.txt
+readonly LINES=container/lines
+readonly DEFAULT_LINE=2.14
+readonly SYSTEM=py311-debian12 # what the Dockerfile's base brings
 # Where the Dockerfile looks for it; git ignores it there.
 readonly CA_IN_CONTEXT=ca-bundle.pem
 readonly CA_VARIABLES='PIP_CERT SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE AWS_CA_BUNDLE'
@@ -16,7 +18,7 @@ readonly CA_VARIABLES='PIP_CERT SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE 
 # TensorFlow's wheel and SageMaker's training instances; on an ARM machine docker would choose ARM.
 export DOCKER_DEFAULT_PLATFORM=linux/amd64
 
-base='' builder=auto ca_bundle='' dry_run=no mirror='' no_cache=no on='' push='' python=''
+base='' builder=auto ca_bundle='' dry_run=no line='' mirror='' no_cache=no on='' push='' python=''
 more_tags=()
 
 usage() {
@@ -24,21 +26,23 @@ usage() {
 Usage: ./build.sh [OPTION...]
        ./build.sh --on IMAGE [--python PATH] [OPTION...]
 
-Builds $NAME:latest and $NAME:VERSION-tfTENSORFLOW-cpu,
-VERSION from pyproject.toml, TENSORFLOW from $REQUIREMENTS.
+Builds $NAME:latest and $NAME:TENSORFLOW-cpu-$SYSTEM-VERSION,
+TENSORFLOW from $LINES, VERSION from pyproject.toml.
 The last line printed is the tags and the size of the image.
 
 With --on, puts the entrypoint onto an image of yours, or onto one of AWS's Deep Learning Containers, and says what it
 has for each mode. Its Python, TensorFlow, CUDA and Open MPI stay as they are. The image that comes of it is called
 $NAME:VERSION-on-IMAGE, and any --tag. It is what container/onto.Dockerfile says.
 
+  --tensorflow LINE   $(lines | sed 's/ /, /g'), which are folders of $LINES; $DEFAULT_LINE without it. One that is not the default
+                      is not called latest, but LINE
   --on IMAGE          an image of Linux on amd64 with Python 3.10 or later; it is pulled if it is not on this machine
   --python PATH       its Python that trains. Without it, the first that has TensorFlow of: python, python3, /opt/venv's
                       and /opt/conda's, ...; else the first
   --tag NAME[:TAG]    one more tag for the image; may be repeated
   --push ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME[:TAG]
                       push to this ECR repository after the build: make the repository if it is not there, log in,
-                      tag, push. Without :TAG, VERSION-tfTENSORFLOW-cpu. Needs the aws command, or python3 with boto3.
+                      tag, push. Without :TAG, the longer one of ours. Needs the aws command, or python3 with boto3.
   --base IMAGE        build on this image: Debian 12 (bookworm), with apt. Without it, the first of these that is there:
                       $PREFERRED_BASE on this machine; $OWN_BASE, made before;
                       $PREFERRED_BASE pulled (given up after ${PULL_SECONDS} s);
@@ -89,7 +93,7 @@ read_arguments() {
             --no-cache) no_cache=yes && shift && continue ;;
             --dry-run) dry_run=yes && shift && continue ;;
             -h | --help) usage && exit 0 ;;
-            --tag | --push | --base | --mirror | --ca-bundle | --builder | --on | --python) ;;
+            --tag | --push | --base | --mirror | --ca-bundle | --builder | --on | --python | --tensorflow) ;;
             *) die "Found the argument '$option', which is none of build.sh's." "./build.sh --help shows them all." ;;
         esac
         [[ -n ${2-} ]] || die "$option stands without its value." "./build.sh --help shows what it takes."
@@ -102,11 +106,13 @@ read_arguments() {
             --ca-bundle) ca_bundle=$(cd "$(dirname "$2")" 2>/dev/null && pwd)/$(basename "$2") ;;
             --builder) builder=$2 ;;
             --on) on=$2 ;;
+            --tensorflow) line=$2 ;;
             --python) python=$2 ;;
         esac
         shift 2
     done
-    [[ -z $on || -z $base$mirror ]] || die "--on takes the image as it is; --base and --mirror are for our own image."
+    [[ -z $on || -z $base$mirror$line ]] ||
+        die "--on takes the image as it is; --base, --mirror and --tensorflow are for our own image."
     [[ -n $on || -z $python ]] || die "--python names the Python of an image that --on IMAGE names."
     case $builder in
         auto) ;;
@@ -116,13 +122,18 @@ read_arguments() {
     esac
 }
 
-# Sets: version, tensorflow, tag.
+lines() { ls "$HERE/$LINES" | grep '^[0-9]' | paste -sd ' ' -; }
+
+# Sets: line, version, tensorflow, tag.
 read_versions() {
+    local pins
+    line=${line:-$DEFAULT_LINE} pins=$LINES/$line/requirements.txt
+    [[ -f $pins ]] || die "--tensorflow: found '$line'; wanted one of $(lines)."
     version=$(sed -n 's/^version = "\([^"]*\)".*/\1/p' pyproject.toml | head -n 1)
     [[ -n $version ]] || die "Found no line  version = \"...\"  in $HERE/pyproject.toml." "The image's tag is made of it."
-    tensorflow=$(sed -n 's/^tensorflow-cpu==//p' "$REQUIREMENTS")
-    [[ -n $tensorflow ]] || die "Found no line  tensorflow-cpu==...  in $HERE/$REQUIREMENTS." "The image's tag is made of it."
-    tag=$version-tf$tensorflow-cpu
+    tensorflow=$(sed -n 's/^tensorflow-cpu==//p' "$pins")
+    [[ -n $tensorflow ]] || die "Found no line  tensorflow-cpu==...  in $HERE/$pins." "The image's tag is made of it."
+    tag=$tensorflow-cpu-$SYSTEM-$version # in the shape of AWS's
     if [[ -n $on ]]; then
         tag=${on%@*}
         tag=$version-on-$(printf '%s' "${tag##*/}" | tr -c 'A-Za-z0-9_.-' '-')
@@ -291,7 +302,7 @@ build() {
     if [[ -n $on ]]; then
         command+=(--file container/onto.Dockerfile --build-arg "IMAGE=$on" ${python:+--build-arg "PYTHON=$python"})
     else
-        command+=(--build-arg "BASE_IMAGE=$base" --build-arg "VERSION=$version" --build-arg "REVISION=$(revision)")
+        command+=(--build-arg "BASE_IMAGE=$base" --build-arg "TENSORFLOW=$line" --build-arg "VERSION=$version" --build-arg "REVISION=$(revision)")
     fi
     # A name without a value: docker takes the value from the environment, and it is not on the screen.
     for variable in HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy PIP_INDEX_URL; do
@@ -307,7 +318,7 @@ build() {
 
 # Of a user's image, there is no latest: it is not ours.
 tags() {
-    [[ -n $on ]] || printf '%s\n' "$NAME:latest"
+    if [[ -z $on ]]; then printf '%s\n' "$NAME:$([[ $line == "$DEFAULT_LINE" ]] && echo latest || echo "$line")"; fi
     printf '%s\n' "$NAME:$tag" ${more_tags[@]+"${more_tags[@]}"}
 }
 
