@@ -3,4 +3,4 @@
 [[ $(pip check) == 'tf-keras 2.21.0 requires tensorflow, which is not installed.' ]]
 python -c 'import tensorflow as tf; assert tf.keras.__version__.startswith("3.")'
 export TF_USE_LEGACY_KERAS=1
-python -c 'import horovod.tensorflow.keras, tensorflow as tf; assert tf.keras.__version__.startswith("2.")'
+python -c 'import horovod.tensorflow.keras, tensorflow as tf, tf_keras; assert tf.keras.Model is tf_keras.Model'
