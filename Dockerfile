@@ -95,7 +95,7 @@ RUN pip install --no-deps --no-build-isolation --no-binary mpi4py -r /pins/mpi4p
 # About five minutes on two cores. Gloo is for `horovodrun` without MPI. The patches, if the line has some, say what for.
 COPY --from=pins /pins/horovod.txt /pins/
 ARG TENSORFLOW
-COPY container/lines/${TENSORFLOW}/patche[s] /patches/
+COPY .dockerignore container/lines/${TENSORFLOW}/patche[s] /patches/
 RUN pip download --no-deps --no-build-isolation --no-binary horovod --dest /horovod -r /pins/horovod.txt && \
     cd /horovod && tar -xzf horovod-*.tar.gz --strip-components 1 && \
     for each in /patches/*.patch; do if [ -f "$each" ]; then patch -p1 < "$each" || exit 1; fi; done && \
