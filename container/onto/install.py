@@ -25,15 +25,8 @@ CA_BUNDLE = BUILD / "ca-bundle.pem"
 CUDA_COMPAT = Path("/usr/local/cuda/compat/libcuda.so.1")
 # Settings of the image for pip that would have it install elsewhere, or something else.
 MISLEADING = {
-    "USER",
-    "TARGET",
-    "PREFIX",
-    "ROOT",
-    "NO_DEPS",
-    "CONSTRAINT",
-    "REQUIREMENT",
-    "REQUIRE_VIRTUALENV",
-    "DRY_RUN",
+    f"PIP_{option}"
+    for option in ("USER", "TARGET", "PREFIX", "ROOT", "NO_DEPS", "CONSTRAINT", "REQUIREMENT", "REQUIRE_VIRTUALENV")
 }
 
 PROGRAM = """\

@@ -38,6 +38,8 @@ DAEMONS = {
         {"--leave-session-attached", "--allow-run-as-root", "--debug", "--debug-daemons"},
     ),
 }
+# Around all of it, for users whose shell is sh. Here nobody's profile is read.
+PROFILE = re.compile(r"\( test ! -r \./\.profile \|\| \. \./\.profile;(.*)\) *")
 TELLING = re.compile(
     r"agent|args|chdir|command|component|debugger|dir|env|events|exec|file|launch|output|param|path|plugin|prefix|script"
     r"|server|tmp|uri|xterm"
@@ -56,6 +58,8 @@ MADE_FROM = {
 
 def split(asked: str) -> list[str]:
     """Return the words of a command as a shell would, without those that say where Open MPI lies."""
+    if profile := PROFILE.fullmatch(asked):
+        asked = profile[1]
     place = PLACE.match(asked)
     return shlex.split(asked[place.end() :] if place else asked)
 

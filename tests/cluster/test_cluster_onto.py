@@ -142,7 +142,7 @@ def test_a_python_without_pip_and_a_user_who_is_not_root(bare: tuple[str, str], 
     name, said = bare
     assert "this Python has no pip: taking one from" in said and "runs as user trainer" in said
     assert config(name)["User"] == "trainer"
-    assert "mode single: ready" in said and "mode ps: refused, lacks TensorFlow" in said
+    assert "mode single: ready" in said and "mode ps: ready on one host; refused, lacks TensorFlow" in said
     assert sh("docker", "run", "--rm", name, "sh", "-c", "python3 -m pip --version || true").stdout == ""
     with Cluster(name, tmp_path, program="waits.py", hosts=2, mode="mwms", open_to_all=True) as job:
         job.sees("] waiting")
@@ -151,10 +151,16 @@ def test_a_python_without_pip_and_a_user_who_is_not_root(bare: tuple[str, str], 
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("hosts", [1, 2])
-@pytest.mark.parametrize("mode, names", [("mpi", ["mpirun", "openmpi-bin"]), ("ps", ["tensorflow"])])
+@pytest.mark.parametrize(
+    "mode, hosts, names",
+    [
+        ("mpi", 1, ["mpirun (apt-get install openmpi-bin)"]),
+        ("mpi", 2, ["mpirun", "sshd", "ssh-keygen"]),
+        ("ps", 2, ["tensorflow"]),
+    ],
+)
 def test_what_a_mode_lacks_is_said_at_the_start(
-    bare: tuple[str, str], tmp_path: Path, mode: str, names: list[str], hosts: int
+    bare: tuple[str, str], tmp_path: Path, mode: str, hosts: int, names: list[str]
 ) -> None:
     with Cluster(bare[0], tmp_path, program="tells.py", hosts=hosts, mode=mode, open_to_all=True) as job:
         endings = job.wait()

@@ -76,6 +76,14 @@ PLACES = {
 }
 
 
+@pytest.mark.parametrize("place", ["", *PLACES.values()])
+def test_the_profile_of_a_user_of_sh_is_not_read(place):
+    command = f"( test ! -r ./.profile || . ./.profile; {place}{PLAIN.lstrip()} )"
+    assert split(command) == shlex.split(PLAIN)
+    assert complaint(split(f"( . ./.profile; {PLAIN} )"), set())
+    assert complaint(split(f"{command}; id"), set()) and complaint(split(f"id; {command}"), set())
+
+
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 def test_where_open_mpi_lies_is_said_before_it_and_not_believed(place, tmp_path):
     assert split(place + PLAIN.lstrip()) == shlex.split(PLAIN)
