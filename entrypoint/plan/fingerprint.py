@@ -19,6 +19,7 @@ def fingerprint(job: Job, plan: Plan) -> dict[str, str]:
     rows += repr(sorted({spec.cluster for spec in plan.processes}))
     rows = rows.replace(str(job.paths.run), "RUN").replace(str(job.paths.base), "BASE")
     return {
+        **({"Open MPI's daemon": plan.daemon} if plan.daemon else {}),
         "the launcher": __version__,
         "the plan": f"{plan.title!r} ({_digest(rows)})",
         "the set of settings": _digest(repr(_shared(job.settings))),

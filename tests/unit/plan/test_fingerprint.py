@@ -40,6 +40,16 @@ def test_what_differs_is_seen(tmp_path, environment, named):
     assert {thing for thing in ours if ours[thing] != theirs[thing]} == named
 
 
+def test_of_two_versions_of_open_mpi_the_daemon_is_named_first(tmp_path):
+    (tmp_path / "prted").touch(mode=0o755)
+    ours, theirs = fingerprints(tmp_path), fingerprints(tmp_path, PATH=str(tmp_path))
+    things = sorted(thing for thing in ours if ours[thing] != theirs[thing])
+    assert things[0] == "Open MPI's daemon"
+    assert different("algo-1", things[0], {"algo-1": ours[things[0]], "algo-2": theirs[things[0]]}) == [
+        ("algo-2", "Open MPI's daemon is prted; on algo-1 it is orted")
+    ]
+
+
 def test_arguments_are_part_of_the_plan(tmp_path):
     assert fingerprints(tmp_path)["the plan"] != fingerprints(tmp_path, hyperparameters={"rate": "1"})["the plan"]
 
