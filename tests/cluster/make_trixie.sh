@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes a stand-in for other people's images: Debian 13 with its Python 3.13 and Open MPI 5, and our package in a venv.
-# Prints the image's name. Needs root, docker and debootstrap; the base stays for the next time. See test_cluster_open_mpi_5.py.
+# Prints the name of the image. Needs root, docker and debootstrap; the base stays for the next time. For
+# test_cluster_open_mpi_5.py.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
