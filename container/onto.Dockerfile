@@ -13,7 +13,7 @@ USER root
 WORKDIR /build
 # ca-bundle.pem as in ./Dockerfile: where build.sh lays it there, for this stage only.
 COPY .dockerignore ca-bundle.pe[m] pyproject.toml /build/
-COPY container/opt/sagemaker-tf-entrypoint/requirements.txt container/usr/local/bin/docker-entrypoint container/onto /build/
+COPY container/lines/2.14/requirements.txt container/usr/local/bin/docker-entrypoint container/onto /build/
 COPY entrypoint /build/entrypoint/
 COPY sagemaker_tf_data /build/sagemaker_tf_data/
 # For an index of your company. Like all of this stage, it is not in the image's history.

@@ -281,7 +281,7 @@ def test_dry_run_of_a_push_prints_it_and_does_nothing(tmp_path: Path) -> None:
 def test_push_tag_is_the_version_unless_given() -> None:
     result = build_sh("--dry-run", "--base", "some:base", "--push", f"{ECR}/tf")
     assert f"+ docker push {ECR}/tf:0" in result.stdout
-    assert "-cpu\n" in result.stdout
+    assert "-cpu-py311-debian12-" in result.stdout
 
 
 @pytest.mark.parametrize(
