@@ -280,8 +280,15 @@ def test_dry_run_of_a_push_prints_it_and_does_nothing(tmp_path: Path) -> None:
 
 def test_push_tag_is_the_version_unless_given() -> None:
     result = build_sh("--dry-run", "--base", "some:base", "--push", f"{ECR}/tf")
-    assert f"+ docker push {ECR}/tf:0" in result.stdout
-    assert "-cpu-py311-debian12-" in result.stdout
+    assert re.search(rf"^\+ docker push {ECR}/tf:2\.14\.\d+-cpu-py311-debian12-\d+\.\d+\.\d+$", result.stdout, re.M)
+
+
+def test_a_line_is_built_under_its_own_name() -> None:
+    result = build_sh("--dry-run", "--base", "some:base", "--tensorflow", "2.21")
+    assert " --build-arg TENSORFLOW=2.21 " in result.stdout and ":latest" not in result.stdout
+    assert "sagemaker-tf-entrypoint:2.21 sagemaker-tf-entrypoint:2.21.0-cpu-py311-debian12-" in result.stdout
+    result = build_sh("--dry-run", "--tensorflow", "2.15")
+    assert result.returncode != 0 and "found '2.15'; wanted one of 2.14 2.21" in result.stderr
 
 
 @pytest.mark.parametrize(
