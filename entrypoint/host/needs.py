@@ -13,7 +13,7 @@ from pathlib import Path
 from entrypoint.plan.plan import ProcessSpec, Role
 
 SSHD = "/usr/sbin/sshd"
-SHADOW = Path("/etc/shadow")
+SHADOW, APT = Path("/etc/shadow"), Path("/usr/bin/apt-get")
 # Debian's and Ubuntu's package, of which Amazon Linux's have the name, or one like it.
 PROGRAMS = {
     "mpirun": "openmpi-bin",
@@ -75,4 +75,4 @@ def _remedy(name: str) -> str:
     if name == "orted" and (other := shutil.which("mpirun")):
         whose = "Open MPI 5's, whose daemon is prted" if shutil.which("prted") else "of another MPI"
         return f"{other} is {whose}; wanted Open MPI 4"
-    return f"apt-get install {PROGRAMS[name]}" if shutil.which("apt-get") else f"as in Debian's {PROGRAMS[name]}"
+    return f"apt-get install {PROGRAMS[name]}" if APT.exists() else f"as in Debian's {PROGRAMS[name]}"

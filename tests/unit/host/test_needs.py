@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import re
 import sys
 
 import pytest
@@ -37,12 +38,13 @@ def test_a_wrapper_of_mpirun_is_passed_by_since_open_mpi_takes_no_option_twice(p
 
 def test_what_is_lacking_is_named_with_what_brings_it(put):
     needed = programs([spec(Role.SSHD), spec(Role.KEY), spec(Role.LAUNCHER)])
-    assert "mpirun (as in Debian's openmpi-bin)" in lacking(needed) and "orted" not in str(lacking(needed))
+    assert any(re.match(r"mpirun \(.*openmpi-bin\)", text) for text in lacking(needed))
+    assert "orted" not in str(lacking(needed))
     put("mpirun", "orted")
     found = lacking(needed)
     assert {text.partition(" ")[0] for text in found} - {"sshd"} == {"ssh", "ssh-keygen"}
     assert all("openssh-" in text for text in found)
-    put("ssh", "ssh-keygen", "apt-get")
+    put("ssh", "ssh-keygen")
     assert lacking(["ssh", "ssh-keygen", "mpirun", "orted"]) == []
 
 
