@@ -135,7 +135,7 @@ def _host(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 def _doctor(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint.local.doctor import examine
 
-    for line in examine():
+    for line in examine(environment.get("PATH", "")):
         print(line)
     return 0
 

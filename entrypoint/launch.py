@@ -205,7 +205,7 @@ def _look_for_programs(job: "Job", plan: "Plan") -> None:
     """Raise ConfigError where this host lacks what its part of the plan is started with."""
     from entrypoint.host.needs import lacking, programs
 
-    if absent := lacking(programs(plan.on(job.cluster.me.name))):
+    if absent := lacking(programs(plan.on(job.cluster.me.name), plan.daemon)):
         raise ConfigError(f"mode {job.mode} needs what {job.cluster.me.name} does not have: {', '.join(absent)}")
 
 

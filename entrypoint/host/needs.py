@@ -18,6 +18,7 @@ SHADOW, APT = Path("/etc/shadow"), Path("/usr/bin/apt-get")
 PROGRAMS = {
     "mpirun": "openmpi-bin",
     "orted": "openmpi-bin",
+    "prted": "openmpi-bin",
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
     SSHD: "openssh-server",
@@ -29,10 +30,11 @@ OF_ROLES = {
 }
 
 
-def programs(specs: Iterable[ProcessSpec]) -> tuple[str, ...]:
-    """Return the programs that the processes of a plan, or of one of its hosts, are started with."""
+def programs(specs: Iterable[ProcessSpec], daemon: str = "orted") -> tuple[str, ...]:
+    """Return the programs that the processes of a plan, or of one of its hosts, take; `daemon` is Open MPI's."""
     roles = {spec.role for spec in specs}
-    return tuple(dict.fromkeys(name for role, names in OF_ROLES.items() if role in roles for name in names))
+    names = [name for role, names in OF_ROLES.items() if role in roles for name in names]
+    return tuple(dict.fromkeys(daemon if name == "orted" else name for name in names))
 
 
 def modules(specs: Iterable[ProcessSpec]) -> tuple[str, ...]:
@@ -54,8 +56,8 @@ def mpirun() -> str:
 def lacking(names: Collection[str]) -> list[str]:
     """Return those of the programs that are not there, each with what to do about it."""
     absent = [name for name in names if not shutil.which(name)]
-    if "mpirun" in absent and "orted" in absent:
-        absent.remove("orted")  # they are one package
+    if "mpirun" in absent:  # its daemon is of the same package
+        absent = [name for name in absent if name not in ("orted", "prted")]
     found = [f"{Path(name).name} ({_remedy(name)})" for name in absent]
     if SSHD in names and SSHD not in absent and (user := _locked_out()):
         found.append(f"an account that sshd lets in ({user}'s is locked: usermod -p '*' {user})")
@@ -72,7 +74,4 @@ def _locked_out() -> str:
 
 
 def _remedy(name: str) -> str:
-    if name == "orted" and (other := shutil.which("mpirun")):
-        whose = "Open MPI 5's, whose daemon is prted" if shutil.which("prted") else "of another MPI"
-        return f"{other} is {whose}; wanted Open MPI 4"
     return f"apt-get install {PROGRAMS[name]}" if APT.exists() else f"as in Debian's {PROGRAMS[name]}"

@@ -20,8 +20,8 @@ from entrypoint.plan.planner import plan_for
 SHOWN = ("tensorflow", "tensorflow-cpu", "keras", "tf-keras", "horovod", "mpi4py", "numpy", "protobuf")
 
 
-def examine() -> Iterator[str]:
-    """Yield what is here, then a line for each mode, for a person to read."""
+def examine(path: str) -> Iterator[str]:
+    """Yield what is here, with that PATH, then a line for each mode, for a person to read."""
     packages = [f"{name} {found}" for name in SHOWN if (found := _version(name))]
     yield f"Python {sys.version.split()[0]}: {sys.executable}"
     yield f"packages: {', '.join(packages) or 'no TensorFlow, Horovod or mpi4py'}"
@@ -29,7 +29,7 @@ def examine() -> Iterator[str]:
         told = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
         yield f"MPI: {mpirun}, {told.strip().partition(chr(10))[0] or 'which does not tell its version'}"
     for mode in Mode:
-        one, several = (missing(_plan(mode, hosts)) for hosts in (1, 2))
+        one, several = (missing(_plan(mode, hosts, path)) for hosts in (1, 2))
         if one == several:
             yield f"mode {mode}: {_told(one)}"
         else:
@@ -46,10 +46,10 @@ def _version(name: str) -> str:
     return ""
 
 
-def _plan(mode: Mode, hosts: int) -> Plan:
+def _plan(mode: Mode, hosts: int, path: str) -> Plan:
     """Return the plan of a job that is made up."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         job = LocalJob(program="train.py", source=folder, hosts=hosts, mode=mode, output=folder)
         write_config(job, job.names[0], folder)
-        return plan_for(read_job(Path("/opt/ml"), {}, Path("/run/entrypoint"), 0, config=folder))
+        return plan_for(read_job(Path("/opt/ml"), {"PATH": path}, Path("/run/entrypoint"), 0, config=folder))

@@ -44,7 +44,7 @@ def allow_files(count: int) -> None:
 def missing(plan: Plan) -> list[str]:
     """Return what the plan needs and this machine has not, each with what to do about it."""
     modules = [name for name in needs.modules(plan.processes) if not importlib.util.find_spec(name)]
-    return [*(_INSTALL[name] for name in modules), *needs.lacking(needs.programs(plan.processes))]
+    return [*(_INSTALL[name] for name in modules), *needs.lacking(needs.programs(plan.processes, plan.daemon))]
 
 
 def inject(fault: Fault, launcher: int) -> bool:

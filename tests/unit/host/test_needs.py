@@ -48,12 +48,14 @@ def test_what_is_lacking_is_named_with_what_brings_it(put):
     assert lacking(["ssh", "ssh-keygen", "mpirun", "orted"]) == []
 
 
-def test_another_mpi_is_named(put):
+@pytest.mark.parametrize("daemon", ["orted", "prted"])  # of Open MPI 4 and 5
+def test_an_mpirun_without_its_daemon_is_named(put, daemon):
     put("mpirun")
-    (found,) = lacking(["mpirun", "orted"])
-    assert found.startswith("orted (") and found.endswith("/mpirun is of another MPI; wanted Open MPI 4)")
-    put("prted")
-    assert "Open MPI 5" in lacking(["orted"])[0]
+    needed = programs([spec(Role.LAUNCHER), spec(Role.RANK)], daemon)
+    (found,) = lacking(needed)
+    assert found.startswith(f"{daemon} (") and "openmpi-bin" in found
+    put(daemon)
+    assert lacking(needed) == []
 
 
 @pytest.mark.parametrize("entry, locked", [("*", False), ("!", True), ("!!", True), ("!locked", True), ("", False)])
