@@ -107,11 +107,9 @@ both = pytest.mark.parametrize("generation", ["v2", "1.29"])
 newer = pytest.mark.parametrize("generation", ["v2", pytest.param("1.29", marks=pytest.mark.more)])
 
 
-@newer
-# The page's own project has parameter servers, and what raises is under mpirun, both below.
-@pytest.mark.parametrize(
-    "mode", [pytest.param("ps", marks=pytest.mark.more), "mwms", pytest.param("mpi", marks=pytest.mark.more)]
-)
+@pytest.mark.more  # the page's own project trains, with parameter servers; other modes have jobs that end, below
+@both
+@pytest.mark.parametrize("mode", ["ps", "mwms", "mpi"])
 def test_trains_in_every_mode(project: StartProject, tmp_path: Path, generation: str, mode: str) -> None:
     job = project(generation, MODE=mode, HYPERPARAMETERS="epochs=3")
     assert job.up() == 0

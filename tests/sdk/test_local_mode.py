@@ -109,6 +109,7 @@ def test_v2_tensorflow_with_mpi(run: Run, image: str, clicks: Path) -> None:
     assert "rank 1" in lines_of(job, r"algo-2-\w{5}")
 
 
+@pytest.mark.more  # the SDK's part of it is the one of parameter servers; tests/cluster has the workers
 @pytest.mark.tensorflow
 def test_v2_tensorflow_with_mirrored_workers(run: Run, image: str) -> None:
     call = estimator_call(
