@@ -106,7 +106,11 @@ def install_needed(pyproject: str, scratch: Path) -> None:
 
 def fetch_pip(scratch: Path) -> Path:
     """Return pip's own wheel, from which it can run, for an image without pip. It does not come to the image."""
-    index = os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple"
+    if not (index := os.environ.get("PIP_INDEX_URL")):
+        sys.exit(
+            f"error: {sys.executable} has no pip, and PIP_INDEX_URL does not say which index has one.\n"
+            "       Install pip in the image, or set PIP_INDEX_URL for ./build.sh; it is not left there."
+        )
     trust = ssl.create_default_context(cafile=str(CA_BUNDLE) if CA_BUNDLE.is_file() else None)
     page = f"{index.rstrip('/')}/pip/"
     print(f"this Python has no pip: taking one from {urllib.parse.urlsplit(page).hostname}", flush=True)

@@ -6,10 +6,10 @@ A program is looked for before anything starts, a module once the user's require
 import contextlib
 import os
 import pwd
-import shutil
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from entrypoint.job.open_mpi import which
 from entrypoint.plan.plan import ProcessSpec, Role
 
 SSHD = "/usr/sbin/sshd"
@@ -49,19 +49,23 @@ def mpirun() -> str:
 
     AWS's says `mpirun.real --allow-run-as-root "$@"`, as we do. Open MPI takes no option twice.
     """
-    wrapper, real = shutil.which("mpirun"), shutil.which("mpirun.real")
+    wrapper, real = _which("mpirun"), _which("mpirun.real")
     return "mpirun.real" if wrapper and real and Path(wrapper).parent == Path(real).parent else "mpirun"
 
 
 def lacking(names: Collection[str]) -> list[str]:
     """Return those of the programs that are not there, each with what to do about it."""
-    absent = [name for name in names if not shutil.which(name)]
+    absent = [name for name in names if not _which(name)]
     if "mpirun" in absent:  # its daemon is of the same package
         absent = [name for name in absent if name not in ("orted", "prted")]
     found = [f"{Path(name).name} ({_remedy(name)})" for name in absent]
     if SSHD in names and SSHD not in absent and (user := _locked_out()):
         found.append(f"an account that sshd lets in ({user}'s is locked: usermod -p '*' {user})")
     return found
+
+
+def _which(name: str) -> str:
+    return which(name, os.get_exec_path())
 
 
 def _locked_out() -> str:

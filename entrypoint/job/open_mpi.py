@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from entrypoint.errors import ConfigError, show
 
@@ -19,16 +20,18 @@ def major_version(environment: Mapping[str, str]) -> int:
     The daemon that is on PATH tells, which costs nothing. mpirun itself is asked only where both or none are.
     """
     folders = [folder for folder in environment.get("PATH", "").split(os.pathsep) if folder]
-    there = [major for major, daemon in DAEMONS.items() if _program(daemon, folders)]
+    there = [major for major, daemon in DAEMONS.items() if which(daemon, folders)]
     if len(there) == 1:
         return there[0]
-    mpirun = _program("mpirun", folders)
+    mpirun = which("mpirun", folders)
     # Without one, its start fails by name; or this is a host that only plans.
     return _asked(mpirun, environment) if mpirun else ORTE
 
 
-def _program(name: str, folders: list[str]) -> str:
-    return next((path for folder in folders if os.access(path := f"{folder}/{name}", os.X_OK)), "")
+def which(name: str, folders: Sequence[str]) -> str:
+    """Return the first program of this name in the folders, or "", as shutil.which does, whose import takes longer."""
+    paths = (Path(folder, name) for folder in folders)
+    return next((str(path) for path in paths if path.is_file() and os.access(path, os.X_OK)), "")
 
 
 def _asked(mpirun: str, environment: Mapping[str, str]) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from containers import Cluster, run_alone, sh
+from pip._internal.models.index import PyPI  # where pip itself looks
 
 from images import Images
 
@@ -135,7 +136,16 @@ def test_parameter_servers(onto: tuple[str, str], tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def bare(images: Images) -> tuple[str, str]:
     """Debian's Python without pip, for a user who is not root; and what the build printed."""
-    return images.on(images.build((HERE / "bare.Dockerfile").read_text(), IMAGE=debian()))
+    image = images.build((HERE / "bare.Dockerfile").read_text(), IMAGE=debian())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PIP_INDEX_URL", raising=False)
+        refused = images.try_on(image)
+        assert (
+            refused.returncode != 0 and "has no pip, and PIP_INDEX_URL does not say" in refused.stdout + refused.stderr
+        )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PIP_INDEX_URL", os.environ.get("PIP_INDEX_URL") or PyPI.simple_url)
+        return images.on(image)
 
 
 @pytest.mark.more
