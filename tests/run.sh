@@ -320,7 +320,7 @@ main() {
             left_out 'local, namespaces' 'these take root, and the commands ip and nsenter'
         # Its tests wait for much of their time. A test at a time, those that share something together (xdist_group).
         TEST_COVERAGE=$HERE/pyproject.toml \
-            step local ring local tests/local --ignore "$TABLE" -n 4 --dist loadgroup --no-loadscope-reorder || true
+            step local ring local tests/local --ignore "$TABLE" -n 6 --dist loadgroup --no-loadscope-reorder || true
     fi
     if asked_for unit && asked_for local && ((${#pytest_arguments[@]} == 0)); then step coverage show_coverage || true; fi
     if asked_for cluster && [[ -z $why_no_docker ]]; then

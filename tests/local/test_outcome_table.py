@@ -24,7 +24,7 @@ from outcomes.run import ALONE, Result, run
 from outcomes.table import CASES
 from silent_disk import why_not as why_no_disk
 
-AT_ONCE = int(os.environ.get("OUTCOMES_AT_ONCE") or 2 * (os.cpu_count() or 1))
+AT_ONCE = int(os.environ.get("OUTCOMES_AT_ONCE") or 3 * (os.cpu_count() or 1))
 
 
 def why_not(case: Case) -> str:
