@@ -1,0 +1,25 @@
+"""docs/matrix.md is the matrix that tests/cluster/test_cluster_matrix.py runs."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/cluster"))
+from matrix import LINES, NEVER, WAYS, page  # noqa: E402  (after the path is set)
+
+PAGE = ROOT / "docs/matrix.md"
+
+
+def test_the_page_of_the_docs_shows_the_matrix(request: pytest.FixtureRequest) -> None:
+    """After a change of the matrix: --refresh, then read the diff."""
+    if request.config.getoption("--refresh"):
+        PAGE.write_text(page())
+    assert PAGE.read_text() == page()
+
+
+def test_it_has_each_line_of_the_image() -> None:
+    lines = {folder.name for folder in (ROOT / "container/lines").iterdir() if folder.is_dir()}
+    assert set(LINES) == lines
+    assert all(way in WAYS and name in LINES[line] for line, way, name in NEVER)
