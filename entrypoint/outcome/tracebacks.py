@@ -42,6 +42,7 @@ _OUTERMOST = re.compile(
 _OF_TENSORFLOW = re.compile(r"^\{\{function_node .*?\}\} |,? ?\[Op:\w+\]( name: ?)?$")
 _EMPTY_WORDS = {"Graph execution error:", "in user code:"}
 _NO_REASON = re.compile(r'File "|Detected at node|Node: |\d+ root error|[~^]+$')
+_MADE = re.compile(r"^Original stack trace for '")
 # Other lines that mean nothing here: log lines of TensorFlow and absl, what gRPC adds to a message, rules.
 NOISE = re.compile(
     r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWE] |^[IWE]\d{4} \d\d:\d\d:\d\d|^:\{\"created\""
@@ -144,6 +145,7 @@ def _raised(lines: list[str], head: int, until: int) -> Raised | None:
     if closing := _closing(named["message"] or "", lines, last, until):
         last = closing
         message = f"{message[:_BEGINNING]} ... {lines[last].strip()}"
+    last = _end_of_graph(lines, last, until)
     if named["last"] in ("SyntaxError", "IndentationError", "TabError"):
         place = [line.strip() for line in lines[head:at] if _UNREADABLE.match(line)]
         message += f" ({place[-1]})" if place else ""
@@ -222,8 +224,21 @@ def _telling(message: str, lines: list[str], at: int, last: int, until: int) -> 
             while end + 1 < until and _continues(lines[end + 1]):
                 end += 1
             reason = re.sub(r"^\(\d+\) [A-Z_]+: *", "", lines[number].strip())
+            if reason.endswith(":") and number + 1 < until and _is_reason("", lines[number + 1]):
+                reason = f"{reason} {lines[number + 1].strip()}"  # NOT_FOUND: From /job:ps/replica:0/task:1:
+                end = max(end, number + 1)
             return (reason if message in _EMPTY_WORDS else f"{message} {reason}"), end
     return message, last
+
+
+def _end_of_graph(lines: list[str], last: int, until: int) -> int:
+    """The index of a message's last line; with a graph, TensorFlow ends it with where an operation was made."""
+    place = next((number for number in range(last + 1, until) if _MADE.match(lines[number])), None)
+    if place is None:
+        return last
+    while place + 1 < until and _FRAME.match(lines[place + 1]):
+        place += 1
+    return place
 
 
 def _is_reason(message: str, line: str) -> bool:

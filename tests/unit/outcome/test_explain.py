@@ -47,6 +47,9 @@ REAL = {
         BAD, "ValueError: Attempt to convert a value (PerReplica:{ ... }) with an unsupported type"
         " (<class 'tensorflow.python.distribute.values.PerReplica'>) to a Tensor.", "return tf.constant(d)", STRONG),
     "tf_check_numerics": (BAD, f"{TF}InvalidArgumentError: loss is bad : Tensor had NaN values", "train.py", STRONG),
+    "tf1_no_such_folder": (
+        BAD, f"{TF}NotFoundError: NOT_FOUND: From /job:ps/replica:0/task:1: /opt/ml/checkpoints/0/model.ckpt-0_temp;"
+        " No such file or directory", "cell.py", STRONG),
     "tf_py_function": (BAD, "ValueError: bad record 7", 'raise ValueError("bad record 7")', STRONG),
     "tf_resource_exhausted": (
         BAD, f"{TF}ResourceExhaustedError: OOM when allocating tensor with shape[4194304,1048576] and type float on "
