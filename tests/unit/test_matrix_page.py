@@ -1,14 +1,11 @@
 """docs/matrix.md is the matrix that tests/cluster/test_cluster_matrix.py runs."""
 
-import sys
 from pathlib import Path
 
 import pytest
+from matrix import LINES, NEVER, WAYS, page
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/cluster"))
-from matrix import LINES, NEVER, WAYS, page  # noqa: E402  (after the path is set)
-
 PAGE = ROOT / "docs/matrix.md"
 
 

@@ -1,7 +1,7 @@
 """What each line of the image (container/lines) does in each way of distributing, by each interface of TensorFlow.
 
-docs/matrix.md is written from here; `test_cluster_matrix.py` runs every cell, those that cannot be, too: one that
-begins to work is news.
+docs/matrix.md is written from here; `cluster/test_cluster_matrix.py` runs every cell, those that cannot be, too: one
+that begins to work is news.
 """
 
 from dataclasses import dataclass
@@ -84,7 +84,7 @@ NEVER = {
 HEAD = """# What runs on which TensorFlow
 
 Lines of the image (`./build.sh --tensorflow`, [which to take](image.md#which-tensorflow)), ways of distributing
-([modes](modes.md)) and interfaces of TensorFlow. This page is written from `tests/cluster/matrix.py`; each cell is a
+([modes](modes.md)) and interfaces of TensorFlow. This page is written from `tests/matrix.py`; each cell is a
 test (`tests/cluster/test_cluster_matrix.py`): two hosts in containers train three weights to what they are to be, and
 all tasks have the same. What does not run is run there, too, where it ends by itself, so that this page hears of it if
 it begins to.
