@@ -1,11 +1,11 @@
-"""When all tests last ran, and of which sources: tests/full_run.json.
+"""When all tests of each ring last ran, and of which sources: tests/full_run.json.
 
 A default run leaves variants out (`pytest.mark.more`). It may leave out rows of the outcome table, which cover the
 launcher, only if a full run of the same sources is on record.
 
-    python tests/full_run.py check                     # says so if there is none, and exits with 1
-    python tests/full_run.py left COUNTS               # says what was left out
-    python tests/full_run.py write COUNTS [STEP...]    # COUNTS: lines of JSON that conftest.py wrote, one for each ring
+    python tests/full_run.py check           # says so if there is none of the outcome table, and exits with 1
+    python tests/full_run.py left COUNTS     # says what was left out
+    python tests/full_run.py write COUNTS    # puts on record what passed; COUNTS: what conftest.py wrote, a line a ring
 """
 
 import argparse
@@ -45,31 +45,36 @@ def files(root: Path) -> Iterator[Path]:
                 yield path
 
 
-def why_needed(record: Path = RECORD, root: Path = ROOT) -> str:
-    """Return why a default run has to cover all of the outcome table; "" if it need not."""
+def why_needed(ring: str, record: Path = RECORD, root: Path = ROOT) -> str:
+    """Return why all tests of the ring have to run again; "" if they have passed on these sources."""
     try:
-        last = json.loads(record.read_text())
+        last = json.loads(record.read_text())[ring]
         before, when = last["digest"], f"{last['date']} ({last['commit']})"
     except (OSError, ValueError, KeyError, TypeError):
-        return f"no full run is on record in {record.relative_to(root)}"
-    return "" if before == digest(root) else f"the sources have changed since the last full run, of {when}"
+        return f"no full run of it is on record in {record.relative_to(root)}"
+    return "" if before == digest(root) else f"the sources have changed since its last full run, of {when}"
 
 
-def write(counts: Path, steps: list[str], record: Path = RECORD, root: Path = ROOT) -> None:
+def write(counts: Path, record: Path = RECORD, root: Path = ROOT) -> None:
+    """Put on record the rings of `counts` that left nothing out, beside those that ran before."""
     head: dict[str, Any] = machine.head("full test run")
-    fields = {name: head[name] for name in ("what", "date", "commit", "machine")}
-    rings = [json.loads(line) for line in counts.read_text().splitlines()]
-    machine.write(record, {**fields, "digest": digest(root), "steps": steps, "runs": rings})
+    fields = {name: head[name] for name in ("date", "commit", "machine")} | {"digest": digest(root)}
+    rings = json.loads(record.read_text()) if record.exists() else {}
+    for line in counts.read_text().splitlines():
+        ring = json.loads(line)
+        if not ring["left_out"]:
+            rings[ring.pop("ring")] = fields | ring
+    machine.keep(record, dict(sorted(rings.items())))
 
 
 def left(counts: Path, record: Path = RECORD, root: Path = ROOT) -> str:
-    """Return what a run left out, with the command for it and when they last ran; "" if nothing."""
-    rings = [json.loads(line) for line in counts.read_text().splitlines()]
-    found = [f"{ring['left_out']} of {ring['ring']}" for ring in rings if ring["left_out"]]
-    if not found:
-        return ""
-    ran = why_needed(record, root) or "they have passed on these sources"
-    return f"left out, as variants of others: {', '.join(found)}; {ran}; `tests/run.sh --all` runs them, too"
+    """Return what a run left out, with when it last ran and the command for it; "" if nothing."""
+    found = [
+        f"{ring['left_out']} of {ring['ring']} ({why_needed(ring['ring'], record, root) or 'passed on these sources'})"
+        for ring in map(json.loads, counts.read_text().splitlines())
+        if ring["left_out"]
+    ]
+    return f"left out, as variants of others: {'; '.join(found)}. `tests/run.sh --all` runs them, too" if found else ""
 
 
 def main() -> int:
@@ -77,17 +82,15 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("check")
     commands.add_parser("left").add_argument("counts", type=Path)
-    writes = commands.add_parser("write")
-    writes.add_argument("counts", type=Path)
-    writes.add_argument("steps", nargs="*")
+    commands.add_parser("write").add_argument("counts", type=Path)
     arguments = parser.parse_args()
     match arguments.command:
         case "write":
-            write(arguments.counts, arguments.steps)
+            write(arguments.counts)
         case "left":
             print(left(arguments.counts))
-        case "check" if why := why_needed():
-            print(f"{why}: all rows of the outcome table run")
+        case "check" if why := why_needed("table"):
+            print(f"all rows of the outcome table run: {why}")
             return 1
     return 0
 

@@ -14,8 +14,8 @@ usage() {
 Usage: tests/run.sh [--all] [--ring RING]... [--no-docker] [-k EXPRESSION] [-- PYTEST-ARGUMENT...]
 
   --all           also the tests that are marked as variants of others (pytest.mark.more), and all rows of the outcome
-                  table; if all is well, tests/full_run.json says so. What a run without it leaves out is printed. It
-                  leaves out rows of the table only while that file is about the sources as they are
+                  table; if all is well, tests/full_run.json says so, ring by ring. What a run without it leaves out is
+                  printed. It leaves out rows of the table only while that file is about the sources as they are
   --ring RING     unit, local, cluster, sdk or benchmarks; may be repeated. Without it: all, after ruff, mypy and the
                   strict build of the site of docs/
   --no-docker     leave out what needs Docker: the image and the rings cluster, sdk and benchmarks
@@ -266,8 +266,8 @@ build_image() {
 last_words() {
     if [[ $all == no ]]; then
         "$VENV/bin/python" tests/full_run.py left "$scratch/counts"
-    elif ((failures == 0 && ${#rings[@]} == 0 && ${#pytest_arguments[@]} == 0)) && [[ $use_docker == yes ]]; then
-        "$VENV/bin/python" tests/full_run.py write "$scratch/counts" "${summary[@]}"
+    elif ((failures == 0 && ${#pytest_arguments[@]} == 0)); then
+        "$VENV/bin/python" tests/full_run.py write "$scratch/counts"
         echo 'tests/full_run.json has this run on record'
     fi
 }
