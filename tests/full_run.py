@@ -1,9 +1,9 @@
 """When all tests of each ring last ran, and of which sources: tests/full_run.json.
 
 A default run leaves variants out (`pytest.mark.more`). It may leave out rows of the outcome table, which cover the
-launcher, only if a full run of the same sources is on record.
+launcher, and a line of the image that is not the default, only if a full run of the same sources is on record.
 
-    python tests/full_run.py check           # says so if there is none of the outcome table, and exits with 1
+    python tests/full_run.py check RING      # says so if there is none, and exits with 1
     python tests/full_run.py left COUNTS     # says what was left out
     python tests/full_run.py write COUNTS    # puts on record what passed; COUNTS: what conftest.py wrote, a line a ring
 """
@@ -26,10 +26,16 @@ RECORD = ROOT / "tests" / "full_run.json"
 SOURCES = ("Dockerfile", "container", "entrypoint", "sagemaker_tf_data")  # the pins are in `container`
 
 
-def digest(root: Path = ROOT) -> str:
+def sources(ring: str) -> tuple[str, ...]:
+    """Return what the ring is about; of a line of the image, what is not the same in all lines."""
+    line = ring.removeprefix("line-")
+    return SOURCES if line == ring else ("Dockerfile", f"container/lines/{line}")
+
+
+def digest(root: Path = ROOT, names: tuple[str, ...] = SOURCES) -> str:
     """Return what changes with the sources of the image: names and contents, but not layout or comments of Python."""
     found = hashlib.sha256()
-    for path in files(root):
+    for path in files(root, names):
         content = path.read_bytes()
         if path.suffix == ".py":
             content = ast.dump(ast.parse(content)).encode()
@@ -38,8 +44,8 @@ def digest(root: Path = ROOT) -> str:
     return found.hexdigest()[:16]
 
 
-def files(root: Path) -> Iterator[Path]:
-    for name in SOURCES:
+def files(root: Path, names: tuple[str, ...] = SOURCES) -> Iterator[Path]:
+    for name in names:
         for path in sorted([root / name, *(root / name).rglob("*")]):
             if path.is_file() and path.suffix not in (".md", ".pyc"):
                 yield path
@@ -52,18 +58,21 @@ def why_needed(ring: str, record: Path = RECORD, root: Path = ROOT) -> str:
         before, when = last["digest"], f"{last['date']} ({last['commit']})"
     except (OSError, ValueError, KeyError, TypeError):
         return f"no full run of it is on record in {record.relative_to(root)}"
-    return "" if before == digest(root) else f"the sources have changed since its last full run, of {when}"
+    return (
+        "" if before == digest(root, sources(ring)) else f"the sources have changed since its last full run, of {when}"
+    )
 
 
 def write(counts: Path, record: Path = RECORD, root: Path = ROOT) -> None:
     """Put on record the rings of `counts` that left nothing out, beside those that ran before."""
     head: dict[str, Any] = machine.head("full test run")
-    fields = {name: head[name] for name in ("date", "commit", "machine")} | {"digest": digest(root)}
+    fields = {name: head[name] for name in ("date", "commit", "machine")}
     rings = json.loads(record.read_text()) if record.exists() else {}
     for line in counts.read_text().splitlines():
         ring = json.loads(line)
         if not ring["left_out"]:
-            rings[ring.pop("ring")] = fields | ring
+            name = ring.pop("ring")
+            rings[name] = fields | {"digest": digest(root, sources(name))} | ring
     machine.keep(record, dict(sorted(rings.items())))
 
 
@@ -80,7 +89,7 @@ def left(counts: Path, record: Path = RECORD, root: Path = ROOT) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("check")
+    commands.add_parser("check").add_argument("ring")
     commands.add_parser("left").add_argument("counts", type=Path)
     commands.add_parser("write").add_argument("counts", type=Path)
     arguments = parser.parse_args()
@@ -89,8 +98,8 @@ def main() -> int:
             write(arguments.counts)
         case "left":
             print(left(arguments.counts))
-        case "check" if why := why_needed("table"):
-            print(f"all rows of the outcome table run: {why}")
+        case "check" if why := why_needed(arguments.ring):
+            print(why)
             return 1
     return 0
 

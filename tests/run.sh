@@ -5,7 +5,8 @@ set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly HERE
 readonly IMAGE=sagemaker-tf-entrypoint:latest
-readonly CONSTRAINTS=container/lines/2.14/requirements.txt
+readonly DEFAULT_LINE=2.14
+readonly CONSTRAINTS=container/lines/$DEFAULT_LINE/requirements.txt
 readonly VENV=$HERE/.venv
 readonly TABLE=tests/local/test_outcome_table.py
 
@@ -16,9 +17,9 @@ Usage: tests/run.sh [--all] [--ring RING]... [--no-docker] [-k EXPRESSION] [-- P
   --all           also the tests that are marked as variants of others (pytest.mark.more), and all rows of the outcome
                   table; if all is well, tests/full_run.json says so, ring by ring. What a run without it leaves out is
                   printed. It leaves out rows of the table only while that file is about the sources as they are
-  --ring RING     unit, local, cluster, sdk or benchmarks; may be repeated. Without it: all, after ruff, mypy and the
-                  strict build of the site of docs/
-  --no-docker     leave out what needs Docker: the image and the rings cluster, sdk and benchmarks
+  --ring RING     unit, local, cluster, sdk, benchmarks or lines; may be repeated. Without it: all, after ruff, mypy
+                  and the strict build of the site of docs/
+  --no-docker     leave out what needs Docker: the image and the rings cluster, sdk, benchmarks and lines
   -k EXPRESSION   only tests whose names match, as pytest takes it
   --              what follows goes to pytest as it is
 
@@ -28,6 +29,8 @@ local       real processes on this machine; the outcome table; forty random jobs
 cluster     jobs of several containers, on the image that ./build.sh builds
 sdk         jobs that SageMaker's own SDKs run on that image, in their local mode
 benchmarks  a few cases of benchmarks/side_by_side, against AWS's toolkit: fails only on what cannot be noise
+lines       the other lines of the image (container/lines): each is built, and its cells of docs/matrix.md run. If not
+            asked for by name: only if the Dockerfile or its pins have changed since it passed (tests/full_run.json)
 
 It makes .venv with Python 3.11 and what the tests import, and for the ring sdk one more for each SDK. As root on
 Debian it also installs with apt what is missing (Docker, Open MPI, ssh, ...) and starts dockerd where no daemon
@@ -52,8 +55,8 @@ read_arguments() {
         case $1 in
             --ring)
                 case ${2-} in
-                    unit | local | cluster | sdk | benchmarks) rings+=("$2") ;;
-                    *) die "--ring is '${2-}'; wanted unit, local, cluster, sdk or benchmarks" ;;
+                    unit | local | cluster | sdk | benchmarks | lines) rings+=("$2") ;;
+                    *) die "--ring is '${2-}'; wanted unit, local, cluster, sdk, benchmarks or lines" ;;
                 esac
                 shift 2
                 ;;
@@ -219,7 +222,7 @@ site() { NO_MKDOCS_2_WARNING=1 "$VENV/bin/mkdocs" build --strict; } # --quiet wo
 ring() {
     local name=$1 fewer=(-m 'not more')
     shift
-    if [[ $all == yes || ($name == table && -n $why_all_rows) ]]; then fewer=(); fi
+    if [[ $all == yes || $name == line-* || ($name == table && -n $why_all_rows) ]]; then fewer=(); fi
     TEST_RING=$name TEST_COUNTS=$scratch/counts env --default-signal=INT "$VENV/bin/python" -m pytest "$@" \
         ${fewer[@]+"${fewer[@]}"} ${pytest_arguments[@]+"${pytest_arguments[@]}"}
 }
@@ -247,6 +250,14 @@ finish() {
 
 sdk_ring() { tests/sdk/make_environments.sh && ring sdk tests/sdk; }
 
+other_lines() { find container/lines -mindepth 1 -maxdepth 1 -type d ! -name "$DEFAULT_LINE" -printf '%f\n' | sort; }
+
+line_ring() {
+    env --default-signal=INT ./build.sh --tensorflow "$1" &&
+        TEST_LINE=$1 TEST_IMAGE=${IMAGE%:*}:$1 ring "line-$1" tests/cluster/test_cluster_matrix.py \
+            tests/cluster/test_image.py -n 3
+}
+
 # Of branches, by the unit ring and a part of the local one: which files are covered least, and all together.
 show_coverage() {
     local status=0
@@ -264,15 +275,14 @@ build_image() {
 
 # What is printed at the end of a run that left something out, or put on record of one that did not.
 last_words() {
-    if [[ $all == no ]]; then
-        "$VENV/bin/python" tests/full_run.py left "$scratch/counts"
-    elif ((failures == 0 && ${#pytest_arguments[@]} == 0)); then
+    if [[ $all == no ]]; then "$VENV/bin/python" tests/full_run.py left "$scratch/counts"; fi
+    if ((failures == 0 && ${#pytest_arguments[@]} == 0)) && [[ $all == yes || " ${rings[*]-} " == *" lines "* ]]; then
         "$VENV/bin/python" tests/full_run.py write "$scratch/counts"
         echo 'tests/full_run.json has this run on record'
     fi
 }
 
-scratch='' why_all_rows=''
+scratch='' why_all_rows='' line='' why_line=''
 main() {
     read_arguments "$@"
     cd "$HERE"
@@ -285,12 +295,12 @@ main() {
     make_venv
 
     # The image is built while what needs no quiet machine runs.
-    if ! (asked_for cluster || asked_for sdk || asked_for benchmarks); then
+    if ! (asked_for cluster || asked_for sdk || asked_for benchmarks || asked_for lines); then
         why_no_docker='not asked for'
     elif get_docker; then
         begin image build_image
     else
-        left_out 'cluster, sdk and benchmarks' "$why_no_docker"
+        left_out 'cluster, sdk, benchmarks and lines' "$why_no_docker"
     fi
     if ((${#rings[@]} == 0)); then
         step check check || true
@@ -304,7 +314,7 @@ main() {
         export TEST_IMAGE=$IMAGE
         if ! step 'image, the rest' finish image; then
             why_no_docker='the image could not be built'
-            left_out 'cluster, sdk and benchmarks' "$why_no_docker"
+            left_out 'cluster, sdk, benchmarks and lines' "$why_no_docker"
         else
             # Both generations of compose: Debian's, and Docker's own.
             need docker-compose docker-compose && step compose tests/get_compose.sh ||
@@ -330,7 +340,7 @@ main() {
     if [[ " ${behind[*]} " == *" sdk "* ]]; then step 'sdk, the rest' finish sdk || true; fi
     # What has bounds of time, or measures, alone.
     if asked_for local; then
-        why_all_rows=$("$VENV/bin/python" tests/full_run.py check) || say "$why_all_rows"
+        why_all_rows=$("$VENV/bin/python" tests/full_run.py check table) || say "all rows: $why_all_rows"
         step 'local, outcome table' ring table "$TABLE" || true
         # Random jobs, the same each time: what others find must not refuse a change that is not to blame.
         if ((${#pytest_arguments[@]} == 0)); then
@@ -345,6 +355,17 @@ main() {
         else
             left_out benchmarks 'these take root, to read control groups'
         fi
+    fi
+
+    if asked_for lines && [[ -z $why_no_docker ]]; then
+        for line in $(other_lines); do
+            why_line=$("$VENV/bin/python" tests/full_run.py check "line-$line") || say "line $line: $why_line"
+            if [[ -n $why_line || " ${rings[*]-} " == *" lines "* ]]; then
+                step "line $line" line_ring "$line" || true
+            else
+                summary+=("line $line: has passed on these pins; tests/run.sh --ring lines runs it again")
+            fi
+        done
     fi
 
     say summary

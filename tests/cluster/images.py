@@ -9,6 +9,7 @@ from typing import Any
 from containers import sh
 
 ROOT = Path(__file__).resolve().parents[2]
+LINE = os.environ.get("TEST_LINE", "2.14")  # of container/lines, which the image under test is of
 BUILD = 1200.0  # seconds: when to give up
 
 

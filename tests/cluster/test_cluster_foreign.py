@@ -117,6 +117,7 @@ def test_horovod_ranks_are_pinned_and_rank_0_saves(foreign: StartForeign) -> Non
         assert not list((endings[1].ml / "model").iterdir())
 
 
+@pytest.mark.more  # as the next one, with a loop of one's own and twice as many ranks
 def test_a_loop_for_sagemakers_data_parallel_library(foreign: StartForeign) -> None:
     distribution = {**DATA_PARALLEL, "sagemaker_distributed_dataparallel_custom_mpi_options": SHARED_CORES}
     with foreign("smddp_tape.py", distribution, sagemaker_entrypoint_processes_per_host=2) as job:
@@ -136,7 +137,6 @@ def test_a_loop_for_sagemakers_data_parallel_library(foreign: StartForeign) -> N
         assert (endings[0].ml / "model/1/saved_model.pb").exists()
 
 
-@pytest.mark.more  # as the loop, through Keras's own
 def test_fit_with_that_librarys_optimizer_and_callbacks(foreign: StartForeign) -> None:
     with foreign("smddp_fit.py", DATA_PARALLEL) as job:
         ranks = told(all_well(job.wait(within=400)))

@@ -1,7 +1,6 @@
 """Every cell of the matrix of one line (TEST_LINE, 2.14 by default), on an image of it: two hosts, three weights."""
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +8,8 @@ import pytest
 from containers import BUSY, Cluster, sh
 from matrix import ENVIRONMENT, LINES, NEVER, WAYS
 
-LINE = os.environ.get("TEST_LINE", "2.14")
+from images import LINE
+
 ALL = [(way, name) for way in WAYS for name in LINES[LINE]]
 CELLS = [(way, name) for way, name in ALL if (LINE, way, name) not in NEVER or NEVER[LINE, way, name].text]
 

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from images import LINE
+
 ROOT = Path(__file__).parents[2]
-REQUIREMENTS = ROOT / "container/lines/2.14/requirements.txt"
+REQUIREMENTS = ROOT / "container/lines" / LINE / "requirements.txt"
+OPERATOR = ", sagemaker_tensorflow" if "sagemaker-tensorflow==" in REQUIREMENTS.read_text() else ""
 GIGABYTE = 10**9
 
 
@@ -111,7 +114,7 @@ def test_pip_check_is_clean(image: str) -> None:
 
 def test_tensorflow_operator_and_horovod_load_on_two_ranks(image: str) -> None:
     program = (
-        "import sys, tensorflow as tf, horovod.tensorflow as hvd, sagemaker_tensorflow;"
+        f"import sys, tensorflow as tf, horovod.tensorflow as hvd{OPERATOR};"
         "hvd.init();"
         # Whole lines: mpirun mixes what ranks write in pieces.
         "sys.stdout.write(f'sum {int(hvd.allreduce(tf.constant(hvd.rank() + 1), op=hvd.Sum))}\\n')"

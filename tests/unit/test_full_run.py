@@ -84,6 +84,20 @@ def test_the_record_says_what_ran_of_each_ring(root: Path) -> None:
     assert {"date", "commit", "machine", "digest"} <= set(said["unit"])
 
 
+def test_another_line_of_the_image_is_about_its_own_pins_and_the_dockerfile(root: Path) -> None:
+    counts, record, line = root / "counts", root / "tests" / "full_run.json", root / "container/lines/2.21"
+    line.mkdir(parents=True)
+    (line / "requirements.txt").write_text("tensorflow-cpu==2.21.0\n")
+    counts.write_text(
+        '{"ring": "line-2.21", "tests": 9, "left_out": 0}\n{"ring": "table", "tests": 9, "left_out": 0}\n'
+    )
+    write(counts, record, root)
+    (root / "entrypoint/job/config.py").write_text("A = 2\n")
+    assert why_needed("table", record, root) and not why_needed("line-2.21", record, root)
+    (line / "requirements.txt").write_text("tensorflow-cpu==2.21.1\n")
+    assert "the sources have changed" in why_needed("line-2.21", record, root)
+
+
 def test_what_was_left_out_is_said_with_the_command_for_it(root: Path) -> None:
     counts, record = root / "counts", root / "tests" / "full_run.json"
     some = '{"ring": "unit", "left_out": 0}\n{"ring": "table", "left_out": 184}\n'
