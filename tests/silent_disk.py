@@ -22,7 +22,11 @@ def why_not() -> str:
 
 
 class SilentDisk:
-    """Mounted on `folder`, which must be there."""
+    """Mounted on `folder`, which must be there.
+
+    `<folder>-has-<tid>` says that the request of that thread was taken. From then on it cannot be killed; before, it
+    can, though it sleeps for the answer already.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -39,10 +43,12 @@ class SilentDisk:
                 request = os.read(self._fd, 1 << 17)
             except OSError:
                 return
-            _, operation, number = struct.unpack("IIQ", request[:16])
+            _, operation, number, _, _, _, thread = struct.unpack("IIQQIII", request[:36])
             if operation == INIT:
                 body = struct.pack("IIIIHHI", 7, 31, 0, 0, 0, 0, 4096).ljust(64, b"\0")
                 os.write(self._fd, struct.pack("IiQ", 16 + len(body), 0, number) + body)
+            else:
+                Path(f"{self.folder}-has-{thread}").touch()
 
     def close(self) -> None:
         """Let go of all who wait: what was killed dies now."""

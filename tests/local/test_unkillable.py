@@ -20,7 +20,6 @@ import os, pathlib, signal, subprocess, sys, threading, time
 host, shared = os.environ["SM_CURRENT_HOST"], pathlib.Path(os.environ["TEST_FOLDER"])
 rank = os.environ.get("OMPI_COMM_WORLD_RANK", "0")
 def ask_the_disk():
-    (shared / f"stuck-{threading.get_native_id()}").touch()
     print("asks, pid", os.getpid(), flush=True)
     os.stat(shared / "disk" / "file")
 if host == os.environ["STUCK"] and rank == "0":
@@ -33,10 +32,7 @@ if host == os.environ["STUCK"] and rank == "0":
         time.sleep(600)
     else:
         ask_the_disk()
-while not (there := list(shared.glob("stuck-*"))):
-    time.sleep(0.05)
-pid = there[0].name.removeprefix("stuck-")
-while "wait_answer" not in pathlib.Path(f"/proc/{pid}/wchan").read_text():
+while not list(shared.glob("disk-has-*")):
     time.sleep(0.05)
 match os.environ["DEED"]:
     case "raise":

@@ -205,21 +205,16 @@ def works_in_a_session_of_its_own():
 def asks_a_disk_that_does_not_answer():
     """Only where TEST_MEETING has one: SIGKILL does not end who waits for it."""
     folder = Path(os.environ.get("TEST_MEETING", "nowhere"))
-    (folder / f"asks-{os.getpid()}").touch()
     (folder / "disk" / "file").exists()
     waits()
 
 
 def when_it_hangs():
-    """Wait until another asks that disk."""
+    """Wait until that disk has another's question (tests/silent_disk.py)."""
     folder = Path(os.environ.get("TEST_MEETING", "nowhere"))
-    while folder.is_dir() and not any("wait_answer" in (asker / "wchan").read_text() for asker in askers(folder)):
+    while folder.is_dir() and not list(folder.glob("disk-has-*")):
         time.sleep(0.05)
     say("acts at", now())
-
-
-def askers(folder):
-    return [Path("/proc", path.name.removeprefix("asks-")) for path in folder.glob("asks-*")]
 
 
 def raises_when_it_hangs():
