@@ -210,7 +210,15 @@ left_out() {
     if [[ ${CI-} == true ]]; then failures=$((failures + 1)); fi
 }
 
-check() { "$VENV/bin/ruff" check . && "$VENV/bin/ruff" format --check . && "$VENV/bin/mypy" && runs_on_python310; }
+check() {
+    "$VENV/bin/ruff" check . && "$VENV/bin/ruff" format --check . && "$VENV/bin/mypy" && runs_on_python310 && workflows
+}
+
+# For those who fork: they cannot run here.
+workflows() {
+    "$VENV/bin/check-jsonschema" --builtin-schema vendor.github-workflows .github/workflows/*.yml &&
+        "$VENV/bin/zizmor" --offline --quiet --pedantic .github
+}
 
 # That Python is not to be had everywhere; vermin reads the code for what it lacks.
 runs_on_python310() { "$VENV/bin/vermin" --quiet --no-tips --target=3.10- --violations entrypoint sagemaker_tf_data; }
