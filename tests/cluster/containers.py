@@ -27,6 +27,7 @@ from entrypoint.local.feed import Stream, feeding
 PROGRAMS = Path(__file__).parent / "programs"
 # On every container and network of this test session, so that the session can see that none is left.
 LABEL, SESSION = "sagemaker-tf-entrypoint.tests", uuid.uuid4().hex[:8]
+DOCKER_RUN = ("docker", "run", "--rm", "--label", f"{LABEL}={SESSION}")  # `leftovers` finds what it starts
 # For hosts that train: they share the processors of this machine, and one that does not come to its turn for a while is
 # not lost.
 BUSY = {"ENTRYPOINT_PEER_TIMEOUT": "30"}
@@ -352,7 +353,7 @@ def run_alone(
     options = [*limits, *repeated("-v", (f"{path}:{target}" for path, target in (mounts or {}).items()))]
     options += repeated("-e", (f"{name}={value}" for name, value in (environment or {}).items()))
     return subprocess.run(
-        ["docker", "run", "--rm", "--label", f"{LABEL}={SESSION}", "--network", network, *options, image, *command],
+        [*DOCKER_RUN, "--network", network, *options, image, *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

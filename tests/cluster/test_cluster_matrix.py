@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from containers import BUSY, Cluster, sh
+from containers import BUSY, DOCKER_RUN, Cluster, sh
 from matrix import ENVIRONMENT, LINES, NEVER, WAYS
 
 from images import LINE
@@ -18,7 +18,7 @@ CELLS = [(way, name) for way, name in ALL if (LINE, way, name) not in NEVER or N
 def of_line(image: str) -> None:
     """What ran on an image of another line would say nothing of the page's cells."""
     command = "from importlib.metadata import version; print(version('tensorflow-cpu'))"
-    found = sh("docker", "run", "--rm", "--network", "none", image, "python", "-c", command, within=120).stdout
+    found = sh(*DOCKER_RUN, "--network", "none", image, "python", "-c", command, within=120).stdout
     tensorflow = found.strip().splitlines()[-1]
     assert tensorflow.startswith(f"{LINE}."), f"TEST_LINE is {LINE}, and {image} has TensorFlow {tensorflow}"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from containers import Cluster, run_alone, sh
+from containers import DOCKER_RUN, Cluster, run_alone, sh
 from pip._internal.models.index import PyPI  # where pip itself looks
 
 from images import Images
@@ -49,7 +49,7 @@ def config(image: str) -> dict:
 def frozen(image: str) -> str:
     """All that lies in an image's Python."""
     words = ["find", "/opt/venv", "-type", "f", "-not", "-name", "*.pyc", "-printf", "%p %s\n"]
-    return sh("docker", "run", "--rm", "--entrypoint", "", image, *words).stdout
+    return sh(*DOCKER_RUN, "--entrypoint", "", image, *words).stdout
 
 
 def test_the_build_says_which_modes_will_run(onto: tuple[str, str]) -> None:
@@ -154,7 +154,7 @@ def test_a_python_without_pip_and_a_user_who_is_not_root(bare: tuple[str, str], 
     assert "this Python has no pip: taking one from" in said and "runs as user trainer" in said
     assert config(name)["User"] == "trainer"
     assert "mode single: ready" in said and "mode ps: ready on one host; refused, lacks TensorFlow" in said
-    assert sh("docker", "run", "--rm", name, "sh", "-c", "python3 -m pip --version || true").stdout == ""
+    assert sh(*DOCKER_RUN, name, "sh", "-c", "python3 -m pip --version || true").stdout == ""
     with Cluster(name, tmp_path, program="waits.py", hosts=2, mode="mwms", open_to_all=True) as job:
         job.sees("] waiting")
         job.stop()

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from containers import DOCKER_RUN
 
 from images import LINE
 
@@ -24,7 +25,7 @@ def run(*command: str, check: bool = True, **options) -> subprocess.CompletedPro
 
 
 def inside(image: str, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return run("docker", "run", "--rm", "--network", "none", image, *command, check=check)
+    return run(*DOCKER_RUN, "--network", "none", image, *command, check=check)
 
 
 def inspect(image: str) -> dict:
@@ -63,7 +64,7 @@ def test_train_is_meant(image: str, command: list[str], tmp_path: Path) -> None:
     train = tmp_path / "train"
     train.write_text('#!/bin/sh\necho train in pid $$: "$@"\n')
     train.chmod(0o755)
-    result = run("docker", "run", "--rm", "-v", f"{train}:/opt/venv/bin/train:ro", image, *command)
+    result = run(*DOCKER_RUN, "-v", f"{train}:/opt/venv/bin/train:ro", image, *command)
     options = [word for word in command if word != "train"]
     assert result.stdout.split() == ["train", "in", "pid", "1:", *options]
 

@@ -108,7 +108,7 @@ class Storm:
         net = job.addresses["algo-1"].rpartition(".")[0]
         self.strangers = [f"{net}.{last}" for last in range(100, 120)] + ["127.0.0.2"]
         self.answers: collections.Counter[str] = collections.Counter()
-        self.held: collections.deque[socket.socket] = collections.deque(maxlen=600)
+        self.held: collections.deque[socket.socket] = collections.deque()
         self.left = iter(range(requests))
 
     def run(self) -> None:
@@ -144,12 +144,15 @@ class Storm:
         number = self.job.names.index(target)
         address = (self.job.addresses[target], self.job.control_port + number * self.job.stride)
         try:
-            connection = socket.create_connection(address, timeout=5, source_address=(source, 0))
-            if slowly:  # and then nothing: it stays open
-                connection.sendall(request[:20])
-                self.held.append(connection)
-                return "held"
-            with connection:
+            with contextlib.ExitStack() as stack:
+                connection = stack.enter_context(
+                    socket.create_connection(address, timeout=5, source_address=(source, 0))
+                )
+                if slowly:  # and then nothing: it stays open
+                    connection.sendall(request[:20])
+                    stack.pop_all()
+                    self._hold(connection)
+                    return "held"
                 connection.sendall(request)
                 connection.settimeout(0.3)
                 answer = http.client.HTTPResponse(connection)
@@ -159,6 +162,15 @@ class Storm:
             return "no answer"
         except (OSError, http.client.HTTPException):
             return "closed"
+
+    def _hold(self, connection: socket.socket) -> None:
+        self.held.append(connection)
+        if len(self.held) > 600:
+            self.held.popleft().close()
+
+    def let_go(self) -> None:
+        while self.held:
+            self.held.popleft().close()
 
 
 def status(job, number: int, token: str) -> dict | None:
@@ -218,3 +230,4 @@ def test_hostile_requests_change_nothing(hosts, token, requests, record_property
     for host in job.hosts.values():
         assert "lost" not in host.log and "LieError" not in host.log and "Traceback" not in host.log
         assert len(host.log.splitlines()) < 60, "a log that strangers can fill"
+    storm.let_go()

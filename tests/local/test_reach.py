@@ -35,7 +35,9 @@ def test_the_host_sees_who_looks_for_it(cluster):
     listener = socket.create_server(("127.61.0.3", port))
 
     def accept() -> None:
-        callers.append(listener.accept()[1][0])
+        connection, address = listener.accept()
+        connection.close()
+        callers.append(address[0])
 
     with listener:
         thread = threading.Thread(target=accept)

@@ -1,4 +1,4 @@
-"""What makes the unit ring quick (the order of its tests, which are not measured), and what fails no test of it."""
+"""What makes the unit ring quick (the order of its tests, which are not measured)."""
 
 import sys
 from collections.abc import Iterator
@@ -9,10 +9,6 @@ from hypothesis import HealthCheck, settings
 # How fast a machine is decides no test.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("here")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("filterwarnings", "error::ResourceWarning")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
