@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hosts import LONG, PROGRAMS, ROOT, Run
 from open_mpi import DAEMON
+from outcomes.outside import HELD
 from processes import processes_with
 from variants import variants
 from waiting import eventually
@@ -83,8 +84,11 @@ def test_kill_a_process(local, engine, process):
     assert run.cause == "algo-2 worker/1 (killed by SIGKILL)"
 
 
-def test_kill_a_process_of_the_start(local, engine):
-    run = local(engine, faults=["kill algo-3:prepare"])
+def test_kill_a_process_of_the_start(local, engine, tmp_path):
+    program = code(tmp_path, "print('started')\n")
+    for name, text in HELD.items():  # else it might be over before it is found
+        (program.parent / name).write_text(text)
+    run = local(engine, program=program, faults=["kill algo-3:prepare"])
     assert run.end() == 137
     assert run.cause.startswith("algo-3 prepare (killed by SIGKILL")
 

@@ -37,6 +37,12 @@ KILLED = "{host} (lost: ...)"  # its kernel says so, or a connection that it doe
 ABSENT = f"{{host}} (did not appear within {START_TIMEOUT:g} s): "
 NO_ANSWER = ABSENT + "it is at ..., port ...: Connection refused..."
 NO_NAME = ABSENT + "its name does not resolve: ..."
+# Requirements whose installation takes for ever: the build backend is in the code itself, and waits.
+HELD = {
+    "requirements.txt": ".\n",
+    "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "held"\nbackend-path = ["."]\n',
+    "held.py": "import time\n\ntime.sleep(600)\n",
+}
 SHORT_START = {"START_TIMEOUT": f"{START_TIMEOUT:g}"}
 SHORT_STOP = {"STOP_GRACE": f"{STOP_GRACE:g}"}
 RESTART = {"RESTARTS": "1", "RESTART_BACKOFF": "0.5"}
@@ -185,7 +191,7 @@ def processes_that_die() -> Iterator[Case]:
         where = FOLLOWER if way in SEVERAL else COORDINATOR
         text = "{host} prepare (killed by SIGKILL)"
         case = lose(way, "prepare step is killed", where, "start", "kill {host}:prepare", text)
-        yield replace(case, hosts=2 if way in SEVERAL else 1)
+        yield replace(case, hosts=2 if way in SEVERAL else 1, files=HELD)
     missing = {"requirements.txt": "./no-such-folder\n"}
     for way in (Way.SINGLE, Way.PS, Way.MPI):
         yield Case(
@@ -196,13 +202,6 @@ def processes_that_die() -> Iterator[Case]:
 
 
 # --- SIGTERM ---
-
-# Requirements whose installation takes for ever: the build backend is in the code itself, and waits.
-HELD = {
-    "requirements.txt": ".\n",
-    "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "held"\nbackend-path = ["."]\n',
-    "held.py": "import time\n\ntime.sleep(600)\n",
-}
 
 
 def stops() -> Iterator[Case]:
