@@ -87,7 +87,8 @@ Lines of the image (`./build.sh --tensorflow`, [which to take](image.md#which-te
 ([modes](modes.md)) and interfaces of TensorFlow. This page is written from `tests/matrix.py`; each cell is a
 test (`tests/cluster/test_cluster_matrix.py`): two hosts in containers train three weights to what they are to be, and
 all tasks have the same. What does not run is run there, too, where it ends by itself, so that this page hears of it if
-it begins to.
+it begins to. A script whose words say that it would meet what does not run is told so before it trains, by a warning
+in the coordinator's log that says what to do instead.
 
 All of it was run on CPUs only. Onto an image of your own: [what was tried](onto.md).
 """

@@ -44,6 +44,7 @@ def test_a_cell(cluster: Callable[..., Cluster], tmp_path: Path, way: str, name:
         if never:
             assert 0 not in codes
             assert any(never.text in (ending.failure or "") + ending.log for ending in endings)
+            assert any("warning: cell.py " in ending.log for ending in endings), "it is told before it trains"
             return
         assert codes == [0] * hosts
         told = [

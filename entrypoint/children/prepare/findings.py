@@ -29,7 +29,7 @@ CHIEF = re.compile(r"""(['"])chief\1""")
 
 def flags(code: Path) -> list[str]:
     """Return what the code uses, by the words in it: TF1's sessions or estimators. No end of a job hangs on that."""
-    text = "\n".join(_texts(code))
+    text = "\n".join(text for _, text in texts(code))
     if TF2_COORDINATOR.search(text) or not TF1_SESSIONS.search(text):
         return []
     # With `chief` in place of `master`, an Estimator neither evaluates nor exports; nor do scripts that ask for it.
@@ -37,10 +37,11 @@ def flags(code: Path) -> list[str]:
     return ["tf1-sessions", "tf1-master"] if for_aws else ["tf1-sessions"]
 
 
-def _texts(code: Path) -> Iterator[str]:
+def texts(code: Path) -> Iterator[tuple[str, str]]:
+    """Give each file of Python, at most 2,000 of them: its name below `code`, and its text without comments."""
     for path in sorted(code.rglob("*.py"))[:2000]:
         with contextlib.suppress(OSError):
-            yield COMMENT.sub("", path.read_text("utf-8", errors="replace"))
+            yield str(path.relative_to(code)), COMMENT.sub("", path.read_text("utf-8", errors="replace"))
 
 
 def digest_of_code(code: Path) -> str:

@@ -66,6 +66,8 @@ def _to_prepare(job: Job, modules: tuple[str, ...]) -> str:
             "channel": str(job.paths.base / "input" / "data" / "code"),
             "result": str(job.paths.prepared),
             "modules": modules,
+            "mode": job.mode,
+            "ps_workers": job.settings.ps_workers,
             "more_path": [
                 *([str(STAND_INS)] if job.smdistributed else []),
                 *([str(LIBRARY)] if LIBRARY.is_dir() else []),
