@@ -77,7 +77,7 @@ def test_photographs_streamed(
         },
         channels={**pipes, "validation": photos / "data/validation"},
     ) as job:  # fmt: skip
-        endings = job.wait(within=420)
+        endings = job.wait(within=780)
         assert [ending.exit_code for ending in endings.values()] == [0, 0]
         first = endings["algo-1"]
         assert re.search(f"{how['model']} on {ranks} ranks, .* 10 steps", first.line("steps per epoch"))
