@@ -144,6 +144,8 @@ def known_before_the_stop(facts: Facts) -> Cause | None:
 
 def _was_before(facts: Facts, noted: Noted, told: float) -> bool:
     if not noted.cause.process and noted.cause.code == ExitCode.HOST_LOST:  # or its kernel had said that it is gone
+        if facts.report_of(noted.cause.host).stopping and facts.hosts.is_gone(noted.cause.host):
+            return False  # it has left as it was told to: we are late, and hear of the stop and of its end at once
         return min(noted.heard, facts.hosts.link_ended.get(noted.cause.host, noted.heard)) <= told
     # What looks like a symptom may be one of the stop, which reaches programs before it reaches us.
     return noted.at <= (told if noted.cause.confidence is Confidence.HIGH else told - SETTLE)

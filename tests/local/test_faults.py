@@ -132,7 +132,7 @@ def test_stop_that_comes_with_the_start_is_heard(local, engine):
 
 
 def test_a_host_that_is_stopped_before_the_coordinator_is_there_stops_the_job(local, engine):
-    faults = ["late algo-1 for 2", "stop algo-2"]
+    faults = ["late algo-1 for 1.2", "stop algo-2"]
     run = local(engine, program=PROGRAMS / "sleeps.py", faults=faults, ENTRYPOINT_START_TIMEOUT="60")
     assert run.end() == 143
     assert run.exits == ["143", "143", "143"]

@@ -153,6 +153,20 @@ def test_a_follower_that_is_stopped_before_the_coordinator_appears_tells_it(play
     assert p.what[-1] == "finish stopped 143"
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_follower_that_has_stopped_and_left_before_the_coordinator_appears_stops_the_job(play, at_once):
+    p = play(3)
+    last_words = {"stopping": True, "done": True, "gone": True}
+    p.at(1, reported(3))
+    p.at(3.6, *([] if at_once else [reported(2, stopping=True, done=True)]), reported(2, **last_words))
+    p.at(4, ended("prepare", signal=15))
+    heartbeats(p, 6, 3, stopping=True, done=True)
+    assert p.policy.facts.outcome == outcome.stopped()
+    p.at(7, reported(3, gone=True))
+    p.at(30)
+    assert p.what[-1] == "finish stopped 143"
+
+
 def test_stopped_before_the_others_appear(play):
     for me in (1, 2):
         p = play(3, me)
