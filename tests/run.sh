@@ -5,7 +5,8 @@ set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly HERE
 readonly IMAGE=sagemaker-tf-entrypoint:latest
-readonly DEFAULT_LINE=2.14
+DEFAULT_LINE=$(sed -n 's/^readonly DEFAULT_LINE=//p' "$HERE/build.sh")
+readonly DEFAULT_LINE
 readonly CONSTRAINTS=container/lines/$DEFAULT_LINE/requirements.txt
 readonly VENV=$HERE/.venv
 readonly TABLE=tests/local/test_outcome_table.py

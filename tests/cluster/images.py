@@ -1,6 +1,7 @@
 """Images that tests build: stand-ins for those of others, and what ./build.sh --on makes of them. They go with it."""
 
 import os
+import re
 import subprocess
 import uuid
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 from containers import sh
 
 ROOT = Path(__file__).resolve().parents[2]
-LINE = os.environ.get("TEST_LINE", "2.14")  # of container/lines, which the image under test is of
+DEFAULT_LINE = re.search(r"^readonly DEFAULT_LINE=(.+)$", (ROOT / "build.sh").read_text(), re.MULTILINE).group(1)
+LINE = os.environ.get("TEST_LINE", DEFAULT_LINE)  # of container/lines, which the image under test is of
 BUILD = 1200.0  # seconds: when to give up
 
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from doubts import doubts
-from findings import digest, digest_of_code, flags, software
+from findings import digest, digest_of_code, flags, software, texts
 from gpus import unused
 from installing import install, is_package
 from sources import check, fetch
@@ -56,15 +56,16 @@ def main() -> int:
         print(lacking, flush=True)
         return CONFIG_ERROR
     installed = software() if several else {}
-    if several and task["resource_config"]["current_host"] == min(task["resource_config"]["hosts"]):
+    files = list(texts(code))
+    if several and task["is_coordinator"]:
         version = installed["tensorflow"] or installed["tensorflow-cpu"]
-        for doubt in doubts(code, task["mode"], task["ps_workers"], version):
+        for doubt in doubts(files, task["mode"], task["ps_workers"], version):
             print(f"warning: {doubt}", flush=True)
     instance_type = str(task["resource_config"].get("current_instance_type") or "")
     result = {
         "env": env,
         "module": program.removesuffix(".py") if package else None,
-        "flags": flags(code),
+        "flags": flags(files),
         "fingerprints": {**fingerprints, **installed},
         "unused_gpus": unused(int(env["SM_NUM_GPUS"]), instance_type, path),
     }

@@ -3,9 +3,8 @@
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
-from findings import ESTIMATOR, texts
+from findings import ESTIMATOR
 
 FIT = re.compile(r"\.fit\(")
 KERAS = re.compile(r"\bkeras\b")
@@ -17,16 +16,20 @@ NO_FIT = {"ps": "knows no parameter servers", "mwms": "does not train on several
 
 
 def doubts(
-    code: Path, mode: str, ps_workers: str, tensorflow: str, environment: Mapping[str, str] = os.environ
+    files: list[tuple[str, str]],
+    mode: str,
+    ps_workers: str,
+    tensorflow: str,
+    environment: Mapping[str, str] = os.environ,
 ) -> list[str]:
     """Return a sentence for each file with something, found by its words, that does not train so; of several hosts.
 
+    `files`: as `findings.texts` gives them.
     `tensorflow`: its version, "" if there is none. `environment` decides as TensorFlow has it decide.
     """
     found = []
     legacy = environment.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")  # tensorflow/__init__.py
     keras_3 = _version(tensorflow) >= FIRST_WITH_KERAS_3 and not legacy
-    files = list(texts(code))
     if keras_3 and not any(KERAS_2.search(text) for _, text in files):
         if why := NO_FIT.get(mode):
             found += [

@@ -27,9 +27,9 @@ MASTER = re.compile(r"""(['"])master\1""")
 CHIEF = re.compile(r"""(['"])chief\1""")
 
 
-def flags(code: Path) -> list[str]:
-    """Return what the code uses, by the words in it: TF1's sessions or estimators. No end of a job hangs on that."""
-    text = "\n".join(text for _, text in texts(code))
+def flags(files: list[tuple[str, str]]) -> list[str]:
+    """Return what the code uses, by its words: TF1's sessions or estimators. No end of a job hangs on that."""
+    text = "\n".join(text for _, text in files)
     if TF2_COORDINATOR.search(text) or not TF1_SESSIONS.search(text):
         return []
     # With `chief` in place of `master`, an Estimator neither evaluates nor exports; nor do scripts that ask for it.

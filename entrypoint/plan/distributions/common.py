@@ -66,6 +66,7 @@ def _to_prepare(job: Job, modules: tuple[str, ...]) -> str:
             "channel": str(job.paths.base / "input" / "data" / "code"),
             "result": str(job.paths.prepared),
             "modules": modules,
+            "is_coordinator": job.cluster.is_coordinator,
             "mode": job.mode,
             "ps_workers": job.settings.ps_workers,
             "more_path": [

@@ -1,15 +1,10 @@
 """entrypoint/children/prepare/doubts.py: which scripts are told before they train that they will not."""
 
-import sys
 from pathlib import Path
 
 import pytest
-
-PREPARE = Path(__file__).resolve().parents[3] / "entrypoint" / "children" / "prepare"
-if str(PREPARE) not in sys.path:
-    sys.path.append(str(PREPARE))
-
-from doubts import doubts  # noqa: E402
+from doubts import doubts
+from findings import texts
 
 FIT = "import tensorflow as tf\nmodel = tf.keras.Sequential()\nmodel.fit(data)\n"
 LOOP = "import keras\nwith tf.GradientTape() as tape:\n    loss = step(model)\n"
@@ -23,7 +18,7 @@ def of(tmp_path: Path, text: str, mode: str, tensorflow: str = "2.21.0", workers
     (tmp_path / "lib").mkdir()
     (tmp_path / "train.py").write_text("from lib import models\n")
     (tmp_path / "lib/models.py").write_text(text)
-    found = doubts(tmp_path, mode, workers, tensorflow, env)
+    found = doubts(list(texts(tmp_path)), mode, workers, tensorflow, env)
     assert len(found) <= 1
     return found[0] if found else ""
 

@@ -1,15 +1,9 @@
 """children/prepare/gpus.py: what a host looks at before it says that its TensorFlow cannot use its GPUs."""
 
-import sys
 from pathlib import Path
 
+import gpus
 import pytest
-
-PREPARE = Path(__file__).resolve().parents[3] / "entrypoint" / "children" / "prepare"
-if str(PREPARE) not in sys.path:
-    sys.path.append(str(PREPARE))
-
-import gpus  # noqa: E402
 
 CPU = "build_info = collections.OrderedDict([('is_cuda_build', False), ('is_rocm_build', False)])"
 CUDA = "build_info = collections.OrderedDict([('cudnn_version', '8'), ('is_cuda_build', True)])"

@@ -3,20 +3,14 @@
 import io
 import os
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
+import archives
+import installing
 import pytest
-
-PREPARE = Path(__file__).resolve().parents[3] / "entrypoint" / "children" / "prepare"
-if str(PREPARE) not in sys.path:
-    sys.path.append(str(PREPARE))
-
-import archives  # noqa: E402
-import installing  # noqa: E402
-import sources  # noqa: E402
-from unusable import Unusable  # noqa: E402
+import sources
+from unusable import Unusable
 
 TRAIN = b"print('hello')\n"
 

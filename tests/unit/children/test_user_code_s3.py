@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import sys
 import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,14 +10,9 @@ from pathlib import Path
 
 import boto3
 import pytest
+import s3
 from moto.server import ThreadedMotoServer
-
-PREPARE = Path(__file__).resolve().parents[3] / "entrypoint" / "children" / "prepare"
-if str(PREPARE) not in sys.path:
-    sys.path.append(str(PREPARE))
-
-import s3  # noqa: E402
-from unusable import Unusable  # noqa: E402
+from unusable import Unusable
 
 CONTENT = os.urandom(300_000)
 SECRETS = {

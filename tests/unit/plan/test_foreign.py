@@ -26,7 +26,8 @@ OPTIONS = "sagemaker_distributed_dataparallel_custom_mpi_options"
 
 @pytest.fixture(scope="module")
 def flags():
-    return runpy.run_path(str(ROOT / "entrypoint/children/prepare/findings.py"))["flags"]
+    findings = runpy.run_path(str(ROOT / "entrypoint/children/prepare/findings.py"))
+    return lambda code: findings["flags"](list(findings["texts"](code)))
 
 
 @pytest.mark.parametrize(
