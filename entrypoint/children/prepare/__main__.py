@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from doubts import doubts
+from efa import look
 from findings import digest, digest_of_code, flags, software, texts
 from gpus import unused
 from installing import install, is_package
@@ -56,18 +57,25 @@ def main() -> int:
         print(lacking, flush=True)
         return CONFIG_ERROR
     installed = software() if several else {}
+    told = (task["resource_config"].get("current_instance_type"), task["of_frameworks"].get("sagemaker_instance_type"))
+    instance_type = next((str(each) for each in told if each), "")
+    unused_gpus = unused(int(env["SM_NUM_GPUS"]), instance_type, path)
     files = list(texts(code))
-    if several and task["is_coordinator"]:
-        version = installed["tensorflow"] or installed["tensorflow-cpu"]
-        for doubt in doubts(files, task["mode"], task["ps_workers"], version):
-            print(f"warning: {doubt}", flush=True)
-    instance_type = str(task["resource_config"].get("current_instance_type") or "")
+    if several:
+        adapters = look(instance_type, task["mode"], path)
+        env.update(adapters.variables)
+        said = adapters.told(quiet=bool(unused_gpus))
+        if task["is_coordinator"]:
+            version = installed["tensorflow"] or installed["tensorflow-cpu"]
+            said += [f"warning: {each}" for each in doubts(files, task["mode"], task["ps_workers"], version)]
+        for line in said:
+            print(line, flush=True)
     result = {
         "env": env,
         "module": program.removesuffix(".py") if package else None,
         "flags": flags(files),
         "fingerprints": {**fingerprints, **installed},
-        "unused_gpus": unused(int(env["SM_NUM_GPUS"]), instance_type, path),
+        "unused_gpus": unused_gpus,
     }
     try:
         write(Path(task["result"]), json.dumps(result))

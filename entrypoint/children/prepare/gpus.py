@@ -7,9 +7,16 @@ from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from libraries import is_there
+
 NVIDIA = re.compile(r"ml\.(p\d|g(?!4ad)\d|gr\d)")  # types of SageMaker's instances with GPUs of NVIDIA's
 BUILD_INFO = "python/platform/build_info.py"
 DRIVER = "libcuda.so.1"
+# What the libraries of a CUDA of that version call themselves: tsl/platform/default/dso_loader.cc loads them by name.
+WITH_CUDA = {
+    "11": {"cudart": "11.0", "cublas": "11", "cublasLt": "11", "cufft": "10", "cusolver": "11", "cusparse": "11"},
+    "12": {"cudart": "12", "cublas": "12", "cublasLt": "12", "cufft": "11", "cusolver": "11", "cusparse": "12"},
+}
 
 
 def unused(seen: int, instance_type: str, path: Sequence[str]) -> str:
@@ -42,9 +49,17 @@ def _of_tensorflow(path: Sequence[str]) -> str:
         return ""
     if re.search(r"'is_cuda_build', False", text):
         return f"{_name(told.parents[3])} is built without CUDA"
-    cudnn = re.search(r"'cudnn_version', '(\d+)", text)
-    missing = [name for name in (DRIVER, *([f"libcudnn.so.{cudnn[1]}"] if cudnn else [])) if not _is_there(name, path)]
-    return f"{_name(told.parents[3])} does not find {' and '.join(missing)}" if missing else ""
+    missing = [name for name in (DRIVER, *_of_cuda(text)) if not is_there(name, path)]
+    return f"{_name(told.parents[3])} cannot load {', '.join(missing)}" if missing else ""
+
+
+def _of_cuda(build_info: str) -> list[str]:
+    """Return the libraries that such a build loads at its start; without one of them it uses no GPU at all."""
+    cuda = re.search(r"'cuda_version', '(\d+)", build_info)
+    cudnn = re.search(r"'cudnn_version', '(\d+)", build_info)
+    versions = WITH_CUDA.get(cuda[1], {}) if cuda else {}
+    versions = {**versions, "cudnn": cudnn[1]} if cudnn else versions
+    return [f"lib{name}.so.{version}" for name, version in versions.items()]
 
 
 def _name(packages: Path) -> str:
@@ -52,16 +67,3 @@ def _name(packages: Path) -> str:
     wheels = re.compile(r"(tensorflow(?:_cpu|_gpu)?|tf_nightly(?:_cpu|_gpu)?|intel_tensorflow)-(.+)\.dist-info")
     found = [match for file in sorted(packages.glob("*t*f*.dist-info")) if (match := wheels.fullmatch(file.name))]
     return " and ".join(f"{match[1].replace('_', '-')} {match[2]}" for match in found) or "TensorFlow"
-
-
-def _is_there(library: str, path: Sequence[str]) -> bool:
-    """Return whether the dynamic linker finds it, or it came with pip, where TensorFlow looks as well."""
-    if library != DRIVER and any(any(Path(entry).glob(f"nvidia/*/lib/{library}")) for entry in path if entry):
-        return True
-    import ctypes  # here, since few jobs need it
-
-    try:
-        ctypes.CDLL(library)
-    except OSError:
-        return False
-    return True

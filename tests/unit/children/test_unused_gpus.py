@@ -43,13 +43,24 @@ def test_a_build_for_amd_is_left_alone(packages):
 
 def test_what_a_build_for_cuda_does_not_find_is_named(packages, monkeypatch):
     path = packages(CUDA)
-    assert gpus.unused(1, "", path) == "1 GPU: TensorFlow does not find libcuda.so.1 and libcudnn.so.8"
+    assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1, libcudnn.so.8"
     library = Path(path[0]) / "nvidia" / "cudnn" / "lib" / "libcudnn.so.8"  # as pip brings it
     library.parent.mkdir(parents=True)
     library.touch()
-    assert gpus.unused(1, "", path) == "1 GPU: TensorFlow does not find libcuda.so.1"
+    assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1"
     monkeypatch.setattr(gpus, "DRIVER", "libc.so.6")  # a library that the linker finds
     assert gpus.unused(1, "", path) == ""
+
+
+def test_every_library_that_such_a_build_loads_is_looked_for(packages):
+    """One that lacks is enough: TensorFlow then skips registering GPUs, and trains on."""
+    path = packages("build_info = {('cuda_version', '12.5.1'), ('cudnn_version', '9'), ('is_cuda_build', True)}")
+    brought = ["cudart.so.12", "cublas.so.12", "cublasLt.so.12", "cufft.so.11", "cusolver.so.11", "cudnn.so.9"]
+    for name in brought:
+        library = Path(path[0]) / "nvidia" / name.partition(".")[0] / "lib" / f"lib{name}"
+        library.parent.mkdir(parents=True)
+        library.touch()
+    assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1, libcusparse.so.12"
 
 
 TYPES = {

@@ -1,0 +1,74 @@
+"""Whether this host has Elastic Fabric Adapters, and what NCCL needs to go through them. They are looked at, not used.
+
+They are found by their devices: lists of instance types grow old, and jobs on newer types went by TCP without a word
+(sagemaker-training-toolkit#191, #219, #240).
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from libraries import is_there
+
+AMAZON = "0x1d0f"  # vendor of the device on the PCI bus
+PLUGINS = ("libnccl-net.so", "libnccl-net-ofi.so")  # aws-ofi-nccl, with which NCCL reaches libfabric
+USES_NCCL = ("mwms", "mpi")
+SIZES_WITH_EFA = (
+    "g4dn.8xlarge", "g4dn.12xlarge", "g5.48xlarge", "p3dn.24xlarge", "p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge",
+    "trn1.32xlarge", "p6e-gb200.36xlarge",
+)  # fmt: skip
+SIZES_WITH_RDMA = ("p4d.24xlarge", "p4de.24xlarge", "trn1.32xlarge", "p6e-gb200.36xlarge")
+
+
+class Efa(NamedTuple):
+    """What is known of one host's adapters."""
+
+    devices: tuple[str, ...]
+    variables: Mapping[str, str]  # for the user's programs; none that the job sets itself
+    doubts: tuple[str, ...]
+
+    def told(self, quiet: bool) -> list[str]:
+        """Return lines for the log. `quiet`: without warnings, since NCCL will not be used anyway."""
+        made = " ".join(f"{key}={value}" for key, value in self.variables.items()) or "nothing, as the job does it"
+        lines = [f"EFA: {', '.join(self.devices)}; set for it: {made}"] if self.devices else []
+        return lines + [f"warning: {doubt}" for doubt in self.doubts if not quiet]
+
+
+def look(
+    instance_type: str,
+    mode: str,
+    path: Sequence[str],
+    environment: Mapping[str, str] = os.environ,
+    root: Path = Path("/"),
+) -> Efa:
+    """Return what this host of several has. `path`: sys.path of the program; `root`: where /sys and /dev are.
+
+    The settings are those of sagemaker-training 5.1 (`mpi.py`, `_mpi_env_vars`), and yield to the job's own. What
+    depends on the type is set for the types of its lists alone: newer ones do better with what libfabric and
+    aws-ofi-nccl choose, and libfabric ends a program that asks for RDMA where there is none (fi_efa(7)).
+    """
+    size = instance_type.removeprefix("ml.")
+    listed = sorted((root / "sys/class/infiniband").glob("*/device/vendor"))
+    found = tuple(file.parents[1].name for file in listed if file.read_text().strip() == AMAZON)
+    usable = any((root / "dev/infiniband").glob("uverbs*"))
+    wanted = {}
+    if found and usable:
+        wanted["FI_PROVIDER"] = "efa"
+        if size in SIZES_WITH_EFA:
+            wanted["NCCL_PROTO"] = "simple"
+        if size in SIZES_WITH_RDMA:
+            wanted["FI_EFA_USE_DEVICE_RDMA"] = "1"
+    doubts = []
+    if mode in USES_NCCL:
+        if found and not usable:
+            doubts.append("EFA is in this host and not in this container, which has no /dev/infiniband/uverbs*")
+        elif not found and size in SIZES_WITH_EFA:
+            doubts.append(f"{instance_type} should have EFA, and /sys/class/infiniband shows none")
+        elif found and "NCCL_NET_PLUGIN" not in environment and not any(is_there(name, path) for name in PLUGINS):
+            doubts.append(f"NCCL does not find EFA without aws-ofi-nccl, and {PLUGINS[0]} cannot be loaded here")
+    return Efa(
+        devices=found if usable else (),
+        variables={key: value for key, value in wanted.items() if key not in environment},
+        doubts=tuple(f"{doubt}: what NCCL sends between hosts goes by TCP, which is slower" for doubt in doubts),
+    )
