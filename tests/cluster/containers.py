@@ -141,6 +141,7 @@ class Cluster:
         shared: Path | None = None,
         files: Mapping[str, str] | None = None,
         groups: Mapping[str, Iterable[str]] | None = None,
+        mounts: Iterable[str] = (),
         isolated: bool = False,
         open_to_all: bool = False,
     ) -> None:
@@ -174,10 +175,10 @@ class Cluster:
                 shutil.copy(PROGRAMS / program, ml / "code")
             for name, text in (files or {}).items():
                 (ml / "code" / name).write_text(text)
-            mounts = [f"{ml / part}:/opt/ml/{part}" for part in ("input", "model", "output")]
-            mounts += [f"{ml}/code:/opt/ml/code"] if program else []
-            mounts += [f"{path}:/opt/ml/input/data/{name}:ro" for name, path in shown(self.channels, parts)]
-            mounts += [f"{shared.resolve()}:/opt/ml/checkpoints"] if shared else []
+            volumes = [*mounts, *(f"{ml / part}:/opt/ml/{part}" for part in ("input", "model", "output"))]
+            volumes += [f"{ml}/code:/opt/ml/code"] if program else []
+            volumes += [f"{path}:/opt/ml/input/data/{name}:ro" for name, path in shown(self.channels, parts)]
+            volumes += [f"{shared.resolve()}:/opt/ml/checkpoints"] if shared else []
             if open_to_all:
                 sh("chmod", "-R", "a+rwX", str(ml))
             variables = {**environment, **(host_environment or {}).get(host, {})}
@@ -187,7 +188,7 @@ class Cluster:
                 "container_name": self.container(host),
                 "hostname": f"ip-10-0-0-{number}.ec2.internal",
                 "environment": variables,
-                "volumes": mounts,
+                "volumes": volumes,
                 "labels": {LABEL: SESSION},
                 "stop_grace_period": "120s",
             }

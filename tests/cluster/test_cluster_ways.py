@@ -79,6 +79,25 @@ def duration(endings: dict[str, Ending]) -> float:
     return max(e.finished for e in endings.values()) - min(e.started for e in endings.values())
 
 
+def test_mpi_ranks_are_told_of_their_hosts_efa(cluster: StartCluster, tmp_path: Path) -> None:
+    """What it is found by is made of files; there is no adapter, and nothing uses one."""
+    vendor, uverbs = tmp_path / "class/infiniband/rdmap0s6/device/vendor", tmp_path / "dev/uverbs0"
+    for file, text in ((vendor, "0x1d0f\n"), (uverbs, "")):
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    mounts = [f"{tmp_path}/class:/sys/class:ro", f"{tmp_path}/dev:/dev/infiniband:ro"]
+    own = {"algo-2": {"FI_PROVIDER": "sockets"}}
+    with cluster(program="tells.py", mode="mpi", hosts=2, mounts=mounts, host_environment=own) as job:
+        endings = job.wait()
+        all_well(endings)
+        for number, (host, provider, made) in enumerate(
+            [("algo-1", "efa", "FI_PROVIDER=efa"), ("algo-2", "sockets", "nothing, as the job does it")]
+        ):
+            assert told(endings[host], f"rank-{number}")["env"]["FI_PROVIDER"] == provider
+            assert f"EFA: rdmap0s6; set for it: {made}" in endings[host].log
+            assert "warning: NCCL" not in endings[host].log  # without GPUs it is not used
+
+
 def test_mpi_ranks_have_their_own_hosts_environment(cluster: StartCluster, figure: Figure) -> None:
     options = "-x FROM_OPTIONS=yes --mca btl_base_verbose 0"
     with cluster(

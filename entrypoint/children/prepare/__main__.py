@@ -15,7 +15,7 @@ from pathlib import Path
 from doubts import doubts
 from efa import look
 from findings import digest, digest_of_code, flags, software, texts
-from gpus import unused
+from gpus import has_gpus, unused
 from installing import install, is_package
 from sources import check, fetch
 from unusable import Unusable, reason
@@ -59,12 +59,13 @@ def main() -> int:
     installed = software() if several else {}
     told = (task["resource_config"].get("current_instance_type"), task["of_frameworks"].get("sagemaker_instance_type"))
     instance_type = next((str(each) for each in told if each), "")
-    unused_gpus = unused(int(env["SM_NUM_GPUS"]), instance_type, path)
+    gpus = int(env["SM_NUM_GPUS"])
+    unused_gpus = unused(gpus, instance_type, path)
     files = list(texts(code))
     if several:
         adapters = look(instance_type, task["mode"], path)
         env.update(adapters.variables)
-        said = adapters.told(quiet=bool(unused_gpus))
+        said = adapters.told(quiet=bool(unused_gpus) or not has_gpus(gpus, instance_type))
         if task["is_coordinator"]:
             version = installed["tensorflow"] or installed["tensorflow-cpu"]
             said += [f"warning: {each}" for each in doubts(files, task["mode"], task["ps_workers"], version)]

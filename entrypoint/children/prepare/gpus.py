@@ -19,6 +19,11 @@ WITH_CUDA = {
 }
 
 
+def has_gpus(seen: int, instance_type: str) -> bool:
+    """Return whether this host has GPUs of NVIDIA's, whatever the container sees of them. Arguments as of `unused`."""
+    return bool(_count(seen) or NVIDIA.match(instance_type))
+
+
 def unused(seen: int, instance_type: str, path: Sequence[str]) -> str:
     """Tell the number of GPUs and why TensorFlow cannot use them; nothing, if all is well.
 
@@ -28,13 +33,17 @@ def unused(seen: int, instance_type: str, path: Sequence[str]) -> str:
     """
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return ""
-    count = max(seen, sum(1 for file in Path("/dev").glob("nvidia[0-9]*") if file.name[6:].isdigit()))
-    if not count and not NVIDIA.match(instance_type):
+    if not has_gpus(seen, instance_type):
         return ""
+    count = _count(seen)
     why = _of_tensorflow(path)
     if why and not count:
         return f"{instance_type}: {why}"
     return why and f"{count} GPU{'s' * (count > 1)}: {why}"
+
+
+def _count(seen: int) -> int:
+    return max(seen, sum(1 for file in Path("/dev").glob("nvidia[0-9]*") if file.name[6:].isdigit()))
 
 
 def _of_tensorflow(path: Sequence[str]) -> str:
