@@ -154,6 +154,7 @@ class Cluster:
             for name, each in (channels or {}).items()
         ]
         self._fed = contextlib.ExitStack()
+        self._stopping: list[subprocess.Popen[bytes]] = []
         self._unfed: list[str] = []  # what was wrong with channels
         environment = {**({"ENTRYPOINT_MODE": mode} if mode else {}), **(environment or {})}
         for number, host in enumerate(self.hosts, 1):
@@ -235,6 +236,8 @@ class Cluster:
     def _tear_down(self) -> None:
         with self._fed:  # to the end of those who read
             self._compose("down", "--volumes", "--timeout", "0", within=PATIENCE)
+            for asked in self._stopping:  # with nothing left to stop
+                asked.wait(PATIENCE)
 
     def _compose(self, *words: str, within: float = 60) -> None:
         sh(*self._command(*words), env=the_compose().variables(), within=within)
@@ -271,12 +274,14 @@ class Cluster:
     def stop(self, *hosts: str, grace: int = 100) -> float:
         """SIGTERM to these hosts (all, if none is named), without waiting for their ends; the time."""
         asked = time.time()
-        subprocess.Popen(
-            self._command("stop", "--timeout", str(grace), *hosts),
-            env=the_compose().variables(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+        self._stopping.append(
+            subprocess.Popen(
+                self._command("stop", "--timeout", str(grace), *hosts),
+                env=the_compose().variables(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         )
         return asked
 

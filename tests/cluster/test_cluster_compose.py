@@ -26,14 +26,17 @@ class Project:
         self.name = f"tfe{uuid.uuid4().hex[:8]}"
         self.variables = {"COMPOSE_PROJECT_NAME": self.name, **variables}
         self.lines: list[str] = []
+        self._started: list[subprocess.Popen[str]] = []
 
     def start(self, **variables: str) -> subprocess.Popen[str]:
         self.lines = []
-        return subprocess.Popen(
+        running = subprocess.Popen(
             [*self.compose.command, "up", "--exit-code-from", "algo-1"],
             env=self.compose.variables({**self.variables, **variables}), cwd=self.folder, text=True, errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
+        self._started.append(running)
+        return running
 
     def read(self, running: subprocess.Popen[str], until: str = "", times: int = 1) -> str:
         """What it has said, up to its end or so many lines that end with this text."""
@@ -72,6 +75,8 @@ class Project:
         # Hosts 3 to 8 are profiles, whose containers go only with them.
         self.variables["COMPOSE_PROFILES"] = "8"
         self.call("down", "--timeout", "0")
+        for running in self._started:  # its hosts are gone
+            running.communicate(timeout=PATIENCE)
         assert self._things("ps", "-aq") + self._things("network", "ls", "-q") == []
 
 

@@ -14,10 +14,6 @@ from hosts import ROOT, Hosts, Run
 COVERED = ("test_one_host", "test_several_hosts")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("filterwarnings", "error::ResourceWarning")
-
-
 @pytest.fixture(autouse=True)
 def covered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the processes of some tests note what they cover, if tests/run.sh wants to know."""

@@ -11,10 +11,6 @@ settings.register_profile("here", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("here")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("filterwarnings", "error::ResourceWarning")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs TensorFlow comes first: one of two processes has it all then, and the import only once."""
     items.sort(key=lambda item: item.get_closest_marker("tensorflow") is None)
