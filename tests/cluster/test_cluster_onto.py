@@ -115,9 +115,9 @@ def test_a_stop_reaches_the_script(onto: tuple[str, str], tmp_path: Path) -> Non
 
 @pytest.mark.more
 def test_ranks_of_a_user_who_is_not_root(like_aws: str, images: Images, tmp_path: Path) -> None:
-    """And whose shell is sh, so that mpirun asks for more than orted."""
+    """Who has no home, where Open MPI looks for one, and sh for a shell, so that mpirun asks for more than orted."""
     name, said = images.on(
-        images.build("ARG IMAGE\nFROM ${IMAGE}\nRUN useradd --create-home trainer\nUSER trainer\n", IMAGE=like_aws)
+        images.build("ARG IMAGE\nFROM ${IMAGE}\nRUN useradd --no-create-home trainer\nUSER trainer\n", IMAGE=like_aws)
     )
     assert "runs as user trainer" in said
     with Cluster(name, tmp_path, program="tells.py", hosts=2, mode="mpi", open_to_all=True) as job:

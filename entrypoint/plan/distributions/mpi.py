@@ -21,6 +21,7 @@ _SYNONYMS = {
     "-machinefile": "host", "--machinefile": "host",
     "-map-by": "map-by", "--map-by": "map-by", "--map-to": "map-by",
     "-bind-to": "bind-to", "--bind-to": "bind-to",
+    "-wdir": "wdir", "--wdir": "wdir", "-wd": "wdir", "--wd": "wdir",
 }  # fmt: skip
 # Options of Python for programs that need no package: it starts in half the time.
 STANDARD_LIBRARY = ("-I", "-S")
@@ -160,6 +161,9 @@ def _mpirun(job: Job) -> tuple[list[str], int]:
     if len(hosts) > 1:
         # Keeps Open MPI's daemon in its ssh session, where the host's supervisor sees it come and go.
         ours += [["--leave-session-attached"]]
+        # A rank goes where its program runs by itself. Left alone, the daemons look for mpirun's own folder, which is
+        # nowhere else, take the user's home instead, and wait without a word where there is none.
+        ours += [["--wdir", "/"]]
         if job.cluster.interface:
             ours += [["--mca", "btl_tcp_if_include", job.cluster.interface]]
     taken = {_key(option) for option in users}
