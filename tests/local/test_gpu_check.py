@@ -82,7 +82,8 @@ def test_a_tensorflow_for_gpus_without_the_driver(hosts, with_gpus):
     job = hosts(2, code=code(FOR_CUDA), environment=with_gpus("algo-*", count=2))
     assert job.end() == [0, 0]
     (line,) = told(job)
-    assert "algo-1, algo-2 (2 GPUs: TensorFlow does not find libcuda.so.1 and libcudnn.so.8)" in line
+    assert "algo-1, algo-2 (2 GPUs: TensorFlow cannot load libcuda.so.1, libcudart.so.11.0, " in line
+    assert "libcudnn.so.8)" in line
 
 
 def test_an_instance_with_gpus_of_which_the_container_sees_none(hosts):
