@@ -63,7 +63,7 @@ def main() -> int:
     unused_gpus = unused(gpus, instance_type, path)
     files = list(texts(code))
     if several:
-        adapters = look(instance_type, task["mode"], path)
+        adapters = look(instance_type, task["mode"])
         env.update(adapters.variables)
         said = adapters.told(quiet=bool(unused_gpus) or not has_gpus(gpus, instance_type))
         if task["is_coordinator"]:

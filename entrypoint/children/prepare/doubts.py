@@ -24,8 +24,8 @@ def doubts(
 ) -> list[str]:
     """Return a sentence for each file with something, found by its words, that does not train so; of several hosts.
 
-    `files`: as `findings.texts` gives them.
-    `tensorflow`: its version, "" if there is none. `environment` decides as TensorFlow has it decide.
+    `files`: as `findings.texts` gives them. `tensorflow`: its version, "" if there is none. `environment` decides as
+    TensorFlow has it decide.
     """
     found = []
     legacy = environment.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")  # tensorflow/__init__.py

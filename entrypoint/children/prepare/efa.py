@@ -4,12 +4,13 @@ They are found by their devices: lists of instance types grow old, and jobs on n
 (sagemaker-training-toolkit#191, #219, #240).
 """
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from libraries import is_there
+from libraries import loads
 
 AMAZON = "0x1d0f"  # vendor of the device on the PCI bus
 PLUGINS = ("libnccl-net.so", "libnccl-net-ofi.so")  # aws-ofi-nccl, with which NCCL reaches libfabric
@@ -35,22 +36,15 @@ class Efa(NamedTuple):
         return lines + [f"warning: {doubt}" for doubt in self.doubts if not quiet]
 
 
-def look(
-    instance_type: str,
-    mode: str,
-    path: Sequence[str],
-    environment: Mapping[str, str] = os.environ,
-    root: Path = Path("/"),
-) -> Efa:
-    """Return what this host of several has. `path`: sys.path of the program; `root`: where /sys and /dev are.
+def look(instance_type: str, mode: str, environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Efa:
+    """Return what this host of several has. `root`: where /sys and /dev are.
 
     The settings are those of sagemaker-training 5.1 (`mpi.py`, `_mpi_env_vars`), and yield to the job's own. What
     depends on the type is set for the types of its lists alone: newer ones do better with what libfabric and
     aws-ofi-nccl choose, and libfabric ends a program that asks for RDMA where there is none (fi_efa(7)).
     """
     size = instance_type.removeprefix("ml.")
-    listed = sorted((root / "sys/class/infiniband").glob("*/device/vendor"))
-    found = tuple(file.parents[1].name for file in listed if file.read_text().strip() == AMAZON)
+    found = tuple(sorted(_devices(root)))
     usable = any((root / "dev/infiniband").glob("uverbs*"))
     wanted = {}
     if found and usable:
@@ -65,10 +59,17 @@ def look(
             doubts.append("EFA is in this host and not in this container, which has no /dev/infiniband/uverbs*")
         elif not found and size in SIZES_WITH_EFA:
             doubts.append(f"{instance_type} should have EFA, and /sys/class/infiniband shows none")
-        elif found and "NCCL_NET_PLUGIN" not in environment and not any(is_there(name, path) for name in PLUGINS):
+        elif found and "NCCL_NET_PLUGIN" not in environment and not any(map(loads, PLUGINS)):
             doubts.append(f"NCCL does not find EFA without aws-ofi-nccl, and {PLUGINS[0]} cannot be loaded here")
     return Efa(
         devices=found if usable else (),
         variables={key: value for key, value in wanted.items() if key not in environment},
         doubts=tuple(f"{doubt}: what NCCL sends between hosts goes by TCP, which is slower" for doubt in doubts),
     )
+
+
+def _devices(root: Path) -> Iterator[str]:
+    for file in (root / "sys/class/infiniband").glob("*/device/vendor"):
+        with contextlib.suppress(OSError):
+            if file.read_text().strip() == AMAZON:
+                yield file.parents[1].name

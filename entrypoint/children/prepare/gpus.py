@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from libraries import is_there
+from libraries import loads
 
 NVIDIA = re.compile(r"ml\.(p\d|g(?!4ad)\d|gr\d)")  # types of SageMaker's instances with GPUs of NVIDIA's
 BUILD_INFO = "python/platform/build_info.py"
@@ -20,7 +20,12 @@ WITH_CUDA = {
 
 
 def has_gpus(seen: int, instance_type: str) -> bool:
-    """Return whether this host has GPUs of NVIDIA's, whatever the container sees of them. Arguments as of `unused`."""
+    """Return whether this host has GPUs of NVIDIA's, whatever the container sees, and the job does not hide them.
+
+    Arguments as of `unused`.
+    """
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return False
     return bool(_count(seen) or NVIDIA.match(instance_type))
 
 
@@ -31,8 +36,6 @@ def unused(seen: int, instance_type: str, path: Sequence[str]) -> str:
     Nothing is said where there is no TensorFlow, or one that does not tell how it was built, nor where the job hides
     its GPUs itself.
     """
-    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
-        return ""
     if not has_gpus(seen, instance_type):
         return ""
     count = _count(seen)
@@ -58,7 +61,7 @@ def _of_tensorflow(path: Sequence[str]) -> str:
         return ""
     if re.search(r"'is_cuda_build', False", text):
         return f"{_name(told.parents[3])} is built without CUDA"
-    missing = [name for name in (DRIVER, *_of_cuda(text)) if not is_there(name, path)]
+    missing = [name for name in (DRIVER, *_of_cuda(text)) if not _is_there(name, path)]
     return f"{_name(told.parents[3])} cannot load {', '.join(missing)}" if missing else ""
 
 
@@ -76,3 +79,9 @@ def _name(packages: Path) -> str:
     wheels = re.compile(r"(tensorflow(?:_cpu|_gpu)?|tf_nightly(?:_cpu|_gpu)?|intel_tensorflow)-(.+)\.dist-info")
     found = [match for file in sorted(packages.glob("*t*f*.dist-info")) if (match := wheels.fullmatch(file.name))]
     return " and ".join(f"{match[1].replace('_', '-')} {match[2]}" for match in found) or "TensorFlow"
+
+
+def _is_there(library: str, path: Sequence[str]) -> bool:
+    """Return whether it can be loaded, or came with pip, where TensorFlow looks as well; no driver comes so."""
+    in_wheels = library != DRIVER and any(any(Path(entry).glob(f"nvidia/*/lib/{library}")) for entry in path if entry)
+    return in_wheels or loads(library)

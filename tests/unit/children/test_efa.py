@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import efa
 import pytest
 from efa import Efa, look
 
@@ -9,12 +10,10 @@ P4D = {"FI_PROVIDER": "efa", "NCCL_PROTO": "simple", "FI_EFA_USE_DEVICE_RDMA": "
 
 
 class Host:
-    """A host with these devices below /sys and /dev, and packages with or without the plugin."""
+    """A host with these devices below /sys and /dev, with or without the plugin."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.packages = root / "packages"
-        self.plugin = self.packages / "nvidia/ofi/lib/libnccl-net.so"
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root, self.monkeypatch = root, monkeypatch
 
     def add(self, name: str, vendor: str = "0x1d0f", in_container: bool = True) -> "Host":
         device = self.root / "sys/class/infiniband" / name / "device"
@@ -26,17 +25,16 @@ class Host:
         return self
 
     def add_plugin(self) -> "Host":
-        self.plugin.parent.mkdir(parents=True)
-        self.plugin.touch()
+        self.monkeypatch.setattr(efa, "PLUGINS", ("libc.so.6",))  # a library that the linker finds
         return self
 
     def look(self, instance_type: str, mode: str = "mpi", **environment: str) -> Efa:
-        return look(instance_type, mode, [str(self.packages)], environment, self.root)
+        return look(instance_type, mode, environment, self.root)
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
-    return Host(tmp_path)
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ def test_what_a_build_for_cuda_does_not_find_is_named(packages, monkeypatch):
     library = Path(path[0]) / "nvidia" / "cudnn" / "lib" / "libcudnn.so.8"  # as pip brings it
     library.parent.mkdir(parents=True)
     library.touch()
+    (library.parent / "libcuda.so.1").touch()  # no driver: that is of the host
     assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1"
     monkeypatch.setattr(gpus, "DRIVER", "libc.so.6")  # a library that the linker finds
     assert gpus.unused(1, "", path) == ""
@@ -81,3 +82,4 @@ def test_a_job_may_hide_its_gpus(packages, monkeypatch, hidden):
     path = packages(CPU)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     assert gpus.unused(2, "ml.p3.2xlarge", path) == ""
+    assert not gpus.has_gpus(2, "ml.p3.2xlarge")
