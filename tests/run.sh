@@ -353,7 +353,7 @@ main() {
         step 'local, outcome table' ring table "$TABLE" || true
         # Random jobs, the same each time: what others find must not refuse a change that is not to blame.
         if ((${#pytest_arguments[@]} == 0)); then
-            step chaos "$VENV/bin/python" -m benchmarks.chaos --seed 1 --minutes 2 --jobs 40 --at-once 6 \
+            step chaos "$VENV/bin/python" -m benchmarks.chaos --seed 1 --minutes 2 --jobs 25 --at-once 6 \
                 --shrink-seconds 60 || true
         fi
     fi
