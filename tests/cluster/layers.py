@@ -5,6 +5,7 @@ import subprocess
 import tarfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 # kind: texts of which one must be in the file for the pattern to be tried, and the pattern
 _PATTERNS = {
@@ -39,6 +40,13 @@ _NAMES = re.compile(
     r"(^|/)(ssh_host_[^/]+|id_(rsa|dsa|ecdsa|ed25519)[^/]*|authorized_keys|known_hosts|[._]netrc|\.pypirc|\.npmrc"
     r"|\.git-credentials|\.aws/.+|\.docker/config\.json|\.kube/.+|\.env|\.pip/pip\.conf|pip\.conf|[^/]+\.(key|p12|pfx|ppk))$"
 )
+
+# Docker lays empty ones over them in every container, `docker export` and `docker cp` included: layers alone show them.
+_OF_THIS_MACHINE = {
+    path: Path("/", path).read_bytes()
+    for path in ("etc/hostname", "etc/hosts", "etc/resolv.conf")
+    if Path("/", path).is_file()
+}
 
 
 @dataclass(frozen=True)
@@ -105,6 +113,8 @@ def _matches(data: bytes, hints: Iterable[bytes], pattern: re.Pattern[bytes]) ->
 def _suspicious(path: str, data: bytes, others: Iterable[bytes]) -> Iterator[tuple[str, str]]:
     if _NAMES.search(path):
         yield "name", path
+    if data and data == _OF_THIS_MACHINE.get(path.removeprefix("./")):
+        yield "file of the build's machine", path
     for kind, (hints, pattern) in _COMPILED.items():
         if kind == "password in a URL" and len(data) > _LONGEST_TEXT:
             continue

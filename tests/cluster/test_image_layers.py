@@ -52,6 +52,7 @@ PLANTED = {
     "root/.ssh/id_ed25519": "x",
     "etc/ssh/ssh_host_rsa_key": "x",
     "root/.netrc": "machine pypi.example.com login me password Zq7Lw0Xk",
+    "etc/hosts": Path("/etc/hosts").read_text(),
     "etc/pip.conf": "[global]\nindex-url = https://me:Zq7Lw0Xk@pypi.example.com/simple\n",
     "root/.aws/credentials": "[default]\naws_secret_access_key = " + "a1B2" * 10,
     "root/.docker/config.json": '{"auths": {"r.example.com": {"auth": "bWU6WnE3THcwWGs="}}}',
