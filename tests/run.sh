@@ -174,9 +174,19 @@ start_dockerd() {
     return 1
 }
 
+# A signal to this script reaches what it runs once, as Ctrl-C would: a second SIGINT would end tests before they have
+# cleaned up. What a test process leaves all the same, since pytest-xdist waits for it for seconds only, goes here.
 clean_up() {
-    local pid
-    for pid in "${!behind[@]}"; do pkill -INT -P "$pid" && wait "$pid" || true; done
+    local pid left
+    trap '' INT TERM HUP
+    for pid in "${running[@]}"; do kill -INT -- "-$pid" 2>/dev/null || true; done
+    for pid in "${running[@]}"; do wait "$pid" || true; done
+    if [[ -n ${TEST_IMAGE-} ]]; then
+        left=$(docker ps --all --quiet --filter "label=$TEST_LABEL")
+        [[ -z $left ]] || docker rm --force --volumes $left >/dev/null || true
+        left=$(docker network ls --quiet --filter "label=$TEST_LABEL")
+        [[ -z $left ]] || docker network rm $left >/dev/null || true
+    fi
     if [[ -n $dockerd_pid ]]; then
         kill "$dockerd_pid" 2>/dev/null && wait "$dockerd_pid" 2>/dev/null || true
         rm -f "$dockerd_log"
@@ -188,11 +198,55 @@ clean_up() {
 
 summary=() failures=0
 
-# step NAME COMMAND...: runs it, notes how it ended.
+# Of what runs: the process, which leads a group of its own, by name.
+declare -A running=()
+
+# launch NAME COMMAND...: runs it in the background; `await NAME` has its status.
+launch() {
+    local name=$1
+    shift
+    set -m # a group of its own, in which SIGINT is not ignored
+    "$@" &
+    set +m
+    running[$name]=$!
+}
+
+await() {
+    local status=0
+    wait "${running[$1]}" || status=$?
+    unset "running[$1]"
+    return $status
+}
+
+# step NAME COMMAND...: runs it, notes how it ended. In the background, as bash hears of no signal while it waits for others.
 step() {
-    local name=$1 began=$SECONDS status=0
+    local name=$1 began=$SECONDS
     shift
     say "$name"
+    launch "$name" "$@"
+    note "$name" "$began" await "$name"
+}
+
+# begin NAME COMMAND...: runs it beside others; `finish NAME` waits for it, prints what it said and notes how it ended.
+begin() { launch "$@" >"$scratch/$1" 2>&1; }
+
+finish() {
+    local began=$SECONDS
+    say "$1, the rest"
+    note "$1, the rest" "$began" finished "$1"
+}
+
+finished() {
+    local status=0
+    await "$1" || status=$?
+    cat "$scratch/$1"
+    return $status
+}
+
+# note NAME BEGAN COMMAND...: puts into the summary how the command ends.
+note() {
+    local name=$1 began=$2 status=0
+    shift 2
     "$@" || status=$?
     if ((status == 0)); then
         summary+=("$name: passed in $((SECONDS - began)) s")
@@ -232,29 +286,8 @@ ring() {
     local name=$1 fewer=(-m 'not more')
     shift
     if [[ $all == yes || $name == line-* || ($name == table && -n $why_all_rows) ]]; then fewer=(); fi
-    TEST_RING=$name TEST_COUNTS=$scratch/counts env --default-signal=INT "$VENV/bin/python" -m pytest "$@" \
+    TEST_RING=$name TEST_COUNTS=$scratch/counts "$VENV/bin/python" -m pytest "$@" \
         ${fewer[@]+"${fewer[@]}"} ${pytest_arguments[@]+"${pytest_arguments[@]}"}
-}
-
-# begin NAME COMMAND...: runs it in the background; `finish NAME` waits for it, prints what it said and has its status.
-# SIGINT, which bash has commands ignore there, must end it with its containers.
-declare -A behind=()
-begin() {
-    local name=$1
-    shift
-    ("$@") >"$scratch/$name" 2>&1 &
-    behind[$!]=$name
-}
-
-finish() {
-    local pid status=0
-    for pid in "${!behind[@]}"; do
-        [[ ${behind[$pid]} == "$1" ]] || continue
-        wait "$pid" || status=$?
-        unset "behind[$pid]"
-    done
-    cat "$scratch/$1"
-    return $status
 }
 
 sdk_ring() { tests/sdk/make_environments.sh && ring sdk tests/sdk; }
@@ -262,7 +295,7 @@ sdk_ring() { tests/sdk/make_environments.sh && ring sdk tests/sdk; }
 other_lines() { find container/lines -mindepth 1 -maxdepth 1 -type d ! -name "$DEFAULT_LINE" -printf '%f\n' | sort; }
 
 line_ring() {
-    env --default-signal=INT ./build.sh --tensorflow "$1" &&
+    ./build.sh --tensorflow "$1" &&
         TEST_LINE=$1 TEST_IMAGE=${IMAGE%:*}:$1 ring "line-$1" tests/cluster/test_cluster_matrix.py \
             tests/cluster/test_image.py -n 3
 }
@@ -279,7 +312,7 @@ show_coverage() {
 
 build_image() {
     need debootstrap debootstrap || true # only where the base image cannot be pulled; build.sh says if it is missed
-    env --default-signal=INT ./build.sh
+    ./build.sh
 }
 
 # What is printed at the end of a run that left something out, or put on record of one that did not.
@@ -299,8 +332,12 @@ main() {
     # With it, each of the thousands of processes that the tests start would compile our modules again.
     unset PYTHONDONTWRITEBYTECODE
     trap clean_up EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    trap 'exit 129' HUP
     scratch=$(mktemp -d)
     touch "$scratch/counts"
+    export TEST_LABEL=sagemaker-tf-entrypoint.tests.${scratch##*.}
     make_venv
 
     # The image is built while what needs no quiet machine runs.
@@ -321,7 +358,7 @@ main() {
     fi
     if [[ -z $why_no_docker ]]; then
         export TEST_IMAGE=$IMAGE
-        if ! step 'image, the rest' finish image; then
+        if ! finish image; then
             why_no_docker='the image could not be built'
             left_out 'cluster, sdk, benchmarks and lines' "$why_no_docker"
         else
@@ -346,7 +383,7 @@ main() {
         # While the hosts of one job wait, those of another import TensorFlow.
         step cluster ring cluster tests/cluster -n 3 --dist loadfile --no-loadscope-reorder || true
     fi
-    if [[ " ${behind[*]} " == *" sdk "* ]]; then step 'sdk, the rest' finish sdk || true; fi
+    if [[ -n ${running[sdk]-} ]]; then finish sdk || true; fi
     # What has bounds of time, or measures, alone.
     if asked_for local; then
         why_all_rows=$("$VENV/bin/python" tests/full_run.py check table) || say "all rows: $why_all_rows"
@@ -383,4 +420,6 @@ main() {
     ((failures == 0))
 }
 
+# Where whoever started us ignores SIGINT, as a shell does for what it runs in the background, so would all that we start.
+if [[ $(trap -p INT) == *"''"* ]]; then exec env --default-signal=INT "$0" "$@"; fi
 main "$@"

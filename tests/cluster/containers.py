@@ -6,6 +6,7 @@ Host names are aliases on a network of the job's own, and a container's own host
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -25,8 +26,9 @@ from entrypoint.local.delivery import deliver, shown
 from entrypoint.local.feed import Stream, feeding
 
 PROGRAMS = Path(__file__).parent / "programs"
-# On every container and network of this test session, so that the session can see that none is left.
-LABEL, SESSION = "sagemaker-tf-entrypoint.tests", uuid.uuid4().hex[:8]
+# On every container and network of this test session, so that the session can see that none is left. tests/run.sh names
+# the label, and removes what a run that was stopped has left.
+LABEL, SESSION = os.environ.get("TEST_LABEL", "sagemaker-tf-entrypoint.tests"), uuid.uuid4().hex[:8]
 DOCKER_RUN = ("docker", "run", "--rm", "--label", f"{LABEL}={SESSION}")  # `leftovers` finds what it starts
 # For hosts that train: they share the processors of this machine, and one that does not come to its turn for a while is
 # not lost.

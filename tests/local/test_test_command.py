@@ -1,0 +1,48 @@
+"""tests/run.sh, stopped while its tests run: they clean up, and nothing is left."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from waiting import eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# A test that is at work when the command is stopped. Its fixture takes a while to clean up, as containers do, and a second
+# SIGINT would break that off.
+AT_WORK = """
+import subprocess, time
+from pathlib import Path
+import pytest
+
+HERE = Path(__file__).parent
+
+@pytest.fixture
+def something():
+    yield
+    time.sleep(2)
+    (HERE / "cleaned").touch()
+
+def test_that_waits(something):
+    (HERE / "waits").touch()
+    time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(not (ROOT / ".venv/.stamp").exists(), reason="tests/run.sh has not made .venv")
+@pytest.mark.usefixtures("no_leftovers")
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.more)])
+def test_a_signal_ends_the_tests_once(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "test_at_work.py").write_text(AT_WORK)
+    only_that = ["-n", "0", "--ignore-glob", f"{ROOT}/tests/unit/*", "--rootdir", str(tmp_path), str(tmp_path)]
+    command = [ROOT / "tests/run.sh", "--ring", "unit", "--no-docker", "--", *only_that]
+    with subprocess.Popen(
+        command, env={**os.environ, "CI": ""}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as run:
+        eventually(lambda: (tmp_path / "waits").exists() or run.poll() is not None, within=60)
+        run.send_signal(number)
+        said, _ = run.communicate(timeout=60)
+    assert run.returncode == 128 + number, said
+    assert (tmp_path / "cleaned").exists(), said
