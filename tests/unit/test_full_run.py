@@ -60,6 +60,16 @@ def test_what_changes_nothing_needs_none(root: Path, name: str, content: str) ->
     assert digest(root) == before
 
 
+def test_the_outcome_table_runs_again_for_the_launcher_only(root: Path) -> None:
+    record = root / "tests" / "full_run.json"
+    (root / "counts").write_text('{"ring": "table", "tests": 3, "left_out": 0}\n')
+    write(root / "counts", record, root)
+    (root / "Dockerfile").write_text("FROM ubuntu\n")
+    assert why_needed("table", record, root) == ""
+    (root / "entrypoint" / "job" / "config.py").write_text("A = 2\n")
+    assert "the sources have changed" in why_needed("table", record, root)
+
+
 def test_a_file_that_moves_is_another(root: Path) -> None:
     before = digest(root)
     shutil.move(root / "entrypoint" / "job" / "config.py", root / "entrypoint" / "config.py")
