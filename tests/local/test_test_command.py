@@ -10,7 +10,7 @@ from waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# A test that is at work when the command is stopped. Its fixture takes a while to clean up, as containers do, and a second
+# A test that is at work when the command is stopped. Its fixture takes a while to clean up, as containers do; a second
 # SIGINT would break that off.
 AT_WORK = """
 import subprocess, time
