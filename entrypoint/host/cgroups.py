@@ -6,56 +6,43 @@ group's path is outside.
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """A control group that a controller rules us by."""
+def groups(controller: str, process: Path = Path("/proc/self")) -> Iterator[list[Path]]:
+    """Return our group's folder and those of its ancestors, whose limits hold for us as well; none if none is told.
 
-    version: int
-    mount: Path  # where the hierarchy begins, as far as we see it
-    folder: Path
-
-    @property
-    def line(self) -> list[Path]:
-        """The group's folder and those of its ancestors, whose limits hold for us as well."""
-        return [path for path in (self.folder, *self.folder.parents) if path.is_relative_to(self.mount)]
-
-
-def groups(controller: str, process: Path = Path("/proc/self")) -> Iterator[Group]:
-    """Return our groups in hierarchies that may have this controller; none where the kernel tells nothing."""
+    One list for each hierarchy that may have this controller.
+    """
     try:
         own = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
         mounts = [line.split() for line in (process / "mountinfo").read_text().splitlines()]
     except OSError:
         return
-    paths = {controllers: path for _, controllers, path in own}
     for mount in mounts:
-        root, point, rest = mount[3], Path(mount[4]), mount[mount.index("-") + 1 :]
-        if rest[0] == "cgroup" and controller in rest[-1].split(","):
-            path = next((path for names, path in paths.items() if controller in names.split(",")), None)
-            version = 1
-        elif rest[0] == "cgroup2":
-            path, version = paths.get(""), 2
+        root, point, rest = mount[3].rstrip("/"), Path(mount[4]), mount[mount.index("-") + 1 :]
+        if rest[0] == "cgroup2":
+            paths = [path for _, controllers, path in own if not controllers]
+        elif rest[0] == "cgroup" and controller in rest[-1].split(","):
+            paths = [path for _, controllers, path in own if controller in controllers.split(",")]
         else:
             continue
-        if path is not None:
-            yield Group(version=version, mount=point, folder=point / _below(root, path))
+        for path in paths[:1]:
+            below = path.removeprefix(root).strip("/") if f"{path}/".startswith(f"{root}/") else ""
+            folder = point / below
+            yield [each for each in (folder, *folder.parents) if each.is_relative_to(point)]
 
 
-def _below(root: str, path: str) -> str:
-    """Return a group's folder below the mount point."""
-    inside = path == root or path.startswith(root.rstrip("/") + "/")
-    return path[len(root.rstrip("/")) :].strip("/") if inside else ""
+def read(folder: Path, *names: str) -> str:
+    """Return what the files of these names hold. Of most things, each version has its own; the other's is absent."""
+    found = ""
+    for name in names:
+        with contextlib.suppress(OSError):
+            found += (folder / name).read_text() + "\n"
+    return found
 
 
 def most_processes() -> int | None:
     """Return how many processes and threads the kernel allows our group and those above it; None if it does not say."""
-    limits: list[int] = []
-    for group in groups("pids"):
-        for folder in group.line:
-            with contextlib.suppress(OSError, ValueError):  # "max" is no limit; the uppermost group has no file
-                limits.append(int((folder / "pids.max").read_text()))
-    return min(limits, default=None)
+    said = [read(folder, "pids.max").strip() for group in groups("pids") for folder in group]
+    return min((int(most) for most in said if most.isdecimal()), default=None)  # "max" is no limit

@@ -6,8 +6,8 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from entrypoint.host import memory
 from entrypoint.host.logs import Log
+from entrypoint.host.memory import Meter
 from entrypoint.host.shortage import broken
 from entrypoint.job.job import Paths
 from entrypoint.outcome.outcome import Exit
@@ -26,7 +26,7 @@ class LastOutput:
 
     def __init__(self, paths: Paths, facts: Facts, log: Log, prepared: Callable[[dict[str, Any]], None]) -> None:
         self._paths, self._failure, self._facts, self._log = paths, paths.failure, facts, log
-        self._note_prepared, self._meter = prepared, memory.meter()
+        self._note_prepared, self._meter = prepared, Meter()
 
     def events_of_end(self, spec: ProcessSpec, exit: Exit) -> list[Event]:
         """Return an end, and before it what it brings: its last output, a public key, what the prepare step found."""
@@ -60,7 +60,7 @@ class LastOutput:
         """What the kernel says, if it may have killed this process; a shell passes the end of its program on as 137."""
         if name in self._facts.own.forced or exit.code != 128 + signal.SIGKILL:
             return ""
-        return str(self._meter.killed_since() or "")
+        return self._meter.killed_since()
 
     def _failure_of(self, spec: ProcessSpec, exit: Exit) -> str:
         """Return what the user's program says of its end in the failure file, if it writes that itself.

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from entrypoint.host.cgroups import groups
+from entrypoint.host.cgroups import groups, read
 from entrypoint.plan.plan import NO_GPU, Duty, ProcessSpec
 
 GPUS = "CUDA_VISIBLE_DEVICES"
@@ -44,16 +44,14 @@ class Machine:
         Nothing is set that the process would find by itself. `allowed`: CPUs of its own affinity mask, if mpirun
         has bound it to some.
         """
-        by_cpus = {**self._threads(spec, allowed or self.allowed), **self._waiting(spec)} if spec.cpu_share else {}
-        part = {**by_cpus, **({} if GPUS in given else self._gpus(spec))}
+        part = self._threads(spec, allowed or self.allowed) if spec.cpu_share else {}
+        if spec.cpu_share and spec.duty is Duty.RANK and not self.gpus:
+            # A thread that waits for other ranks would take a processor from those that compute. Beside GPUs,
+            # processors compute little, and nobody has measured it.
+            part[YIELD] = "1"
+        if GPUS not in given:
+            part |= self._gpus(spec)
         return {name: value for name, value in part.items() if name not in given}
-
-    def _waiting(self, spec: ProcessSpec) -> dict[str, str]:
-        """A rank's thread that waits for others would take a processor from the threads that compute.
-
-        Not beside GPUs, where processors compute little and nobody has measured it.
-        """
-        return {YIELD: "1"} if spec.duty is Duty.RANK and not self.gpus else {}
 
     def _threads(self, spec: ProcessSpec, allowed: int) -> dict[str, str]:
         threads = max(1, int(min(allowed, self.cpus / spec.cpu_share) + 0.5))
@@ -84,35 +82,11 @@ def this_machine() -> Machine:
 
 def cpu_quota(process: Path = Path("/proc/self")) -> float | None:
     """Return CPUs' time per time that our control group and its ancestors may use; None: no limit that we see."""
-    quotas = [
-        quota
-        for group in groups("cpu", process)
-        for folder in group.line
-        if (quota := _quota_v1(folder) if group.version == 1 else _quota_v2(folder)) is not None
-    ]
-    return min(quotas, default=None)
-
-
-def _quota_v2(folder: Path) -> float | None:
-    return _ratio(_read(folder / "cpu.max").split())  # "150000 100000", or "max 100000"
-
-
-def _quota_v1(folder: Path) -> float | None:
-    return _ratio([_read(folder / "cpu.cfs_quota_us").strip(), _read(folder / "cpu.cfs_period_us").strip()])  # -1: none
-
-
-def _ratio(words: list[str]) -> float | None:
-    """Quota by period; None where one of them is no number above 0."""
-    if len(words) != 2 or not all(word.isdecimal() and int(word) for word in words):
-        return None
-    return int(words[0]) / int(words[1])
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
+    # "150000 100000", or in version 1 two files; "max" and -1 are no limit.
+    names = ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us")
+    said = [read(folder, *names).split() for group in groups("cpu", process) for folder in group]
+    numbers = [tuple(map(int, words)) for words in said if len(words) == 2 and all(map(str.isdecimal, words))]
+    return min((quota / period for quota, period in numbers if quota and period), default=None)
 
 
 def count_gpus() -> int:
