@@ -8,35 +8,25 @@ With the word `apart`, all of that is done in a session of its own, out of reach
 that Open MPI knows only waits for the end.
 """
 
-import array
 import contextlib
 import json
 import os
 import select
 import signal
 import socket
-import struct
 import sys
 
 HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def receive(connection: socket.socket) -> tuple[dict, list[int]]:
-    """Return the supervisor's answer: a length, JSON text, and with the first byte the pipe ends."""
-    fds = array.array("i")
-    head, ancillary, _, _ = connection.recvmsg(4, socket.CMSG_LEN(2 * fds.itemsize))
-    for level, kind, data in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
-    if len(head) < 4:
-        raise ConnectionError("the supervisor did not answer")
-    wanted, text = struct.unpack("!I", head)[0], bytearray()
-    while len(text) < wanted:
-        block = connection.recv(1 << 20)
-        if not block:
-            raise ConnectionError("the supervisor's answer was cut short")
-        text += block
-    return json.loads(text), list(fds)
+    """Return the supervisor's answer: a byte with the pipe ends, and a line of JSON."""
+    _, fds, _, _ = socket.recv_fds(connection, 1, 2)
+    with connection.makefile("rb") as lines:
+        line = lines.readline()
+    if not line.endswith(b"\n"):
+        raise ConnectionError("the supervisor did not answer, or not in full")
+    return json.loads(line), fds
 
 
 def added_by_mpirun(parent: int) -> dict[str, str]:
@@ -54,36 +44,21 @@ def added_by_mpirun(parent: int) -> dict[str, str]:
     return added
 
 
-def wait(pid: int, parent: int, connection: socket.socket) -> int:
-    """Return the program's wait status. If what started us ends before, the supervisor hears of it: others may not."""
-    try:
-        child, starter = os.pidfd_open(pid), os.pidfd_open(parent)
-    except OSError:  # an old kernel, or it is gone already
-        return os.waitpid(pid, 0)[1]
-    poll = select.poll()
-    poll.register(child, select.POLLIN)
-    poll.register(starter, select.POLLIN)
-    while child not in (ready := [fd for fd, _ in poll.poll()]):
-        if starter in ready:
-            poll.unregister(starter)
-            with contextlib.suppress(OSError):
-                connection.sendall(b'{"orphaned": true}\n')
-    return os.waitpid(pid, 0)[1]
+def outlives(pid: int, parent: int) -> bool:
+    """Wait for the end of the first of two processes; whether `pid`, a child of ours, is still there."""
+    with contextlib.suppress(OSError):  # an old kernel, or the parent is gone already
+        child, poll = os.pidfd_open(pid), select.poll()
+        poll.register(child, select.POLLIN)
+        poll.register(os.pidfd_open(parent), select.POLLIN)
+        return child not in [fd for fd, _ in poll.poll()]
+    return False
 
 
 def stand_for(pid: int, parent: int) -> int:
     """Be what Open MPI knows of a rank that is apart: end as that does, or with what has started us."""
     for number in HEARD:
         signal.signal(number, signal.SIG_IGN)  # the supervisor ends ranks
-    ours = starter = -1
-    with contextlib.suppress(OSError):  # an old kernel, or it is gone already
-        ours, starter = os.pidfd_open(pid), os.pidfd_open(parent)
-        poll = select.poll()
-        poll.register(ours, select.POLLIN)
-        poll.register(starter, select.POLLIN)
-        if ours not in [fd for fd, _ in poll.poll()]:
-            return 70
-    return end_as(os.waitpid(pid, 0)[1])
+    return 70 if outlives(pid, parent) else end_as(os.waitpid(pid, 0)[1])
 
 
 def end_as(status: int) -> int:
@@ -149,7 +124,10 @@ def main() -> int:
         with open(os.devnull, "r+b") as nothing:
             for fd in range(3):
                 os.dup2(nothing.fileno(), fd)
-    status = wait(pid, parent, connection)
+    if outlives(pid, parent):  # the supervisor hears of the end of what has started us: others may not
+        with contextlib.suppress(OSError):
+            connection.sendall(b'{"orphaned": true}\n')
+    status = os.waitpid(pid, 0)[1]
     try:
         connection.sendall(json.dumps({"wait_status": status}).encode() + b"\n")
         connection.recv(1)  # the supervisor has noted it: it knows before mpirun does

@@ -4,12 +4,10 @@ The other end is children/rank.py. The kernel tells us who is at the other end, 
 user are heard.
 """
 
-import array
 import contextlib
 import json
 import os
 import socket
-import socketserver
 import struct
 import threading
 import time
@@ -34,40 +32,32 @@ class Ranks:
 
     def __init__(self, path: Path, order: Order, put: Callable[[Event], None], log: Log) -> None:
         path.unlink(missing_ok=True)
-        server = self
-
-        class Talk(socketserver.BaseRequestHandler):
-            def handle(self) -> None:
-                with contextlib.suppress(OSError, ValueError, KeyError):  # it broke off, or is no rank of ours
-                    server._talk(self.request)
-
-        class Server(socketserver.ThreadingUnixStreamServer):
-            daemon_threads = True
-            request_queue_size = 512
-
-            def get_request(self) -> Any:
-                try:
-                    request = super().get_request()
-                except OSError as error:
-                    if shortage.note(error):
-                        time.sleep(NAP)
-                    raise
-                shortage.over()
-                return request
-
-            def process_request(self, request: Any, client_address: Any) -> None:
-                try:
-                    super().process_request(request, client_address)
-                except RuntimeError as error:  # no more threads: the rank that asks would be waited for
-                    server._cannot_serve(error)
-                    self.shutdown_request(request)
-
-        shortage = Shortage(put)
         self._order, self._put, self._log = order, put, log
-        self._server = Server(str(path), Talk)
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(str(path))
         path.chmod(0o600)
+        self._socket.listen(512)
+        threading.Thread(target=self._serve, name="ranks", daemon=True).start()
 
-        threading.Thread(target=self._server.serve_forever, name="ranks", daemon=True).start()
+    def _serve(self) -> None:
+        shortage = Shortage(self._put)
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError as error:
+                if shortage.note(error):
+                    time.sleep(NAP)
+                continue
+            shortage.over()
+            try:
+                threading.Thread(target=self._hear, args=(connection,), daemon=True).start()
+            except RuntimeError as error:  # no more threads: the rank that asks would be waited for
+                self._put(broken(error))
+                connection.close()
+
+    def _hear(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError, ValueError, KeyError):  # it broke off, or is no rank of ours
+            self._talk(connection)
 
     def _talk(self, connection: socket.socket) -> None:
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -85,13 +75,11 @@ class Ranks:
         try:
             out, err = self._log.open_pipes(name if "refused" not in order else f"{name}, refused")
         except OSError as error:
-            self._cannot_serve(error)
+            self._put(broken(error))
             raise
         try:
-            text = json.dumps(order).encode()
-            fds = array.array("i", [out, err])
-            connection.sendmsg([struct.pack("!I", len(text))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds.tobytes())])
-            connection.sendall(text)
+            socket.send_fds(connection, [b"."], [out, err])
+            connection.sendall(json.dumps(order).encode() + b"\n")
         finally:
             os.close(out)
             os.close(err)
@@ -110,6 +98,3 @@ class Ranks:
         self._put(RankEnded(name=name, exit=exit, let_go=over.set))
         over.wait()
         connection.sendall(b".")
-
-    def _cannot_serve(self, error: Exception) -> None:
-        self._put(broken(error))
