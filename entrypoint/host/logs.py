@@ -13,7 +13,6 @@ import math
 import os
 import re
 import select
-import selectors
 import sys
 import termios
 import threading
@@ -80,10 +79,7 @@ class Log:
         self._pipes: dict[int, _Pipe] = {}
         self._tails: dict[str, Tail] = {}
         self._grows = False  # whether there is part of a line that is not shown yet
-        self._selector = selectors.DefaultSelector()
-        self._wake_reader, self._wake_writer = os.pipe()
-        os.set_blocking(self._wake_reader, False)
-        self._selector.register(self._wake_reader, selectors.EVENT_READ)
+        self._poll = select.epoll()  # what other threads register there, the reading thread sees at once
         self._thread: threading.Thread | None = None
 
     def say(self, message: str) -> None:
@@ -147,7 +143,7 @@ class Log:
         prefix = f"[{self._host} {label}] " if self._prefix else ""
         with self._lock:
             self._pipes[reader] = _Pipe(prefix.encode("utf-8", "replace"), owner)
-        os.write(self._wake_writer, b"+")
+            self._poll.register(reader, select.EPOLLIN)
         return writer
 
     # --- reading ---
@@ -155,16 +151,12 @@ class Log:
     def _read_pipes(self) -> None:
         look = rested = 0.0
         while True:
-            ready = self._selector.select(_LOOK if self._grows else None)
             count = 0
-            for key, _ in ready:
-                if key.fd == self._wake_reader:
-                    self._register_new()
-                    continue
+            for fd, _ in self._poll.poll(_LOOK if self._grows else None):
                 if self._sink.is_full:
                     break
                 with self._lock:
-                    count += self._read(key.fd)
+                    count += self._read(fd)
             if self._grows and time.monotonic() >= look:
                 look = time.monotonic() + _LOOK
                 self._show_unfinished()
@@ -189,30 +181,18 @@ class Log:
                 with self._lock:
                     read = sum([self._read(fd) for fd, pipe in list(self._pipes.items()) if pipe.may_lose])
 
-    def _register_new(self) -> None:
-        try:
-            os.read(self._wake_reader, _BLOCK)
-        except BlockingIOError:
-            pass
-        with self._lock:
-            registered = self._selector.get_map()
-            for fd in self._pipes:
-                if fd not in registered:
-                    self._selector.register(fd, selectors.EVENT_READ)
-
     def _read(self, fd: int) -> int:
         """Read once from a pipe; bytes that were read, 0 if it is empty or has ended."""
         pipe = self._pipes.get(fd)
-        try:
-            block = os.read(fd, _BLOCK) if pipe else b""
-        except BlockingIOError:  # another thread was here before us
+        if pipe is None:  # another thread was here before us
             return 0
-        if pipe is None:
+        try:
+            block = os.read(fd, _BLOCK)
+        except BlockingIOError:  # likewise
             return 0
         if not block:
             self._end_line(pipe)
-            if fd in self._selector.get_map():
-                self._selector.unregister(fd)
+            self._poll.unregister(fd)
             os.close(fd)
             del self._pipes[fd]
             return 0
@@ -233,7 +213,7 @@ class Log:
     def _emit(self, pipe: _Pipe, lines: bytes) -> None:
         """Write whole lines, the first of which is what was unfinished until now."""
         masked = self.secret.mask_bytes(lines)
-        self._keep_tail(pipe, masked)
+        self._tails[pipe.owner].add(masked)
         if pipe.shown:
             masked = self.secret.mask_bytes(_not_shown(lines, pipe.shown))
         pipe.unfinished.clear()
@@ -270,14 +250,11 @@ class Log:
         else:
             over = self.secret.mask_bytes(line[: len(line) - len(state)])
             pipe.shown = len(state) if sure == masked else 0
-        self._keep_tail(pipe, over)
+        self._tails[pipe.owner].add(over)
         pipe.unfinished[:] = state
         pipe.since, pipe.grown = time.monotonic(), False
         if text := sure.strip(b"\r"):
             self._write_labelled(pipe, text + b"\n")
-
-    def _keep_tail(self, pipe: _Pipe, text: bytes) -> None:
-        self._tails[pipe.owner].add(text)
 
     def _end_of(self, unfinished: bytearray) -> bytes:
         """Return the end of what may be a very long line, and nothing of a secret that is cut there."""

@@ -51,11 +51,11 @@ class Sink:
 
     @property
     def is_full(self) -> bool:
-        return self._accepted - self._done >= LIMIT
+        return self.waiting >= LIMIT
 
     @property
     def is_stalled(self) -> bool:
-        return self._accepted > self._done and time.monotonic() > self._moved + STALLED
+        return self.waiting > 0 and time.monotonic() > self._moved + STALLED
 
     def put(self, text: bytes, reserve: int = 0) -> None:
         """Write what is taken at once. The rest waits for `catch_up`, or for `hand_over`."""
@@ -76,8 +76,12 @@ class Sink:
             return
         with self._lock:
             self._filled.notify()
-            begun = self._thread is not None or self._begin()
-        if not begun:
+            if self._thread is None:
+                thread = threading.Thread(target=self._write_all, name="sink", daemon=True)
+                with contextlib.suppress(RuntimeError):  # no more threads
+                    thread.start()
+                    self._thread = thread
+        if self._thread is None:  # better to wait a moment for a reader than to say nothing
             self._write_until(time.monotonic() + (0.0 if self.is_stalled else ALONE))
 
     def catch_up(self, seconds: float) -> None:
@@ -105,16 +109,6 @@ class Sink:
                 os.close(self._own)
                 self._own = None
         return self.lost + self.waiting
-
-    def _begin(self) -> bool:
-        """Return whether there is a thread from now on."""
-        thread = threading.Thread(target=self._write_all, name="sink", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # no more threads: better to wait a moment for a reader than to say nothing
-            return False
-        self._thread = thread
-        return True
 
     def _write_all(self) -> None:
         while True:
