@@ -44,6 +44,7 @@ class Stat:
     parent: int
     group: int
     threads: int
+    worked: int  # ticks of processor time, of children that it waited for, too
     began: int  # ticks since the machine's start
 
     @property
@@ -67,9 +68,9 @@ def read_stat(pid: int | str) -> Stat | None:
             head, _, rest = file.read().rpartition(")")
     except OSError:
         return None
-    words = rest.split()
-    name = head.partition("(")[2]
-    return Stat(int(pid), name, words[0], int(words[1]), int(words[2]), int(words[17]), int(words[19]))
+    name, words = head.partition("(")[2], rest.split()
+    parent, group, threads, began = (int(words[at]) for at in (1, 2, 17, 19))
+    return Stat(int(pid), name, words[0], parent, group, threads, sum(map(int, words[11:15])), began)
 
 
 def where_it_is(stat: Stat) -> str:
@@ -129,16 +130,13 @@ class Descendants:
         if process is None:
             return []
         root = self._all.get(process.pid)
-        own = [root] if root and process.group is not None and self._is_ours(root) else []
+        own = [root] if root and process.group is not None and root.parent == os.getpid() else []
         if not self._are_users(name):
             return [stat for stat in own if stat.alive]
         below = [*own, *self._owned.get(name, ()), *self._owned.get("", ())]
         if process.group is None and root:
             below += self._children.get(root.pid, ())
         return [stat for stat in self._with_descendants(below) if stat.alive]
-
-    def _is_ours(self, root: Stat) -> bool:
-        return root.parent == os.getpid()
 
     def below_us(self, spare: Collection[int] = ()) -> list[Stat]:
         """Return all that descends from us; those in `spare` live on with what descends from them."""

@@ -93,13 +93,11 @@ def become_subreaper() -> None:
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
 
 
-def listening(port: int) -> bool:
-    """Return whether something on this host listens on a TCP port; found without connecting to it."""
-    wanted = f":{port:04X}"
+def listening(port: int) -> list[str]:
+    """Return the inodes of what listens on a TCP port of this host; found without connecting to it."""
+    found = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError), open(table) as lines:
-            for line in lines:
-                words = line.split()
-                if len(words) > 3 and words[3] == "0A" and words[1].endswith(wanted):
-                    return True
-    return False
+            rows = [line.split() for line in lines]
+            found += [row[9] for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")]
+    return found

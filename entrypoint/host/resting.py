@@ -8,17 +8,19 @@ which Python's own threads never do, and all other threads wait for one another 
 
 import contextlib
 import os
-import platform
 from collections.abc import Collection
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
+from entrypoint.host.descendants import read_stat
+from entrypoint.host.process import listening
+
 LOOK = 0.5  # seconds between two looks
 JOINED = 2.0  # seconds that a process in `join` is watched before it counts as one that only serves
 IDLE = 0.02  # of one CPU: what looking for a file now and then takes at most
 _TICKS = os.sysconf("SC_CLK_TCK")
-_FUTEX, *_EPOLL = {"x86_64": (202, 232, 281, 441), "aarch64": (98, 22, 441)}.get(platform.machine(), (-1,))
+_FUTEX, *_EPOLL = {"x86_64": (202, 232, 281, 441), "aarch64": (98, 22, 441)}.get(os.uname().machine, (-1,))
 _PRIVATE = 0x80  # FUTEX_PRIVATE_FLAG; the kernel wakes who waits for a thread's end without it
 
 
@@ -38,7 +40,8 @@ class Rest:
 
         That is JOINED for one in `join`, else `patience`.
         """
-        worked = _processor_time(self.pid)
+        stat = read_stat(self.pid)
+        worked = stat.worked / _TICKS if stat else None
         elapsed = now - self._looked if self._looked is not None else 0.0
         idle = worked is not None and elapsed > 0 and worked - self._worked <= max(IDLE * elapsed, 1.5 / _TICKS)
         self._looked, self._worked = now, worked or 0.0
@@ -79,33 +82,16 @@ class Rests:
         return tuple((name, seconds) for name, seconds in seen if seconds is not None)
 
 
-def _processor_time(pid: int) -> float | None:
-    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", errors="replace") as file:
-        words = file.read().rpartition(")")[2].split()
-        return sum(map(int, words[11:15])) / _TICKS  # of children that it waited for, too
-    return None
-
-
 def _alone_and_listening(pid: int, port: int) -> bool:
     """Return whether it runs no other program, and what listens on the port is its own."""
     with contextlib.suppress(OSError):
         tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
         if any(_text(f"/proc/{pid}/task/{task}/children").strip() for task in tasks):
             return False
-        sockets = {f"socket:[{inode}]" for inode in _listeners(port)}
+        sockets = {f"socket:[{inode}]" for inode in listening(port)}
         folder = f"/proc/{pid}/fd"
         return bool(sockets) and any(_link(f"{folder}/{fd}") in sockets for fd in os.listdir(folder))  # noqa: PTH208
     return False
-
-
-def _listeners(port: int) -> list[str]:
-    found = []
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in _text(table).splitlines()[1:]:
-            words = line.split()
-            if words[3] == "0A" and words[1].endswith(f":{port:04X}"):
-                found.append(words[9])
-    return found
 
 
 def _in_join(pid: int) -> bool:
