@@ -61,17 +61,12 @@ class Spawner:
             self._log.say(f"{self._machine}; {who}: {variables}")
 
     def ports_taken(self) -> list[Event]:
-        """Return ports that processes of this host are to listen on, and something else does."""
-        wanted = [(spec.name, port) for spec in self._facts.own.specs.values() for port in spec.ports]
-        taken = [(name, port) for name, port in wanted if process.listening(port)]
-        return [
-            events.Broken(
-                what=f"port {port} is taken",
-                why=f"{name} is to listen there, and something else on this host does already; end that",
-                code=ExitCode.CONFIG,
-            )
-            for name, port in taken[:1]
-        ]
+        """Return the first port that a process of this host is to listen on, and something else does."""
+        for spec in self._facts.own.specs.values():
+            for port in filter(process.listening, spec.ports):
+                why = f"{spec.name} is to listen there, and something else on this host does already; end that"
+                return [events.Broken(what=f"port {port} is taken", why=why, code=ExitCode.CONFIG)]
+        return []
 
     def _command(self, spec: ProcessSpec) -> tuple[str, ...]:
         """Return the plan's; where the user's code turned out to be a package, its module in place of its file."""
