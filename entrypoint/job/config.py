@@ -229,22 +229,13 @@ def _smdistributed(hyperparameters: dict[str, Any]) -> bool:
 def _mode(settings: Settings, hyperparameters: dict[str, Any], smdistributed: bool) -> tuple[Mode, bool]:
     """(mode, was it asked for by name): by our setting, else by the switches that SageMaker's SDK sends."""
     switches = {**_SWITCHES, Mode.MPI: SMDDP_ENABLED} if smdistributed else _SWITCHES
-    asked = [mode for mode, key in switches.items() if _is_on(hyperparameters, key)]
-    if settings.mode != "auto":
-        mode = Mode(settings.mode)
-        if any(other is not mode for other in asked):
-            raise ConfigError(
-                f"two modes at once: ENTRYPOINT_MODE={settings.mode} and hyperparameter "
-                f"{switches[next(o for o in asked if o is not mode)]}; wanted one of them"
-            )
-        return mode, True
+    asked = {} if settings.mode == "auto" else {Mode(settings.mode): f"ENTRYPOINT_MODE={settings.mode}"}
+    for mode, key in switches.items():
+        if _is_on(hyperparameters, key):
+            asked.setdefault(mode, f"hyperparameter {key}")
     if len(asked) > 1:
-        raise ConfigError(
-            "two modes at once: hyperparameters "
-            + " and ".join(switches[m] for m in asked)
-            + " are true; wanted one of them"
-        )
-    return (asked[0], True) if asked else (Mode.SINGLE, False)
+        raise ConfigError(f"two modes at once: {' and '.join(asked.values())}; wanted one of them")
+    return next(iter(asked), Mode.SINGLE), bool(asked)
 
 
 def _processes_per_host(mode: Mode, settings: Settings, hyperparameters: dict[str, Any], gpus: int | None) -> int:

@@ -1,5 +1,6 @@
 """The user's program and mpirun options, out of hyperparameters: words that Linux can start a program with."""
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,8 +9,12 @@ from entrypoint.errors import ConfigError, show
 from entrypoint.job import params
 from entrypoint.job.files import check_word
 from entrypoint.job.job import Paths, Program
-from entrypoint.job.limits import STRING, limit_of_all, size, size_of_all
 from entrypoint.job.settings import NOT_GIVEN, as_text
+
+# What Linux passes on to a program that it starts (execve(2)), in bytes.
+STRING = 32 * os.sysconf("SC_PAGE_SIZE") - 1  # of one argument or environment entry (MAX_ARG_STRLEN, with its NUL)
+ALL = 6 << 20  # of all together at most, else a quarter of the stack's limit
+POINTER = 8
 
 
 def read_program(hyperparameters: dict[str, Any], environment: Mapping[str, str], paths: Paths) -> Program:
@@ -54,9 +59,10 @@ def read_mpi_options(hyperparameters: dict[str, Any], key: str) -> tuple[str, ..
 
 def _check_length(word: str, where: str) -> None:
     """ConfigError if Linux starts no program with this argument."""
-    if size(word) > STRING:
+    size = len(os.fsencode(word))
+    if size > STRING:
         raise ConfigError(
-            f"{where} is an argument of {size(word)} bytes, and Linux takes none of more than {STRING}; wanted a "
+            f"{where} is an argument of {size} bytes, and Linux takes none of more than {STRING}; wanted a "
             "shorter one: put it into a file, in a channel or beside the code, and pass the file's name"
         )
 
@@ -64,9 +70,10 @@ def _check_length(word: str, where: str) -> None:
 def _check_all(arguments: Sequence[str], users: Mapping[str, Any], environment: Mapping[str, str]) -> None:
     """ConfigError if Linux starts no program with all of these; each hyperparameter is in there twice."""
     entries = [f"SM_HP_{key}={arguments[2 * at + 1]}" for at, key in enumerate(sorted(users))]
-    entries = [entry for entry in entries if size(entry) <= STRING]  # longer ones are left out of the environment
-    entries += [f"{key}={value}" for key, value in environment.items()]
-    found, most = size_of_all([*arguments, *entries]), limit_of_all()
+    entries = [entry for entry in entries if len(os.fsencode(entry)) <= STRING]  # longer ones are left out there
+    texts = [*arguments, *entries, *(f"{key}={value}" for key, value in environment.items())]
+    # The kernel counts a NUL and a pointer for each.
+    found, most = sum(len(os.fsencode(text)) + 1 + POINTER for text in texts), min(os.sysconf("SC_ARG_MAX"), ALL)
     if found > most:
         raise ConfigError(
             f"{len(users)} hyperparameters and the environment make arguments and variables of {found} bytes, and "

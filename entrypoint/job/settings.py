@@ -5,6 +5,7 @@ environment wins. docs/settings.md is this table, printed by `entrypoint setting
 """
 
 import ast
+import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -64,27 +65,19 @@ def _choice(*names: str) -> Callable[[str], str]:
 
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            number = least - 1
-        if not least <= number <= most:
-            raise ValueError(f"a whole number from {least} to {most}")
-        return number
-
-    return parse
+    return _number(int, least, most, f"a whole number from {least} to {most}")
 
 
 def _seconds(least: float, most: float) -> Callable[[str], float]:
-    def parse(text: str) -> float:
-        try:
-            number = float(text)
-        except ValueError:
-            number = least - 1
-        if not least <= number <= most:
-            raise ValueError(f"seconds from {least:g} to {most:g}")
-        return number
+    return _number(float, least, most, f"seconds from {least:g} to {most:g}")
+
+
+def _number(kind: Callable[[str], Any], least: float, most: float, wanted: str) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        with contextlib.suppress(ValueError):
+            if least <= (number := kind(text)) <= most:
+                return number
+        raise ValueError(wanted)
 
     return parse
 
@@ -119,10 +112,6 @@ def _channel_groups(text: str) -> tuple[tuple[str, str], ...]:
     if not all(kind in ("own", "same", "off") for _, kind in pairs) or len(dict(pairs)) < len(pairs):
         raise ValueError("own, same or off, or of single groups train=same,evaluation=off, each once")
     return tuple(pairs)
-
-
-def _text(text: str) -> str:
-    return text
 
 
 def _token(text: str) -> str:
@@ -283,7 +272,7 @@ class Settings:
     )
     evaluator: str = _setting(
         "",
-        _text,
+        str,
         "ps and mwms: the host that also runs the script as task `evaluator`: its name, `first` or `last`. "
         "Default: no evaluator.",
     )
@@ -304,10 +293,10 @@ class Settings:
     log_prefix: bool = _setting(True, truth, "Prefix each line with `[host process]`.")
     log_streams: bool = _setting(False, truth, "Tell stderr from stdout in the prefix: `[host process stderr]`.")
     run_dir: str = _setting(
-        "", _text, "Folder for keys and sockets. Default: /run/entrypoint, else a temporary one.", machine=True
+        "", str, "Folder for keys and sockets. Default: /run/entrypoint, else a temporary one.", machine=True
     )
     summary: str = _setting(
-        "", _text, "File to write a JSON summary to at the end (`entrypoint local` does).", machine=True
+        "", str, "File to write a JSON summary to at the end (`entrypoint local` does).", machine=True
     )
     host_addresses: tuple[tuple[str, str], ...] = _setting(
         (), _addresses, "JSON object of host name to address, for hosts that DNS does not know.", machine=True
