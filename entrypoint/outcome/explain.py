@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from entrypoint.outcome.outcome import Confidence, Exit, clip, clip_head
-from entrypoint.outcome.symptoms import is_sent, reads_like_symptom
+from entrypoint.outcome.symptoms import SENT, reads_like_symptom
 from entrypoint.outcome.tails import GAP
 from entrypoint.outcome.tracebacks import NOISE, Link, Raised, tracebacks
 
@@ -46,6 +46,9 @@ _BESIDE = re.compile(
     r"ORTE_ERROR_LOG|PRTE ERROR: |^Warning: Permanently added|^Connection to \S+ closed|^Authorized |^PMIX ERROR"
 )
 
+_GOES_ON = re.compile(r"[ \t]+\S|[-*] ")  # a line that is further in than the one before, which it belongs to
+_LEADS_ON = (":", ",", "(", "[", "{")  # ends of a line to which the next one belongs
+
 _FRAME = re.compile(r'^ +File "(?P<file>[^"]*)"')
 _LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/|^<(frozen|string|__array_function__)")
 _RUNNER = re.compile(r"^<frozen runpy>|/mpi4py/(__main__|run)\.py$")
@@ -65,15 +68,15 @@ def explain(exit: Exit, output: str, wrote: str = "") -> Explanation:
     number = _signal_of(exit)
     chains = [chain for chain in tracebacks(lines) if not chain[-1].ignored]
     chain = chains[-1] if chains and _ended(exit, chains[-1], lines) else None
-    told = _told_by_chain(chain) if chain else None
-    if told is None and number is not None:
-        told = _told_of_signal(lines, number)
-    elif told is None:
-        told = _fatal(lines[-NEAR:]) or _mpi_error(lines) or _last_line(lines)
-    error, details, symptom = told or ("", _last_lines(lines), False)
+    if chain:
+        error, details, symptom = _told_by_chain(chain)
+    elif number is not None:
+        error, details, symptom = _told_of_signal(lines, number)
+    else:
+        error, details, symptom = _fatal(lines[-NEAR:]) or _mpi_error(lines) or _last_line(lines)
     if exit.signal is None and number is not None and not chain:
         error = f"{error} ({_of_child(exit.code, number)})" if error else _of_child(exit.code, number)
-    symptom = symptom or (number is not None and is_sent(number))
+    symptom = symptom or number in SENT
     if wrote := "\n".join(_readable(wrote)).strip():
         error, _, rest = wrote.partition("\n")
         details, symptom = rest.strip("\n") or details, symptom or reads_like_symptom("", error)
@@ -191,11 +194,11 @@ def _of_child(code: int, number: int) -> str:
     return f"{code} is 128 + {number}, as a shell ends when its program was killed by {signal.Signals(number).name}"
 
 
-def _told_of_signal(lines: list[str], number: int) -> Told | None:
-    if number in (signal.SIGKILL, signal.SIGTERM):
-        said = next((line.strip() for line in reversed(lines) if _SHELL.match(line)), "")
-        return said, _last_lines(lines), False
-    return _fatal(lines) or _of_handler(lines) or _shell_note(lines)
+def _told_of_signal(lines: list[str], number: int) -> Told:
+    if number not in (signal.SIGKILL, signal.SIGTERM) and (told := _fatal(lines) or _of_handler(lines)):
+        return told
+    said = next((line.strip() for line in reversed(lines) if _SHELL.match(line)), "")
+    return said, _last_lines(lines), False
 
 
 def _fatal(lines: list[str]) -> Told | None:
@@ -229,11 +232,6 @@ def _of_handler(lines: list[str]) -> Told | None:
     return None if start is None else ("", "\n".join(lines[start : start + LINES]), False)
 
 
-def _shell_note(lines: list[str]) -> Told | None:
-    said = next((line.strip() for line in reversed(lines) if _SHELL.match(line)), "")
-    return (said, _last_lines(lines), False) if said else None
-
-
 def _last_line(lines: list[str]) -> Told:
     """Return what `sys.exit("text")` prints, and programs that end themselves.
 
@@ -241,18 +239,10 @@ def _last_line(lines: list[str]) -> Told:
     in, which belong to the one before.
     """
     printed = [line for line in _without_ignored(lines) if _says_something(line)]
-    belongs = [False, *(_is_further_in(line) or _leads_on(before) for before, line in pairwise(printed))]
+    belongs = [False, *(_GOES_ON.match(line) or before.endswith(_LEADS_ON) for before, line in pairwise(printed))]
     first = next((n for n in range(len(printed) - 1, max(-1, len(printed) - LINES), -1) if not belongs[n]), -1)
     error = " ".join(line.strip() for line in printed[first:])
     return error, _last_lines(lines), reads_like_symptom("", error)
-
-
-def _is_further_in(line: str) -> bool:
-    return bool(re.match(r"[ \t]+\S|[-*] ", line))
-
-
-def _leads_on(line: str) -> bool:
-    return line.endswith((":", ",", "(", "[", "{"))
 
 
 # --- lines ---

@@ -25,10 +25,7 @@ def write_failure(path: Path, outcome: Outcome, secret: secrets.Secrets = secret
             said = f"{path} is a folder, of which SageMaker reads nothing: it is {aside} now"
         elif path.exists() and path.stat().st_size > 0:
             return f"{path} was written by the script and is left as it is"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = path.with_name(f".{path.name}.new")
-        scratch.write_text(text, "utf-8", errors="replace")
-        scratch.replace(path)
+        _write(path, text)
     except OSError as error:
         return f"{path} cannot be written ({error}); it would have said: {text}"
     return said
@@ -48,13 +45,8 @@ def write_success(path: Path, outcome: Outcome) -> str:
 
 
 def write_evidence(path: Path, text: str, secret: secrets.Secrets = secrets.NONE) -> str:
-    """Write what is known of an end beyond its cause; what to log if that fails. Never raises, like write_failure."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(secret.mask(text), "utf-8", errors="replace")
-    except OSError as error:
-        return f"{path} cannot be written: {error}"
-    return ""
+    """Write what is known of an end beyond its cause; what to log if that fails."""
+    return _written(path, secret.mask(text))
 
 
 def add_evidence(path: Path, line: str) -> None:
@@ -67,10 +59,20 @@ def add_evidence(path: Path, line: str) -> None:
 
 def write_summary(path: Path, summary: dict[str, Any], secret: secrets.Secrets = secrets.NONE) -> str:
     """Write a JSON summary, for `entrypoint local`; what to log if that fails."""
+    return _written(path, json.dumps(secret.mask_all(summary), indent=1))
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.new")
+    scratch.write_text(text, "utf-8", errors="replace")
+    scratch.replace(path)
+
+
+def _written(path: Path, text: str) -> str:
     try:
-        scratch = path.with_name(f".{path.name}.new")
-        scratch.write_text(json.dumps(secret.mask_all(summary), indent=1), "utf-8")
-        scratch.replace(path)
+        _write(path, text)
     except OSError as error:
         return f"{path} cannot be written: {error}"
     return ""

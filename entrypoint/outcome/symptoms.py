@@ -55,7 +55,7 @@ _BROKE_OFF = re.compile(
 )
 
 # Signals by which others end a process: what sends them knows why. Closed pipes: who read from them is gone.
-_SENT = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE}
+SENT = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE}
 
 
 def reads_like_symptom(name: str, message: str) -> bool:
@@ -69,8 +69,3 @@ def reads_like_symptom(name: str, message: str) -> bool:
 def broke_off(error: str) -> bool:
     """Return whether this can only be a symptom of another end: a connection that was there is gone."""
     return bool(_BROKE_OFF.search(error))
-
-
-def is_sent(number: int) -> bool:
-    """Return whether a death by this signal is what somebody else wanted."""
-    return number in _SENT

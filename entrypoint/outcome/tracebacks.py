@@ -5,7 +5,7 @@ exceptions come in chains and in groups, and messages have several lines, or hol
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -79,11 +79,15 @@ class Raised:
 
 def tracebacks(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
     """Return each chain of exceptions, in the order of the output; the last of a chain is the one that came out."""
+    lines = _plain(lines)
+    first = next((number for number, line in enumerate(lines) if _HEADER.match(line) or _FRAME.match(line)), None)
+    heads = [number for number in range(len(lines)) if _is_head(lines, number, number == first)]
     chains: list[list[Raised]] = []
-    for raised in _all_raised(_plain(lines)):
-        if raised.link is Link.NONE or not chains:
-            chains.append([])
-        chains[-1].append(raised)
+    for head, until in pairwise([*heads, len(lines)]):
+        if raised := _raised(lines, head, until):
+            if raised.link is Link.NONE or not chains:
+                chains.append([])
+            chains[-1].append(raised)
     return [tuple(chain) for chain in chains]
 
 
@@ -105,16 +109,6 @@ def _plain(lines: Sequence[str]) -> list[str]:
         # A group inside of a group ends with the same rule, further in.
         in_group = in_group and not (ends and len(lines) > len(plain) and not _GUTTER.match(lines[len(plain)]))
     return plain
-
-
-def _all_raised(lines: list[str]) -> Iterator[Raised]:
-    first = next((number for number, line in enumerate(lines) if _HEADER.match(line) or _FRAME.match(line)), None)
-    heads = [number for number in range(len(lines)) if _is_head(lines, number, number == first)]
-    for number, head in enumerate(heads):
-        until = heads[number + 1] if number + 1 < len(heads) else len(lines)
-        raised = _raised(lines, head, until)
-        if raised:
-            yield raised
 
 
 def _is_head(lines: list[str], number: int, first: bool) -> bool:
@@ -154,7 +148,7 @@ def _raised(lines: list[str], head: int, until: int) -> Raised | None:
     end = min(max(end, last + 1), until)
     before = [line for line in lines[max(0, head - 4) : head] if line.strip()]
     frames = [line for line in lines[head:at] if _FRAME.match(line)]
-    link = Link.MEMBER if _MEMBER.match(lines[head]) or _is_member(lines, head) else Link.NONE
+    link = Link.MEMBER if any(map(_MEMBER.match, lines[max(0, head - 1) : head + 1])) else Link.NONE
     return Raised(
         name=named["name"],
         message=message,
@@ -165,10 +159,6 @@ def _raised(lines: list[str], head: int, until: int) -> Raised | None:
         outermost=not frames or not _HEADER.match(lines[head]) or bool(_OUTERMOST.search(frames[0])),
         ignored=bool(before and _IGNORED.match(before[-1])),
     )
-
-
-def _is_member(lines: list[str], head: int) -> bool:
-    return head > 0 and bool(_MEMBER.match(lines[head - 1]))
 
 
 def _line_of_exception(lines: list[str], head: int, until: int) -> int | None:
