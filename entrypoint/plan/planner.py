@@ -4,24 +4,14 @@ from entrypoint.errors import ConfigError
 from entrypoint.job.job import Job, Mode
 from entrypoint.plan.distributions import mirrored, mpi, parameter_server, parts, sharding, single
 from entrypoint.plan.plan import Plan
-from entrypoint.python310 import assert_never
 
 LAST_PORT = 65535
+_WAYS = {Mode.SINGLE: single.plan, Mode.PS: parameter_server.plan, Mode.MWMS: mirrored.plan, Mode.MPI: mpi.plan}
 
 
 def plan_for(job: Job) -> Plan:
     """Return the full plan of the job; the same on every host. ConfigError if there are not the ports for it."""
-    match job.mode:
-        case Mode.SINGLE:
-            plan = single.plan(job)
-        case Mode.PS:
-            plan = parameter_server.plan(job)
-        case Mode.MWMS:
-            plan = mirrored.plan(job)
-        case Mode.MPI:
-            plan = mpi.plan(job)
-        case _:
-            assert_never(job.mode)
+    plan = _WAYS[job.mode](job)
     _check_ports(job, plan)
     return sharding.with_readers(job, parts.divided(job, plan))
 

@@ -28,10 +28,6 @@ def make_key(paths: Paths, name: str) -> tuple[str, ...]:
     return ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(paths.ssh / name))
 
 
-def public_key(paths: Paths, name: str) -> Path:
-    return paths.ssh / f"{name}.pub"
-
-
 def daemon(paths: Paths) -> tuple[str, ...]:
     """Command of the daemon, in the foreground, its messages on stderr."""
     return ("/usr/sbin/sshd", "-D", "-e", "-f", str(paths.ssh / "sshd_config"))

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from entrypoint.job import params
 from entrypoint.job.cluster import Cluster, Host
@@ -16,6 +17,7 @@ from entrypoint.plan.plan import (
     Command,
     Duty,
     Need,
+    Plan,
     ProcessSpec,
     Ready,
     Restart,
@@ -87,10 +89,6 @@ def program(job: Job, options: tuple[str, ...] = ()) -> Command:
     return Command(file=job.program.name, arguments=job.program.arguments, python=(sys.executable, *options))
 
 
-def prepared(host: Host) -> Need:
-    return Need(host=host.name, process=PREPARE)
-
-
 def rendezvous(cluster: Cluster) -> tuple[Need, ...]:
     """Return what user's programs wait for: every host is there with its code installed, and has reached the others.
 
@@ -143,10 +141,10 @@ def outside(job: Job) -> list[ProcessSpec]:
     ]
 
 
-def of_all(hosts: Sequence[Host], cluster: Cluster, process: str) -> tuple[Need, ...]:
-    """Return a process that must be ready on all of `hosts`, where others may have none."""
-    everywhere = len(hosts) == len(cluster.hosts)
-    return tuple(Need(host=name, process=process) for name in ([ALL_HOSTS] if everywhere else [h.name for h in hosts]))
+def whole(job: Job, title: str, rows: Sequence[ProcessSpec], **more: Any) -> Plan:
+    """Return the plan of these rows, and of what all ways of distributing have."""
+    hosts = tuple(host.name for host in job.cluster.hosts)
+    return Plan(title=title, hosts=hosts, processes=(*rows, *outside(job)), notes=job.warnings, **more)
 
 
 def where(job: Job, detail: str = "") -> str:

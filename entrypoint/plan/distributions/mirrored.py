@@ -30,10 +30,5 @@ def plan(job: Job) -> Plan:
                 needs=common.rendezvous(job.cluster),
             )
         )
-    rows += [*common.evaluator(job, cluster), *common.outside(job)]
-    return Plan(
-        title=f"MultiWorkerMirrored: {common.count(len(tasks), 'worker')} {common.where(job)}",
-        hosts=tuple(host.name for host in job.cluster.hosts),
-        processes=tuple(rows),
-        notes=job.warnings,
-    )
+    rows += common.evaluator(job, cluster)
+    return common.whole(job, f"MultiWorkerMirrored: {common.count(len(tasks), 'worker')} {common.where(job)}", rows)

@@ -12,7 +12,7 @@ from entrypoint.job.job import Job
 from entrypoint.job.open_mpi import DAEMONS, PRRTE
 from entrypoint.plan import ssh
 from entrypoint.plan.distributions import common
-from entrypoint.plan.plan import ATTEMPT, Duty, Need, Plan, ProcessSpec, Ready, Restart, Role
+from entrypoint.plan.plan import ALL_HOSTS, ATTEMPT, Duty, Need, Plan, ProcessSpec, Ready, Restart, Role
 
 # Options of mpirun that mean the same, so that a user's choice replaces ours.
 _SYNONYMS = {
@@ -38,7 +38,12 @@ def plan(job: Job) -> Plan:
     command, total = _mpirun(job)
     needs = [*common.rendezvous(job.cluster)]
     if several:
-        needs += common.of_all(hosts, job.cluster, "sshd")
+        everywhere = len(hosts) == len(job.cluster.hosts)
+        needs += [Need(host=name, process="sshd") for name in ([ALL_HOSTS] if everywhere else [h.name for h in hosts])]
+    options, env = list[str](), [(ssh.RANKS_SOCKET, str(job.paths.ranks))]
+    if job.open_mpi == PRRTE:
+        options = ["apart"]  # PRRTE kills what it has started 0.25 s after SIGTERM, too soon for a checkpoint
+        env.append(("TMPDIR", str(job.paths.run)))  # a folder that a killed mpirun left in /tmp would be in the way
     rows.append(
         ProcessSpec(
             host=hosts[0].name,
@@ -46,72 +51,48 @@ def plan(job: Job) -> Plan:
             role=Role.LAUNCHER,
             duty=Duty.LAUNCHER,
             task=f"{total} ranks" if total != len(hosts) * slots else f"{total} ranks, {slots} on each host",
-            argv=(*command, *_rank_program(job)),
-            env=((ssh.RANKS_SOCKET, str(job.paths.ranks)), *_session_folder(job)),
+            argv=(*command, *common.child("rank", options=STANDARD_LIBRARY), *options),
+            env=tuple(env),
             cwd=job.paths.run,
             needs=tuple(needs),
         )
     )
     rows += [_rank(job, host, rank, local) for rank, host, local in _placement(hosts, slots, total)]
-    rows += common.outside(job)
-    return Plan(
-        title=f"MPI: {common.count(total, 'rank')} {common.where(job, f', {slots} on each')}",
-        hosts=tuple(host.name for host in job.cluster.hosts),
-        processes=tuple(rows),
-        notes=job.warnings,
-        daemon=DAEMONS[job.open_mpi],
-    )
+    title = f"MPI: {common.count(total, 'rank')} {common.where(job, f', {slots} on each')}"
+    return common.whole(job, title, rows, daemon=DAEMONS[job.open_mpi])
 
 
 def _ssh_rows(job: Job, host: Host) -> list[ProcessSpec]:
     """Return the host's key and its ssh daemon; on the coordinator also the key that it shows to the others."""
-    rows = [
-        ProcessSpec(
-            host=host.name,
-            name="host-key",
-            role=Role.KEY,
-            duty=Duty.STEP,
-            argv=ssh.make_key(job.paths, "host_key"),
-            ready=Ready.ENDED,
-            restart=Restart.KEEP,
-            key_name="known_hosts",
-            public_key_file=ssh.public_key(job.paths, "host_key"),
-        )
-    ]
-    coordinator = job.cluster.coordinator
-    if host is coordinator:
-        rows.append(
-            ProcessSpec(
-                host=host.name,
-                name="client-key",
-                role=Role.KEY,
-                duty=Duty.STEP,
-                argv=ssh.make_key(job.paths, "client_key"),
-                ready=Ready.ENDED,
-                restart=Restart.KEEP,
-                key_name="authorized_keys",
-                public_key_file=ssh.public_key(job.paths, "client_key"),
-            )
-        )
-    port = host.port(job.settings.ssh_port)
-    rows.append(
-        ProcessSpec(
-            host=host.name,
-            name="sshd",
-            role=Role.SSHD,
-            duty=Duty.SERVER,
-            argv=ssh.daemon(job.paths),
-            ports=(port,),
-            needs=(
-                Need(host=host.name, process="host-key"),
-                Need(host=coordinator.name, process="client-key"),
-            ),
-            ready=Ready.LISTENING,
-            ready_port=port,
-            restart=Restart.KEEP,
-        )
+    coordinator, port = job.cluster.coordinator, host.port(job.settings.ssh_port)
+    sshd = ProcessSpec(
+        host=host.name,
+        name="sshd",
+        role=Role.SSHD,
+        duty=Duty.SERVER,
+        argv=ssh.daemon(job.paths),
+        ports=(port,),
+        needs=(Need(host=host.name, process="host-key"), Need(host=coordinator.name, process="client-key")),
+        ready=Ready.LISTENING,
+        ready_port=port,
+        restart=Restart.KEEP,
     )
-    return rows
+    of_client = [_key_row(job, host, "client", "authorized_keys")] if host is coordinator else []
+    return [_key_row(job, host, "host", "known_hosts"), *of_client, sshd]
+
+
+def _key_row(job: Job, host: Host, whose: str, known_as: str) -> ProcessSpec:
+    return ProcessSpec(
+        host=host.name,
+        name=f"{whose}-key",
+        role=Role.KEY,
+        duty=Duty.STEP,
+        argv=ssh.make_key(job.paths, f"{whose}_key"),
+        ready=Ready.ENDED,
+        restart=Restart.KEEP,
+        key_name=known_as,
+        public_key_file=job.paths.ssh / f"{whose}_key.pub",
+    )
 
 
 def _rank(job: Job, host: Host, rank: int, local: int) -> ProcessSpec:
@@ -130,16 +111,6 @@ def _rank(job: Job, host: Host, rank: int, local: int) -> ProcessSpec:
     )
 
 
-def _rank_program(job: Job) -> tuple[str, ...]:
-    """Return what mpirun starts. PRRTE kills it 0.25 s after SIGTERM, too soon for a checkpoint: the rank is apart."""
-    return (*common.child("rank", options=STANDARD_LIBRARY), *(["apart"] if job.open_mpi == PRRTE else []))
-
-
-def _session_folder(job: Job) -> list[tuple[str, str]]:
-    """Return where PRRTE makes a folder named by its pid: one that a killed mpirun left in /tmp would be in the way."""
-    return [("TMPDIR", str(job.paths.run))] if job.open_mpi == PRRTE else []
-
-
 def _mpirun(job: Job) -> tuple[list[str], int]:
     """mpirun with our options, then the user's; (command, number of ranks)."""
     hosts, slots = job.cluster.training, job.processes_per_host
@@ -151,7 +122,8 @@ def _mpirun(job: Job) -> tuple[list[str], int]:
     ours = [
         ["--allow-run-as-root"],
         ["-np", str(total)],
-        ["--host", _slots(hosts, slots)],
+        # Alone, the host need not know its own name.
+        ["--host", ",".join(f"{host.name if len(hosts) > 1 else 'localhost'}:{slots}" for host in hosts)],
         ["--map-by", "slot"],
         ["--bind-to", "none"],
         # So that a rank of an attempt that is over, should it still come up, is known as such.
@@ -206,11 +178,6 @@ def _of_prrte(job: Job) -> list[list[str]]:
         if job.cluster.interface not in (None, "lo"):  # PRRTE takes no loopback where there is anything else
             options += [["--prtemca", "prte_if_include", job.cluster.interface]]
     return options
-
-
-def _slots(hosts: tuple[Host, ...], slots: int) -> str:
-    # Alone, the host need not know its own name.
-    return ",".join(f"{host.name if len(hosts) > 1 else 'localhost'}:{slots}" for host in hosts)
 
 
 def _user_options(words: tuple[str, ...]) -> list[list[str]]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from entrypoint.job.cluster import Host
 from entrypoint.job.job import Job
 from entrypoint.plan.distributions import common
-from entrypoint.plan.plan import Duty, Flag, Need, Plan, ProcessSpec, Ready, Restart, Role, Serves
+from entrypoint.plan.plan import PREPARE, Duty, Flag, Need, Plan, ProcessSpec, Ready, Restart, Role, Serves
 
 # AWS's toolkit has the script at 2222 and its parameter server at 2223; further tasks of a host take every
 # second port from there.
@@ -63,7 +63,7 @@ def plan(job: Job) -> Plan:
             ports=(port,),
             # TensorFlow's import would slow the prepare step down, and with it the scripts; no script can
             # need a server before it has imported TensorFlow itself.
-            needs=common.rendezvous(job.cluster) if users else (common.prepared(host),),
+            needs=common.rendezvous(job.cluster) if users else (Need(host=host.name, process=PREPARE),),
             # The chief's ClusterCoordinator gives a lost worker's steps to others, and takes it back later.
             restart=Restart.ALONE if role is Role.WORKER else Restart.GROUP,
         )
@@ -98,14 +98,12 @@ def plan(job: Job) -> Plan:
         else:
             needs = _chief_first(job, chief_host)
             rows.append(script(host, Role.WORKER, index, len(worker_hosts), port, needs))
-    rows += [*common.evaluator(job, cluster), *common.outside(job)]
-    return Plan(
-        title=f"parameter servers: {len(ps_hosts)} ps, 1 {chief_name}, {common.count(len(worker_hosts), 'worker')} "
-        f"({'TensorFlow servers' if servers else 'scripts'}) {common.where(job)}",
-        hosts=tuple(host.name for host in all_hosts),
-        processes=tuple(rows),
-        notes=job.warnings,
+    rows += common.evaluator(job, cluster)
+    title = (
+        f"parameter servers: {len(ps_hosts)} ps, 1 {chief_name}, {common.count(len(worker_hosts), 'worker')} "
+        f"({'TensorFlow servers' if servers else 'scripts'}) {common.where(job)}"
     )
+    return common.whole(job, title, rows)
 
 
 def _worker_hosts(hosts: Sequence[Host], per_host: int, servers: bool) -> list[Host]:

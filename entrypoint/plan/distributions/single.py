@@ -19,7 +19,6 @@ def plan(job: Job) -> Plan:
                 needs=common.rendezvous(job.cluster),
             )
         )
-    rows += common.outside(job)
-    hosts = tuple(host.name for host in job.cluster.hosts)
-    title = "single: the script alone" + ("" if len(hosts) == 1 else f" on each of {len(hosts)} hosts")
-    return Plan(title=title, hosts=hosts, processes=tuple(rows), notes=job.warnings, hosts_meet=False)
+    hosts = len(job.cluster.hosts)
+    title = "single: the script alone" + ("" if hosts == 1 else f" on each of {hosts} hosts")
+    return common.whole(job, title, rows, hosts_meet=False)
