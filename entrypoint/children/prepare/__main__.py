@@ -79,9 +79,11 @@ def main() -> int:
         "unused_gpus": unused_gpus,
     }
     try:
-        write(Path(task["result"]), json.dumps(result))
+        target = Path(task["result"])  # which is read when we have ended well
+        target.touch(mode=0o600)  # there can be secrets in it
+        target.write_text(json.dumps(result))
     except OSError as error:
-        folder = Path(task["result"]).parent
+        folder = target.parent
         print(f"nothing can be written to {folder}: {reason(error)}; ENTRYPOINT_RUN_DIR names another", flush=True)
         return CODE_ERROR
     return 0
@@ -119,17 +121,6 @@ def of_tensorflow(region: str) -> dict[str, str]:
     """
     extras = {"S3_REGION": region or os.environ.get("AWS_REGION", ""), "S3_USE_HTTPS": "1"}
     return {key: value for key, value in extras.items() if value and key not in os.environ}
-
-
-def write(target: Path, text: str) -> None:
-    """Write it as a whole, for our eyes only: there can be secrets in it."""
-    scratch = target.with_suffix(".new")
-    try:
-        scratch.touch(mode=0o600)
-        scratch.write_text(text)
-        scratch.rename(target)
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

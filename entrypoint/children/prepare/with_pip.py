@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO
 
 from unusable import Unusable
 
@@ -41,8 +42,14 @@ def run_pip(package: bool, code: Path) -> None:
             env["PIP_INDEX_URL"] = index(arn)
         except Unusable as wrong:
             raise Unusable(f"{what} in {code} cannot be installed: {wrong}") from None
-    with one_at_a_time(), errors_of_pip() as said:
-        pip = subprocess.run([sys.executable, "-m", "pip", "install", *words], cwd=code, env=env, check=False)
+    said: list[str] = []
+    with one_at_a_time():
+        command = [sys.executable, "-m", "pip", "install", *words]
+        pip = subprocess.Popen(command, cwd=code, env=env, stderr=subprocess.PIPE)
+        copier = threading.Thread(target=_copy, args=(pip.stderr, said), daemon=True)
+        copier.start()
+        pip.wait()
+        copier.join(timeout=5)  # what a build has left running may hold the other end for ever
     if pip.returncode:
         found = said[-1] if said else f"pip ended with exit code {pip.returncode}: see its lines above"
         raise Unusable(f"{what} in {code} cannot be installed: {found}")
@@ -61,32 +68,15 @@ def _build_with_what_is_here(code: Path) -> None:
         os.environ.setdefault("PIP_NO_BUILD_ISOLATION", "false")  # pip reads it as --no-build-isolation
 
 
-@contextlib.contextmanager
-def errors_of_pip() -> Iterator[list[str]]:
-    """Return the lines in which pip says what is wrong; everything still reaches our stderr, as it comes."""
-    said: list[str] = []
-    real = os.dup(2)
-    reader, writer = os.pipe()
-    os.dup2(writer, 2)
-    os.close(writer)
-
-    def copy() -> None:
-        with open(reader, "rb") as lines:
-            unreached = ""
-            for line in lines:
-                os.write(real, line)
-                text = line.decode("utf-8", "replace").strip()
-                unreached = UNREACHED if LAST_RETRY in text else unreached
-                if text.lower().startswith("error:"):
-                    said.append(text + unreached)
-
-    copier = threading.Thread(target=copy, daemon=True)
-    copier.start()
-    try:
-        yield said
-    finally:
-        os.dup2(real, 2)  # closes the last writer of ours, so the copier comes to an end
-        copier.join(timeout=5)
+def _copy(lines: IO[bytes], said: list[str]) -> None:
+    """Pass on what pip writes to stderr, as it comes, and keep the lines in which it says what is wrong."""
+    unreached = ""
+    for line in lines:
+        os.write(2, line)
+        text = line.decode("utf-8", "replace").strip()
+        unreached = UNREACHED if LAST_RETRY in text else unreached
+        if text.lower().startswith("error:"):
+            said.append(text + unreached)
 
 
 @contextlib.contextmanager
