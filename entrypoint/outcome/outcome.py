@@ -99,7 +99,7 @@ class Outcome:
         details = self.cause.details.strip()
         room = limit - len(text) - 1
         if details and room > 40:
-            text += "\n" + (details if len(details) <= room else "..." + details[-(room - 3) :])
+            text += "\n" + clip_head(details, room)
         return text
 
     def with_texts(self, change: Callable[[str], str]) -> "Outcome":

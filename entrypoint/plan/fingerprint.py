@@ -18,11 +18,13 @@ def fingerprint(job: Job, plan: Plan) -> dict[str, str]:
     rows = repr([(s.host, s.name, s.duty, s.argv, s.env, s.ports, s.needs, s.restart) for s in plan.processes])
     rows += repr(sorted({spec.cluster for spec in plan.processes}))
     rows = rows.replace(str(job.paths.run), "RUN").replace(str(job.paths.base), "BASE")
+    # Not those of one host's machine. Secrets are compared by those who show them, not here.
+    shared = [f.name for f in fields(Settings) if not f.metadata["machine"] and not f.metadata["secret"]]
     return {
         **({"Open MPI's daemon": plan.daemon} if plan.daemon else {}),
         "the launcher": __version__,
         "the plan": f"{plan.title!r} ({_digest(rows)})",
-        "the set of settings": _digest(repr(_shared(job.settings))),
+        "the set of settings": _digest(repr([(name, getattr(job.settings, name)) for name in shared])),
         "the set of channels": _channels(job, plan),
     }
 
@@ -33,12 +35,6 @@ def _channels(job: Job, plan: Plan) -> str:
         return ANY
     names = shorten(", ".join(channel.name for channel in job.channels.all))
     return f"[{names}] ({_digest(repr(job.channels.all))})"
-
-
-def _shared(settings: Settings) -> list[tuple[str, object]]:
-    """Settings that are not of one host's machine. Secrets are compared by those who show them, not here."""
-    kept = [f.name for f in fields(Settings) if not f.metadata["machine"] and not f.metadata["secret"]]
-    return [(name, getattr(settings, name)) for name in kept]
 
 
 def _digest(text: str) -> str:
