@@ -5,6 +5,7 @@ images. `server`: TensorFlow servers are the workers and the user's script runs 
 servers are TensorFlow's as well, unless `ENTRYPOINT_PS_SERVERS=script` has the user's script run them.
 """
 
+import itertools
 import json
 from collections.abc import Sequence
 
@@ -17,6 +18,7 @@ from entrypoint.plan.plan import PREPARE, Duty, Flag, Need, Plan, ProcessSpec, R
 # second port from there.
 SCRIPT_PORT = 2222
 PS_PORT = 2223
+Places = Sequence[tuple[Host, int]]
 _SERVES = {"auto": Serves.MAYBE, "own": Serves.NEVER, "chief": Serves.ALWAYS}
 CHIEF_FIRST_LIMIT = 60.0  # seconds; a chief that never listens must not hold the workers for ever
 
@@ -24,27 +26,19 @@ CHIEF_FIRST_LIMIT = 60.0  # seconds; a chief that never listens must not hold th
 def plan(job: Job) -> Plan:
     hosts = job.cluster.training
     servers = job.settings.ps_workers == "server"
-    chief_host, chief_name = hosts[0], "master" if job.settings.ps_chief_name == "master" else "chief"
+    chief_name = "master" if job.settings.ps_chief_name == "master" else "chief"
     # A script for AWS's images gets their name. But a ClusterCoordinator, or an evaluator, belongs to a chief.
     may_be_master = job.settings.ps_chief_name == "auto" and not servers and not job.evaluator
     renamed = (Flag.TF1_MASTER, '"chief"', '"master"') if may_be_master else None
-    worker_hosts = _worker_hosts(hosts, job.processes_per_host, servers)
     serving = job.cluster.serving
-    ps_hosts = [serving[index % len(serving)] for index in range(job.settings.ps_count or len(serving))]
+    ps = _places([serving[index % len(serving)] for index in range(job.settings.ps_count or len(serving))], PS_PORT)
+    at_script = _places([hosts[0], *_worker_hosts(hosts, job.processes_per_host, servers)], SCRIPT_PORT)
+    chief, workers = at_script[:1], at_script[1:]
+    tasks = {chief_name: chief, "worker": workers, "ps": ps}
+    cluster = json.dumps({task: [host.at(port) for host, port in places] for task, places in tasks.items() if places})
 
-    all_hosts = job.cluster.hosts
-    ports = {host.name: (iter(range(SCRIPT_PORT, 65536, 2)), iter(range(PS_PORT, 65536, 2))) for host in all_hosts}
-    chief_port = chief_host.port(next(ports[chief_host.name][0]))
-    worker_ports = [host.port(next(ports[host.name][0])) for host in worker_hosts]
-    ps_ports = [host.port(next(ports[host.name][1])) for host in ps_hosts]
-    tasks = {
-        chief_name: _addresses([chief_host], [chief_port]),
-        "worker": _addresses(worker_hosts, worker_ports),
-        "ps": _addresses(ps_hosts, ps_ports),
-    }
-    cluster = json.dumps({task: addresses for task, addresses in tasks.items() if addresses})
-
-    def server(host: Host, role: Role, index: int, of: int, port: int) -> ProcessSpec:
+    def server(role: Role, index: int, places: Places) -> ProcessSpec:
+        host, port = places[index]
         # Parameter servers hold variables in main memory: without this they would take the GPUs' memory too.
         hide_gpus = (("CUDA_VISIBLE_DEVICES", "-1"),) if role is Role.PS else ()
         users = role is Role.PS and job.settings.ps_servers == "script"
@@ -53,7 +47,7 @@ def plan(job: Job) -> Plan:
             name=f"{role}/{index}",
             role=role,
             duty=Duty.SERVER,
-            task=f"{role} {index} of {of}",
+            task=f"{role} {index} of {len(places)}",
             argv=() if users else common.child("tf_server"),
             program=common.program(job) if users else None,
             env=(common.tf_config(role, index, environment="cloud"), *hide_gpus),
@@ -68,13 +62,14 @@ def plan(job: Job) -> Plan:
             restart=Restart.ALONE if role is Role.WORKER else Restart.GROUP,
         )
 
-    def script(host: Host, role: Role, index: int, of: int, port: int, needs: tuple[Need, ...]) -> ProcessSpec:
+    def script(role: Role, index: int, places: Places, needs: tuple[Need, ...] = ()) -> ProcessSpec:
+        host, port = places[index]
         return ProcessSpec(
             host=host.name,
             name=f"{role}/{index}",
             role=role,
             duty=Duty.SCRIPT,
-            task="chief" if role is Role.CHIEF else f"{role} {index} of {of}",
+            task="chief" if role is Role.CHIEF else f"{role} {index} of {len(places)}",
             program=common.program(job),
             env=(common.tf_config(chief_name if role is Role.CHIEF else role, index, environment="cloud"),),
             cluster=cluster,
@@ -88,19 +83,18 @@ def plan(job: Job) -> Plan:
             ready_port=port if role is Role.CHIEF else None,
         )
 
-    with_servers = {*(() if job.settings.ps_servers == "script" else ps_hosts), *(worker_hosts if servers else ())}
-    rows = [common.prepare(job, host, ("tensorflow",) if host in with_servers else ()) for host in all_hosts]
-    rows += [server(h, Role.PS, i, len(ps_hosts), p) for i, (h, p) in enumerate(zip(ps_hosts, ps_ports, strict=True))]
-    rows.append(script(chief_host, Role.CHIEF, 0, 1, chief_port, ()))
-    for index, (host, port) in enumerate(zip(worker_hosts, worker_ports, strict=True)):
-        if servers:
-            rows.append(server(host, Role.WORKER, index, len(worker_hosts), port))
-        else:
-            needs = _chief_first(job, chief_host)
-            rows.append(script(host, Role.WORKER, index, len(worker_hosts), port, needs))
+    of_servers = [*([] if job.settings.ps_servers == "script" else ps), *(workers if servers else [])]
+    with_servers = {host for host, _ in of_servers}
+    rows = [common.prepare(job, host, ("tensorflow",) if host in with_servers else ()) for host in job.cluster.hosts]
+    rows += [server(Role.PS, index, ps) for index in range(len(ps))]
+    rows.append(script(Role.CHIEF, 0, chief))
+    if servers:
+        rows += [server(Role.WORKER, index, workers) for index in range(len(workers))]
+    else:
+        rows += [script(Role.WORKER, index, workers, _chief_first(job, hosts[0])) for index in range(len(workers))]
     rows += common.evaluator(job, cluster)
     title = (
-        f"parameter servers: {len(ps_hosts)} ps, 1 {chief_name}, {common.count(len(worker_hosts), 'worker')} "
+        f"parameter servers: {len(ps)} ps, 1 {chief_name}, {common.count(len(workers), 'worker')} "
         f"({'TensorFlow servers' if servers else 'scripts'}) {common.where(job)}"
     )
     return common.whole(job, title, rows)
@@ -113,8 +107,10 @@ def _worker_hosts(hosts: Sequence[Host], per_host: int, servers: bool) -> list[H
     return workers or ([hosts[0]] if servers else [])
 
 
-def _addresses(hosts: Sequence[Host], ports: Sequence[int]) -> list[str]:
-    return [host.at(port) for host, port in zip(hosts, ports, strict=True)]
+def _places(hosts: Sequence[Host], first: int) -> Places:
+    """Return a host and a port for each task."""
+    ports = {host.name: itertools.count(host.port(first), step=2) for host in hosts}
+    return [(host, next(ports[host.name])) for host in hosts]
 
 
 def _chief_first(job: Job, chief: Host) -> tuple[Need, ...]:
