@@ -9,12 +9,9 @@ anything is written or kept.
 
 import codecs
 import fcntl
-import math
 import os
 import re
 import select
-import sys
-import termios
 import threading
 import time
 from dataclasses import dataclass, field
@@ -45,15 +42,6 @@ class _Pipe:
     grown: bool = False  # whether something has come to it since then
     shown: int = 0  # bytes at its beginning that stand in the log as a line
     may_lose: bool = False  # its process is to end: what it prints must not hold it up
-
-
-def _unread(fd: int) -> float:
-    """Bytes that a pipe holds; infinite if nobody can write to it any more, so that its end is what comes last."""
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    if any(found & select.POLLHUP for _, found in poll.poll(0)):
-        return math.inf
-    return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 class Log:
@@ -111,12 +99,12 @@ class Log:
     def drain(self, process: str | None = None) -> None:
         """Read all that was printed until now (by one process), whether or not it can be written.
 
-        Not until the pipes end: an orphan may keep them open, and print, for ever.
+        Not until the pipes end, but as much as one can hold: an orphan may keep them open, and print, for ever.
         """
         with self._lock:
-            asked = [(fd, _unread(fd)) for fd, pipe in self._pipes.items() if process in (None, pipe.owner)]
-            for fd, left in asked:
-                while left > 0 and (count := self._read(fd)):
+            for fd in [fd for fd, pipe in self._pipes.items() if process in (None, pipe.owner)]:
+                left = fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
+                while left >= 0 and (count := self._read(fd)):
                     left -= count
         self._sink.hand_over()
 
