@@ -6,7 +6,6 @@ import select
 import stat
 import threading
 import time
-from collections import deque
 
 LIMIT = 4 << 20  # bytes that wait, from which on no more should come
 MOST = 15 << 20  # bytes that wait, beyond which what comes is counted and not kept
@@ -29,25 +28,18 @@ class Sink:
         self._fd, self._own = fd, _opened_again(fd)
         # Of PIPE_BUF a pipe takes all or nothing: what it did not take is known exactly.
         self._piece = select.PIPE_BUF if self._own is None else _AT_ONCE
-        self._texts: deque[bytes] = deque()
-        self._busy = False  # whether a thread has taken some of them
-        self._accepted = self._done = 0  # bytes, ever; the first is changed under the lock, the other by who is busy
-        self._dropped = self._failed = 0  # likewise
+        self._buffer = bytearray()  # what waits, with what is being written; changed under the lock
+        self.lost = 0  # bytes that never will be written; likewise
         self._moved = 0.0  # when something was taken last
         self._in_line = self._torn = False  # whether what was written last is part of a line; whether its rest is lost
-        self._lock = threading.Lock()
+        self._lock, self._turn = threading.Lock(), threading.Lock()  # the second: to write what waits
         self._filled, self._emptied = threading.Condition(self._lock), threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
 
     @property
     def waiting(self) -> int:
         """Bytes that are not written yet."""
-        return self._accepted - self._done
-
-    @property
-    def lost(self) -> int:
-        """Bytes that never will be."""
-        return self._dropped + self._failed
+        return len(self._buffer)
 
     @property
     def is_full(self) -> bool:
@@ -60,15 +52,14 @@ class Sink:
     def put(self, text: bytes, reserve: int = 0) -> None:
         """Write what is taken at once. The rest waits for `catch_up`, or for `hand_over`."""
         with self._lock:
-            if not self.waiting:
+            count: int | None = 0
+            if not self._buffer:
                 self._moved = time.monotonic()
-                if self._own is not None:
-                    text = text[self._write(memoryview(text)) :]
-            if self.waiting + len(text) > MOST + reserve:
-                self._dropped += len(text)
-            elif text:
-                self._texts.append(text)
-                self._accepted += len(text)
+                count = self._write(text) if self._own is not None else 0
+            if count is None or self.waiting + len(text) - count > MOST + reserve:
+                self.lost += len(text) - (count or 0)
+            else:
+                self._buffer += text[count:]
 
     def hand_over(self) -> None:
         """Leave what waits to the thread."""
@@ -113,66 +104,45 @@ class Sink:
     def _write_all(self) -> None:
         while True:
             with self._lock:
-                self._filled.wait_for(lambda: self._texts and not self._busy)
+                self._filled.wait_for(lambda: self._buffer)
             self._write_until(None)
 
     def _write_until(self, until: float | None) -> None:
-        """Write what waits, if no other thread is at it."""
-        while text := self._take():
-            self._give_back(self._write_out(text, until))
-            if until is not None and time.monotonic() >= until:
-                break
-
-    def _take(self) -> bytes:
-        """Texts to write, for one thread at a time; nothing if another one is at it."""
-        with self._lock:
-            if self._busy or not self._texts:
-                return b""
-            self._busy = True
-            texts = [self._texts.popleft()]
-            size = len(texts[0])
-            while self._texts and size < _AT_ONCE:
-                texts.append(self._texts.popleft())
-                size += len(texts[-1])
-            return texts[0] if len(texts) == 1 else b"".join(texts)
-
-    def _give_back(self, rest: bytes) -> None:
-        with self._lock:
-            self._busy = False
-            if rest:
-                self._texts.appendleft(rest)
-            self._emptied.notify_all()
-
-    def _write_out(self, text: bytes, until: float | None = None) -> bytes:
-        """Write a text; what is left of it then."""
+        """Write what waits; with a limit of time, only if no other thread is at it."""
+        if not self._turn.acquire(blocking=until is None):
+            return
         room = select.poll()
         room.register(self._fd, select.POLLOUT)
-        view = memoryview(text)
-        while view:
-            left = None if until is None else max(0.0, until - time.monotonic()) * 1000
+        left: float | None = None
+        while left != 0 and (text := self._buffer[: self._piece]):
+            if until is not None:
+                left = max(0.0, until - time.monotonic()) * 1000
             if not room.poll(left):
                 break
-            count = self._write(view)
-            view = view[count:]
-            self._done += count
-        return bytes(view)
+            count = self._write(text)
+            with self._lock:
+                if count is None:  # whole lines: what comes after a part of one is lost with it
+                    count = len(self._buffer)
+                    self.lost += count
+                del self._buffer[:count]
+                self._emptied.notify_all()
+        self._turn.release()
 
-    def _write(self, view: memoryview) -> int:
-        """Write once; bytes that were taken, or are lost. 0: nobody takes any now, and the file does not wait."""
+    def _write(self, text: bytes | bytearray) -> int | None:
+        """Write once; bytes that were taken: none, where nobody takes any now. None: it is lost."""
         fd = self._fd if self._own is None else self._own
         try:
             if self._torn:
                 os.write(fd, b"\n")
                 self._torn = False
-            count = os.write(fd, view[: self._piece])
+            count = os.write(fd, text)
         except BlockingIOError:
             return 0
         except OSError:  # nobody reads us any more, a full disk: the job goes on
-            self._failed += len(view)
             self._torn = self._torn or self._in_line
             self._moved = time.monotonic()
-            return len(view)
-        self._in_line = view[count - 1] != ord("\n")
+            return None
+        self._in_line = text[count - 1] != ord("\n")
         self._moved = time.monotonic()
         return count
 

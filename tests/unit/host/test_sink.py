@@ -32,29 +32,26 @@ class Full:
 
 def test_two_threads_that_are_to_write_at_the_same_time_do_so_in_order(monkeypatch):
     """The sink's own thread finds that something waits; before it takes that, the reading thread does."""
-    pipe, take = Full(), Sink._take
-    woken, taken, tried = threading.Event(), threading.Event(), threading.Event()
+    pipe, write = Full(), Sink._write_until
+    woken, comes, tries = threading.Event(), threading.Event(), threading.Event()
 
-    def late(sink: Sink) -> bytes:
-        if threading.current_thread().name == "sink" and not tried.is_set():
+    def late(sink: Sink, until: float | None) -> None:
+        if threading.current_thread().name == "sink" and not tries.is_set():
             woken.set()
-            taken.wait(60)
-            text = take(sink)
-            tried.set()
-            return text
-        text = take(sink)
+            comes.wait(60)
+            tries.set()
         if threading.current_thread().name == "reads":
-            taken.set()
-        return text
+            comes.set()
+        write(sink, until)
 
-    monkeypatch.setattr(Sink, "_take", late)
+    monkeypatch.setattr(Sink, "_write_until", late)
     sink = Sink(pipe.writer)
     sink.put(FIRST)
     sink.hand_over()
     assert woken.wait(60)
     reads = threading.Thread(target=sink.catch_up, args=(1.0,), name="reads", daemon=True)
     reads.start()
-    assert tried.wait(60)
+    assert tries.wait(60)
     sink.put(SECOND)
     sink.hand_over()
     reads.join(60)
