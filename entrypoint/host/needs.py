@@ -1,6 +1,6 @@
-"""What a job needs beside Python and the user's code: programs and modules that its image may lack, by name.
+"""What a job needs beside Python and the user's code: programs that its image may lack, by name.
 
-A program is looked for before anything starts, a module once the user's requirements are installed: these may bring it.
+They are looked for before anything starts. Modules that we start are looked for by the prepare step.
 """
 
 import contextlib
@@ -35,13 +35,6 @@ def programs(specs: Iterable[ProcessSpec], daemon: str = "orted") -> tuple[str, 
     roles = {spec.role for spec in specs}
     names = [name for role, names in OF_ROLES.items() if role in roles for name in names]
     return tuple(dict.fromkeys(daemon if name == "orted" else name for name in names))
-
-
-def modules(specs: Iterable[ProcessSpec]) -> tuple[str, ...]:
-    """Return the modules that we start ourselves, and not the user's script."""
-    found = {"tensorflow" for spec in specs if spec.role in (Role.PS, Role.WORKER) and not spec.runs_program}
-    found |= {"mpi4py" for spec in specs if spec.role is Role.RANK}
-    return tuple(sorted(found))
 
 
 def mpirun() -> str:

@@ -11,6 +11,7 @@ from entrypoint.errors import ConfigError
 from entrypoint.host import needs
 from entrypoint.local import processes
 from entrypoint.local.fault import Action, Fault
+from entrypoint.plan.distributions.common import modules
 from entrypoint.plan.plan import Plan
 
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -43,8 +44,8 @@ def allow_files(count: int) -> None:
 
 def missing(plan: Plan) -> list[str]:
     """Return what the plan needs and this machine has not, each with what to do about it."""
-    modules = [name for name in needs.modules(plan.processes) if not importlib.util.find_spec(name)]
-    return [*(_INSTALL[name] for name in modules), *needs.lacking(needs.programs(plan.processes, plan.daemon))]
+    absent = [name for name in modules(plan.processes) if not importlib.util.find_spec(name)]
+    return [*(_INSTALL[name] for name in absent), *needs.lacking(needs.programs(plan.processes, plan.daemon))]
 
 
 def inject(fault: Fault, launcher: int) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +41,8 @@ def child(name: str, suffix: str = ".py", options: tuple[str, ...] = SAFE_PATH) 
     return (sys.executable, *options, str(CHILDREN / f"{name}{suffix}"))
 
 
-def prepare(job: Job, host: Host, modules: tuple[str, ...] = ()) -> ProcessSpec:
-    """Return what fetches and installs code and computes SM_*, once per host. Only ours has its long input.
-
-    `modules`: Python's, which processes of the host are started with, and not by the user's word.
-    """
+def _prepare(job: Job, host: Host, modules: Sequence[str]) -> ProcessSpec:
+    """Return what fetches and installs code and computes SM_*, once per host. Only ours has its long input."""
     return ProcessSpec(
         host=host.name,
         name=PREPARE,
@@ -59,7 +56,7 @@ def prepare(job: Job, host: Host, modules: tuple[str, ...] = ()) -> ProcessSpec:
     )
 
 
-def _to_prepare(job: Job, modules: tuple[str, ...]) -> str:
+def _to_prepare(job: Job, modules: Sequence[str]) -> str:
     return json.dumps(
         {
             "program": job.program.name,
@@ -83,6 +80,17 @@ def _to_prepare(job: Job, modules: tuple[str, ...]) -> str:
             "arguments": job.program.arguments,
         }
     )
+
+
+def modules(specs: Iterable[ProcessSpec]) -> list[str]:
+    """Return Python's modules that these processes are started with, and not by the user's word."""
+    found = set()
+    for spec in specs:
+        if spec.role in (Role.PS, Role.WORKER) and not spec.program:
+            found.add("tensorflow")
+        elif spec.role is Role.RANK and spec.program and spec.program.file.endswith(".py"):
+            found.add("mpi4py")
+    return sorted(found)
 
 
 def program(job: Job, options: tuple[str, ...] = ()) -> Command:
@@ -119,7 +127,7 @@ def evaluator(job: Job, cluster: str) -> list[ProcessSpec]:
     ]
 
 
-def outside(job: Job) -> list[ProcessSpec]:
+def _outside(job: Job) -> list[ProcessSpec]:
     """Return the script alone on the hosts outside the distribution, as AWS's toolkit runs it there.
 
     The job is over when the distribution is: what serves it (tf.data workers, say) would go on for ever.
@@ -144,7 +152,9 @@ def outside(job: Job) -> list[ProcessSpec]:
 def whole(job: Job, title: str, rows: Sequence[ProcessSpec], **more: Any) -> Plan:
     """Return the plan of these rows, and of what all ways of distributing have."""
     hosts = tuple(host.name for host in job.cluster.hosts)
-    return Plan(title=title, hosts=hosts, processes=(*rows, *outside(job)), notes=job.warnings, **more)
+    needed = modules(row for row in rows if row.host == job.cluster.me.name)
+    steps = [_prepare(job, host, needed) for host in job.cluster.hosts]
+    return Plan(title=title, hosts=hosts, processes=(*steps, *rows, *_outside(job)), notes=job.warnings, **more)
 
 
 def where(job: Job, detail: str = "") -> str:

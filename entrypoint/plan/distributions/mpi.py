@@ -31,10 +31,7 @@ _MCA = {f"{dashes}{name}" for dashes in ("-", "--") for name in ("mca", "gmca", 
 def plan(job: Job) -> Plan:
     hosts, slots = job.cluster.training, job.processes_per_host
     several = len(hosts) > 1
-    runner = ("mpi4py",) if job.program.name.endswith(".py") else ()
-    rows = [common.prepare(job, host, runner if host in hosts else ()) for host in job.cluster.hosts]
-    if several:
-        rows += [row for host in hosts for row in _ssh_rows(job, host)]
+    rows = [row for host in hosts for row in _ssh_rows(job, host)] if several else []
     command, total = _mpirun(job)
     needs = [*common.rendezvous(job.cluster)]
     if several:

@@ -83,10 +83,7 @@ def plan(job: Job) -> Plan:
             ready_port=port if role is Role.CHIEF else None,
         )
 
-    of_servers = [*([] if job.settings.ps_servers == "script" else ps), *(workers if servers else [])]
-    with_servers = {host for host, _ in of_servers}
-    rows = [common.prepare(job, host, ("tensorflow",) if host in with_servers else ()) for host in job.cluster.hosts]
-    rows += [server(Role.PS, index, ps) for index in range(len(ps))]
+    rows = [server(Role.PS, index, ps) for index in range(len(ps))]
     rows.append(script(Role.CHIEF, 0, chief))
     if servers:
         rows += [server(Role.WORKER, index, workers) for index in range(len(workers))]

@@ -6,19 +6,18 @@ from entrypoint.plan.plan import Duty, Plan, ProcessSpec, Role
 
 
 def plan(job: Job) -> Plan:
-    rows = [common.prepare(job, host) for host in job.cluster.hosts]
-    for host in job.cluster.training:
-        rows.append(
-            ProcessSpec(
-                host=host.name,
-                name="script",
-                role=Role.SCRIPT,
-                duty=Duty.SCRIPT,
-                program=common.program(job),
-                cwd=job.paths.code,
-                needs=common.rendezvous(job.cluster),
-            )
+    rows = [
+        ProcessSpec(
+            host=host.name,
+            name="script",
+            role=Role.SCRIPT,
+            duty=Duty.SCRIPT,
+            program=common.program(job),
+            cwd=job.paths.code,
+            needs=common.rendezvous(job.cluster),
         )
+        for host in job.cluster.training
+    ]
     hosts = len(job.cluster.hosts)
     title = "single: the script alone" + ("" if hosts == 1 else f" on each of {hosts} hosts")
     return common.whole(job, title, rows, hosts_meet=False)

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from entrypoint.host import needs
-from entrypoint.host.needs import lacking, modules, mpirun, programs
+from entrypoint.host.needs import lacking, mpirun, programs
+from entrypoint.plan.distributions.common import modules
 from entrypoint.plan.plan import Command, Duty, ProcessSpec, Role
 
 
@@ -76,9 +77,11 @@ def test_one_host_needs_no_ssh():
 
 def test_modules_are_those_that_we_start():
     script = Command(file="train.py", arguments=(), python=("python",))
-    assert modules([spec(Role.PS), spec(Role.RANK, program=script), spec(Role.CHIEF, program=script)]) == (
+    assert modules([spec(Role.PS), spec(Role.RANK, program=script), spec(Role.CHIEF, program=script)]) == [
         "mpi4py",
         "tensorflow",
-    )
-    assert modules([spec(Role.PS, program=script), spec(Role.WORKER, program=script)]) == ()
-    assert modules([spec(Role.WORKER)]) == ("tensorflow",)
+    ]
+    assert modules([spec(Role.PS, program=script), spec(Role.WORKER, program=script)]) == []
+    assert modules([spec(Role.WORKER)]) == ["tensorflow"]
+    shell = Command(file="train.sh", arguments=(), python=("python",))
+    assert modules([spec(Role.RANK, program=shell)]) == []
