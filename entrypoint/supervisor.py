@@ -154,7 +154,7 @@ class Supervisor:
             found += self.last_output.events_of_end(self.facts.own.specs[name], self.reaped.pop(name))
             self.endings.forget(name)
         self._let_ranks_go()
-        found += [events.Listening(name=spec.name) for spec in awaited if process.listening(spec.ready_port or 0)]
+        found += [events.Listening(name=spec.name) for spec in awaited if process.listening(spec.ports[0])]
         return [*([came] if came else []), *((each,) for each in found)]
 
     def _let_ranks_go(self) -> None:

@@ -80,7 +80,7 @@ class Ready(StrEnum):
 
     STARTED = "started"
     ENDED = "ended"  # ended with exit code 0
-    LISTENING = "listening"  # something listens on `ready_port` of this host
+    LISTENING = "listening"  # something listens on the first of its ports
 
 
 class Flag(StrEnum):
@@ -148,7 +148,6 @@ class ProcessSpec:
     ports: tuple[int, ...] = ()
     needs: tuple[Need, ...] = ()
     ready: Ready = Ready.STARTED
-    ready_port: int | None = None
     restart: Restart = Restart.GROUP
     cpu_share: int = 0  # it may keep one part in so many of the host's CPUs busy; 0: that is not our business
     gpu_share: tuple[int, int] | None = None  # (index, of how many): its part of the host's GPUs; None: it sees all

@@ -71,7 +71,6 @@ def _ssh_rows(job: Job, host: Host) -> list[ProcessSpec]:
         ports=(port,),
         needs=(Need(host=host.name, process="host-key"), Need(host=coordinator.name, process="client-key")),
         ready=Ready.LISTENING,
-        ready_port=port,
         restart=Restart.KEEP,
     )
     of_client = [_key_row(job, host, "client", "authorized_keys")] if host is coordinator else []

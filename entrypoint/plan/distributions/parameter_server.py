@@ -80,7 +80,6 @@ def plan(job: Job) -> Plan:
             ports=(port,),
             needs=(*common.rendezvous(job.cluster), *needs),
             ready=Ready.LISTENING if role is Role.CHIEF else Ready.STARTED,
-            ready_port=port if role is Role.CHIEF else None,
         )
 
     rows = [server(Role.PS, index, ps) for index in range(len(ps))]
