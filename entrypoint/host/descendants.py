@@ -19,6 +19,7 @@ import signal
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 from entrypoint.host.process import Process, reap
@@ -179,7 +180,7 @@ class Ending:
     descendants: Descendants
     forced: bool = False
     living: list[Stat] = field(default_factory=list)
-    _asked: float | None = None
+    _asked: float = inf
     _tick: float = 0.0
 
     def ask(self, now: float) -> None:
@@ -202,7 +203,7 @@ class Ending:
         for stat in self.living:
             if self.forced:
                 send(stat, signal.SIGKILL)
-            elif self._asked is not None and stat.key not in self.descendants.told and self._is_due(stat, now):
+            elif now >= self._asked and stat.key not in self.descendants.told and self._is_due(stat, now):
                 self.descendants.told[stat.key] = now
                 send(stat, signal.SIGTERM)
 
@@ -217,7 +218,6 @@ class Ending:
             return parent is not None and parent.pid == self.process.pid
         if not _handles_sigterm(stat.pid):
             return now >= since + min(PASSED_ON, self.grace / 4)
-        assert self._asked is not None
         return now >= self._asked + self.grace / 2 and not self.descendants.is_relayed(stat)
 
 

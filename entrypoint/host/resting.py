@@ -30,9 +30,9 @@ class Rest:
 
     pid: int
     port: int
-    since: float | None = None  # it takes no processor time
-    joined_since: float | None = None
-    _looked: float | None = None
+    since: float = inf  # it takes no processor time
+    joined_since: float = inf
+    _looked: float = inf
     _worked: float = 0.0
 
     def look(self, now: float, patience: float) -> float | None:
@@ -42,18 +42,15 @@ class Rest:
         """
         stat = read_stat(self.pid)
         worked = stat.worked / _TICKS if stat else None
-        elapsed = now - self._looked if self._looked is not None else 0.0
+        elapsed = now - self._looked
         idle = worked is not None and elapsed > 0 and worked - self._worked <= max(IDLE * elapsed, 1.5 / _TICKS)
         self._looked, self._worked = now, worked or 0.0
         if not (idle and _alone_and_listening(self.pid, self.port)):
-            self.since = self.joined_since = None
+            self.since = self.joined_since = inf
             return None
-        self.since = now if self.since is None else self.since
-        if not _in_join(self.pid):
-            self.joined_since = None
-        elif self.joined_since is None:
-            self.joined_since = now
-        if self.joined_since is not None and now >= self.joined_since + JOINED:
+        self.since = min(self.since, now)
+        self.joined_since = min(self.joined_since, now) if _in_join(self.pid) else inf
+        if now >= self.joined_since + JOINED:
             return JOINED
         return patience if now >= self.since + patience else None
 

@@ -4,6 +4,7 @@ import errno
 import resource
 import time
 from collections.abc import Callable
+from math import inf
 
 from entrypoint.errors import ExitCode
 from entrypoint.host.cgroups import most_processes
@@ -18,7 +19,7 @@ class Shortage:
 
     def __init__(self, put: Callable[[Event], None]) -> None:
         self._put = put
-        self._since: float | None = None
+        self._since = inf
         self._told = False
 
     def note(self, error: Exception) -> bool:
@@ -26,7 +27,7 @@ class Shortage:
         if not _of_descriptors(error):
             return False
         now = time.monotonic()
-        self._since = now if self._since is None else self._since
+        self._since = min(self._since, now)
         if now >= self._since + LASTING and not self._told:
             self._told = True
             self._put(broken(error))
@@ -34,7 +35,7 @@ class Shortage:
 
     def over(self) -> None:
         """Note that one could be had."""
-        self._since = None
+        self._since = inf
 
 
 def broken(error: Exception) -> Broken:
