@@ -7,34 +7,29 @@ from typing import Any
 
 from entrypoint.policy.events import Due, Event, LinkEnded, Reported
 
-
-class _Question:
-    """A question of another thread; answered between two events, so that the answer is consistent."""
-
-    def __init__(self, ask: Callable[[], dict[str, Any]]) -> None:
-        self.ask = ask
-        self.answer: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+Question = Callable[[], None]
+"""What another thread asks; answered between two events, so that the answer is consistent."""
 
 
 class Inbox:
     """`put` and `ask` are for all threads and signal handlers, `take` is the loop's."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Event | _Question] = queue.SimpleQueue()
-        self._kept: Event | _Question | None = None  # taken too early
+        self._queue: queue.SimpleQueue[Event | Question] = queue.SimpleQueue()
+        self._kept: Event | Question | None = None  # taken too early
         self.put: Callable[[Event], None] = self._queue.put
 
     def ask(self, what: Callable[[], dict[str, Any]], patience: float | None = None) -> dict[str, Any]:
         """Have the loop answer, which may read all that is its own; queue.Empty if it takes longer."""
-        poll = _Question(what)
-        self._queue.put(poll)
-        return poll.answer.get(timeout=patience)
+        answer: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._queue.put(lambda: answer.put(what()))
+        return answer.get(timeout=patience)
 
     def take(self, timeout: float) -> tuple[Event, ...]:
         """Return what happened next: an event; or several that are heard of other hosts, which come in swarms."""
         event = self._next(timeout) or Due()
-        if isinstance(event, _Question):
-            event.answer.put(event.ask())
+        if callable(event):
+            event()
             return ()
         swarm = [event]
         while isinstance(event, Reported | LinkEnded):
@@ -45,7 +40,7 @@ class Inbox:
             swarm.append(another)
         return tuple(swarm)
 
-    def _next(self, timeout: float) -> Event | _Question | None:
+    def _next(self, timeout: float) -> Event | Question | None:
         kept, self._kept = self._kept, None
         if kept is not None:
             return kept
