@@ -29,14 +29,12 @@ from entrypoint.job.cluster import Cluster
 from entrypoint.policy.events import Event, Informed, News, Rejected, Replaced, Reported
 
 TOKEN_HEADER = "X-Entrypoint-Token"
-PATHS = ("/report", "/news")  # what hosts say to one another
+HEARS = {"/report": "POST", "/news": "POST", "/status": "GET"}  # the first two are what hosts say to one another
 STATUS_AT_ONCE = 2  # of the server's threads, so that others may look, too
 SAY_AGAIN = 1.0  # seconds between two events about the same host that is refused
 
 Put = Callable[[Event], None]
 Status = Callable[[], dict[str, Any]]
-Environ = dict[str, Any]
-Application = Callable[[Environ, Any], Any]
 Answer = tuple[int, bytes, str]  # HTTP status, JSON, the follower whose report was taken
 
 
@@ -67,7 +65,7 @@ def make_server(
 
 
 class Control:
-    """What one host answers. To other hosts by `answer`; as a WSGI application to people, too, by Flask."""
+    """What one host answers: to other hosts by `answer`, to people as a WSGI application."""
 
     def __init__(
         self,
@@ -82,24 +80,23 @@ class Control:
         self._cluster, self._callers, self._token, self._put = cluster, callers, token.encode(), put
         self._refusals = _Refusals(cluster, put)
         self._followers = frozenset(host.name for host in cluster.followers)
-        self._for_people = _WhenAsked(lambda: _make_flask(status))
+        self._status, self._lookers = status, threading.BoundedSemaphore(STATUS_AT_ONCE)
         self._news = _Spoken(news, life)
         self._lives: dict[str, Any] = {}  # by host, of its launcher
         self._lock = threading.Lock()  # the server, its threads and the reader of links all come here
 
-    def __call__(self, environ: Environ, start_response: Any) -> Any:
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         method, path, caller = environ["REQUEST_METHOD"], environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR", "")
         shown = environ.get("HTTP_" + TOKEN_HEADER.upper().replace("-", "_"), "")
         if refused := self._refusal(method, path, caller, shown):
             code, text, _ = refused
-        elif path not in PATHS:
-            return self._for_people(environ, start_response)
-        elif method != "POST":
-            code, text, _ = _no(Refused(f"{path} takes POST", 405))
+        elif method != HEARS.get(path, method):
+            code, text, _ = _no(Refused(f"{path} takes {HEARS[path]}", 405))
+        elif path == "/status":
+            code, text, _ = self._show_status()
         else:
             code, text, _ = self._take(path, caller, environ["wsgi.input"].read(MAX_MESSAGE + 1))
-        length = str(len(text))
-        headers = [("Content-Type", "application/json"), ("Content-Length", length)]
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(text)))]
         start_response(f"{code} {HTTPStatus(code).phrase}", headers)
         return [text]
 
@@ -126,6 +123,16 @@ class Control:
             return 200, *take(caller, body)
         except Refused as error:
             return _no(error)
+
+    def _show_status(self) -> Answer:
+        if not self._lookers.acquire(blocking=False):
+            return _no(Refused("others are looking, too; ask again", 503))
+        try:
+            return 200, json.dumps(self._status()).encode() + b"\n", ""
+        except queue.Empty:
+            return _no(Refused("the supervisor did not answer in time", 503))
+        finally:
+            self._lookers.release()
 
     def _take_report(self, caller: str, body: bytes) -> tuple[bytes, str]:
         cluster = self._cluster
@@ -160,40 +167,6 @@ class Control:
 
 def _no(error: Refused) -> Answer:
     return error.status, json.dumps({"error": str(error)}).encode(), ""
-
-
-def _make_flask(status: Status) -> Application:
-    """Return what people and probes ask."""
-    import flask
-
-    app = flask.Flask("entrypoint", static_folder=None)
-    lookers = threading.BoundedSemaphore(STATUS_AT_ONCE)
-
-    @app.get("/status")
-    def show_status() -> Any:
-        if not lookers.acquire(blocking=False):
-            return {"error": "others are looking, too; ask again"}, 503
-        try:
-            return status()
-        except queue.Empty:
-            return {"error": "the supervisor did not answer in time"}, 503
-        finally:
-            lookers.release()
-
-    return app
-
-
-class _WhenAsked:
-    """An application that is made at its first request: Flask takes long to import, and most hosts have none."""
-
-    def __init__(self, make: Callable[[], Application]) -> None:
-        self._make, self._lock = make, threading.Lock()
-        self._made: Application | None = None
-
-    def __call__(self, environ: Environ, start_response: Any) -> Any:
-        with self._lock:
-            self._made = self._made or self._make()
-        return self._made(environ, start_response)
 
 
 class _Spoken:
