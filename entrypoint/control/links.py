@@ -3,7 +3,7 @@
 A link is the connection of a follower's first report, kept. What the two say to one another from then on goes over it,
 a line of JSON each: reports, their answers, news. So nobody has to connect for them; and when either process is
 killed, its kernel ends the link at once, where silence takes seconds to be believed. A link that cannot be had or
-breaks is no harm: reports and news are POSTs, then.
+breaks is no harm: reports are POSTs then, and bring the news back.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from entrypoint.control.access import MAX_MESSAGE
 from entrypoint.control.client import prepare
 from entrypoint.policy.events import Event, LinkEnded, Unreached
 
-LONGEST = 1 << 17  # bytes that the kernel takes at once; longer news have a connection of their own
+LONGEST = 1 << 17  # bytes that the kernel takes at once; longer news are heard with the answer to a POST
 _BLOCK = 1 << 16
 
 Answer = Callable[[bytes], bytes]  # report -> answer; nothing where it is refused

@@ -15,16 +15,15 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 from entrypoint.control.calls import Calls
 from entrypoint.control.handlers import Put, Status, make_server
-from entrypoint.control.links import Links, messages
+from entrypoint.control.links import Answer, Links, messages
 from entrypoint.control.wire import Refused, news_from_json, to_json
 from entrypoint.errors import ExitCode
 from entrypoint.host.shortage import Shortage
-from entrypoint.job.cluster import Cluster, Host
+from entrypoint.job.cluster import Cluster
 from entrypoint.job.settings import Settings
 from entrypoint.policy.events import (
     Answered,
@@ -40,9 +39,7 @@ from entrypoint.policy.events import (
 )
 
 RETRY = 0.05  # seconds until the next try while the coordinator was never reached
-TELL_AGAIN = (0.02, 0.05, 0.1, 0.2)  # seconds to wait after each failed try to bring news
 FORBIDDEN = 403
-TELLERS = 64  # threads that bring news to followers side by side
 
 
 class Clock:
@@ -65,16 +62,6 @@ class Clock:
         return min(self._measured)[1] if self._measured else None
 
 
-@dataclass(frozen=True)
-class _Telling:
-    """News that a follower has yet to hear."""
-
-    follower: Host
-    message: bytes
-    tries: int = 0
-    not_before: float = 0.0
-
-
 class Peers:
     """The control channel of one host: its server, and what it says to the others."""
 
@@ -95,8 +82,6 @@ class Peers:
         self._life, self._coordinators_life = os.urandom(8).hex(), ""  # which launcher it is, on the same host
         self._asked = 0.0  # when we last reported over our link
         self._answered = False
-        self._untold: collections.deque[_Telling] = collections.deque()  # who is to hear the news by a POST
-        self._telling: list[threading.Thread] = []
         self._delivered = threading.Event()
         self._tried_to_open = threading.Event()
         self._call = Calls(cluster, settings, unreached=lambda host: put(Unreached(host=host)))
@@ -112,49 +97,22 @@ class Peers:
             self._lock.notify_all()
 
     def announce(self, news: News) -> None:
-        """Tell every follower now: the coordinator's facts have changed. Answers to reports repeat it."""
-        message = json.dumps(to_json(news)).encode()
+        """Tell the followers: the coordinator's facts have changed. Who has no link hears it with its next report."""
         with self._lock:
             self._news = news
-            # What is left of older news is not told any more.
-            self._untold = collections.deque(
-                _Telling(follower, message)
-                for follower in self._cluster.followers
-                if not self._links.tell(follower.name, message)
-            )
-            if not self._telling:
-                self._start_telling(min(TELLERS, len(self._untold)))
-            self._lock.notify_all()
+            message = json.dumps(to_json(news)).encode()
+            for follower in self._cluster.followers:
+                self._links.tell(follower.name, message)
 
-    def _start_telling(self, count: int) -> None:
-        for _ in range(count):
-            thread = threading.Thread(target=self._keep_telling, name="news", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # no more threads: those that there are do it, or answers to reports
-                return
-            self._telling.append(thread)
+    def _keep(self, host: str, connection: socket.socket, answer: Answer) -> None:
+        """Take over a follower's connection; what is new since the answer that it was kept for is told over it."""
+        self._links.keep(host, connection, answer)
+        with self._lock:
+            self._links.tell(host, json.dumps(to_json(self._news)).encode())
 
     def flush(self, within: float) -> None:
         """Wait, at most so many seconds, until the coordinator has the last report."""
         self._delivered.wait(within)
-
-    def _keep_telling(self) -> None:
-        while True:
-            with self._lock:
-                while not self._untold:
-                    self._lock.wait()
-                queue, telling = self._untold, self._untold.popleft()
-            time.sleep(max(0.0, telling.not_before - time.monotonic()))
-            try:
-                if queue is self._untold:  # else there is newer news already
-                    self._call(telling.follower, "/news", telling.message, timeout=1.0)
-            except (OSError, ValueError, Refused):  # ValueError: nothing of that name can be in DNS
-                # Behind all others: who does not answer is not to keep them waiting. After the last try, the follower
-                # hears it with the answer to its next report; of the end of the job, perhaps, only from us.
-                if telling.tries < len(TELL_AGAIN) or self._news.outcome:
-                    later = time.monotonic() + TELL_AGAIN[min(telling.tries, len(TELL_AGAIN) - 1)]
-                    queue.append(replace(telling, tries=telling.tries + 1, not_before=later))
 
     def _keep_reporting(self) -> None:
         last: Report | None = None
@@ -270,7 +228,7 @@ class Peers:
         try:
             server = make_server(
                 self._cluster, self._settings.token, self._put, self._status, lambda: self._news,
-                address=listen, port=port, keep=self._links.keep if me is self._cluster.coordinator else None,
+                address=listen, port=port, keep=self._keep if me is self._cluster.coordinator else None,
                 life=self._life,
             )  # fmt: skip
         except Exception as error:  # no thread, no descriptor, no memory, ...: whatever it is, others wait for us

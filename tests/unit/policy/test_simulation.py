@@ -260,7 +260,7 @@ class World:
                     self.at(0, self.send_report, host.name, False)
             case events.TellFollowers(news=news):
                 host.news = news
-                for name in self.plan.hosts[1:]:
+                for name in filter(self.links.__contains__, self.plan.hosts[1:]):  # others hear it with their reports
                     self.message(host.name, name, lambda name=name, news=news: self.inform(name, news))
             case events.Probe(hosts=hosts):
                 found = tuple(
