@@ -21,14 +21,13 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
-from entrypoint.control.access import LOOPBACK, MAX_MESSAGE, Callers, Limits
-from entrypoint.control.links import Keep
-from entrypoint.control.wire import PROTOCOL, Refused, news_from_json, report_from_json, to_json
-from entrypoint.host.shortage import Shortage
+from entrypoint.control.access import LOOPBACK, MAX_MESSAGE, Callers
+from entrypoint.control.wire import PROTOCOL, Refused, news_from_json, report_from_json
 from entrypoint.job.cluster import Cluster
-from entrypoint.policy.events import Event, Informed, News, Rejected, Replaced, Reported
+from entrypoint.policy.events import Event, Informed, Rejected, Replaced, Reported
 
 TOKEN_HEADER = "X-Entrypoint-Token"
+TOKEN_KEY = "X_ENTRYPOINT_TOKEN"  # as waitress has it
 HEARS = {"/report": "POST", "/news": "POST", "/status": "GET"}  # the first two are what hosts say to one another
 STATUS_AT_ONCE = 2  # of the server's threads, so that others may look, too
 SAY_AGAIN = 1.0  # seconds between two events about the same host that is refused
@@ -38,99 +37,63 @@ Status = Callable[[], dict[str, Any]]
 Answer = tuple[int, bytes, str]  # HTTP status, JSON, the follower whose report was taken
 
 
-def make_server(
-    cluster: Cluster,
-    token: str,
-    put: Put,
-    status: Status,
-    news: Callable[[], News],
-    *,
-    address: str,
-    port: int,
-    keep: Keep | None = None,
-    life: str = "",
-) -> Any:
-    """Return the server of one host, listening; `run()` serves. OSError if it cannot listen.
-
-    `keep` takes the connections of followers that want to leave theirs open. `life` tells this launcher from another
-    one on the same host.
-    """
-    from entrypoint.control.server import ControlServer
-
-    callers = Callers(cluster)
-    limits = Limits(callers)
-    control = Control(cluster, callers, token, put, status, news, life)
-    shortage = Shortage(put) if len(cluster.hosts) > 1 else None
-    return ControlServer(control, control.answer, TOKEN_HEADER, limits, address, port, keep, shortage)
-
-
 class Control:
-    """What one host answers: to other hosts by `answer`, to people as a WSGI application."""
+    """What one host answers: to other hosts by `answer`, to people as a WSGI application.
+
+    `news` are the coordinator's, as JSON. `life` tells this launcher from another one on the same host.
+    """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        callers: Callers,
-        token: str,
-        put: Put,
-        status: Status,
-        news: Callable[[], News],
-        life: str = "",
+        self, cluster: Cluster, token: str, put: Put, status: Status, news: Callable[[], bytes], life: str = ""
     ) -> None:
-        self._cluster, self._callers, self._token, self._put = cluster, callers, token.encode(), put
+        self.callers = Callers(cluster)
+        self._cluster, self._token, self._put = cluster, token.encode(), put
         self._refusals = _Refusals(cluster, put)
         self._followers = frozenset(host.name for host in cluster.followers)
         self._status, self._lookers = status, threading.BoundedSemaphore(STATUS_AT_ONCE)
-        self._news = _Spoken(news, life)
+        self._news, self._life = news, json.dumps(life).encode()
         self._lives: dict[str, Any] = {}  # by host, of its launcher
         self._lock = threading.Lock()  # the server, its threads and the reader of links all come here
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         method, path, caller = environ["REQUEST_METHOD"], environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR", "")
-        shown = environ.get("HTTP_" + TOKEN_HEADER.upper().replace("-", "_"), "")
-        if refused := self._refusal(method, path, caller, shown):
-            code, text, _ = refused
-        elif method != HEARS.get(path, method):
-            code, text, _ = _no(Refused(f"{path} takes {HEARS[path]}", 405))
-        elif path == "/status":
-            code, text, _ = self._show_status()
-        else:
-            code, text, _ = self._take(path, caller, environ["wsgi.input"].read(MAX_MESSAGE + 1))
+        shown, body = environ.get(f"HTTP_{TOKEN_KEY}", ""), environ["wsgi.input"].read(MAX_MESSAGE + 1)
+        code, text, _ = self.answer(method, path, caller, shown, body)
         headers = [("Content-Type", "application/json"), ("Content-Length", str(len(text)))]
         start_response(f"{code} {HTTPStatus(code).phrase}", headers)
         return [text]
 
-    def answer(self, path: str, caller: str, shown: str, body: bytes) -> Answer:
-        """Return what another host is told that POSTs; `shown` is its token."""
-        return self._refusal("POST", path, caller, shown) or self._take(path, caller, body)
+    def answer(self, method: str, path: str, caller: str, shown: str, body: bytes) -> Answer:
+        """Return what a caller is told; `shown` is its token."""
+        try:
+            self._refuse(method, path, caller, shown)
+            if path == "/report":
+                return 200, *self._take_report(caller, body)
+            return 200, self._take_news(caller, body) if path == "/news" else self._show_status(), ""
+        except Refused as error:
+            return error.status, json.dumps({"error": str(error)}).encode(), ""
 
-    def _refusal(self, method: str, path: str, caller: str, shown: str) -> Answer | None:
-        hosts = self._callers.hosts_at(caller)
+    def _refuse(self, method: str, path: str, caller: str, shown: str) -> None:
+        hosts = self.callers.hosts_at(caller)
         if not hosts and not (caller in LOOPBACK and method == "GET"):
-            return _no(Refused(f"{caller} is not a host of this job", 403))
+            raise Refused(f"{caller} is not a host of this job", 403)
         if self._token and not hmac.compare_digest(shown.encode("utf-8", "replace"), self._token):
             why = "wrong token" if shown else "missing token"
             if path == "/report":
                 self._refusals.note(hosts, f"{why}; ENTRYPOINT_TOKEN must be the same on all hosts")
-            return _no(Refused(why, 401))
-        return None
+            raise Refused(why, 401)
+        if path not in HEARS:
+            raise Refused(f"there is nothing at {path[:100]}", 404)
+        if method != HEARS[path]:
+            raise Refused(f"{path} takes {HEARS[path]}", 405)
 
-    def _take(self, path: str, caller: str, body: bytes) -> Answer:
-        take = {"/report": self._take_report, "/news": self._take_news}.get(path)
-        if take is None:
-            return _no(Refused(f"nothing is taken at {path[:100]}", 404))
-        try:
-            return 200, *take(caller, body)
-        except Refused as error:
-            return _no(error)
-
-    def _show_status(self) -> Answer:
+    def _show_status(self) -> bytes:
         if not self._lookers.acquire(blocking=False):
-            return _no(Refused("others are looking, too; ask again", 503))
+            raise Refused("others are looking, too; ask again", 503)
         try:
-            return 200, json.dumps(self._status()).encode() + b"\n", ""
+            return json.dumps(self._status()).encode() + b"\n"
         except queue.Empty:
-            return _no(Refused("the supervisor did not answer in time", 503))
+            raise Refused("the supervisor did not answer in time", 503) from None
         finally:
             self._lookers.release()
 
@@ -139,7 +102,7 @@ class Control:
         if not cluster.is_coordinator:  # groups and settings say who it is: somebody reads them differently
             me, other = cluster.me.name, cluster.coordinator.name
             raise Refused(f"{me} takes {other} for the coordinator; groups and settings must be the same on all hosts")
-        data, hosts = parse(body), self._callers.hosts_at(caller)
+        data, hosts = parse(body), self.callers.hosts_at(caller)
         try:
             report = report_from_json(data, self._followers)
         except Refused as error:
@@ -155,33 +118,15 @@ class Control:
             self._put(Replaced(host=report.host))
             raise Refused(f"another launcher of {report.host} was heard before: one that is started again is lost")
         self._put(Reported(report=report))
-        return self._news.with_clock(time.monotonic()), report.host
+        told = b'%b, "clock": %b, "life": %b}' % (self._news()[:-1], repr(time.monotonic()).encode(), self._life)
+        return told, report.host
 
-    def _take_news(self, caller: str, body: bytes) -> tuple[bytes, str]:
+    def _take_news(self, caller: str, body: bytes) -> bytes:
         data = parse(body)
-        if self._cluster.coordinator.name not in self._callers.hosts_at(caller):
+        if self._cluster.coordinator.name not in self.callers.hosts_at(caller):
             raise Refused(f"{caller} is not the coordinator")
         self._put(Informed(news=news_from_json(data)))
-        return b"{}", ""
-
-
-def _no(error: Refused) -> Answer:
-    return error.status, json.dumps({"error": str(error)}).encode(), ""
-
-
-class _Spoken:
-    """The news as bytes, made once for all that hear them."""
-
-    def __init__(self, news: Callable[[], News], life: str) -> None:
-        self._news, self._life = news, json.dumps(life).encode()
-        self._last: tuple[News | None, bytes] = (None, b"")
-
-    def with_clock(self, now: float) -> bytes:
-        news, (last, text) = self._news(), self._last
-        if news is not last:
-            text = json.dumps(to_json(news)).encode()
-            self._last = (news, text)
-        return b'%b, "clock": %b, "life": %b}' % (text[:-1], repr(now).encode(), self._life)
+        return b"{}"
 
 
 class _Refusals:
@@ -202,22 +147,11 @@ class _Refusals:
 
 
 def parse(text: bytes) -> Any:
-    """Read JSON as hosts send it: no number that is none, no key twice, nothing too deep. Refused if it is else."""
+    """Read JSON as hosts send it: no key twice, nothing too deep. Refused if it is else; wire.py does the rest."""
     try:
-        return _JSON.decode(text.decode())
+        return json.loads(text.decode(), object_pairs_hook=_no_double)
     except (ValueError, RecursionError) as error:
         raise Refused(f"wanted a JSON object: {str(error)[:200]}") from None
-
-
-def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is not JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text[:20]} is no finite number")
-    return number
 
 
 def _no_double(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -225,6 +159,3 @@ def _no_double(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) < len(pairs):
         raise ValueError("the same key twice")
     return value
-
-
-_JSON = json.JSONDecoder(parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_no_double)

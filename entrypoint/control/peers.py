@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from entrypoint.control.calls import Calls
-from entrypoint.control.handlers import Put, Status, make_server
+from entrypoint.control.handlers import Control, Put, Status
 from entrypoint.control.links import Answer, Links, messages
 from entrypoint.control.wire import Refused, news_from_json, to_json
 from entrypoint.errors import ExitCode
@@ -72,7 +72,7 @@ class Peers:
         self._put, self._status, self._say = put, status, say
         self._lock = threading.Condition()
         self._report: Report | None = None
-        self._news = News()
+        self._news = _in_json(News())
         self._links = Links(put)  # the coordinator's
         self._link: socket.socket | None = None  # a follower's
         self._link_again = 0.0  # when it may ask for another one
@@ -99,16 +99,15 @@ class Peers:
     def announce(self, news: News) -> None:
         """Tell the followers: the coordinator's facts have changed. Who has no link hears it with its next report."""
         with self._lock:
-            self._news = news
-            message = json.dumps(to_json(news)).encode()
+            self._news = _in_json(news)
             for follower in self._cluster.followers:
-                self._links.tell(follower.name, message)
+                self._links.tell(follower.name, self._news)
 
     def _keep(self, host: str, connection: socket.socket, answer: Answer) -> None:
         """Take over a follower's connection; what is new since the answer that it was kept for is told over it."""
         self._links.keep(host, connection, answer)
         with self._lock:
-            self._links.tell(host, json.dumps(to_json(self._news)).encode())
+            self._links.tell(host, self._news)
 
     def flush(self, within: float) -> None:
         """Wait, at most so many seconds, until the coordinator has the last report."""
@@ -226,11 +225,12 @@ class Peers:
         port = me.port(self._settings.control_port)
         listen = me.address if me.address.startswith("127.") else ""
         try:
-            server = make_server(
-                self._cluster, self._settings.token, self._put, self._status, lambda: self._news,
-                address=listen, port=port, keep=self._keep if me is self._cluster.coordinator else None,
-                life=self._life,
-            )  # fmt: skip
+            from entrypoint.control.server import ControlServer
+
+            token, keep = self._settings.token, self._keep if self._cluster.is_coordinator else None
+            control = Control(self._cluster, token, self._put, self._status, lambda: self._news, self._life)
+            shortage = Shortage(self._put if self._cluster.followers else lambda _: None)
+            server = ControlServer(control, shortage, listen, port, keep)
         except Exception as error:  # no thread, no descriptor, no memory, ...: whatever it is, others wait for us
             if len(self._cluster.hosts) > 1:
                 where = f"{listen or 'any address'} port {port}"
@@ -240,3 +240,7 @@ class Peers:
         finally:
             self._tried_to_open.set()
         server.run()
+
+
+def _in_json(news: News) -> bytes:
+    return json.dumps(to_json(news)).encode()

@@ -19,7 +19,6 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -29,11 +28,9 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
 from entrypoint.control.access import BURST, MAX_MESSAGE, OPEN, PAID_BY, RATE, Bucket, Limits, canonical
+from entrypoint.control.handlers import TOKEN_KEY, Control
 from entrypoint.control.links import LONGEST, Answer, Keep
 from entrypoint.host.shortage import NAP, Shortage
-
-# (path, caller, token, body) -> (status, body, whose connection it is, if that may stay open)
-Answerer = Callable[[str, str, str, bytes], tuple[int, bytes, str]]
 
 _MAX_HEAD = 1 << 14  # bytes
 _LONGEST = 10.0  # seconds from connecting to the answer, however busily a caller sends byte after byte
@@ -52,11 +49,11 @@ class _Channel(HTTPChannel):
         super().handle_read()
         if self.requests and _is_quick(self):
             request = self.requests.pop()
-            shown = request.headers.get(self.server.token_key, "")
+            shown = request.headers.get(TOKEN_KEY, "")
             body = request.get_body_stream().read()
             request.close()
             self.server.charge(self.addr[0], len(body))
-            code, text, who = self.server.answer(request.path, self.addr[0], shown, body)
+            code, text, who = self.server.control.answer("POST", request.path, self.addr[0], shown, body)
             wanted = request.headers.get("CONNECTION", "").lower() == "keep-alive"
             stays = wanted and who and self.server.keep and len(text) <= LONGEST and self.socket.fileno() < _MOST
             link = self._to_keep() if stays else None
@@ -130,30 +127,22 @@ def _is_quick(channel: _Channel) -> bool:
 
 
 class ControlServer(TcpWSGIServer):
-    """A waitress server whose callers are limited."""
+    """A waitress server whose callers are limited. OSError if it cannot listen; `run()` serves.
+
+    `keep` takes the connections of followers that want to leave theirs open.
+    """
 
     channel_class = _Channel
 
-    def __init__(
-        self,
-        application: Any,
-        answer: Answerer,
-        token_header: str,
-        limits: Limits,
-        address: str,
-        port: int,
-        keep: Keep | None = None,
-        shortage: Shortage | None = None,
-    ) -> None:
-        self._shortage = shortage or Shortage(lambda _: None)
-        self._limits, self.token_key = limits, token_header.upper().replace("-", "_")
-        self.answer, self.keep = answer, keep
+    def __init__(self, control: Control, shortage: Shortage, address: str, port: int, keep: Keep | None = None) -> None:
+        self.control, self._shortage, self.keep = control, shortage, keep
+        self._limits = Limits(control.callers)
         self._open, self._lock = Counter[str](), threading.Lock()
         self._look_at = 0.0
         self._polled: dict[int, Any] = {}  # by file descriptor: this server and its channels
         opened = _listening(address, port)
         super().__init__(  # `_sock` is how waitress itself passes a socket that is there, as `sockets` of `serve`
-            application, map=self._polled, dispatcher=ThreadedTaskDispatcher(), _sock=opened, bind_socket=False,
+            control, map=self._polled, dispatcher=ThreadedTaskDispatcher(), _sock=opened, bind_socket=False,
             sockinfo=(opened.family, opened.type, opened.proto, opened.getsockname()), connection_limit=2000,
             backlog=4096, cleanup_interval=1, max_request_body_size=MAX_MESSAGE,
             inbuf_overflow=2 * MAX_MESSAGE, max_request_header_size=_MAX_HEAD, asyncore_use_poll=True, ident="",
@@ -196,7 +185,7 @@ class ControlServer(TcpWSGIServer):
         if not limit.take():
             return b""
         limit.charge(len(report) / PAID_BY)
-        code, text, _ = self.answer("/report", caller, shown, report)
+        code, text, _ = self.control.answer("POST", "/report", caller, shown, report)
         return text if code == HTTPStatus.OK else b""
 
     def charge(self, caller: str, size: int) -> None:

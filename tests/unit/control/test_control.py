@@ -39,8 +39,10 @@ from entrypoint.control.access import (
     Callers,
     Limits,
 )
-from entrypoint.control.handlers import TOKEN_HEADER, Control, make_server, parse
+from entrypoint.control.handlers import TOKEN_HEADER, Control, parse
+from entrypoint.control.server import ControlServer
 from entrypoint.control.wire import PROTOCOL, Refused, news_from_json, report_from_json, to_json
+from entrypoint.host.shortage import Shortage
 from entrypoint.job.cluster import Cluster, Host
 from entrypoint.outcome.outcome import Cause, Confidence, Exit, failed, stopped, succeeded
 from entrypoint.policy.events import Informed, News, Reach, Rejected, Report, Reported
@@ -72,9 +74,8 @@ class Served:
         self.events: list = []
         self.status = lambda: {"phase": "running"}
         cluster = Cluster(hosts=hosts, me=next(host for host in hosts if host.name == me))
-        callers = Callers(cluster)
-        app = Control(cluster, callers, token, self.events.append, lambda: self.status(), lambda: news)
-        self.client = Client(app)
+        told = json.dumps(to_json(news)).encode()
+        self.client = Client(Control(cluster, token, self.events.append, lambda: self.status(), lambda: told))
 
     def call(self, path: str, body=None, *, caller: str = "algo-2", method: str = "POST", **options):
         address = ADDRESS.get(caller, caller)
@@ -95,13 +96,16 @@ def test_a_report_is_answered_with_the_news():
 SERVES = """
 import http.client, json, sys, threading, urllib.request
 from entrypoint.job.cluster import Cluster, Host
-from entrypoint.control.handlers import make_server
+from entrypoint.control.handlers import Control
+from entrypoint.control.server import ControlServer
+from entrypoint.host.shortage import Shortage
 from entrypoint.policy.events import News, Report
 from entrypoint.control.wire import to_json
 
 hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address=f"127.0.0.{n + 1}") for n in range(2))
 cluster = Cluster(hosts=hosts, me=hosts[0])
-door = make_server(cluster, "", print, lambda: {"phase": "running"}, News, address=hosts[0].address, port=0)
+control = Control(cluster, "", print, lambda: {"phase": "running"}, lambda: json.dumps(to_json(News())).encode())
+door = ControlServer(control, Shortage(print), hosts[0].address, 0)
 threading.Thread(target=door.run, daemon=True).start()
 where = ("127.0.0.1", door.socket.getsockname()[1])
 caller = http.client.HTTPConnection(*where, source_address=("127.0.0.2", 0))
@@ -145,9 +149,12 @@ BAD_REPORTS = {
     ),
     "wrong cause": ({**GOOD, "cause": {"host": "algo-2"}}, "malformed"),
     "cause without number": ({**GOOD, "cause": {**GOOD["cause"], "code": "x"}}, "malformed"),
-    "an infinite number": ({**GOOD, "cause": {**GOOD["cause"], "code": float("inf")}}, "Infinity is not JSON"),
-    "no number": (json.dumps(GOOD).replace('"exits": []', '"exits": [["a", "b", NaN]]'), "NaN is not JSON"),
-    "a number beyond all numbers": (json.dumps(GOOD).replace('"exits": []', '"exits": [["a", "b", 1e999]]'), "1e999"),
+    "an infinite number": ({**GOOD, "cause": {**GOOD["cause"], "code": float("inf")}}, "malformed"),
+    "no number": (json.dumps(GOOD).replace('"exits": []', '"exits": [["a", "b", NaN]]'), "malformed"),
+    "a number beyond all numbers": (
+        json.dumps(GOOD).replace('"exits": []', '"exits": [["a", "b", 1e999]]'),
+        "malformed",
+    ),
     "an integer of 5,000 digits": (
         json.dumps(GOOD).replace('"attempt": 0', '"attempt": ' + "9" * 5000),
         "wanted a JSON object",
@@ -280,7 +287,7 @@ class Slow(str):
 def test_a_host_that_several_threads_refuse_at_once_is_one_event():
     """The server's threads and the reader of links do."""
     served = Served(token="right", hosts=[replace(host, name=Slow(host.name)) for host in HOSTS])
-    refuse = partial(served.client.application.answer, "/report", ADDRESS["algo-2"], "wrong", b"")
+    refuse = partial(served.client.application.answer, "POST", "/report", ADDRESS["algo-2"], "wrong", b"")
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: refuse(), range(8)))
     assert {status for status, *_ in answers} == {401}
@@ -455,10 +462,10 @@ class Listening:
         with socket.socket() as free:
             free.bind((self.addresses["algo-1"], 0))
             self.port = free.getsockname()[1]
-        self.door = make_server(
-            Cluster(hosts=hosts, me=hosts[0]), token, self.events.append, lambda: {"phase": "running"}, News,
-            address=self.addresses["algo-1"], port=self.port,
-        )  # fmt: skip
+        told = json.dumps(to_json(News())).encode()
+        cluster = Cluster(hosts=hosts, me=hosts[0])
+        control = Control(cluster, token, self.events.append, lambda: {"phase": "running"}, lambda: told)
+        self.door = ControlServer(control, Shortage(self.events.append), self.addresses["algo-1"], self.port)
         self.thread = threading.Thread(target=self.door.run, daemon=True)
         self.thread.start()
 

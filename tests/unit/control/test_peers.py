@@ -15,10 +15,12 @@ from waiting import eventually
 from entrypoint.control import calls
 from entrypoint.control.access import BURST, PAID_BY
 from entrypoint.control.client import Unreachable, post
-from entrypoint.control.handlers import make_server
+from entrypoint.control.handlers import Control
 from entrypoint.control.links import LONGEST, Links, messages
 from entrypoint.control.peers import Peers
+from entrypoint.control.server import ControlServer
 from entrypoint.control.wire import to_json
+from entrypoint.host.shortage import Shortage
 from entrypoint.job.cluster import Cluster, Host
 from entrypoint.job.settings import Settings
 from entrypoint.policy.events import Answered, Informed, LinkEnded, News, Report, Reported, Unreached
@@ -89,25 +91,19 @@ def test_nobody_there_is_an_error():
 
 
 def test_a_host_that_takes_no_connection_is_told_of():
-    net = Net(2, there=range(0))
+    net = Net(2)
     net.peers(1).report(Report(host="algo-2"))
     eventually(lambda: Unreached(host="algo-1") in net.heard["algo-2"], within=20)
 
 
 class Net:
-    """Hosts of one job on a network of loopback addresses; those in `there` listen."""
+    """Hosts of one job on a network of loopback addresses; those listen whose `peers` are made."""
 
-    def __init__(self, count: int, there: range) -> None:
+    def __init__(self, count: int) -> None:
         net, port = f"127.{random.randint(16, 250)}.{random.randint(1, 250)}", random.randint(20_000, 30_000)
         self.hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address=f"{net}.{n + 1}") for n in range(count))
         self.settings = Settings(control_port=port, heartbeat=60, peer_timeout=300)
         self.heard: dict[str, list] = {host.name: [] for host in self.hosts}
-        for host in (self.hosts[n] for n in there):
-            door = make_server(
-                Cluster(hosts=self.hosts, me=host), "", self.heard[host.name].append, dict, News,
-                address=host.address, port=port,
-            )  # fmt: skip
-            threading.Thread(target=door.run, daemon=True).start()
 
     def peers(self, number: int) -> Peers:
         me = self.hosts[number]
@@ -120,7 +116,7 @@ def heard_of(net: "Net", host: str) -> list[News]:
 
 def test_the_last_news_are_heard_by_all_who_have_come():
     """Most hosts have not. Older news may come behind the last, or not at all: that changes nothing."""
-    net = Net(250, there=range(0))
+    net = Net(250)
     coordinator, there = net.peers(0), range(1, 12)
     followers = [net.peers(number) for number in there]
     for number, follower in zip(there, followers, strict=True):
@@ -134,7 +130,7 @@ def test_the_last_news_are_heard_by_all_who_have_come():
 @pytest.mark.parametrize("delay", [step / 10_000 for step in range(12)])
 def test_news_that_cross_the_answer_to_a_first_report_are_heard_at_once(delay):
     """The next heartbeat is a minute away: what is said before the link is there has to go over it."""
-    net = Net(2, there=range(0))
+    net = Net(2)
 
     def put(event) -> None:
         if isinstance(event, Reported) and said.ident is None:
@@ -268,7 +264,7 @@ def test_a_name_that_nobody_knows_is_waited_for_a_moment_only(names):
 
 
 def test_a_report_reaches_the_coordinator_and_its_answer_the_follower():
-    net = Net(2, there=range(0))
+    net = Net(2)
     net.peers(0)
     follower, report = net.peers(1), Report(host="algo-2", done=True)
     follower.report(report)
@@ -366,13 +362,13 @@ def by_hand(net: "Net", report: bytes):
 
 
 def test_whose_connection_it_is_may_report_over_it_and_nobody_else():
-    net = Net(3, there=range(0))
+    net = Net(3)
     coordinator = net.peers(0)
     own, others = (json.dumps(to_json(Report(host=host.name))).encode() for host in net.hosts[1:])
     with by_hand(net, own) as answer:
         heard = messages(answer.link, answer.rest)
         answer.link.sendall(own + b"\n")
-        assert json.loads(next(heard))["clock"]
+        assert next(message for message in heard if "clock" in json.loads(message))  # others are news
         reports = [Reported(report=Report(host="algo-2"))] * 2
         assert net.heard["algo-1"] == reports
         answer.link.sendall(others + b"\n" + own + b"\n")
@@ -382,7 +378,7 @@ def test_whose_connection_it_is_may_report_over_it_and_nobody_else():
 
 
 def test_over_it_nobody_reports_more_than_a_host_may():
-    net = Net(2, there=range(0))
+    net = Net(2)
     coordinator = net.peers(0)
     own = json.dumps(to_json(Report(host="algo-2"))).encode()
     with by_hand(net, own) as answer:
@@ -432,12 +428,10 @@ def test_a_follower_reports_over_its_connection():
 
 def test_a_coordinator_that_does_not_know_the_followers_address_is_there_nevertheless():
     """Its name does not resolve there, perhaps only for a moment."""
-    net = Net(2, there=range(1, 2))
+    net = Net(2)
     elsewhere = (net.hosts[0], Host(name="algo-2", rank=1, address=net.hosts[1].address[:-1] + "9"))
-    door = make_server(
-        Cluster(hosts=elsewhere, me=elsewhere[0]), "", print, dict, News,
-        address=elsewhere[0].address, port=net.settings.control_port,
-    )  # fmt: skip
+    control = Control(Cluster(hosts=elsewhere, me=elsewhere[0]), "", print, dict, lambda: b"{}")
+    door = ControlServer(control, Shortage(print), elsewhere[0].address, net.settings.control_port)
     threading.Thread(target=door.run, daemon=True).start()
     net.peers(1).report(Report(host="algo-2"))
     eventually(lambda: net.heard["algo-2"].count(Answered(host="algo-1")) > 1, within=20)
@@ -445,7 +439,7 @@ def test_a_coordinator_that_does_not_know_the_followers_address_is_there_neverth
 
 def test_a_follower_keeps_its_connection_and_hears_the_news_there():
     """Its own door is shut, so that nobody can bring them."""
-    net = Net(2, there=range(0))
+    net = Net(2)
     with socket.create_server((net.hosts[1].address, net.settings.control_port)):
         coordinator, follower = net.peers(0), net.peers(1)
         follower.report(Report(host="algo-2"))
