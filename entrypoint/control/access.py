@@ -154,9 +154,9 @@ class Limits:
         """Return whether this party may call once more now."""
         return self._bucket(party).take()
 
-    def charge(self, address: str, size: int) -> None:
+    def charge(self, party: str, size: int) -> None:
         """Note that a message of so many bytes was read."""
-        self._bucket(self.party(address)).charge(size / PAID_BY)
+        self._bucket(party).charge(size / PAID_BY)
 
     def _bucket(self, party: str) -> Bucket:
         return self._known.setdefault(party, Bucket(RATE, BURST)) if party else self._strangers

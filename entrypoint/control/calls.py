@@ -1,7 +1,6 @@
 """Calls to other hosts of the job: where they are, what we show them, and what their answer says."""
 
 import json
-from collections.abc import Callable
 
 from entrypoint.control.addresses import Addresses
 from entrypoint.control.client import CONNECTING, Answer, Unreachable, post
@@ -12,16 +11,17 @@ from entrypoint.job.settings import Settings
 
 
 class Calls:
-    """POSTs of one host to the others. `unreached` hears of hosts that take no connection."""
+    """POSTs of one host to the others."""
 
-    def __init__(self, cluster: Cluster, settings: Settings, unreached: Callable[[str], None]) -> None:
-        self._settings, self._unreached = settings, unreached
+    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+        self._settings = settings
         self._source = cluster.me.address if cluster.me.address.startswith("127.") else ""
         self._headers = f"{TOKEN_HEADER}: {settings.token}\r\n" if settings.token else ""
         self._addresses = Addresses()
 
     def __call__(self, host: Host, path: str, message: bytes, timeout: float, stay: bool = False) -> Answer:
-        """POST to another host. OSError if it is not reached, Refused if it says no."""
+        """POST to another host. Unreachable if it takes no connection, OSError if it does not answer, Refused if it
+        says no."""
         try:
             addresses, port = self._addresses.of(host, within=CONNECTING), host.port(self._settings.control_port)
             answer = post(
@@ -29,7 +29,6 @@ class Calls:
             )
         except Unreachable:
             self._addresses.look_for(host)  # and go on with what is known meanwhile
-            self._unreached(host.name)
             raise
         self._addresses.note(host, answer.address)
         if answer.status != 200:

@@ -64,7 +64,7 @@ def post(
     """
     deadline = time.monotonic() + timeout
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: {bracketed(addresses[0])}\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: control\r\n"
         f"Connection: {'keep-alive' if stay else 'close'}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
     )
@@ -165,8 +165,3 @@ def prepare(connection: socket.socket) -> None:
     """Tell the kernel what both ends of a connection want: to wait for nothing, and to hear soon that nobody hears."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD)
-
-
-def bracketed(address: str) -> str:
-    """Return a host as it stands before a port."""
-    return f"[{address}]" if ":" in address else address

@@ -34,7 +34,7 @@ def tell(
         path, waiting = "/report", [cluster.coordinator]
         report = Report(host=cluster.me.name, attempt=attempt, clean=False, cause=outcome.cause, gone=True)
         message = json.dumps(to_json(report))
-    call = Calls(cluster, settings, unreached=lambda _: None)
+    call = Calls(cluster, settings)
     deadline = time.monotonic() + within
     while waiting and time.monotonic() < deadline and not enough():
         for host in list(waiting):

@@ -7,7 +7,7 @@ breaks is no harm: reports are POSTs then, and bring the news back.
 """
 
 import contextlib
-import select
+import selectors
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -38,8 +38,7 @@ class Links:
     def __init__(self, put: Callable[[Event], None]) -> None:
         self._put, self._lock = put, threading.Lock()
         self._of: dict[str, _Link] = {}
-        self._by_number: dict[int, _Link] = {}  # file descriptors
-        self._poll: select.epoll | None = None
+        self._selector: selectors.BaseSelector | None = None
 
     def keep(self, host: str, connection: socket.socket, answer: Answer) -> None:
         """Take over the host's connection; one that it had is closed, and nothing is said of that."""
@@ -48,17 +47,17 @@ class Links:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LONGEST)
         link = _Link(host, connection, answer)
         with self._lock:
-            if self._poll is None:
+            if self._selector is None:
                 try:
-                    poll = select.epoll()
-                    threading.Thread(target=self._watch, args=(poll,), name="links", daemon=True).start()
+                    selector = selectors.DefaultSelector()
+                    threading.Thread(target=self._watch, args=(selector,), name="links", daemon=True).start()
                 except (OSError, RuntimeError):  # no descriptor or thread is left: the host goes on with POSTs
                     connection.close()
                     return
-                self._poll = poll
+                self._selector = selector
             self._close(host)
-            self._of[host] = self._by_number[connection.fileno()] = link
-            self._poll.register(connection, select.EPOLLIN)
+            self._of[host] = link
+            self._selector.register(connection, selectors.EVENT_READ, link)
 
     def tell(self, host: str, message: bytes) -> bool:
         """Return whether the message is on its way to the host. Never waits."""
@@ -79,17 +78,14 @@ class Links:
         return True
 
     def _close(self, host: str) -> None:
-        if link := self._of.pop(host, None):
-            self._by_number.pop(link.connection.fileno(), None)
+        if self._selector and (link := self._of.pop(host, None)):
+            self._selector.unregister(link.connection)
             link.connection.close()
 
-    def _watch(self, poll: select.epoll) -> None:
+    def _watch(self, selector: selectors.BaseSelector) -> None:
         while True:
-            for number, _ in poll.poll():
-                with self._lock:
-                    link = self._by_number.get(number)
-                if link:
-                    self._read(link)
+            for key, _ in selector.select():
+                self._read(key.data)
 
     def _read(self, link: _Link) -> None:
         """Answer what has come. Where it is us who end the link, nothing is said of that."""

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from entrypoint.control.calls import Calls
+from entrypoint.control.client import Unreachable
 from entrypoint.control.handlers import Control, Put, Status
 from entrypoint.control.links import Answer, Links, messages
 from entrypoint.control.wire import Refused, news_from_json, to_json
@@ -84,7 +85,7 @@ class Peers:
         self._answered = False
         self._delivered = threading.Event()
         self._tried_to_open = threading.Event()
-        self._call = Calls(cluster, settings, unreached=lambda host: put(Unreached(host=host)))
+        self._call = Calls(cluster, settings)
         threading.Thread(target=self._serve, name="control", daemon=True).start()
         if not cluster.is_coordinator:
             threading.Thread(target=self._keep_reporting, name="reports", daemon=True).start()
@@ -145,6 +146,8 @@ class Peers:
                 time.sleep(RETRY)
             except (OSError, ValueError) as error:
                 self._shortage.note(error)
+                if isinstance(error, Unreachable):
+                    self._put(Unreached(host=self._cluster.coordinator.name))
                 reached = False
                 self._drop_link()
                 time.sleep(RETRY)

@@ -29,7 +29,7 @@ from waitress.task import ThreadedTaskDispatcher
 
 from entrypoint.control.access import BURST, MAX_MESSAGE, OPEN, PAID_BY, RATE, Bucket, Limits, canonical
 from entrypoint.control.handlers import TOKEN_KEY, Control
-from entrypoint.control.links import LONGEST, Answer, Keep
+from entrypoint.control.links import LONGEST, Keep
 from entrypoint.host.shortage import NAP, Shortage
 
 _MAX_HEAD = 1 << 14  # bytes
@@ -47,26 +47,27 @@ class _Channel(HTTPChannel):
 
     def handle_read(self) -> None:
         super().handle_read()
-        if self.requests and _is_quick(self):
-            request = self.requests.pop()
-            shown = request.headers.get(TOKEN_KEY, "")
-            body = request.get_body_stream().read()
-            request.close()
-            self.server.charge(self.addr[0], len(body))
-            code, text, who = self.server.control.answer("POST", request.path, self.addr[0], shown, body)
-            wanted = request.headers.get("CONNECTION", "").lower() == "keep-alive"
-            stays = wanted and who and self.server.keep and len(text) <= LONGEST and self.socket.fileno() < _MOST
-            link = self._to_keep() if stays else None
-            self._write(
-                f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: {'keep-alive' if link else 'close'}\r\n"
-                f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n".encode()
-                + text,
-                (who, link, self._answers_again(shown)) if link else None,
-            )
-
-    def _answers_again(self, shown: str) -> Answer:
-        """Answers to what comes over the connection later, within a limit of its own."""
-        return partial(self.server.answer_again, Bucket(RATE, BURST), self.addr[0], shown)
+        if not self.requests or not _is_quick(self):
+            return
+        request, server = self.requests.pop(), self.server
+        shown, wanted = request.headers.get(TOKEN_KEY, ""), request.headers.get("CONNECTION", "").lower()
+        body = request.get_body_stream().read()
+        request.close()
+        server.limits.charge(self.party or "", len(body))
+        code, text, who = server.control.answer("POST", request.path, self.addr[0], shown, body)
+        may_stay = wanted == "keep-alive" and who and server.keep
+        link = self._to_keep() if may_stay and len(text) <= LONGEST and self.socket.fileno() < _MOST else None
+        head = (
+            f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: {'keep-alive' if link else 'close'}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+        )
+        self.write_soon(head.encode() + text)  # as a task's thread would, and without one
+        self.close_when_flushed = True
+        self.handle_write()
+        if link and self.total_outbufs_len:  # it does not read; it may ask again
+            link.close()
+        elif link:  # others read it from now on
+            server.keep(who, link, partial(server.answer_again, Bucket(RATE, BURST), self.addr[0], shown))
 
     def _to_keep(self) -> socket.socket | None:
         """Return the connection once more: what waitress closes, that has been said, is not its end then."""
@@ -74,22 +75,10 @@ class _Channel(HTTPChannel):
             return self.socket.dup()
         return None
 
-    def _write(self, text: bytes, stays: tuple[str, socket.socket, Answer] | None) -> None:
-        """As a task's thread would, and without one. A connection that stays is read by others from then on."""
-        self.write_soon(text)
-        self.close_when_flushed = True
-        self.handle_write()
-        if stays:
-            who, link, answer = stays
-            if self.total_outbufs_len:  # it does not read; it may ask again
-                link.close()
-            else:
-                self.server.keep(who, link, answer)
-
     def service(self) -> None:
         request = self.requests[0]
         request.headers["CONNECTION"] = "close"
-        self.server.charge(self.addr[0], request.content_length)
+        self.server.limits.charge(self.party or "", request.content_length)
         super().service()
 
     def del_channel(self, map: Any = None) -> None:
@@ -136,7 +125,7 @@ class ControlServer(TcpWSGIServer):
 
     def __init__(self, control: Control, shortage: Shortage, address: str, port: int, keep: Keep | None = None) -> None:
         self.control, self._shortage, self.keep = control, shortage, keep
-        self._limits = Limits(control.callers)
+        self.limits = Limits(control.callers)
         self._open, self._lock = Counter[str](), threading.Lock()
         self._look_at = 0.0
         self._polled: dict[int, Any] = {}  # by file descriptor: this server and its channels
@@ -162,8 +151,8 @@ class ControlServer(TcpWSGIServer):
             self._shortage.over()
             connection, (caller, port, *_) = taken
             address = canonical(caller), port
-            party = self._limits.party(address[0])
-            if self._open[party] < OPEN and self._limits.take(party):
+            party = self.limits.party(address[0])
+            if self._open[party] < OPEN and self.limits.take(party):
                 self.set_socket_options(connection)
                 with self._lock:
                     self._open[party] += 1
@@ -187,9 +176,6 @@ class ControlServer(TcpWSGIServer):
         limit.charge(len(report) / PAID_BY)
         code, text, _ = self.control.answer("POST", "/report", caller, shown, report)
         return text if code == HTTPStatus.OK else b""
-
-    def charge(self, caller: str, size: int) -> None:
-        self._limits.charge(caller, size)
 
     def left(self, channel: _Channel) -> None:
         """Note that a connection is closed; waitress may say so twice."""
