@@ -78,18 +78,11 @@ _SERVICES = _words(
     "unsplash upstash vercel virustotal vonage voyage wandb weather weatherapi weaviate xai yelp youtube zendesk zoom"
 )
 _NOT_SERVICES_WITH_KEYS = _words("s3 gcs redis aws postgres mongo mongodb docker github gh google maps")
-_OF_DATABASES_AND_SUCH = _words(
-    "db database pg postgres postgresql mysql mariadb sql mssql sa ora oracle mongo mongodb redis rabbit rabbitmq mq "
-    "amqp ftp sftp smtp imap pop mail email gmail user usr root admin ssh http proxy ldap basic auth login key store "
-    "keystore truststore trust cert ssl api app neo4j elastic es clickhouse influx influxdb couch couchdb nexus "
-    "artifactory jenkins docker registry svn git gpg vnc rdp vpn wifi irc jdbc spring kafka sasl broker mqtt zk nats "
-    "minio s3 access account session secret private p12 pfx sudo su my super superuser master default test dev prod "
-    "wp wordpress backup sync"
-)
 _NO_PASS = _words(
     "first second third one two three single double multi per by low high band forward backward fwd bwd render each "
     "every last next final did does all num n max min early z depth shadow base geometry warmup lexical"
 )
+_WORDS_BEFORE_PASS = _words("ask by com encom over sur tres under")  # written as one
 _FOLDERS = _words("orig original old last work working start init initial build host current launch script")  # of `pwd`
 
 # Tokens of language models; what is left is a token that opens something.
@@ -108,16 +101,8 @@ _RUN_TOGETHER = re.compile(
     r"^(.+?)(passwords?|passwd|passphrase|passcode|secrets?|credentials?|creds|apikeys?|tokens?|pwd|webhook|key|pass|pat"
     r"|cookie)$"
 )
-_WRITTEN_AS_ONE = {
-    "connectionstring": ("connection", "string"),
-    "connstring": ("conn", "string"),
-    "connstr": ("conn", "str"),
-    "accesskeyid": ("access", "key", "id"),
-    "secretaccesskey": ("secret", "access", "key"),
-    "webhookurl": ("webhook", "url"),
-    "hookurl": ("hook", "url"),
-    "keyid": ("key", "id"),
-}
+_OF_KEYS = _phrases("access key id|secret access key|key id")
+_WRITTEN_AS_ONE = {"".join(phrase): phrase for phrase in _PHRASES | _OF_KEYS}
 
 
 @lru_cache(4096)
@@ -163,7 +148,7 @@ def _run_together(word: str) -> list[str]:
     before, noun = found[1], found[2]
     if noun == "key" and before not in _KEYS | (_SERVICES - _NOT_SERVICES_WITH_KEYS):
         return []
-    if noun in ("pass", "cookie") and before not in _OF_DATABASES_AND_SUCH:
+    if noun == "pass" and before in _NO_PASS | _WORDS_BEFORE_PASS:
         return []
     if noun == "pat" and before not in _SERVICES:
         return []
