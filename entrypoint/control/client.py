@@ -1,7 +1,7 @@
 """One POST to another host, over a connection of its own, which may stay. Bytes in, bytes out; opinions: peers.py.
 
 A host may have several addresses, of which not all work, and a network may lose what is said to it: so after a moment
-a connection to the next address is tried beside those that are on their way, and the first that comes is taken.
+without an answer the next address is tried, or the same again.
 
 A thousand hosts make this often: it costs a third of what http.client's objects do.
 """
@@ -11,16 +11,16 @@ import encodings.idna  # noqa: F401 - getaddrinfo would import it, when there ma
 import errno
 import os
 import re
-import select
 import socket
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from entrypoint.control.access import MAX_MESSAGE
 
 CONNECTING = 1.0  # seconds: the other's kernel answers, however busy its processes are
-NEXT = 0.25  # seconds until one more connection is tried. The kernel itself would say a lost word again after 1 s
+NEXT = 0.25  # seconds until another connection is tried. The kernel itself would say a lost word again after 1 s
 UNHEARD = 1000  # milliseconds in which the other's kernel is to confirm what we said
 _BLOCK = 1 << 16
 _MAX_HEAD = 1 << 14
@@ -108,57 +108,19 @@ def _whole(text: bytes) -> tuple[int, bytes, bytes, bool] | None:
 
 
 def _connected(addresses: Sequence[str], port: int, timeout: float, source: str) -> socket.socket:
-    """Return the first connection that comes, to any of these addresses."""
+    """Return the first connection that comes, to any of these addresses. Who refuses is not asked again."""
     deadline = time.monotonic() + timeout
     error: OSError = TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
-    trying: dict[int, tuple[socket.socket, str]] = {}
-    poll, waiting = select.poll(), list(addresses)
-    try:
-        while waiting or trying:
-            if waiting:
-                address = waiting.pop(0)
-                try:
-                    connection = _begin(address, port, source)
-                    trying[connection.fileno()] = connection, address
-                    poll.register(connection, select.POLLOUT)
-                except OSError as problem:
-                    error = problem
-                    continue
-            left = deadline - time.monotonic()
-            if left <= 0:
-                break
-            for number, _ in poll.poll(1000 * min(NEXT, left)):
-                connection, address = trying.pop(number)
-                poll.unregister(number)
-                if not (problem_number := connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)):
-                    connection.setblocking(True)
-                    return connection
-                connection.close()
-                error = OSError(problem_number, os.strerror(problem_number))
-            waiting = waiting or list(dict.fromkeys(address for _, address in trying.values()))
-    finally:
-        for connection, _ in trying.values():
-            connection.close()
+    waiting = deque(addresses)
+    while waiting and (left := deadline - time.monotonic()) > 0:
+        address = waiting.popleft()
+        try:
+            return socket.create_connection((address, port), min(NEXT, left), (source, 0) if source else None)
+        except TimeoutError:
+            waiting.append(address)
+        except OSError as problem:
+            error = problem
     raise Unreachable(*error.args) from error
-
-
-def _begin(address: str, port: int, source: str) -> socket.socket:
-    """Return a socket that is connecting. OSError if it cannot."""
-    family, kind, protocol, _, where = socket.getaddrinfo(
-        address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
-    )[0]
-    connection = socket.socket(family, kind, protocol)
-    try:
-        connection.setblocking(False)
-        if source:
-            connection.bind((source, 0))
-        number = connection.connect_ex(where)
-        if number not in (0, errno.EINPROGRESS):
-            raise OSError(number, os.strerror(number))
-    except OSError:
-        connection.close()
-        raise
-    return connection
 
 
 def prepare(connection: socket.socket) -> None:
