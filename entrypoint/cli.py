@@ -276,7 +276,6 @@ DIR may be a manifest file, too. A name that ends like an option is given with a
 
 
 def _new_output(args: argparse.Namespace) -> Path:
-    """Return a folder in out/ that is not there yet."""
     name = f"{args.program.stem}-{args.mode or 'auto'}-{time.strftime('%Y%m%d-%H%M%S')}"
     paths = (Path("out", name if number == 1 else f"{name}-{number}") for number in range(1, 10_000))
     return next(path for path in paths if not path.exists())

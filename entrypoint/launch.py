@@ -224,7 +224,6 @@ def _begin(job: "Job", plan: "Plan", log: Log) -> "dict[str, Process]":
 
 
 def _leave_evidence(supervisor: "Supervisor", log: Log) -> None:
-    """What is known of an end that was no success, beyond its cause."""
     from entrypoint.outcome import report
     from entrypoint.outcome.outcome import Kind
 

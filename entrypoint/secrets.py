@@ -60,7 +60,6 @@ class Secrets:
         return text if masked == data else masked.decode("utf-8", "surrogatepass")
 
     def mask_all(self, value: Any) -> Any:
-        """Return a JSON value with all of its texts masked."""
         if isinstance(value, str):
             return self.mask(value)
         if isinstance(value, dict):
@@ -114,7 +113,6 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _members(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield every (key, value) inside a JSON value."""
     todo = [value]
     while todo:
         value = todo.pop()

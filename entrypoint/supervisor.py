@@ -44,8 +44,6 @@ BROKEN = 5.0  # seconds beyond the grace in which a launcher with a fault of its
 
 
 class Supervisor:
-    """Runs one host's rows of a plan."""
-
     def __init__(
         self,
         job: Job,
@@ -166,7 +164,7 @@ class Supervisor:
     def _decide(self, *happened: Event) -> None:
         if any(isinstance(event, events.NotStarted | events.Broken) for event in happened):
             self._free_spare()  # to say it, to tell the others and to end takes some
-        self._carry_out(self.policy.on_all(happened, time.monotonic()))
+        self._carry_out(self.policy.on(happened, time.monotonic()))
         for event in happened:
             # It may have been told to end when it was over. What it has left behind is told before its end.
             if isinstance(event, events.Ended | events.NotStarted | events.Survived):

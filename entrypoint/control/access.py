@@ -32,7 +32,6 @@ class Bucket:
         self._lock = threading.Lock()
 
     def take(self) -> bool:
-        """Take one, if there is one."""
         with self._lock:
             self._fill()
             if self._left < 1:
@@ -151,11 +150,9 @@ class Limits:
         return address if address in LOOPBACK or self._callers.hosts_at(address) else ""
 
     def take(self, party: str) -> bool:
-        """Return whether this party may call once more now."""
         return self._bucket(party).take()
 
     def charge(self, party: str, size: int) -> None:
-        """Note that a message of so many bytes was read."""
         self._bucket(party).charge(size / PAID_BY)
 
     def _bucket(self, party: str) -> Bucket:

@@ -34,7 +34,6 @@ class Addresses:
             raise Unreachable(self._why.get(host.name, f"no address of {host.address} within {within:g} s"))
 
     def note(self, host: Host, address: str) -> None:
-        """Note that it was reached there."""
         with self._changed:
             others = [each for each in self._found.get(host.name, ()) if each != address]
             self._found[host.name] = (address, *others)

@@ -37,7 +37,6 @@ class Calls:
 
 
 def _reason(answer: bytes) -> str:
-    """Why another host says no, in its own words."""
     try:
         return str(json.loads(answer)["error"])
     except (ValueError, KeyError, TypeError):

@@ -64,8 +64,6 @@ class Clock:
 
 
 class Peers:
-    """The control channel of one host: its server, and what it says to the others."""
-
     def __init__(
         self, cluster: Cluster, settings: Settings, put: Put, status: Status, say: Callable[[str], None]
     ) -> None:
@@ -188,7 +186,6 @@ class Peers:
         self._put(Replaced(host=coordinator) if replaced else Informed(news=news, offset=offset))
 
     def _hold(self, link: socket.socket, said: bytes) -> None:
-        """This is our link to the coordinator from now on."""
         link.settimeout(None)
         self._link, self._link_again = link, time.monotonic() + self._settings.heartbeat
         try:

@@ -55,7 +55,6 @@ def _reach(cluster: Cluster, host: Host, ways: "Future[list[Way]]", control_port
 
 
 def _connect(cluster: Cluster, kind: Sequence[Any], address: Any) -> None:
-    """Connect, and hang up. OSError if that cannot be."""
     own = cluster.me.address
     with socket.socket(*kind) as probe:
         probe.settimeout(PATIENCE)

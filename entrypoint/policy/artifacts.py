@@ -14,8 +14,6 @@ SHOWN = 3  # names in a message
 
 @dataclass(frozen=True, kw_only=True)
 class File:
-    """A file that a host leaves."""
-
     path: str  # below /opt/ml
     size: int
     digest: str = ""  # of its content, of a large file's both ends; empty: it was not read

@@ -80,8 +80,6 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class NotStarted:
-    """A process could not be started."""
-
     name: str
     why: str
 
@@ -135,15 +133,11 @@ class PublicKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Signalled:
-    """SIGTERM or SIGINT reached us."""
-
     number: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reported:
-    """The coordinator heard a follower."""
-
     report: Report
 
 
@@ -207,8 +201,6 @@ class Resting:
 
 @dataclass(frozen=True, kw_only=True)
 class Probed:
-    """What came of a Probe."""
-
     found: tuple[Reach, ...]
 
 
@@ -277,8 +269,6 @@ Event = (
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """Start a process of this host."""
-
     spec: ProcessSpec
 
 
@@ -351,8 +341,6 @@ class TellFollowers:
 
 @dataclass(frozen=True, kw_only=True)
 class Say:
-    """A line for the log."""
-
     message: str
 
 

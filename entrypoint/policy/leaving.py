@@ -23,7 +23,6 @@ class Leaving:
         self._inventory_since: float | None = None
 
     def take_inventory(self, now: float) -> Iterator[Action]:
-        """See what this host leaves, after a success and before its last words."""
         if not self.facts.is_over() or not self.facts.succeeded():
             return
         if self._inventory_since is None:

@@ -43,7 +43,6 @@ class Liveness:
             self.look_at = now
 
     def watch(self, now: float) -> None:
-        """Note who is lost."""
         facts = self.facts
         if now < self.look_at:
             return

@@ -75,7 +75,6 @@ class OwnProcesses:
         ]
 
     def having(self, *duties: Duty) -> list[str]:
-        """Return names of those with one of these duties."""
         return [name for name, spec in self.specs.items() if spec.duty in duties]
 
     @property

@@ -33,7 +33,3 @@ class Phase(StrEnum):
     def is_active(self) -> bool:
         """Whether programs are to start and to run, so that an end is a fault."""
         return self in (Phase.STARTING, Phase.RUNNING)
-
-    @property
-    def has_outcome(self) -> bool:
-        return self in (Phase.ENDING, Phase.ENDED)

@@ -56,12 +56,8 @@ class Policy:
 
     # --- events in, actions out ---
 
-    def on(self, event: Event, now: float) -> list[Action]:
-        """Note the event, then everything that follows from the facts as they are now."""
-        return self.on_all((event,), now)
-
-    def on_all(self, happened: Sequence[Event], now: float) -> list[Action]:
-        """Return the same for events that came together: what follows from all of them is looked for once."""
+    def on(self, happened: Sequence[Event], now: float) -> list[Action]:
+        """Note events that came together; then everything that follows from the facts as they are now, once."""
         self.liveness.notice_own_pause(now)
         quiet = self._due is not None and now < self._due and self._are_signs_of_life(happened)
         actions = [action for event in happened for action in self._note(event, now)]
@@ -189,14 +185,11 @@ class Policy:
             yield from self._settle_on(news.outcome, now)
 
     def _note_public_keys(self, host: str, public_keys: tuple[tuple[str, str], ...]) -> None:
-        reads_them = any(spec.key_name for spec in self.facts.own.specs.values())  # who shows none has no use for any
+        if not any(spec.key_name for spec in self.facts.own.specs.values()):
+            return  # who shows none has no use for any
         for key_name, key in public_keys:
-            if (
-                host,
-                key_name,
-            ) not in self._public_keys:  # of nobody else is it asked: with such a key one could come in
-                continue
-            if reads_them and self.facts.note_public_key(key_name, host, key):
+            # Of nobody else is one asked: with such a key one could come in.
+            if (host, key_name) in self._public_keys and self.facts.note_public_key(key_name, host, key):
                 self._new_public_keys.append(key_name)
 
     def _write_public_keys(self) -> Iterator[Action]:

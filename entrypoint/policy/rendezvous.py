@@ -36,6 +36,7 @@ class Rendezvous:
         self._fingerprints: dict[str, dict[str, str]] = {}  # thing -> host -> version or digest
         self._steps = [spec for spec in facts.plan.processes if spec.duty is Duty.STEP]  # that are yet to be ready
         self._meets = meets(facts.plan.hosts, facts.host)
+        self._patience = min(REACH, settings.start_timeout)
 
     def note_probed(self, found: tuple[Reach, ...]) -> Iterator[Action]:
         facts = self.facts
@@ -65,7 +66,6 @@ class Rendezvous:
                     facts.blame_host(self._last, odd, "differs from the other hosts", ExitCode.CONFIG, error=text)
 
     def advance(self, now: float) -> Iterator[Action]:
-        """Look for the hosts that are to be reached; say who is missing."""
         facts = self.facts
         self._last = now
         if facts.outcome is not None or not facts.others:
@@ -133,16 +133,13 @@ class Rendezvous:
         facts = self.facts
         self._watch_missing(now)
         self._watch_rejected(now)
-        if self._assembled_since is not None and now >= self._assembled_since + self._patience() and not self.is_over():
+        if self._assembled_since is not None and now >= self._assembled_since + self._patience and not self.is_over():
             self._blame_unreached(now)
         if facts.is_coordinator and now >= facts.began + self.settings.start_timeout:
             self._steps = [spec for spec in self._steps if (spec.host, spec.name) not in facts.attempt.ready]
             for spec in self._steps:
                 what = f"{spec.name} did not end within {self.settings.start_timeout:g} s"
                 facts.blame_host(now, spec.host, what, ExitCode.START_TIMEOUT)
-
-    def _patience(self) -> float:
-        return min(REACH, self.settings.start_timeout)
 
     def _watch_missing(self, now: float) -> None:
         facts, limit = self.facts, self.settings.start_timeout
@@ -179,7 +176,7 @@ class Rendezvous:
         yield self._nag_at
         if self._assembled_since is not None and not self.is_over():
             yield self._probe_at
-            yield self._assembled_since + self._patience()
+            yield self._assembled_since + self._patience
         for since, _, _ in self.facts.hosts.rejected.values():
             yield since + self.settings.peer_timeout
 

@@ -20,8 +20,6 @@ LONGEST_BACKOFF = 60.0  # seconds, where the first is not longer
 
 
 class Restarts:
-    """Times are seconds of one monotonic clock, ours."""
-
     def __init__(self, facts: Facts, settings: Settings) -> None:
         self.facts, self.settings = facts, settings
         self._go_at = facts.began
@@ -63,7 +61,6 @@ class Restarts:
         yield events.Say(message=f"all processes are started again in {wait:g} s ({count})")
 
     def advance(self, now: float) -> Iterator[Action]:
-        """Go on from one attempt to the next."""
         facts = self.facts
         group = facts.own.group()
         if facts.attempt.clearing and not self._sweeping and not any(name in group for name in facts.own.running()):

@@ -8,7 +8,6 @@ from entrypoint.policy.facts import Facts
 
 
 def status(facts: Facts, now: float) -> dict[str, Any]:
-    """Return this host, its processes and the hosts that it hears."""
     hosts = facts.hosts
     return {
         "host": facts.host,

@@ -30,7 +30,7 @@ class Termination:
         facts = self.facts
         # What looks like a symptom stops nothing before the verdict: the one behind it may still have to speak.
         yield from self._give_up(now)
-        if facts.phase.has_outcome or facts.attempt.clearing:
+        if facts.outcome is not None or facts.attempt.clearing:
             yield from self._end_all(now)
         elif facts.stopping_since is not None:
             yield from self._let_save(facts.stopping_since, now)

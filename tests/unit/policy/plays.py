@@ -58,7 +58,7 @@ class Play:
 
     def _on(self, event: events.Event) -> None:
         came_of_it: list[events.Event] = []
-        for action in self.policy.on(event, self.now):
+        for action in self.policy.on((event,), self.now):
             match action:
                 case events.Start(spec=spec):
                     self.did.append((self.now, f"start {spec.name}"))

@@ -187,7 +187,7 @@ class World:
         if self.now < host.frozen_until:
             host.backlog.append(event)
             return
-        for action in host.policy.on(event, self.now):
+        for action in host.policy.on((event,), self.now):
             self.carry_out(host, action)
 
     def freeze(self, name: str, seconds: float) -> None:
