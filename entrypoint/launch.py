@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -85,15 +86,11 @@ def _with_log(early_signals: list[int], spare: "_Spare") -> int:
         descendants.end_descendants(within=10.0)
         _tell_others(outcome, supervisor, early_signals, log.say)
     tree = Tree(base=base)
-    for complaint in (
-        report.write_failure(tree.failure, outcome, log.secret),
-        report.write_success(tree.success, outcome),
-    ):
-        if complaint:
-            log.say(complaint)
+    complaints = [report.write_failure(tree.failure, outcome, log.secret), report.write_success(tree.success, outcome)]
+    for complaint in filter(None, complaints):
+        log.say(complaint)
     if supervisor is not None and supervisor.outcome is not None:
-        _leave_evidence(supervisor, log)
-        _say_how_long(supervisor, log)
+        _say_more(supervisor, supervisor.outcome, log)
     _finish(log, host, supervisor)
     return outcome.exit_code
 
@@ -223,31 +220,29 @@ def _begin(job: "Job", plan: "Plan", log: Log) -> "dict[str, Process]":
     return begun
 
 
-def _leave_evidence(supervisor: "Supervisor", log: Log) -> None:
+def _say_more(supervisor: "Supervisor", outcome: Outcome, log: Log) -> None:
+    """Say what is known of an end that was no success, beyond its cause; and how long everything took."""
     from entrypoint.outcome import report
     from entrypoint.outcome.outcome import Kind
+    from entrypoint.policy.status import summary
 
-    if supervisor.outcome is None or supervisor.outcome.kind is Kind.SUCCEEDED:
-        return
-    short, full = supervisor.evidence()
-    for line in short:
-        log.say(line)
-    complaint = report.write_evidence(supervisor.job.paths.evidence(supervisor.host), full, log.secret)
-    if complaint:
-        log.say(complaint)
+    facts, paths, now = supervisor.facts, supervisor.job.paths, time.monotonic()
+    complaints = []
+    if outcome.kind is not Kind.SUCCEEDED:
+        from entrypoint.policy import evidence
 
-
-def _say_how_long(supervisor: "Supervisor", log: Log) -> None:
-    from entrypoint.outcome import report
-
-    summary = supervisor.summary()
-    seconds = [f"{key} {value}" for key, value in summary["seconds"].items() if value is not None]
-    if seconds:
+        for line in evidence.in_short(facts, outcome):
+            log.say(line)
+        tails = {name: log.tail(name) for name in supervisor.processes}
+        text = evidence.in_full(facts, outcome, tails, now)
+        complaints.append(report.write_evidence(paths.evidence(supervisor.host), text, log.secret))
+    told = {**summary(facts, outcome, now), "pid": os.getpid()}
+    if seconds := [f"{key} {value}" for key, value in told["seconds"].items() if value is not None]:
         log.say("seconds: " + ", ".join(seconds))
-    if supervisor.job.settings.summary:
-        complaint = report.write_summary(Path(supervisor.job.settings.summary), summary, log.secret)
-        if complaint:
-            log.say(complaint)
+    if where := supervisor.job.settings.summary:
+        complaints.append(report.write_summary(Path(where), told, log.secret))
+    for complaint in filter(None, complaints):
+        log.say(complaint)
 
 
 def _finish(log: Log, host: str, supervisor: "Supervisor | None") -> None:

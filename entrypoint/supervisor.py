@@ -6,7 +6,6 @@ into its inbox, or ask there, and are answered between two events.
 
 import contextlib
 import errno
-import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +32,7 @@ from entrypoint.policy import events
 from entrypoint.policy.events import Action, Event
 from entrypoint.policy.phase import Phase
 from entrypoint.policy.policy import Policy
-from entrypoint.policy.status import status, summary
+from entrypoint.policy.status import status
 from entrypoint.python310 import assert_never
 
 if TYPE_CHECKING:
@@ -274,18 +273,3 @@ class Supervisor:
         self.log.flush_unfinished()
         for path in (*self.job.paths.ssh.glob("*_key"), self.job.paths.prepared, self.job.paths.ranks):
             path.unlink(missing_ok=True)
-
-    def evidence(self) -> tuple[list[str], str]:
-        """Return what is known of an end that was no success: (in short, in full)."""
-        from entrypoint.policy import evidence
-
-        assert self.outcome is not None
-        tails = {name: self.log.tail(name) for name in self.processes}
-        return (
-            evidence.in_short(self.facts, self.outcome),
-            evidence.in_full(self.facts, self.outcome, tails, time.monotonic()),
-        )
-
-    def summary(self) -> dict[str, Any]:
-        assert self.outcome is not None
-        return {**summary(self.facts, self.outcome, time.monotonic()), "pid": os.getpid()}

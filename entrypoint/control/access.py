@@ -1,5 +1,6 @@
 """Who calls, and how much: the addresses of the job's hosts, and what each address may take of our time."""
 
+import ipaddress
 import socket
 import threading
 import time
@@ -15,8 +16,6 @@ MAX_MESSAGE = 1 << 20  # bytes
 PAID_BY = 1 << 14  # bytes of a message that cost as much as one more request
 STRANGERS_RATE, STRANGERS_BURST = 20.0, 40.0  # of all strangers together: they are told no, while there are few of them
 OPEN = 32  # connections of one address at the same time, and of all strangers
-
-_MAPPED = bytes(10) + b"\xff\xff"  # what stands before IPv4's addresses among IPv6's
 
 LOOKERS = 8  # names that are looked up side by side; a name that does not resolve can take 10 s
 LOOKS_RATE, LOOKS_BURST = 100.0, 100.0  # lookups a second, and at once
@@ -123,16 +122,15 @@ def canonical(address: str) -> str:
     """Return an address as it is compared: in one spelling, without interface, IPv4's as such if it came by IPv6."""
     if ":" not in address:
         return address
-    packed = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
-    mapped = packed.startswith(_MAPPED)
-    return socket.inet_ntop(*((socket.AF_INET, packed[-4:]) if mapped else (socket.AF_INET6, packed)))
+    number = ipaddress.IPv6Address(address.partition("%")[0])
+    return str(number.ipv4_mapped or number)
 
 
 def is_number(address: str) -> bool:
     """Return whether it is an address, which nobody has to look up."""
     try:
-        socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
-    except (OSError, ValueError):
+        ipaddress.ip_address(address)
+    except ValueError:
         return False
     return True
 

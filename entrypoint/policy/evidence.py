@@ -4,10 +4,12 @@ Pure: from one host's facts and the last output of its processes. The coordinato
 ended, as far as they could tell; a follower knows its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from textwrap import indent
 
 from entrypoint.outcome.outcome import Confidence, Outcome, clip, clip_head
 from entrypoint.policy.facts import Facts
+from entrypoint.policy.rendezvous import columns
 
 LINES, LINE_BYTES = 30, 4096  # of the last output of each process
 LIMIT = 1 << 16  # characters of a whole file
@@ -37,11 +39,11 @@ def in_full(facts: Facts, outcome: Outcome, tails: Mapping[str, str], now: float
     if not facts.is_coordinator:
         lines += [f"how the processes of other hosts ended is in the file of {facts.coordinator}", ""]
     if outcome.cause and outcome.cause.details:
-        lines += ["the end of the traceback, or of what was printed", *_indented(outcome.cause.details), ""]
+        lines += ["the end of the traceback, or of what was printed", indent(outcome.cause.details, "    "), ""]
     text = "\n".join(lines)
     for name, tail in tails.items():
         last = clip_head("\n".join(tail.splitlines()[-LINES:]), LINE_BYTES)
-        block = "\n".join(["", f"last lines of {name}", *_indented(last or "(it printed nothing)"), ""])
+        block = "\n".join(["", f"last lines of {name}", indent(last or "(it printed nothing)", "    "), ""])
         if len(text) + len(block) < LIMIT:
             text += block
     return clip(text, LIMIT)
@@ -57,7 +59,7 @@ def _causes(facts: Facts, most: int) -> list[str]:
     for each in noted[:most]:
         symptom = "(looks like a symptom of something else)" if each.cause.confidence is Confidence.LOW else ""
         rows.append((str(each.attempt), f"{each.at - facts.began:.3f}", clip(each.cause.headline, 200), symptom))
-    return _table([row if several else row[1:] for row in rows], len(noted) - most)
+    return [*columns([row if several else row[1:] for row in rows], len(noted) - most), ""]
 
 
 def _exits(facts: Facts, most: int) -> list[str]:
@@ -71,7 +73,7 @@ def _exits(facts: Facts, most: int) -> list[str]:
             count += 1
             if count <= most:
                 rows.append((f"{second:.3f}", f"{host} {process}", how))
-    return _table(rows, count - most) if count else []
+    return [*columns(rows, count - most), ""] if count else []
 
 
 def _hosts(facts: Facts, now: float) -> list[str]:
@@ -79,14 +81,4 @@ def _hosts(facts: Facts, now: float) -> list[str]:
     for host in facts.others[: 10 * ROWS] if facts.is_coordinator else [facts.coordinator] * bool(facts.others):
         heard = f"{now - facts.hosts.heard[host]:.1f} s ago" if host in facts.hosts.heard else "never"
         rows.append((host, heard, "has left" if facts.hosts.is_gone(host) else ""))
-    return _table(rows, 0) if len(rows) > 1 else []
-
-
-def _table(rows: Sequence[Sequence[str]], left_out: int) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return [*lines, *([f"and {left_out} more"] if left_out > 0 else []), ""]
-
-
-def _indented(text: str) -> list[str]:
-    return [f"    {line}" for line in text.splitlines()]
+    return [*columns(rows), ""] if len(rows) > 1 else []

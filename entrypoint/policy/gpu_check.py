@@ -11,6 +11,7 @@ from entrypoint.plan.plan import ALL_HOSTS, PREPARE, Need
 from entrypoint.policy import events
 from entrypoint.policy.events import Action
 from entrypoint.policy.facts import Facts
+from entrypoint.policy.rendezvous import listed
 
 SHOWN = 5  # hosts that are named of those with the same to say
 WHAT = "has GPUs that TensorFlow cannot use"
@@ -48,7 +49,4 @@ def _told(found: dict[str, str]) -> str:
     hosts: dict[str, list[str]] = {}
     for host, why in found.items():
         hosts.setdefault(why, []).append(host)
-    return "; ".join(
-        ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "") + f" ({why})"
-        for why, names in hosts.items()
-    )
+    return "; ".join(f"{listed(names, SHOWN)} ({why})" for why, names in hosts.items())

@@ -86,7 +86,7 @@ class Rendezvous:
         seconds = f"{now - facts.began:.0f} s"
         missing = self._missing()
         if missing:
-            yield events.Say(message=f"waiting for {_list(missing)} ({seconds})")
+            yield events.Say(message=f"waiting for {listed(missing)} ({seconds})")
             if not self._probing:
                 self._probing = self._nagging = True
                 yield events.Probe(hosts=tuple(missing))
@@ -98,7 +98,7 @@ class Rendezvous:
         late = [spec for spec in facts.plan.processes if self._is_late(spec)]
         for name in dict.fromkeys(spec.name for spec in late):
             hosts = [spec.host for spec in late if spec.name == name]
-            yield events.Say(message=f"waiting for {name} of {_list(hosts)} ({seconds})")
+            yield events.Say(message=f"waiting for {name} of {listed(hosts)} ({seconds})")
 
     def _is_late(self, spec: ProcessSpec) -> bool:
         there = spec.host in self.facts.hosts.heard or spec.host == self.facts.host
@@ -169,7 +169,7 @@ class Rendezvous:
         if unreached:
             lines = "\n".join(table(facts, unreached, now))
             error = _state(facts.hosts.reach.get(unreached[0]))
-            what = f"cannot reach {_list(unreached)}"
+            what = f"cannot reach {listed(unreached)}"
             facts.blame_host(now, facts.host, what, ExitCode.START_TIMEOUT, error=error, details=lines)
 
     def deadlines(self) -> Iterator[float]:
@@ -218,9 +218,14 @@ def table(facts: Facts, hosts: list[str], now: float) -> list[str]:
         answers = "not tried" if reach is None else "yes" if reach.reached else reach.why or "no"
         heard = f"{now - facts.hosts.heard[host]:.0f} s ago" if host in facts.hosts.heard else "never"
         rows.append((host, resolves, answers, heard))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return columns(rows, len(hosts) - SHOWN)
+
+
+def columns(rows: Sequence[Sequence[str]], left_out: int = 0) -> list[str]:
+    """Return a table's lines; `left_out` rows are not in it."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return lines + ([f"and {len(hosts) - SHOWN} more"] if len(hosts) > SHOWN else [])
+    return [*lines, *([f"and {left_out} more"] if left_out > 0 else [])]
 
 
 def _state(reach: Reach | None) -> str:
@@ -231,5 +236,5 @@ def _state(reach: Reach | None) -> str:
     return f"it is at {reach.address}, " + (reach.why or "and its port answers")
 
 
-def _list(hosts: list[str]) -> str:
-    return ", ".join(hosts[:SHOWN]) + (f" and {len(hosts) - SHOWN} more" if len(hosts) > SHOWN else "")
+def listed(hosts: list[str], most: int = SHOWN) -> str:
+    return ", ".join(hosts[:most]) + (f" and {len(hosts) - most} more" if len(hosts) > most else "")
