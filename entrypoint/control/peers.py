@@ -233,8 +233,9 @@ class Peers:
             server = ControlServer(control, shortage, listen, port, keep)
         except Exception as error:  # no thread, no descriptor, no memory, ...: whatever it is, others wait for us
             if len(self._cluster.hosts) > 1:
-                where = f"{listen or 'any address'} port {port}"
-                why = f"the control channel cannot listen on {where}: {error}; set ENTRYPOINT_CONTROL_PORT"
+                where, number = f"{listen or 'any address'} port {port}", getattr(error, "errno", None)
+                reason = os.strerror(number) if number else error
+                why = f"the control channel cannot listen on {where}: {reason}; set ENTRYPOINT_CONTROL_PORT"
                 self._put(Broken(why=why, code=ExitCode.INTERNAL))
             return
         finally:

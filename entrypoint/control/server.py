@@ -88,26 +88,13 @@ class _Channel(HTTPChannel):
 
 def _listening(address: str, port: int) -> socket.socket:
     """Return a socket for one address, or for all that this host has, of IPv4 and IPv6. OSError if it cannot be had."""
-    wanted = [(socket.AF_INET, address)] if address else [(socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")]
-    for family, where in wanted:
+    if not address and socket.has_dualstack_ipv6():
         try:
-            opened = socket.socket(family, socket.SOCK_STREAM)
+            return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
         except OSError as error:
-            if error.errno == errno.EAFNOSUPPORT and where == "::":  # a kernel without IPv6
-                continue
-            raise
-        try:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            opened.bind((where, port))
-        except OSError as error:
-            opened.close()
-            if error.errno == errno.EADDRNOTAVAIL and where == "::":  # IPv6 is switched off
-                continue
-            raise
-        return opened
-    raise AssertionError("the last of them was had, or raised")
+            if error.errno != errno.EADDRNOTAVAIL:  # else IPv6 is switched off
+                raise
+    return socket.create_server((address, port))
 
 
 def _is_quick(channel: _Channel) -> bool:

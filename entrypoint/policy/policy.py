@@ -107,7 +107,7 @@ class Policy:
                 facts.note_prepared(flags, unused_gpus)
                 facts.note_fingerprints(dict(fingerprints))
                 if facts.is_coordinator:
-                    yield from self.rendezvous.note_fingerprints(facts.host, tuple(facts.fingerprints.items()))
+                    yield from self.rendezvous.note_fingerprints(facts.host, facts.fingerprints, now)
             case events.PublicKey(name=key_name, key=key):
                 self._note_public_keys(facts.host, ((key_name, key),))
             case events.Signalled(number=number):
@@ -134,7 +134,7 @@ class Policy:
             case events.Resting(found=found):
                 facts.attempt.note_resting(dict(found))
             case events.Probed(found=found):
-                yield from self.rendezvous.note_probed(found)
+                yield from self.rendezvous.note_probed(found, now)
             case events.Survived(name=name):
                 if name in facts.own.running():
                     yield from self.termination.note_survived(event)
@@ -156,7 +156,7 @@ class Policy:
         facts.hosts.note_report(report, now)
         self._note_public_keys(host, report.public_keys)
         if report.fingerprints and report.fingerprints != (before and before.fingerprints):
-            yield from self.rendezvous.note_fingerprints(host, report.fingerprints)
+            yield from self.rendezvous.note_fingerprints(host, dict(report.fingerprints), now)
         if report.stopping and facts.note_stop(now, report.stopping_at):
             yield events.Say(message=f"{host} was told to stop: so is the whole job")
         if report.attempt == facts.attempt.number:

@@ -32,26 +32,25 @@ class Rendezvous:
         self._probing = False
         self._probe_at = facts.began
         self._assembled_since: float | None = None
-        self._last = facts.began
         self._fingerprints: dict[str, dict[str, str]] = {}  # thing -> host -> version or digest
         self._steps = [spec for spec in facts.plan.processes if spec.duty is Duty.STEP]  # that are yet to be ready
         self._meets = meets(facts.plan.hosts, facts.host)
         self._patience = min(REACH, settings.start_timeout)
 
-    def note_probed(self, found: tuple[Reach, ...]) -> Iterator[Action]:
+    def note_probed(self, found: tuple[Reach, ...], now: float) -> Iterator[Action]:
         facts = self.facts
         facts.hosts.note_reach(found)
         self._probing = False
         if self._nagging:
             self._nagging = False
             missing = [host for host in self._missing() if host in facts.hosts.reach]
-            for line in table(facts, missing, self._last) if missing else []:
+            for line in table(facts, missing, now) if missing else []:
                 yield events.Say(message=line)
 
-    def note_fingerprints(self, host: str, fingerprints: tuple[tuple[str, str], ...]) -> Iterator[Action]:
+    def note_fingerprints(self, host: str, fingerprints: Mapping[str, str], now: float) -> Iterator[Action]:
         """Compare, on the coordinator, what must be the same everywhere; blame the host that differs."""
         facts = self.facts
-        for thing, value in fingerprints:
+        for thing, value in fingerprints.items():
             values = self._fingerprints.setdefault(thing, {})
             if values.get(host) == value:
                 continue
@@ -63,11 +62,10 @@ class Rendezvous:
                 if self.settings.differences == "warn":
                     yield events.Say(message=f"warning: {odd} differs: {text}")
                 else:
-                    facts.blame_host(self._last, odd, "differs from the other hosts", ExitCode.CONFIG, error=text)
+                    facts.blame_host(now, odd, "differs from the other hosts", ExitCode.CONFIG, error=text)
 
     def advance(self, now: float) -> Iterator[Action]:
         facts = self.facts
-        self._last = now
         if facts.outcome is not None or not facts.others:
             return
         if facts.is_coordinator and len(facts.hosts.heard) >= len(facts.others):
