@@ -108,16 +108,20 @@ def _whole(text: bytes) -> tuple[int, bytes, bytes, bool] | None:
 
 
 def _connected(addresses: Sequence[str], port: int, timeout: float, source: str) -> socket.socket:
-    """Return the first connection that comes, to any of these addresses. Who refuses is not asked again."""
-    deadline = time.monotonic() + timeout
+    """Return the first connection that comes, to any of these addresses. Who refuses is not asked again.
+
+    Each try waits twice as long as the one before, so that a network that is only slow is reached, too.
+    """
+    deadline, patience = time.monotonic() + timeout, NEXT
     error: OSError = TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
     waiting = deque(addresses)
     while waiting and (left := deadline - time.monotonic()) > 0:
         address = waiting.popleft()
         try:
-            return socket.create_connection((address, port), min(NEXT, left), (source, 0) if source else None)
+            return socket.create_connection((address, port), min(patience, left), (source, 0) if source else None)
         except TimeoutError:
             waiting.append(address)
+            patience *= 2
         except OSError as problem:
             error = problem
     raise Unreachable(*error.args) from error
