@@ -4,7 +4,7 @@ from sagemaker_tf_data.channels import Channel, Part, all_channels, channel, fir
 from sagemaker_tf_data.errors import DataError
 from sagemaker_tf_data.evenness import count_records, end_together, even_steps
 from sagemaker_tf_data.gpus import pin_gpu
-from sagemaker_tf_data.pipe import pipe_dataset
+from sagemaker_tf_data.pipe import pipe_dataset, serve_pipes
 from sagemaker_tf_data.sharding import file_names, files, shard
 
 __all__ = [
@@ -22,5 +22,6 @@ __all__ = [
     "part",
     "pin_gpu",
     "pipe_dataset",
+    "serve_pipes",
     "shard",
 ]

@@ -1,12 +1,12 @@
 """`pipe_dataset`: a channel in Pipe mode as a dataset, whichever TensorFlow is installed."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sagemaker_tf_data import chunks, in_graph, places, recordio
+from sagemaker_tf_data import chunks, in_graph, on_workers, places, recordio
 from sagemaker_tf_data.channels import channel as channel_of
 from sagemaker_tf_data.channels import input_folder, key_of_readers
 from sagemaker_tf_data.errors import DataError
@@ -31,7 +31,7 @@ def pipe_dataset(
 
     With `reader` "auto" sagemaker-tensorflow's operator reads, where it is installed for this TensorFlow, else a reader
     of our own; "operator" and "own" insist. Default: $SAGEMAKER_TF_DATA_READER, or "auto". What the dataset function of
-    a ClusterCoordinator returns is read by the operator on the workers.
+    a ClusterCoordinator returns is read on the workers: by the launcher's servers, or after `serve_pipes`.
 
     Args:
         channel: As for `channels.channel`.
@@ -49,24 +49,45 @@ def pipe_dataset(
     if record_format not in FORMATS:
         raise DataError(f"record_format is {record_format!r}; wanted one of {', '.join(FORMATS)}")
     reader = _reader(reader)
-    if places.reads_elsewhere() and tf.inside_function():
-        return _of_workers(channel, record_format, reader)
-    found = channel_of(channel)
-    found.need("Pipe")
-    state = _state_folder()
-    passes = Passes(found, state, _patience(patience))
     operator = None if reader == "own" else _load_operator(required=reader == "operator")
-    if operator is None:
-        return _own(passes, record_format)
-    return _by_operator(operator, passes, record_format, state)
+    if places.reads_elsewhere() and tf.inside_function():
+        key = key_of_readers(channel)
+        if operator is not None:
+            return _by_operator_of_workers(operator, key, record_format)
+        words = [key, record_format, str(_patience(patience))]
+        return _records(on_workers.dataset(words, _signature(record_format)), record_format)
+    passes = _passes(channel, _patience(patience))
+    if operator is not None:
+        return _by_operator(operator, passes, record_format)
+    return _generated(lambda: _pieces_of_next(passes, record_format), record_format)
+
+
+def serve_pipes() -> None:
+    """Let this process, a TensorFlow server, read pipes for a ClusterCoordinator by our own reader.
+
+    The launcher's servers do. A script that is a worker itself calls it before `server.join()`; for the operator it
+    imports sagemaker_tensorflow.
+    """
+
+    def pieces(channel: str, record_format: str, patience: str) -> Generator[Any, None, None]:
+        for piece in _pieces_of_next(_passes(channel, float(patience)), record_format):
+            yield piece if record_format == "TFRecord" else (piece,)
+
+    on_workers.serve(pieces)
 
 
 def records(fifo: Fifo, record_format: str) -> "tf.data.Dataset":
     """Return the records of one pass that is open; for `pipe_dataset`, and for measuring our reader on a file."""
-    return _records(lambda: _pieces(fifo, record_format), record_format)
+    return _generated(lambda: _pieces(fifo, record_format), record_format)
 
 
-def _by_operator(operator: Any, passes: Passes, record_format: str, state: Path) -> "tf.data.Dataset":
+def _passes(channel: str | None, patience: float) -> Passes:
+    found = channel_of(channel)
+    found.need("Pipe")
+    return Passes(found, _state_folder(), patience)
+
+
+def _by_operator(operator: Any, passes: Passes, record_format: str) -> "tf.data.Dataset":
     """Makes sure that the operator's pipe is there, and is ours, before the operator waits for it in its own way."""
     import tensorflow as tf
 
@@ -77,17 +98,14 @@ def _by_operator(operator: Any, passes: Passes, record_format: str, state: Path)
 
     def of_operator(_: Any) -> "tf.data.Dataset":
         folder = passes.channel.fifo(0).parent
-        return _read_by(operator, record_format, str(state), passes.channel.name, str(folder))
+        return _read_by(operator, record_format, str(_state_folder()), passes.channel.name, str(folder))
 
     return tf.data.Dataset.from_generator(turn, output_signature=tf.TensorSpec([], tf.int64)).flat_map(of_operator)
 
 
-def _own(passes: Passes, record_format: str) -> "tf.data.Dataset":
-    def of_next_pass() -> Iterator[Any]:
-        with suppress(ProgramEnded), passes.next() as fifo:
-            yield from _pieces(fifo, record_format)
-
-    return _records(of_next_pass, record_format)
+def _pieces_of_next(passes: Passes, record_format: str) -> Iterator[Any]:
+    with suppress(ProgramEnded), passes.next() as fifo:
+        yield from _pieces(fifo, record_format)
 
 
 def _pieces(fifo: Fifo, record_format: str) -> Iterator[Any]:
@@ -97,20 +115,34 @@ def _pieces(fifo: Fifo, record_format: str) -> Iterator[Any]:
     return chunks.of_records(fifo, split, record_format)
 
 
-def _records(pieces: Callable[[], Iterator[Any]], record_format: str) -> "tf.data.Dataset":
-    """One piece is made while another is read, and no more: `chunks.of_tfrecords` counts on it."""
+def _signature(record_format: str) -> "tuple[tf.TensorSpec, ...]":
+    """Of a piece: a file and how to read it, or an array of records."""
     import tensorflow as tf
 
     if record_format == "TFRecord":
-        signature: Any = (tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64))
-        files = tf.data.Dataset.from_generator(pieces, output_signature=signature).prefetch(1)
+        return tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64)
+    return (tf.TensorSpec([None], tf.string),)
+
+
+def _generated(pieces: Callable[[], Iterator[Any]], record_format: str) -> "tf.data.Dataset":
+    import tensorflow as tf
+
+    signature = _signature(record_format)
+    made = tf.data.Dataset.from_generator(pieces, output_signature=signature if len(signature) > 1 else signature[0])
+    return _records(made, record_format)
+
+
+def _records(pieces: "tf.data.Dataset", record_format: str) -> "tf.data.Dataset":
+    """One piece is made while another is read, and no more: `chunks.of_tfrecords` counts on it."""
+    import tensorflow as tf
+
+    pieces = pieces.prefetch(1)
+    if record_format == "TFRecord":
         # tf.distribute's automatic sharding looks through flat_map and map for a reader of files. It would deal our
         # files out among the workers, and skip some while their memory is filled again. It does not look through
         # take_while, and so deals out records, as of any source that it does not know.
-        return files.map(_of_file).take_while(lambda _: True).flat_map(lambda records: records)
-    signature = tf.TensorSpec([None], tf.string)
-    arrays = tf.data.Dataset.from_generator(pieces, output_signature=signature).prefetch(1)
-    return arrays.flat_map(tf.data.Dataset.from_tensor_slices)
+        return pieces.map(_of_file).take_while(lambda _: True).flat_map(lambda records: records)
+    return pieces.flat_map(tf.data.Dataset.from_tensor_slices)
 
 
 def _of_file(path: "tf.Tensor", buffer_size: "tf.Tensor") -> "tf.data.Dataset":
@@ -121,20 +153,12 @@ def _of_file(path: "tf.Tensor", buffer_size: "tf.Tensor") -> "tf.data.Dataset":
     return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
 
 
-def _of_workers(channel: str | None, record_format: str, reader: str) -> "tf.data.Dataset":
-    """Traced on the chief, run by worker servers, where the operator is loaded and none of our Python can be called."""
+def _by_operator_of_workers(operator: Any, key: str, record_format: str) -> "tf.data.Dataset":
+    """Traced on the chief, run by worker servers, which have loaded the operator."""
     import tensorflow as tf
 
-    operator = None if reader == "own" else _load_operator(required=True)
-    if operator is None:
-        raise DataError(
-            "workers that run TensorFlow servers read pipes by sagemaker-tensorflow's operator only; "
-            f"wanted reader 'auto' or 'operator', found {reader!r}"
-        )
-    name = key_of_readers(channel)
-
     def of_the_reader(_: Any) -> "tf.data.Dataset":
-        own, mode, *_ = in_graph.part(name)
+        own, mode, *_ = in_graph.part(key)
         folder = in_graph.input_folder()
         state = tf.strings.join([folder, "../pipe_state"], separator="/")
         streams = tf.debugging.Assert(

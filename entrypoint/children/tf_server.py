@@ -14,9 +14,13 @@ session = tf.compat.v1.ConfigProto()
 if task["type"] == "ps":
     session.device_count["GPU"] = 0
 elif '"Pipe"' in os.environ.get("ENTRYPOINT_SHARDS", ""):
-    # The operator for Pipe mode channels: a dataset that the chief makes with it is read here.
+    # A dataset that the chief makes of a Pipe mode channel is read here, by the operator if there is one.
     with contextlib.suppress(ImportError, AttributeError, tf.errors.OpError):
         import sagemaker_tensorflow  # noqa: F401
+    with contextlib.suppress(ImportError):
+        import sagemaker_tf_data
+
+        sagemaker_tf_data.serve_pipes()
 server = tf.distribute.Server(
     tf.train.ClusterSpec(config["cluster"]),
     job_name=task["type"],

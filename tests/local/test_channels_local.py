@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from epochs import CELLS, PIPE, make
+from epochs import CELLS, OWN, PIPE, SHARDED, make, name_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = 120.0  # seconds; says when to give up, not how fast anything is
@@ -50,6 +50,9 @@ with open(os.environ["SM_OUTPUT_DATA_DIR"] + "/seen.json", "w") as file:
 checkpoints = json.load(open(os.environ["SM_INPUT_DIR"] + "/config/checkpointconfig.json"))["LocalPath"]
 open(f"{checkpoints}/{os.environ['SM_CURRENT_HOST']}", "w").close()
 """
+
+
+READS_NUMBERS = (ROOT / "tests/cluster/programs/reads.py").read_text()
 
 
 def run(tmp_path: Path, program: str, *words: str, **environment: str) -> tuple[int, str]:
@@ -171,11 +174,45 @@ def test_ranks_together_read_every_record_once_in_every_pass(tmp_path):
     pytest.importorskip("mpi4py")
     data = make(tmp_path / "data", [cell for cell in CELLS if cell[2] is PIPE])
     code, _ = run(
-        tmp_path, (ROOT / "tests/cluster/programs/reads.py").read_text(), "--hosts", "2", "--mode", "mpi",
-        "--processes-per-host", "2", *data.words, "--hyperparameters", f"names={data.names}",
-        ENTRYPOINT_CHANNEL_GROUPS=data.groups, SAGEMAKER_TF_DATA_READER="own", TF_CPP_MIN_LOG_LEVEL="2",
+        tmp_path, READS_NUMBERS, "--hosts", "2", "--mode", "mpi", "--processes-per-host", "2", *data.words,
+        "--hyperparameters", f"names={data.names}", ENTRYPOINT_CHANNEL_GROUPS=data.groups,
+        SAGEMAKER_TF_DATA_READER="own", TF_CPP_MIN_LOG_LEVEL="2",
     )  # fmt: skip
     assert code == 0
     files = list(tmp_path.glob("out/*/ml/output/data/numbers-*.json"))
     assert len(files) == 4
     assert data.missing_and_double(files) == {}
+
+
+@pytest.mark.tensorflow
+def test_worker_servers_together_read_every_record_once_in_every_pass(tmp_path):
+    """By our own reader. The first host has one worker, beside the chief: nobody reads its part of a second channel."""
+    data = make(tmp_path / "data", [cell for cell in CELLS if cell[2] is PIPE])
+    code, _ = run(
+        tmp_path, READS_NUMBERS, "--hosts", "2", "--mode", "ps", "--processes-per-host", "2", *data.words,
+        "--hyperparameters", f"names={data.names}", ENTRYPOINT_CHANNEL_GROUPS=data.groups, ENTRYPOINT_PS_COUNT="1",
+        ENTRYPOINT_PS_WORKERS="server", SAGEMAKER_TF_DATA_READER="own", TF_CPP_MIN_LOG_LEVEL="2",
+    )  # fmt: skip
+    assert code == 0
+    wrong = data.missing_and_double(tmp_path.glob("out/algo-1/ml/output/data/numbers-*.json"))
+    assert {where.partition(",")[0] for where in wrong} == {name_of((OWN, SHARDED, PIPE))}
+    assert all(text.endswith("too often []") for text in wrong.values())
+
+
+@pytest.mark.tensorflow
+def test_a_worker_server_says_what_is_wrong_with_its_pipe(tmp_path, rows):
+    program = """
+import tensorflow as tf
+from sagemaker_tf_data import pipe_dataset
+strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+batches = iter(coordinator.create_per_worker_dataset(lambda: pipe_dataset("rows", "TFRecord")))
+print(coordinator.schedule(tf.function(lambda batches: next(batches)), args=(batches,)).fetch())
+coordinator.join()
+"""
+    code, terminal = run(
+        tmp_path, program, "--hosts", "2", "--mode", "ps", "--channel", f"rows={rows},mode=Pipe",
+        ENTRYPOINT_PS_COUNT="1", ENTRYPOINT_PS_WORKERS="server", SAGEMAKER_TF_DATA_READER="own",
+    )  # fmt: skip
+    assert code == 1
+    assert "rows_0 is not, or not all, TFRecord: after 0 records, at byte 0" in terminal
