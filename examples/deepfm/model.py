@@ -29,6 +29,13 @@ class Damp(tf.keras.layers.Layer):
         return tf.sign(values) * tf.math.log1p(100.0 * tf.abs(values)) / math.log(101.0)
 
 
+class Sum(tf.keras.layers.Layer):
+    """Over all fields."""
+
+    def call(self, weights):  # [rows, fields]
+        return tf.reduce_sum(weights, axis=1, keepdims=True)
+
+
 class PairwiseProducts(tf.keras.layers.Layer):
     """Sum over all pairs of fields of their inner product, in time linear in the number of fields."""
 
@@ -65,7 +72,7 @@ class Network(tf.keras.layers.Layer):
     def build(self, shape):
         self.pairs = list(itertools.pairwise([shape[-1], *self.hidden, 1]))  # what goes into a layer, what comes out
         size = sum(inputs * outputs + outputs for inputs, outputs in self.pairs)
-        self.packed = self.add_weight("packed", [size], initializer=self.first)
+        self.packed = self.add_weight(name="packed", shape=[size], initializer=self.first)
 
     def first(self, shape, dtype=None):
         """What each of `tf.keras.layers.Dense` would begin with, each by a draw of its own: one repeats itself."""
@@ -88,7 +95,7 @@ def deepfm(features=FEATURES, fields=FIELDS, dim=8, hidden=(64, 32), dropout=0.5
     """The model, not compiled: {"ids", "values"} in, the probability of a click out."""
     ids = tf.keras.Input([fields], dtype=tf.int64, name="ids")
     values = tf.keras.Input([fields], dtype=tf.float32, name="values")
-    x = Damp(name="damp")(values)[:, :, tf.newaxis]
+    x = Damp(name="damp")(values)[:, :, None]
 
     # All start near zero: an id that training never saw adds next to nothing.
     near_zero = tf.keras.initializers.RandomNormal(stddev=0.01)
@@ -96,7 +103,7 @@ def deepfm(features=FEATURES, fields=FIELDS, dim=8, hidden=(64, 32), dropout=0.5
     rows = PenalizeRows(l2, name="penalize")(rows) * x
     weights, vectors = rows[:, :, 0], rows[:, :, 1:]
 
-    first_order = tf.reduce_sum(weights, axis=1, keepdims=True)
+    first_order = Sum(name="weights")(weights)
     second_order = PairwiseProducts(name="pairs")(vectors)
     deep = tf.keras.layers.Reshape([fields * dim])(vectors)
     deep = Network(hidden, dropout, name="deep")(deep)  # its last bias is the bias of the whole

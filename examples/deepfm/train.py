@@ -21,6 +21,8 @@ import data
 from model import deepfm
 from sagemaker_tf_data import checkpoints, end_together, pin_gpu
 
+KERAS_3 = tf.keras.Model.__module__.startswith("keras.src.models")
+
 
 def main():
     args = parse_args()
@@ -192,13 +194,12 @@ def parameter_servers():
             f"deepfm: started as {resolver.task_type}, but only the chief needs this script: "
             "set the hyperparameter sagemaker_entrypoint_ps_workers=server"
         )
-    return tf.distribute.ParameterServerStrategy(
-        resolver,
-        # Cuts the embeddings into one piece per parameter server, and leaves small variables whole.
-        variable_partitioner=tf.distribute.experimental.partitioners.MinSizePartitioner(
-            min_shard_bytes=256 << 10, max_shards=resolver.cluster_spec().num_tasks("ps")
-        ),
+    # Cuts the embeddings into one piece per parameter server, and leaves small variables whole.
+    cut = tf.distribute.experimental.partitioners.MinSizePartitioner(
+        min_shard_bytes=256 << 10, max_shards=resolver.cluster_spec().num_tasks("ps")
     )
+    # Variables of Keras 3 cannot be cut: each is on one of the parameter servers.
+    return tf.distribute.ParameterServerStrategy(resolver, variable_partitioner=None if KERAS_3 else cut)
 
 
 def hand_out(coordinator, take_steps, batches, steps, per_call):
@@ -270,7 +271,8 @@ def send(here, model):
 
 def both(here, model):
     """(variable, its pieces on the parameter servers) for each variable. One that was cut comes as pieces, in order."""
-    pieces = iter([*model.variables, *model.optimizer.variables])
+    cut_or_whole = [*model.variables, *model.optimizer.variables]
+    pieces = iter([piece for each in cut_or_whole for piece in getattr(each, "variables", [each])])
     for whole in [*here.variables, *here.optimizer.variables]:
         found = [next(pieces)]
         while whole.shape.rank and sum(piece.shape[0] for piece in found) < whole.shape[0]:
