@@ -28,7 +28,7 @@ Usage: ./build.sh [OPTION...]
 
 Builds $NAME:latest and $NAME:TENSORFLOW-cpu-$SYSTEM-VERSION,
 TENSORFLOW from $LINES, VERSION from pyproject.toml.
-The last line printed is the tags and the size of the image.
+The last line printed is the tags and the sizes of the image: on a disk, and in a registry (by a sample).
 
 With --on, puts the entrypoint onto an image of yours, or onto one of AWS's Deep Learning Containers, and says what it
 has for each mode. Its Python, TensorFlow, CUDA and Open MPI stay as they are. The image that comes of it is called
@@ -408,12 +408,19 @@ push() {
     run docker push "$push_to"
 }
 
+# By the image's Python, which our program `entrypoint` names in its first line: this machine needs none.
+compressed() {
+    docker run --rm --interactive --network none "$NAME:$tag" \
+        sh -c 'exec $(sed -n "1s/^#!//p" "$(command -v entrypoint)") -' <container/compressed.py
+}
+
 report() {
     local size each
     if [[ $dry_run == yes ]]; then
         size='nothing was built'
     else
         size=$(docker image inspect --format '{{.Size}}' "$NAME:$tag" | awk '{printf "%.2f GB", $1 / 1e9}')
+        size+=$(compressed | awk '{printf ", some %.2f GB compressed", $1 / 1e9}')
     fi
     for each in $(tags) ${push:+"$push_to"}; do
         printf '%s ' "$each"

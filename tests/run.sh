@@ -297,7 +297,7 @@ other_lines() { find container/lines -mindepth 1 -maxdepth 1 -type d ! -name "$D
 line_ring() {
     ./build.sh --tensorflow "$1" &&
         TEST_LINE=$1 TEST_IMAGE=${IMAGE%:*}:$1 ring "line-$1" tests/cluster/test_cluster_matrix.py \
-            tests/cluster/test_image.py -n 3
+            tests/cluster/test_image.py tests/cluster/test_cluster_{pipe,sharding,examples}.py -n 3
 }
 
 # Of branches, by the unit ring and a part of the local one: which files are covered least, and all together.

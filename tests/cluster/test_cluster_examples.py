@@ -11,12 +11,15 @@ import pytest
 from containers import BUSY, PROGRAMS, Cluster, Ending, run_alone, sh
 
 from entrypoint.local.channels import Channel, InputMode
+from images import DEFAULT_LINE, LINE
 
 StartCluster = Callable[..., Cluster]
 Figure = Callable[[str, float], None]
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 420.0
+# From TensorFlow 2.16 on, `fit` on several hosts takes Keras 2 (docs/matrix.md).
+KERAS_2 = {} if LINE == DEFAULT_LINE else {"TF_USE_LEGACY_KERAS": "1"}
 LEARNED = 0.63  # both ways reach 0.65 to 0.67; what has learned nothing has 0.5
 
 
@@ -54,7 +57,7 @@ PIPES = {
             "sagemaker_entrypoint_ps_count": 1,
             "steps-per-epoch": 94,
         },
-        "environment": BUSY,
+        "environment": {**KERAS_2, **BUSY},
         "channels": ["training", "evaluation"],
     },
     # A channel for each rank of a host. Both hold all the rows, as in "no multi-path" of AWS's own example.
@@ -62,10 +65,12 @@ PIPES = {
         "mode": "mpi",
         "hosts": 2,
         "hyperparameters": {"sagemaker_mpi_num_of_processes_per_host": 2},
-        "environment": {"ENTRYPOINT_CHANNEL_GROUPS": "same", **BUSY},
+        "environment": {"ENTRYPOINT_CHANNEL_GROUPS": "same", **KERAS_2, **BUSY},
         "channels": ["training", "training-2", "evaluation"],
     },
 }
+if KERAS_2:
+    PIPES["parameter servers, Keras 3"] = {**PIPES["parameter servers"], "environment": BUSY}
 
 
 @pytest.mark.more  # SageMaker's SDKs run it from files, too, test_cluster_sharding.py and resnet have pipes
@@ -96,6 +101,7 @@ def test_deepfm_from_pipes(
 
 
 @pytest.mark.more  # local/test_deepfm.py does it with parameter servers
+@pytest.mark.skipif(LINE != DEFAULT_LINE, reason="benchmarks/deepfm_auc.py is for the default line")
 def test_horovod_beats_a_logistic_regression(image: str, tell: Callable[[str], None]) -> None:
     """By 0.02 at least; benchmarks/deepfm_auc.py does it with more rows and more often."""
     command = [sys.executable, "-m", "benchmarks.deepfm_auc", "--image", image, "--modes", "mpi"]
@@ -104,7 +110,10 @@ def test_horovod_beats_a_logistic_regression(image: str, tell: Callable[[str], N
 
 @pytest.mark.more  # SageMaker's SDKs run it, too: sdk/test_local_mode.py
 def test_digits_on_two_workers(image: str, cluster: StartCluster, figure: Figure) -> None:
-    with cluster(program="train.py", code=ROOT / "examples/digits", mode="mwms", hosts=2, environment=BUSY) as job:
+    environment = {**KERAS_2, **BUSY}
+    with cluster(
+        program="train.py", code=ROOT / "examples/digits", mode="mwms", hosts=2, environment=environment
+    ) as job:
         endings = job.wait(within=PATIENCE)
         only_the_first_saved(endings)
         accuracy = number(endings["algo-1"], r"test accuracy=(\d\.\d+)")

@@ -1,9 +1,11 @@
-"""Pipe mode in the image, which has sagemaker-tensorflow's operator."""
+"""Pipe mode in the image, which has sagemaker-tensorflow's operator, where there is one for its TensorFlow."""
 
 import json
 from pathlib import Path
 
 from containers import PROGRAMS, run_alone
+
+from images import DEFAULT_LINE, LINE
 
 
 def test_the_operator_and_our_reader_take_turns(image: str, tmp_path: Path) -> None:
@@ -29,3 +31,4 @@ def test_the_operator_and_our_reader_take_turns(image: str, tmp_path: Path) -> N
     assert result.returncode == 0, result.stdout
     assert result.stdout.count(": 1503 records, right") == 18, result.stdout
     assert "TFRecord pass 6 in a graph: right" in result.stdout
+    assert ("by_operator" in result.stdout) == (LINE == DEFAULT_LINE)

@@ -1,4 +1,7 @@
-"""Reads Pipe mode channels, each pass by another reader, and prints what came; feeds them itself."""
+"""Reads Pipe mode channels, each pass by another reader, and prints what came; feeds them itself.
+
+Without sagemaker-tensorflow's operator our own reader has all passes.
+"""
 
 import json
 import os
@@ -8,9 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import tensorflow as tf
-from sagemaker_tensorflow import PipeModeDataset
 
-from sagemaker_tf_data import pipe_dataset
+from sagemaker_tf_data import pipe_dataset, serve_pipes
+
+try:
+    from sagemaker_tensorflow import PipeModeDataset
+except ImportError:
+    PipeModeDataset = None
 
 RECORDS = [b"%d " % n + bytes([1 + n % 9]) * (n * 37 % 3000) for n in range(1500)] + [
     bytes([65]) * 2_000_000,
@@ -29,6 +36,10 @@ def by_ours(record_format: str) -> tf.data.Dataset:
     return pipe_dataset(record_format, record_format, reader="own")
 
 
+def by_whichever(record_format: str) -> tf.data.Dataset:
+    return pipe_dataset(record_format, record_format)
+
+
 def by_aws(record_format: str) -> tf.data.Dataset:
     """As scripts for AWS's images do."""
     return PipeModeDataset(
@@ -40,7 +51,9 @@ def by_aws(record_format: str) -> tf.data.Dataset:
     )
 
 
-READERS = (by_operator, by_ours, by_operator, by_aws, by_ours, by_ours)
+READERS = (
+    (by_operator, by_ours, by_operator, by_aws, by_ours, by_ours) if PipeModeDataset else 3 * (by_ours, by_whichever)
+)
 
 
 def encoded(records: list[bytes], record_format: str) -> bytes:
@@ -78,6 +91,7 @@ def read(record_format: str, number: int, reader: Callable[[str], tf.data.Datase
 
 def in_graph(number: int) -> str:
     """As a worker's server does which runs what a ClusterCoordinator's chief has traced."""
+    serve_pipes()
     os.environ["TF_CONFIG"] = json.dumps(
         {"cluster": {"chief": ["a:1"], "ps": ["a:2"], "worker": ["b:1"]}, "task": {"type": "chief", "index": 0}}
     )
