@@ -216,3 +216,41 @@ coordinator.join()
     )  # fmt: skip
     assert code == 1
     assert "rows_0 is not, or not all, TFRecord: after 0 records, at byte 0" in terminal
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    "serves, says",
+    [
+        ("serve_pipes()", "read row-0 row-1 row-2 row-3 row-4 row-5 row-6"),
+        pytest.param("", "a script that is a worker calls serve_pipes() first", marks=pytest.mark.more),
+    ],
+    ids=["serves", "does not"],
+)
+def test_a_script_that_is_a_worker_serves_its_pipe(tmp_path, rows, serves, says):
+    program = f"""
+import tensorflow as tf
+from sagemaker_tf_data import pipe_dataset, serve_pipes
+resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+if resolver.task_type == "worker":
+    {serves}
+    tf.distribute.Server(resolver.cluster_spec(), "worker", resolver.task_id, protocol="grpc").join()
+coordinator = tf.distribute.coordinator.ClusterCoordinator(tf.distribute.ParameterServerStrategy(resolver))
+batches = iter(coordinator.create_per_worker_dataset(lambda: pipe_dataset("rows", "TextLine", reader="own").batch(9)))
+lines = coordinator.schedule(tf.function(lambda batches: next(batches)), args=(batches,)).fetch()
+print("read", b" ".join(lines).decode())
+coordinator.join()
+"""
+    code, terminal = run(
+        tmp_path,
+        program,
+        "--hosts",
+        "2",
+        "--mode",
+        "ps",
+        "--channel",
+        f"rows={rows},mode=Pipe",
+        ENTRYPOINT_PS_COUNT="1",
+    )
+    assert code == (0 if serves else 1)
+    assert says in terminal
