@@ -420,7 +420,8 @@ report() {
         size='nothing was built'
     else
         size=$(docker image inspect --format '{{.Size}}' "$NAME:$tag" | awk '{printf "%.2f GB", $1 / 1e9}')
-        size+=$(compressed | awk '{printf ", some %.2f GB compressed", $1 / 1e9}')
+        size+=$(compressed | awk '{printf ", some %.2f GB compressed", $1 / 1e9}') ||
+            say "its compressed size could not be estimated; the reason is above"
     fi
     for each in $(tags) ${push:+"$push_to"}; do
         printf '%s ' "$each"
