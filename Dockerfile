@@ -13,6 +13,9 @@ ARG BASE_IMAGE=debian:bookworm-slim
 # A folder of container/lines. Each stage that wants it has to ask for it.
 ARG TENSORFLOW=2.14
 
+# cpu or gpu. What is for GPUs only lies in container/gpu and in gpu.txt of the line; `pins` hands it on, or nothing.
+ARG DEVICE=cpu
+
 
 # ---- debian: the base, and how to reach the archives ----------------------------------------------------------------------
 FROM ${BASE_IMAGE} AS debian
@@ -60,13 +63,23 @@ RUN apt-get update -q && \
 FROM debian AS pins
 
 ARG TENSORFLOW
-COPY container/lines/${TENSORFLOW}/locked.txt /pins/
+ARG DEVICE
+COPY container/gpu /container/gpu/
+COPY container/lines/${TENSORFLOW} /container/line/
 # A pin is a line `name==version \\` and, further in, its hashes. Every file is there, an empty one too.
-RUN cd /pins && touch tools.txt tensorflow.txt horovod.txt mpi4py.txt rest.txt operator.txt && \
+RUN mkdir -p /pins/gpu /pins/horovod /pins/checks /pins/image && cd /container/line && \
+    cp check.sh /pins/checks/ && if [ -d patches ]; then cp patches/*.patch /pins/horovod/; fi && \
+    if [ "$DEVICE" = gpu ]; then \
+        cat requirements.txt gpu.txt | sed '/^tensorflow-cpu==/d' > /pins/image/requirements.txt && \
+        cat locked.txt gpu-locked.txt | awk '/^([a-z#]|$)/{out = /^tensorflow-cpu==/} !out' > all.txt && \
+        cd /container/gpu && cp install.sh fatbinary /pins/gpu/ && cp horovod.* /pins/horovod/ && cp check.py /pins/checks/; \
+    else cp requirements.txt /pins/image/ && cp locked.txt all.txt; fi && \
+    cd /pins && touch tools.txt tensorflow.txt horovod.txt mpi4py.txt rest.txt operator.txt && \
     awk '/^# ==== /{part = $4} \
          /^[a-z]/{file = part == "2:" ? "rest" : part == "3:" ? "operator" : part == "4:" ? "tools" : "tensorflow"} \
+         /^nvidia-/{file = part == "4:" ? "gpu/tools" : "gpu/libraries"} \
          /^(pip|setuptools|wheel)==/{file = "tools"} /^(horovod|mpi4py)==/{split($1, name, "="); file = name[1]} \
-         /^[a-z ]/{print > (file ".txt")}' locked.txt && \
+         /^[a-z ]/{print > (file ".txt")}' /container/line/all.txt && \
     grep -c == *.txt; grep -q . horovod.txt
 
 
@@ -84,21 +97,26 @@ ENV PATH=/opt/venv/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 
 COPY --from=pins /pins/tools.txt /pins/
 RUN python3 -m venv /opt/venv && pip install --no-deps -r /pins/tools.txt && pip --version
 
-COPY --from=pins /pins/tensorflow.txt /pins/
-RUN pip install --no-deps -r /pins/tensorflow.txt && \
-    python -c 'import tensorflow; print(tensorflow.__version__)'
-
+# Here, it is compiled once for all lines.
 COPY --from=pins /pins/mpi4py.txt /pins/
 RUN pip install --no-deps --no-build-isolation --no-binary mpi4py -r /pins/mpi4py.txt && \
     mpirun --allow-run-as-root --oversubscribe -np 2 python -m mpi4py -c 'from mpi4py import MPI; assert MPI.COMM_WORLD.size == 2'
 
+# NVIDIA's libraries, in two folders that become layers of their own; in an image for CPUs they are empty.
+COPY --from=pins /pins/gpu /pins/gpu/
+RUN mkdir -p /nvidia/1 /nvidia/2 && if [ -f /pins/gpu/install.sh ]; then bash -eux /pins/gpu/install.sh; fi
+
+COPY --from=pins /pins/tensorflow.txt /pins/
+RUN pip install --no-deps -r /pins/tensorflow.txt && \
+    python -c 'import tensorflow; print(tensorflow.__version__)'
+
 # About five minutes on two cores. Gloo is for `horovodrun` without MPI. The patches, if the line has some, say what for.
 COPY --from=pins /pins/horovod.txt /pins/
-ARG TENSORFLOW
-COPY .dockerignore container/lines/${TENSORFLOW}/patche[s] /patches/
+COPY --from=pins /pins/horovod /pins/horovod/
 RUN pip download --no-deps --no-build-isolation --no-binary horovod --dest /horovod -r /pins/horovod.txt && \
     cd /horovod && tar -xzf horovod-*.tar.gz --strip-components 1 && \
-    for each in /patches/*.patch; do if [ -f "$each" ]; then patch -p1 < "$each" || exit 1; fi; done && \
+    for each in /pins/horovod/*.patch; do if [ -f "$each" ]; then patch -p1 < "$each" || exit 1; fi; done && \
+    if [ -f /pins/horovod/horovod.sh ]; then . /pins/horovod/horovod.sh; fi && \
     HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1 \
         pip install --no-deps --no-build-isolation . && cd / && rm -rf /horovod && \
     mpirun --allow-run-as-root --oversubscribe -np 2 \
@@ -134,14 +152,17 @@ RUN cd /opt/venv/lib/python3.11/site-packages && \
     rm -f tensorflow_io/core/libavro_atds_tests.so && \
     rm clang/native/libclang.so && \
     find numpy scipy sklearn gevent -type d -name tests -prune -exec rm -rf {} + && \
-    find /opt/venv -name '*.a' -delete && \
+    find /opt/venv /nvidia -name '*.a' -delete && \
+    find /nvidia -type d -name include -prune -exec rm -rf {} + && \
     python -c 'import gevent, scipy.stats, sklearn.datasets' && \
     mpirun --allow-run-as-root --oversubscribe -np 2 python -c 'import horovod.tensorflow as hvd; hvd.init(); assert hvd.size() == 2'
 
 
-# What the line has to be able to do, after that.
-COPY container/lines/${TENSORFLOW}/check.sh /
-RUN bash -eux /check.sh
+# What the line has to be able to do, after that. Then the links to /nvidia go: there will be the libraries themselves.
+COPY --from=pins /pins/checks /pins/checks/
+RUN bash -eux /pins/checks/check.sh && \
+    if [ -f /pins/checks/check.py ]; then python /pins/checks/check.py; fi && \
+    find /nvidia /opt/venv/lib/python3.11/site-packages -type l '(' -lname '/nvidia/*' -o -name libnccl.so ')' -delete
 
 
 # ---- package: our own code ------------------------------------------------------------------------------------------------
@@ -158,9 +179,7 @@ RUN python -m pip install --no-deps --no-build-isolation --no-index --prefix /pa
 
 
 # ---- the image ------------------------------------------------------------------------------------------------------------
-FROM scratch
-
-ARG TENSORFLOW
+FROM scratch AS cpu
 
 # LANG: Python and the tools it starts read and write UTF-8 whatever host they are on.
 # PYTHONUNBUFFERED: a line of the log is in CloudWatch when it is written, and the last one before a crash is not lost.
@@ -168,9 +187,22 @@ ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
     LANG=C.UTF-8 \
     PYTHONUNBUFFERED=1
 
+
+FROM cpu AS gpu
+
+# What NVIDIA's container runtime is to bring: all GPUs, the driver's libraries for CUDA, and nvidia-smi.
+ENV NVIDIA_VISIBLE_DEVICES=all \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility
+
+COPY --from=build /nvidia/1 /opt/venv/lib/python3.11/site-packages
+COPY --from=build /nvidia/2 /opt/venv/lib/python3.11/site-packages
+
+
+FROM ${DEVICE}
+
 COPY --from=system / /
 COPY --from=build /opt/venv /opt/venv
-COPY container/lines/${TENSORFLOW}/requirements.txt /opt/sagemaker-tf-entrypoint/
+COPY --from=pins /pins/image /opt/sagemaker-tf-entrypoint/
 COPY container/usr /usr
 COPY --from=package /package /opt/venv
 

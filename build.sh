@@ -10,7 +10,7 @@ readonly OWN_BASE=$NAME-base:bookworm
 readonly PULL_SECONDS=60
 readonly LINES=container/lines
 readonly DEFAULT_LINE=2.14
-readonly SYSTEM=py311-debian12 # what the Dockerfile's base brings
+readonly PYTHON=py311 SYSTEM=debian12 # what the Dockerfile's base brings
 # Where the Dockerfile looks for it; git ignores it there.
 readonly CA_IN_CONTEXT=ca-bundle.pem
 readonly CA_VARIABLES='PIP_CERT SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE AWS_CA_BUNDLE'
@@ -18,7 +18,7 @@ readonly CA_VARIABLES='PIP_CERT SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE 
 # TensorFlow's wheel and SageMaker's training instances; on an ARM machine docker would choose ARM.
 export DOCKER_DEFAULT_PLATFORM=linux/amd64
 
-base='' builder=auto ca_bundle='' dry_run=no line='' mirror='' no_cache=no on='' push='' python=''
+base='' builder=auto ca_bundle='' device=cpu dry_run=no line='' mirror='' no_cache=no on='' push='' python=''
 more_tags=()
 
 usage() {
@@ -26,7 +26,7 @@ usage() {
 Usage: ./build.sh [OPTION...]
        ./build.sh --on IMAGE [--python PATH] [OPTION...]
 
-Builds $NAME:latest and $NAME:TENSORFLOW-cpu-$SYSTEM-VERSION,
+Builds $NAME:latest and $NAME:TENSORFLOW-cpu-$PYTHON-$SYSTEM-VERSION,
 TENSORFLOW from $LINES, VERSION from pyproject.toml.
 The last line printed is the tags and the sizes of the image: on a disk, and in a registry (by a sample).
 
@@ -36,6 +36,8 @@ $NAME:VERSION-on-IMAGE, and any --tag. It is what container/onto.Dockerfile says
 
   --tensorflow LINE   $(lines | sed 's/ /, /g'), which are folders of $LINES; $DEFAULT_LINE without it. One that is not the default
                       is not called latest, but LINE
+  --gpu               with CUDA, cuDNN and NCCL, and Horovod compiled for them; 5 GB and more. It is called LINE-gpu and
+                      TENSORFLOW-gpu-$PYTHON-CUDA-$SYSTEM-VERSION, CUDA like cu129
   --on IMAGE          an image of Linux on amd64 with Python 3.10 or later; it is pulled if it is not on this machine
   --python PATH       its Python that trains. Without it, the first that has TensorFlow of: python, python3, /opt/venv's
                       and /opt/conda's, ...; else the first
@@ -91,6 +93,7 @@ read_arguments() {
         option=$1
         case $option in
             --no-cache) no_cache=yes && shift && continue ;;
+            --gpu) device=gpu && shift && continue ;;
             --dry-run) dry_run=yes && shift && continue ;;
             -h | --help) usage && exit 0 ;;
             --tag | --push | --base | --mirror | --ca-bundle | --builder | --on | --python | --tensorflow) ;;
@@ -111,8 +114,8 @@ read_arguments() {
         esac
         shift 2
     done
-    [[ -z $on || -z $base$mirror$line ]] ||
-        die "--on takes the image as it is; --base, --mirror and --tensorflow are for our own image."
+    [[ -z $on || -z $base$mirror$line${device#cpu} ]] ||
+        die "--on takes the image as it is; --base, --mirror, --tensorflow and --gpu are for our own image."
     [[ -n $on || -z $python ]] || die "--python names the Python of an image that --on IMAGE names."
     case $builder in
         auto) ;;
@@ -126,14 +129,20 @@ lines() { ls "$HERE/$LINES" | grep '^[0-9]' | paste -sd ' ' -; }
 
 # Sets: line, version, tensorflow, tag.
 read_versions() {
-    local pins
+    local pins cuda
     line=${line:-$DEFAULT_LINE} pins=$LINES/$line/requirements.txt
     [[ -f $pins ]] || die "--tensorflow: found '$line'; wanted one of $(lines)."
     version=$(sed -n 's/^version = "\([^"]*\)".*/\1/p' pyproject.toml | head -n 1)
     [[ -n $version ]] || die "Found no line  version = \"...\"  in $HERE/pyproject.toml." "The image's tag is made of it."
     tensorflow=$(sed -n 's/^tensorflow-cpu==//p' "$pins")
     [[ -n $tensorflow ]] || die "Found no line  tensorflow-cpu==...  in $HERE/$pins." "The image's tag is made of it."
-    tag=$tensorflow-cpu-$SYSTEM-$version # in the shape of AWS's
+    tag=$tensorflow-cpu-$PYTHON-$SYSTEM-$version # in the shape of AWS's
+    if [[ $device == gpu ]]; then
+        [[ -f ${pins%/*}/gpu.txt ]] || die "--gpu: TensorFlow $line has no image for GPUs: there is no $HERE/${pins%/*}/gpu.txt."
+        cuda=$(sed -nE 's/^nvidia-cuda-runtime-cu[0-9]+==([0-9]+)\.([0-9]+)\..*/cu\1\2/p' "${pins%/*}/gpu.txt")
+        [[ -n $cuda ]] || die "Found no line  nvidia-cuda-runtime-cu...==...  in $HERE/${pins%/*}/gpu.txt." "The image's tag is made of it."
+        tag=$tensorflow-gpu-$PYTHON-$cuda-$SYSTEM-$version
+    fi
     if [[ -n $on ]]; then
         tag=${on%@*}
         tag=$version-on-$(printf '%s' "${tag##*/}" | tr -c 'A-Za-z0-9_.-' '-')
@@ -302,7 +311,8 @@ build() {
     if [[ -n $on ]]; then
         command+=(--file container/onto.Dockerfile --build-arg "IMAGE=$on" ${python:+--build-arg "PYTHON=$python"})
     else
-        command+=(--build-arg "BASE_IMAGE=$base" --build-arg "TENSORFLOW=$line" --build-arg "VERSION=$version" --build-arg "REVISION=$(revision)")
+        command+=(--build-arg "BASE_IMAGE=$base" --build-arg "TENSORFLOW=$line" --build-arg "DEVICE=$device")
+        command+=(--build-arg "VERSION=$version" --build-arg "REVISION=$(revision)")
     fi
     # A name without a value: docker takes the value from the environment, and it is not on the screen.
     for variable in HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy PIP_INDEX_URL; do
@@ -316,9 +326,11 @@ build() {
     run "${command[@]}" .
 }
 
-# Of a user's image, there is no latest: it is not ours.
+# Of a user's image, there is no latest: it is not ours. Nor is one of those that not everybody wants.
 tags() {
-    if [[ -z $on ]]; then printf '%s\n' "$NAME:$([[ $line == "$DEFAULT_LINE" ]] && echo latest || echo "$line")"; fi
+    local short=$line
+    if [[ $device == gpu ]]; then short+=-gpu; elif [[ $line == "$DEFAULT_LINE" ]]; then short=latest; fi
+    if [[ -z $on ]]; then printf '%s\n' "$NAME:$short"; fi
     printf '%s\n' "$NAME:$tag" ${more_tags[@]+"${more_tags[@]}"}
 }
 

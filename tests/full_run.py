@@ -27,11 +27,14 @@ SOURCES = ("Dockerfile", "container", "entrypoint", "sagemaker_tf_data")  # the 
 
 
 def sources(ring: str) -> tuple[str, ...]:
-    """Return what the ring is about; of a line of the image, what is not the same in all lines."""
+    """Return what the ring is about; of a line of the image, what is not the same in all lines; `line-2.21-gpu`."""
     if ring == "table":  # its jobs run on this machine, their scripts import nothing of ours
         return ("entrypoint",)
     line = ring.removeprefix("line-")
-    return SOURCES if line == ring else ("Dockerfile", f"container/lines/{line}")
+    if line == ring:
+        return SOURCES
+    of_line = ("Dockerfile", f"container/lines/{line.removesuffix('-gpu')}")
+    return (*of_line, "container/gpu") if line.endswith("-gpu") else of_line
 
 
 def digest(root: Path = ROOT, names: tuple[str, ...] = SOURCES) -> str:

@@ -90,7 +90,8 @@ all tasks have the same. What does not run is run there, too, where it ends by i
 it begins to. A script whose words say that it would meet what does not run is told so before it trains, by a warning
 in the coordinator's log that says what to do instead.
 
-All of it was run on CPUs only. Onto an image of your own: [what was tried](onto.md).
+All of it was run on CPUs only; for GPUs there are [images](image.md#for-gpus).
+Onto an image of your own: [what was tried](onto.md).
 """
 
 

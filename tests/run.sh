@@ -30,8 +30,9 @@ local       real processes on this machine; the outcome table; forty random jobs
 cluster     jobs of several containers, on the image that ./build.sh builds
 sdk         jobs that SageMaker's own SDKs run on that image, in their local mode
 benchmarks  a few cases of benchmarks/side_by_side, against AWS's toolkit: fails only on what cannot be noise
-lines       the other lines of the image (container/lines): each is built, and its cells of docs/matrix.md run. Only if
-            asked for by name; other runs say whether it has passed on these pins (tests/full_run.json)
+lines       the other lines of the image (container/lines), and all for GPUs: each is built, and its cells of
+            docs/matrix.md run, on CPUs. Only if asked for by name; other runs say whether it has passed on these pins
+            (tests/full_run.json)
 
 It makes .venv with Python 3.11 and what the tests import, and for the ring sdk one more for each SDK. As root on
 Debian it also installs with apt what is missing (Docker, Open MPI, ssh, ...) and starts dockerd where no daemon
@@ -292,12 +293,19 @@ ring() {
 
 sdk_ring() { tests/sdk/make_environments.sh && ring sdk tests/sdk; }
 
-other_lines() { find container/lines -mindepth 1 -maxdepth 1 -type d ! -name "$DEFAULT_LINE" -printf '%f\n' | sort; }
+other_lines() {
+    find container/lines -mindepth 1 -maxdepth 1 -type d -printf '%f\n%f-gpu\n' | grep -vx "$DEFAULT_LINE" | sort
+}
 
+# line_ring LINE or LINE-gpu
 line_ring() {
-    ./build.sh --tensorflow "$1" &&
-        TEST_LINE=$1 TEST_IMAGE=${IMAGE%:*}:$1 ring "line-$1" tests/cluster/test_cluster_matrix.py \
-            tests/cluster/test_image.py tests/cluster/test_cluster_{pipe,sharding,examples}.py -n 3
+    local options=(--tensorflow "${1%-gpu}") tests=(tests/cluster/test_cluster_matrix.py tests/cluster/test_image.py)
+    if [[ $1 == *-gpu ]]; then
+        options+=(--gpu) tests+=(tests/cluster/test_cluster_gpu_image.py)
+    else
+        tests+=(tests/cluster/test_cluster_{pipe,sharding,examples}.py)
+    fi
+    ./build.sh "${options[@]}" && TEST_LINE=$1 TEST_IMAGE=${IMAGE%:*}:$1 ring "line-$1" "${tests[@]}" -n 3
 }
 
 # Of branches, by the unit ring and a part of the local one: which files are covered least, and all together.

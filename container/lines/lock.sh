@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Writes locked.txt of a line anew: the versions of its requirements.txt with the hashes that the index has for them.
+# Writes locked.txt and gpu-locked.txt of a line anew: the versions of its requirements.txt and gpu.txt, with the hashes that
+# the index has for them.
 #
 #     container/lines/lock.sh 2.14
 #
-# requirements.txt is complete, so nothing is resolved here. uv does it: `pip install uv`.
+# Both are complete, so nothing is resolved here. uv does it: `pip install uv`.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -13,16 +14,23 @@ folder=$HERE/$line
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-{
-    echo "# Made from requirements.txt by container/lines/lock.sh. The parts are its parts."
-    grep '^# ==== ' "$folder/requirements.txt" | while read -r mark; do
+
+# lock PINS: prints them with hashes, part by part.
+lock() {
+    local mark python
+    echo "# Made from $1 by container/lines/lock.sh. The parts are its parts."
+    grep '^# ==== ' "$folder/$1" | while read -r mark; do
         printf '\n%s\n' "$mark"
-        awk -v mark="$mark" '/^# ==== /{on = $0 == mark} on && /^[a-z].*==/' "$folder/requirements.txt" >"$scratch/part"
+        awk -v mark="$mark" '/^# ==== /{on = $0 == mark} on && /^[a-z].*==/' "$folder/$1" >"$scratch/part"
         # The Pipe mode operator's wheels say which Python, and need none: any will do.
         python=3.11
         if grep -q '^sagemaker-tensorflow==' "$scratch/part"; then python=3.10; fi
         uv pip compile --quiet --no-deps --no-header --no-annotate --generate-hashes --no-config \
             --python-version "$python" --python-platform x86_64-manylinux_2_36 "$scratch/part"
     done
-} >"$scratch/locked"
+}
+
+lock requirements.txt >"$scratch/locked"
+lock gpu.txt >"$scratch/gpu-locked"
 mv "$scratch/locked" "$folder/locked.txt"
+mv "$scratch/gpu-locked" "$folder/gpu-locked.txt"

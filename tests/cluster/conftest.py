@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from containers import Cluster, leftovers, sh
 
+from images import GPU
+
+collect_ignore = [] if GPU else ["test_cluster_gpu_image.py"]
+
 ROOT = Path(__file__).resolve().parents[2]
 
 StartCluster = Callable[..., Cluster]

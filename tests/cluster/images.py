@@ -11,7 +11,9 @@ from containers import sh
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_LINE = re.search(r"^readonly DEFAULT_LINE=(.+)$", (ROOT / "build.sh").read_text(), re.MULTILINE).group(1)
-LINE = os.environ.get("TEST_LINE", DEFAULT_LINE)  # of container/lines, which the image under test is of
+# Of container/lines, which the image under test is of: 2.21; or 2.21-gpu for one that is for GPUs.
+LINE, _, DEVICE = os.environ.get("TEST_LINE", DEFAULT_LINE).partition("-")
+GPU = DEVICE == "gpu"
 BUILD = 1200.0  # seconds: when to give up
 
 

@@ -17,7 +17,11 @@ CELLS = [(way, name) for way, name in ALL if (LINE, way, name) not in NEVER or N
 @pytest.fixture(scope="session")
 def of_line(image: str) -> None:
     """What ran on an image of another line would say nothing of the page's cells."""
-    command = "from importlib.metadata import version; print(version('tensorflow-cpu'))"
+    command = """if True:
+        from importlib.metadata import distributions
+        names = ("tensorflow", "tensorflow-cpu", "tensorflow_cpu")
+        print(*(each.version for each in distributions() if each.name in names))
+    """
     found = sh(*DOCKER_RUN, "--network", "none", image, "python", "-c", command, within=120).stdout
     tensorflow = found.strip().splitlines()[-1]
     assert tensorflow.startswith(f"{LINE}."), f"TEST_LINE is {LINE}, and {image} has TensorFlow {tensorflow}"

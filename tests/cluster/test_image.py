@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from containers import DOCKER_RUN
 
-from images import LINE
+from images import GPU, LINE
 
 ROOT = Path(__file__).parents[2]
 REQUIREMENTS = ROOT / "container/lines" / LINE / "requirements.txt"
+OF_GPU = REQUIREMENTS.with_name("gpu.txt")
 OPERATOR = ", sagemaker_tensorflow" if "sagemaker-tensorflow==" in REQUIREMENTS.read_text() else ""
 GIGABYTE = 10**9
 
@@ -33,9 +34,13 @@ def inspect(image: str) -> dict:
 
 
 def pins() -> dict[str, str]:
-    """Name to version, for what is installed: part 4 of the file is for the build only."""
-    installed = REQUIREMENTS.read_text().partition("# ==== part 4")[0]
-    return dict(line.split("==") for line in installed.splitlines() if "==" in line and line[0] not in "# ")
+    """Name to version, for what is installed: part 4 of a file is for the build only."""
+    files = [REQUIREMENTS, OF_GPU] if GPU else [REQUIREMENTS]
+    installed = "\n".join(file.read_text().partition("# ==== part 4")[0] for file in files)
+    found = dict(line.split("==") for line in installed.splitlines() if "==" in line and line[0] not in "# ")
+    if GPU:
+        del found["tensorflow-cpu"]
+    return found
 
 
 # ---- what it does with its command
@@ -106,11 +111,19 @@ def test_what_debian_brings_is_what_the_readme_says(image: str) -> None:
 
 def test_pins_in_the_image_are_those_of_the_repository(image: str) -> None:
     there = inside(image, "cat", "/opt/sagemaker-tf-entrypoint/requirements.txt").stdout
-    assert there == REQUIREMENTS.read_text()
+    if GPU:
+        lines = (REQUIREMENTS.read_text() + OF_GPU.read_text()).splitlines(keepends=True)
+        assert there == "".join(line for line in lines if not line.startswith("tensorflow-cpu=="))
+    else:
+        assert there == REQUIREMENTS.read_text()
 
 
 def test_pip_check_is_clean(image: str) -> None:
-    assert inside(image, "pip", "check").stdout == "No broken requirements found.\n"
+    """Of 2.21, tf-keras asks for `tensorflow` by that name, which tensorflow-cpu is not called."""
+    clean = "No broken requirements found.\n"
+    if LINE == "2.21" and not GPU:
+        clean = "tf-keras 2.21.0 requires tensorflow, which is not installed.\n"
+    assert inside(image, "pip", "check", check=False).stdout == clean
 
 
 def test_tensorflow_operator_and_horovod_load_on_two_ranks(image: str) -> None:
@@ -153,7 +166,7 @@ def test_sshd_starts_with_keys_made_now(image: str) -> None:
 
 
 def test_size(image: str) -> None:
-    assert inspect(image)["Size"] <= 1.5 * GIGABYTE
+    assert inspect(image)["Size"] <= (7 if GPU else 1.5) * GIGABYTE
 
 
 def test_our_code_is_the_small_last_layer(image: str) -> None:
@@ -274,6 +287,11 @@ def test_a_line_is_built_under_its_own_name() -> None:
     result = build_sh("--dry-run", "--base", "some:base", "--tensorflow", "2.21")
     assert " --build-arg TENSORFLOW=2.21 " in result.stdout and ":latest" not in result.stdout
     assert "sagemaker-tf-entrypoint:2.21 sagemaker-tf-entrypoint:2.21.0-cpu-py311-debian12-" in result.stdout
+    result = build_sh("--dry-run", "--base", "some:base", "--tensorflow", "2.21", "--gpu")
+    assert " --build-arg DEVICE=gpu " in result.stdout and ":latest" not in result.stdout
+    assert "sagemaker-tf-entrypoint:2.21-gpu sagemaker-tf-entrypoint:2.21.0-gpu-py311-cu129-debian12-" in result.stdout
+    result = build_sh("--dry-run", "--base", "some:base", "--gpu")
+    assert ":latest" not in result.stdout and ":2.14.1-gpu-py311-cu118-debian12-" in result.stdout
     result = build_sh("--dry-run", "--tensorflow", "2.15")
     assert result.returncode != 0 and "found '2.15'; wanted one of 2.14 2.21" in result.stderr
 

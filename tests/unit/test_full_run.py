@@ -108,6 +108,20 @@ def test_another_line_of_the_image_is_about_its_own_pins_and_the_dockerfile(root
     assert "the sources have changed" in why_needed("line-2.21", record, root)
 
 
+def test_an_image_for_gpus_is_also_about_what_is_for_gpus_only(root: Path) -> None:
+    counts, record = root / "counts", root / "tests" / "full_run.json"
+    for folder in ("container/lines/2.21", "container/gpu"):
+        (root / folder).mkdir(parents=True)
+        (root / folder / "check.py").write_text("check = 1\n")
+    counts.write_text(
+        '{"ring": "line-2.21", "tests": 9, "left_out": 0}\n{"ring": "line-2.21-gpu", "tests": 9, "left_out": 0}\n'
+    )
+    write(counts, record, root)
+    (root / "container/gpu/check.py").write_text("check = 2\n")
+    assert not why_needed("line-2.21", record, root)
+    assert "the sources have changed" in why_needed("line-2.21-gpu", record, root)
+
+
 def test_what_was_left_out_is_said_with_the_command_for_it(root: Path) -> None:
     counts, record = root / "counts", root / "tests" / "full_run.json"
     some = '{"ring": "unit", "left_out": 0}\n{"ring": "table", "left_out": 184}\n'

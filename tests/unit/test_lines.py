@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 LINES = Path(__file__).resolve().parents[2] / "container/lines"
+GPU_PATCH = LINES.parent / "gpu/horovod.patch"
+FOR_GPUS = [path.parent.name for path in sorted(LINES.glob("*/gpu.txt"))]
 NAMES = [path.name for path in sorted(LINES.iterdir()) if path.is_dir()]
 
 
@@ -27,14 +29,25 @@ def test_a_line_is_locked_as_it_is_pinned(name: str) -> None:
     assert len(pinned) == 4
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_locked_version_has_a_hash(name: str) -> None:
-    text = (LINES / name / "locked.txt").read_text()
+@pytest.mark.parametrize("name", FOR_GPUS)
+def test_what_is_for_gpus_is_locked_as_it_is_pinned(name: str) -> None:
+    """The image for GPUs has TensorFlow of the same version, built with CUDA."""
+    pinned, locked = parts(LINES / name / "gpu.txt"), parts(LINES / name / "gpu-locked.txt")
+    assert pinned == locked, f"wanted: container/lines/lock.sh {name}"
+    (cpu,) = (pin for pin in parts(LINES / name / "requirements.txt")[0] if pin.startswith("tensorflow-cpu=="))
+    assert cpu.replace("-cpu", "") in pinned[0]
+
+
+@pytest.mark.parametrize(
+    "locked", sorted(LINES.glob("*/*locked.txt")), ids=lambda path: f"{path.parent.name}-{path.name}"
+)
+def test_every_locked_version_has_a_hash(locked: Path) -> None:
+    text = locked.read_text()
     for pin in re.split(r"\n(?=[a-z])", text)[1:]:
         assert re.match(r"[a-z][\w.-]*==\S+ \\\n    --hash=sha256:[0-9a-f]{64}", pin), pin[:200]
 
 
-@pytest.mark.parametrize("patch", sorted(LINES.glob("*/patches/*")), ids=lambda path: path.name)
+@pytest.mark.parametrize("patch", sorted([*LINES.glob("*/patches/*"), GPU_PATCH]), ids=lambda path: path.name)
 def test_a_patch_says_why(patch: Path) -> None:
     why = patch.read_text().partition("\n--- ")[0]
     assert patch.suffix == ".patch" and why.startswith("Horovod ") and "\n- " in why

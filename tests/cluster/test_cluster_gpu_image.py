@@ -1,0 +1,84 @@
+"""An image for GPUs (TEST_LINE=2.21-gpu TEST_IMAGE=...) on a machine without one; test_image.py, too, tests it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from containers import DOCKER_RUN, resources, run_alone, sh, write_config
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = "/opt/venv/lib/python3.11/site-packages"
+GPU = ("--device", "/dev/null:/dev/nvidia0")
+DRIVER = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
+
+pytestmark = pytest.mark.more
+
+
+def inside(image: str, *command: str, options: tuple[str, ...] = ()) -> str:
+    return sh(*DOCKER_RUN, "--network", "none", *options, image, *command, within=300).stdout
+
+
+def test_versions_libraries_kernels_and_compilers_are_those_that_the_build_checked(image: str) -> None:
+    check = ("-v", f"{ROOT}/container/gpu/check.py:/check.py:ro")
+    assert inside(image, "python", "/check.py", options=check).startswith("TensorFlow is built with CUDA 1")
+
+
+def test_what_nvidias_container_runtime_reads(image: str) -> None:
+    variables = json.loads(sh("docker", "image", "inspect", image).stdout)[0]["Config"]["Env"]
+    assert {"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"} <= set(variables)
+    assert not [each for each in variables if each.startswith("LD_LIBRARY_PATH=")]
+
+
+def test_nothing_of_the_toolchain(image: str) -> None:
+    """ptxas is no part of it: XLA calls it while a job runs."""
+    names = [
+        "nvcc",
+        "cicc",
+        "cudafe++",
+        "fatbinary",
+        "nvlink",
+        "clang*",
+        "*.a",
+        "*.cuh",
+        "cuda*.h",
+        "nccl.h",
+        "cudnn.h",
+    ]
+    names += ["libcudart.so", "libnccl.so"]  # names that only a linker looks for
+    words = [word for name in names for word in ("-o", "-name", name)][1:]
+    packages_of_python = ("-path", f"{PACKAGES}/clang", "-prune", "-o")
+    found = inside(image, "find", "/", "-xdev", *packages_of_python, "(", *words, ")", "-print")
+    assert found == ""
+    assert inside(image, "bash", "-c", f"ls -d /cuda /nvidia {PACKAGES}/nvidia/*/include 2>/dev/null; true") == ""
+
+
+def test_tensorflow_opens_all_libraries_and_registers_a_pretended_gpu(image: str, tmp_path: Path) -> None:
+    """It opens them by its own paths when a driver tells of a GPU; if one is missing, it registers none."""
+    driver = tmp_path / "driver.so"
+    source = Path(__file__).parent / "programs/pretended_driver.c"
+    sh("gcc", "-shared", "-fPIC", "-o", str(driver), str(source))
+    mounts = [f"{driver}:{DRIVER.replace('cuda', name)}:ro" for name in ("cuda", "nvidia-ml")]
+    program = "import tensorflow as tf; print(tf.config.list_physical_devices('GPU'))"
+    options = ["--network", "none", *(word for each in mounts for word in ("-v", each))]
+    done = sh(*DOCKER_RUN, *options, image, "python", "-c", program, within=600)
+    assert "PhysicalDevice(name='/physical_device:GPU:0'" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("driver", [False, True])
+def test_a_job_with_a_gpu_lacks_the_driver_at_most(image: str, tmp_path: Path, driver: bool) -> None:
+    """All that our check looks for is there but libcuda.so.1, and with that file nothing is said."""
+    write_config(
+        tmp_path / "input/config",
+        resources=resources(["algo-1"], "algo-1"),
+        hyperparameters={"sagemaker_program": "train.py"},
+    )
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/train.py").write_text("print('the script runs')\n")
+    mounts = {tmp_path: "/opt/ml"}
+    if driver:  # a library that is none of a driver
+        (tmp_path / "driver").write_bytes(Path("/lib/x86_64-linux-gnu/libdl.so.2").read_bytes())
+        mounts[tmp_path / "driver"] = DRIVER
+    ended = run_alone(image, "train", mounts=mounts, environment={"ENTRYPOINT_GPU_CHECK": "warn"}, limits=GPU)
+    assert ended.returncode == 0 and "the script runs" in ended.stdout, ended.stdout
+    assert ("(1 GPU: tensorflow " in ended.stdout) == (not driver), ended.stdout
+    assert ("cannot load libcuda.so.1)" in ended.stdout) == (not driver), ended.stdout
