@@ -8,7 +8,6 @@ from findings import ESTIMATOR
 
 FIT = re.compile(r"\.fit\(")
 KERAS = re.compile(r"\bkeras\b")
-OF_HOROVOD = re.compile(r"\bhorovod\.(tensorflow\.)?keras\b|\bfrom horovod(\.tensorflow)? import keras\b")
 KERAS_2 = re.compile(r"\btf_keras\b|\bTF_USE_LEGACY_KERAS\b")
 FIRST_WITH_KERAS_3 = (2, 16)  # of TensorFlow
 INSTEAD = "Set TF_USE_LEGACY_KERAS=1, with tf_keras installed, or train with a loop of your own"
@@ -30,20 +29,12 @@ def doubts(
     found = []
     legacy = environment.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")  # tensorflow/__init__.py
     keras_3 = _version(tensorflow) >= FIRST_WITH_KERAS_3 and not legacy
-    if keras_3 and not any(KERAS_2.search(text) for _, text in files):
-        if why := NO_FIT.get(mode):
-            found += [
-                f"{name} calls fit, and that of Keras 3, which TensorFlow {tensorflow} has, {why}. {INSTEAD}"
-                for name, text in files
-                if KERAS.search(text) and FIT.search(text)
-            ]
-        elif mode == "mpi":
-            found += [
-                f"{name} uses Horovod's optimizer or callbacks for Keras, which do not know Keras 3, as TensorFlow "
-                f"{tensorflow} has it. {INSTEAD}"
-                for name, text in files
-                if OF_HOROVOD.search(text)
-            ]
+    if (why := NO_FIT.get(mode)) and keras_3 and not any(KERAS_2.search(text) for _, text in files):
+        found += [
+            f"{name} calls fit, and that of Keras 3, which TensorFlow {tensorflow} has, {why}. {INSTEAD}"
+            for name, text in files
+            if KERAS.search(text) and FIT.search(text)
+        ]
     if mode == "ps" and ps_workers == "server":
         found += [
             f"{name} has an Estimator, whose workers run the script, and here the chief alone does: it would wait for "
