@@ -34,7 +34,8 @@ def generations() -> dict[str, Compose]:
             new = Compose(command=("docker", "compose"), environment=environment)
             if _works(new):
                 found["v2"] = new
-    old = Compose(command=("docker-compose",))
+    # It gives a busy daemon a minute else, which those who call it give longer.
+    old = Compose(command=("docker-compose",), environment={"COMPOSE_HTTP_TIMEOUT": "240"})
     if shutil.which("docker-compose") and "1.29" in _version(old):
         found["1.29"] = old
     return found
