@@ -1,4 +1,5 @@
-"""What each line of the image (container/lines) does in each way of distributing, by each interface of TensorFlow.
+"""What each line of the image (container/lines) does in each way of distributing, by each interface of TensorFlow; and
+what AWS's image of the same TensorFlow does with our entrypoint on it.
 
 docs/matrix.md is written from here; `cluster/test_cluster_matrix.py` runs every cell, those that cannot be, too: one
 that begins to work is news.
@@ -73,11 +74,13 @@ NEVER = {
         "Keras 3's `fit` does not train on several hosts",
         "https://github.com/keras-team/keras/issues/20585",
     ),
-    ("2.21", "horovod", "keras3"): Never(
-        "set TF_USE_LEGACY_KERAS=1 before TensorFlow is imported",
-        "Horovod's optimizer and callbacks are for Keras 2",
-        "https://github.com/horovod/horovod/issues/4290",
-    ),
+}
+# Where our entrypoint is put onto an image of AWS's (`./build.sh --on`), cells are called by its line and this. What
+# our own image cannot, it cannot.
+ON = ", --on"
+NO_HOROVOD = Never("No module named 'horovod'", "AWS's image has no Horovod")
+NEVER |= {(line + ON, way, name): why for (line, way, name), why in NEVER.items()} | {
+    (line + ON, "horovod", name): NO_HOROVOD for line, interfaces in LINES.items() for name in interfaces
 }
 
 
@@ -90,8 +93,8 @@ all tasks have the same. What does not run is run there, too, where it ends by i
 it begins to. A script whose words say that it would meet what does not run is told so before it trains, by a warning
 in the coordinator's log that says what to do instead.
 
-All of it was run on CPUs only; for GPUs there are [images](image.md#for-gpus).
-Onto an image of your own: [what was tried](onto.md).
+All of it was run on CPUs only: images [for GPUs](image.md#for-gpus) were never run on a GPU. `--on`: [our entrypoint
+put onto](onto.md) a stand-in for AWS's image of that TensorFlow, made after their public Dockerfile.
 """
 
 
@@ -99,18 +102,23 @@ def page() -> str:
     """Return docs/matrix.md."""
     parts = [HEAD]
     for line, interfaces in LINES.items():
-        titles = [interface.title for interface in interfaces.values()]
-        reasons = list(dict.fromkeys(why for (of, *_), why in NEVER.items() if of == line))
-        rows = [f"| | {' | '.join(titles)} |", "|" + "---|" * (len(titles) + 1)]
-        for way, title in WAYS.items():
-            cells = [NEVER.get((line, way, name)) for name in interfaces]
-            marks = ["runs" if why is None else f"no <sup>{reasons.index(why) + 1}</sup>" for why in cells]
-            rows.append(f"| {title} | {' | '.join(marks)} |")
-        notes = [
-            f"{number}. {why.reason}"
-            + (f" ([source]({why.source}))" if why.source else "")
-            + (f". It ends with: `{why.text}`" if why.text else "")
-            for number, why in enumerate(reasons, 1)
-        ]
-        parts.append("\n".join([f"## TensorFlow {line}\n", *rows, "", *notes]) + "\n")
+        parts += [table(line, interfaces), table(line + ON, interfaces)]
     return "\n".join(parts)
+
+
+def table(image: str, interfaces: dict[str, Interface]) -> str:
+    """Return what runs on an image: a line of ours, or what `ON` says of it."""
+    titles = [interface.title for interface in interfaces.values()]
+    reasons = list(dict.fromkeys(why for (of, *_), why in NEVER.items() if of == image))
+    rows = [f"| | {' | '.join(titles)} |", "|" + "---|" * (len(titles) + 1)]
+    for way, title in WAYS.items():
+        cells = [NEVER.get((image, way, name)) for name in interfaces]
+        marks = ["runs" if why is None else f"no <sup>{reasons.index(why) + 1}</sup>" for why in cells]
+        rows.append(f"| {title} | {' | '.join(marks)} |")
+    notes = [
+        f"{number}. {why.reason}"
+        + (f" ([source]({why.source}))" if why.source else "")
+        + (f". It ends with: `{why.text}`" if why.text else "")
+        for number, why in enumerate(reasons, 1)
+    ]
+    return "\n".join([f"## TensorFlow {image}\n", *rows, "", *notes]) + "\n"

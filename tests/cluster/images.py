@@ -1,9 +1,13 @@
 """Images that tests build: stand-ins for those of others, and what ./build.sh --on makes of them. They go with it."""
 
+import contextlib
+import fcntl
 import os
 import re
 import subprocess
+import tempfile
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,14 @@ DEFAULT_LINE = re.search(r"^readonly DEFAULT_LINE=(.+)$", (ROOT / "build.sh").re
 LINE, _, DEVICE = os.environ.get("TEST_LINE", DEFAULT_LINE).partition("-")
 GPU = DEVICE == "gpu"
 BUILD = 1200.0  # seconds: when to give up
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Keep tests of other processes from building meanwhile: build.sh lays files into the sources for a while."""
+    with (Path(tempfile.gettempdir()) / "sagemaker-tf-entrypoint-builds.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 class Images:
@@ -43,7 +55,8 @@ class Images:
         return name, done.stdout
 
     def try_on(self, image: str, *options: str, **more: Any) -> subprocess.CompletedProcess[str]:
-        return sh(str(ROOT / "build.sh"), "--on", image, *options, within=BUILD, check=False, **more)
+        with one_at_a_time():
+            return sh(str(ROOT / "build.sh"), "--on", image, *options, within=BUILD, check=False, **more)
 
     def _name(self, what: str) -> str:
         self._built.append(f"tfe-{what}-{self._mark}-{len(self._built)}")

@@ -12,15 +12,7 @@ readonly PATHS=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 work=$(mktemp -d)
 trap 'rm -rf --one-file-system "$work"' EXIT
 
-make_base() {
-    debootstrap --arch=amd64 --variant=minbase trixie "$work/rootfs" >&2
-    # debootstrap copies the resolver and the name of this machine; docker gives every container its own.
-    tar -C "$work/rootfs" --numeric-owner -c --exclude='./dev/*' --exclude='./proc/*' --exclude='./sys/*' \
-        --exclude='./etc/resolv.conf' --exclude='./etc/hostname' --exclude='./var/cache/apt/*' . |
-        docker import --change "ENV PATH=$PATHS" - "$NAME:base" >&2
-}
-
-docker image inspect "$NAME:base" >/dev/null 2>&1 || make_base
+base=$("$ROOT/tests/cluster/make_base.sh" trixie)
 
 mkdir "$work/context"
 cp -r "$ROOT"/{pyproject.toml,README.md,LICENSE,entrypoint,sagemaker_tf_data} "$work/context"
@@ -28,7 +20,7 @@ cp -r "$ROOT"/{pyproject.toml,README.md,LICENSE,entrypoint,sagemaker_tf_data} "$
 touch "$work/context/ca.pem"
 [[ -z ${PIP_CERT-} ]] || cp "$PIP_CERT" "$work/context/ca.pem"
 cat >"$work/Dockerfile" <<TEXT
-FROM $NAME:base
+FROM $base
 ENV DEBIAN_FRONTEND=noninteractive
 RUN apt-get update -q && apt-get install -q -y --no-install-recommends \
     ca-certificates openmpi-bin openssh-client openssh-server procps python3-mpi4py python3-venv && \

@@ -1,8 +1,8 @@
 """Trains a linear model, in the way of the job and by the interface that --api names; writes what came of it.
 
---api fit: Keras's `fit`; loop: steps of one's own; estimator: tf.estimator. Which Keras `tf.keras` is, is up to the
-image and TF_USE_LEGACY_KERAS. All weights begin with zero and are to be 1, 2, 3: what a task has of them in the end is
-written.
+--api fit: Keras's `fit`; loop: steps of one's own; estimator: tf.estimator. Which Keras `tf.keras` is, is up to image
+and environment; no word here may say that it is Keras 2, which doubts.py would believe. All weights begin with zero
+and are to be 1, 2, 3: what a task has of them in the end is written.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def rows(seed=0):
 def tell(weights, tasks):
     weights = [round(float(each), 2) for each in np.ravel(weights)]
     told = {"task": task["type"], "index": task["index"], "tasks": tasks, "weights": weights}
-    keras = import_module(tf.keras.Model.__module__.partition(".")[0])  # tf_keras, if TF_USE_LEGACY_KERAS asks for it
+    keras = import_module(tf.keras.Model.__module__.partition(".")[0])
     told |= {"keras": keras.__version__, "tensorflow": tf.__version__}
     rank = os.environ.get("OMPI_COMM_WORLD_RANK", task["index"])
     with open(Path(os.environ["SM_OUTPUT_DATA_DIR"], f"{task['type']}-{rank}.json"), "w") as file:
