@@ -219,7 +219,11 @@ def test_an_image_for_other_machines(like_aws: str, images: Images, tmp_path: Pa
 
 @pytest.mark.parametrize(
     "options, says",
-    [(["--base", "x"], "--tensorflow are for our own image"), (["--push", "x"], "--push: found 'x'")],
+    [
+        (["--base", "x"], "--gpu are for our own image"),
+        (["--gpu"], "--gpu are for our own image"),
+        (["--push", "x"], "--push: found 'x'"),
+    ],
 )
 def test_options_that_do_not_go_together(images: Images, options: list[str], says: str) -> None:
     done = images.try_on("some:image", "--dry-run", *options)
