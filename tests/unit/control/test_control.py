@@ -120,7 +120,7 @@ print("flask" in sys.modules)
 def test_flask_is_not_imported_even_when_people_ask():
     """It takes longer to import than anything else that answers them."""
     told = subprocess.run([sys.executable, "-c", SERVES], capture_output=True, text=True, timeout=60, check=True).stdout
-    assert told.splitlines()[1:] == ["200", '{"phase": "running"}', '{"phase": "running"}', "False"]
+    assert told.splitlines()[1:] == ["200", '{"phase":"running"}', '{"phase":"running"}', "False"]
 
 
 def test_news_are_taken_from_the_coordinator():
