@@ -20,7 +20,10 @@ elif '"Pipe"' in os.environ.get("ENTRYPOINT_SHARDS", ""):
     with contextlib.suppress(ImportError):
         import sagemaker_tf_data
 
-        sagemaker_tf_data.serve_pipes()
+        try:
+            sagemaker_tf_data.serve_pipes()
+        except sagemaker_tf_data.DataError as error:  # the operator may read them all the same
+            print(error, flush=True)
 server = tf.distribute.Server(
     tf.train.ClusterSpec(config["cluster"]),
     job_name=task["type"],

@@ -11,7 +11,8 @@ from entrypoint.job.settings import Settings
 from entrypoint.outcome import outcome
 from entrypoint.outcome.outcome import Cause, Confidence, Outcome
 from entrypoint.plan.plan import Duty
-from entrypoint.policy.facts import Facts, Noted
+from entrypoint.policy.attempt import Noted
+from entrypoint.policy.facts import Facts
 from entrypoint.policy.phase import Phase
 
 SETTLE = 0.3  # seconds that a cause which looks like a symptom waits for the one behind it

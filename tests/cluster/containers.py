@@ -93,6 +93,14 @@ def resources(hosts: Iterable[str], current: str, groups: Mapping[str, Iterable[
     }
 
 
+def write_script(folder: Path, script: str) -> None:
+    """Write the /opt/ml of a job of one host with this script."""
+    program = {"sagemaker_program": "train.py"}
+    write_config(folder / "input/config", resources=resources(["algo-1"], "algo-1"), hyperparameters=program)
+    (folder / "code").mkdir()
+    (folder / "code/train.py").write_text(script)
+
+
 def repeated(option: str, values: Iterable[str]) -> list[str]:
     """The values as a command takes an option that may be repeated."""
     return [word for value in values for word in (option, value)]

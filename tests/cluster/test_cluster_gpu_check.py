@@ -1,20 +1,14 @@
 """A container with the device file of a GPU, as NVIDIA's runtime gives it; behind it is none."""
 
 import pytest
-from containers import resources, run_alone, write_config
+from containers import run_alone, write_script
 
 DEVICE = ("--device", "/dev/null:/dev/nvidia0")
 
 
 @pytest.mark.parametrize("setting, exit_code", [("warn", 0), ("fail", 78)])
 def test_a_gpu_that_the_image_cannot_use(image, tmp_path, setting, exit_code):
-    write_config(
-        tmp_path / "input/config",
-        resources=resources(["algo-1"], "algo-1"),
-        hyperparameters={"sagemaker_program": "train.py"},
-    )
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code/train.py").write_text("print('the script runs')\n")
+    write_script(tmp_path, "print('the script runs')\n")
     environment = {"ENTRYPOINT_GPU_CHECK": setting}
     ended = run_alone(image, "train", mounts={tmp_path: "/opt/ml"}, environment=environment, limits=DEVICE)
     assert ended.returncode == exit_code, ended.stdout

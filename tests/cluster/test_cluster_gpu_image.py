@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from containers import DOCKER_RUN, resources, run_alone, sh, write_config
+from containers import DOCKER_RUN, run_alone, sh, write_script
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = "/opt/venv/lib/python3.11/site-packages"
@@ -67,13 +67,7 @@ def test_tensorflow_opens_all_libraries_and_registers_a_pretended_gpu(image: str
 @pytest.mark.parametrize("driver", [False, True])
 def test_a_job_with_a_gpu_lacks_the_driver_at_most(image: str, tmp_path: Path, driver: bool) -> None:
     """All that our check looks for is there but libcuda.so.1, and with that file nothing is said."""
-    write_config(
-        tmp_path / "input/config",
-        resources=resources(["algo-1"], "algo-1"),
-        hyperparameters={"sagemaker_program": "train.py"},
-    )
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code/train.py").write_text("print('the script runs')\n")
+    write_script(tmp_path, "print('the script runs')\n")
     mounts = {tmp_path: "/opt/ml"}
     if driver:  # a library that is none of a driver
         (tmp_path / "driver").write_bytes(Path("/lib/x86_64-linux-gnu/libdl.so.2").read_bytes())

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from libraries import loads
+from libraries import loads, looked_in
 
 NVIDIA = re.compile(r"ml\.(p\d|g(?!4ad)\d|gr\d)")  # types of SageMaker's instances with GPUs of NVIDIA's
 BUILD_INFO = "python/platform/build_info.py"
+OPENS_OTHERS = "libtensorflow_framework.so.2"
 DRIVER = "libcuda.so.1"
 # What the libraries of a CUDA of that version call themselves: tsl/platform/default/dso_loader.cc loads them by name.
 WITH_CUDA = {
@@ -61,7 +62,8 @@ def _of_tensorflow(path: Sequence[str]) -> str:
         return ""
     if re.search(r"'is_cuda_build', False", text):
         return f"{_name(told.parents[3])} is built without CUDA"
-    missing = [name for name in (DRIVER, *_of_cuda(text)) if not _is_there(name, path)]
+    folders = looked_in(told.parents[2] / OPENS_OTHERS) or _of_wheels(path)
+    missing = [name for name in (DRIVER, *_of_cuda(text)) if not _is_there(name, folders)]
     return f"{_name(told.parents[3])} cannot load {', '.join(missing)}" if missing else ""
 
 
@@ -81,7 +83,10 @@ def _name(packages: Path) -> str:
     return " and ".join(f"{match[1].replace('_', '-')} {match[2]}" for match in found) or "TensorFlow"
 
 
-def _is_there(library: str, path: Sequence[str]) -> bool:
-    """Return whether it can be loaded, or came with pip, where TensorFlow looks as well; no driver comes so."""
-    in_wheels = library != DRIVER and any(any(Path(entry).glob(f"nvidia/*/lib/{library}")) for entry in path if entry)
-    return in_wheels or loads(library)
+def _of_wheels(path: Sequence[str]) -> list[Path]:
+    return [folder for entry in path if entry for folder in Path(entry).glob("nvidia/*/lib")]
+
+
+def _is_there(library: str, folders: Sequence[Path]) -> bool:
+    """Return whether it lies where TensorFlow itself looks, or can be loaded; no driver comes with pip."""
+    return (library != DRIVER and any((folder / library).exists() for folder in folders)) or loads(library)

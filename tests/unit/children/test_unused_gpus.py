@@ -1,5 +1,6 @@
 """children/prepare/gpus.py: what a host looks at before it says that its TensorFlow cannot use its GPUs."""
 
+import subprocess
 from pathlib import Path
 
 import gpus
@@ -62,6 +63,24 @@ def test_every_library_that_such_a_build_loads_is_looked_for(packages):
         library.parent.mkdir(parents=True)
         library.touch()
     assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1, libcusparse.so.12"
+
+
+def test_a_library_counts_where_tensorflow_looks(packages):
+    """TensorFlow 2.21.0 opens cuSOLVER from a library whose RUNPATH lacks its folder, and uses no GPU for it."""
+    path = packages("build_info = {('cuda_version', '12.5.1'), ('cudnn_version', '9'), ('is_cuda_build', True)}")
+    for name in (f"{name}.so.{version}" for name, version in {**gpus.WITH_CUDA["12"], "cudnn": "9"}.items()):
+        folder = Path(path[0]) / "nvidia" / name.partition(".")[0] / "lib"
+        folder.mkdir(parents=True)
+        (folder / f"lib{name}").touch()
+    looked_in = [folder for folder in sorted(Path(path[0]).glob("nvidia/*/lib")) if "cusolver" not in folder.parts]
+    relative = ":".join(f"$ORIGIN/../{folder.relative_to(path[0])}" for folder in looked_in)
+    opens = Path(path[0]) / "tensorflow" / gpus.OPENS_OTHERS
+    subprocess.run(
+        ["gcc", "-shared", "-o", opens, "-x", "c", "-", f"-Wl,-rpath,{relative}"], input="", text=True, check=True
+    )
+    assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1, libcusolver.so.11"
+    (looked_in[0] / "libcusolver.so.11").symlink_to("../../cusolver/lib/libcusolver.so.11")
+    assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1"
 
 
 TYPES = {
