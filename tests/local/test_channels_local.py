@@ -199,6 +199,7 @@ def test_worker_servers_together_read_every_record_once_in_every_pass(tmp_path):
     assert all(text.endswith("too often []") for text in wrong.values())
 
 
+@pytest.mark.more  # the words: unit/library/test_data_pipe.py
 @pytest.mark.tensorflow
 def test_a_worker_server_says_what_is_wrong_with_its_pipe(tmp_path, rows):
     program = """
@@ -218,12 +219,13 @@ coordinator.join()
     assert "rows_0 is not, or not all, TFRecord: after 0 records, at byte 0" in terminal
 
 
+@pytest.mark.more  # the launcher's own servers do it above
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(
     "serves, says",
     [
         ("serve_pipes()", "read row-0 row-1 row-2 row-3 row-4 row-5 row-6"),
-        pytest.param("", "a script that is a worker calls serve_pipes() first", marks=pytest.mark.more),
+        ("", "a script that is a worker calls serve_pipes() first"),
     ],
     ids=["serves", "does not"],
 )
