@@ -25,7 +25,7 @@ Usage: tests/run.sh [--all] [--ring RING]... [--no-docker] [-k EXPRESSION] [-- P
   --              what follows goes to pytest as it is
 
 unit        values in, values out; with local, the branches that both cover are shown, and have a floor
-local       real processes on this machine; the outcome table; forty random jobs under random faults
+local       real processes on this machine; the outcome table; 25 random jobs under random faults
             (benchmarks/chaos)
 cluster     jobs of several containers, on the image that ./build.sh builds
 sdk         jobs that SageMaker's own SDKs run on that image, in their local mode
