@@ -106,7 +106,11 @@ def save(model, index):
     """Saves on every worker, because saving can exchange variables, and keeps what worker 0 saved."""
     with tempfile.TemporaryDirectory() as elsewhere:
         kept = Path(os.environ.get("SM_MODEL_DIR", "/opt/ml/model"), "1")
-        model.save(str(kept if index == 0 else Path(elsewhere, "1")))
+        folder = str(kept if index == 0 else Path(elsewhere, "1"))
+        if hasattr(tf.keras, "version"):  # Keras 3, where `save` is for files of its own
+            model.export(folder, verbose=False)
+        else:
+            model.save(folder)
 
 
 if __name__ == "__main__":
