@@ -396,8 +396,8 @@ def test_blocks_and_command_with_pipes(sent: Sent, sdk: str, tmp_path: Path) -> 
         assert request["Tags"] == [{"Key": "project", "Value": "clicks"}]
         modes = {each["ChannelName"]: each.get("InputMode") for each in request["InputDataConfig"]}
         assert (modes["training-1"], modes["evaluation"]) == ("Pipe", "FastFile")
-        (seed,) = {str(each.get("ShuffleConfig")) for each in request["InputDataConfig"] if "training" in str(each)}
-        assert seed == "{'Seed': 7}"
+        seeds = [each["ShuffleConfig"]["Seed"] for each in request["InputDataConfig"] if "ShuffleConfig" in each]
+        assert seeds == [7, 7]
 
 
 def test_blocks_with_a_launcher_of_ours(sent: Sent, sdk: str, tmp_path: Path) -> None:
