@@ -13,6 +13,7 @@ first, and pushes it unless the job is local. --dry-run prints the request that 
 import argparse
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,7 @@ NOBODY = "arn:aws:iam::000000000000:role/nobody"  # where no AWS account is aske
 def with_estimator(args, boto_session):
     """SDK v2."""
     from sagemaker.estimator import Estimator
-    from sagemaker.inputs import FileSystemInput
+    from sagemaker.inputs import FileSystemInput, ShuffleConfig, TrainingInput
     from sagemaker.local import LocalSession
     from sagemaker.session import Session
 
@@ -40,6 +41,7 @@ def with_estimator(args, boto_session):
         session = Session(boto_session)
         where = {
             "instance_type": args.instance_type,
+            "volume_size": args.volume_size,
             "output_path": args.output,
             "max_run": args.max_run,
             "subnets": args.subnets,
@@ -50,6 +52,10 @@ def with_estimator(args, boto_session):
             "use_spot_instances": args.spot,
             "max_wait": args.max_wait,
             "checkpoint_s3_uri": args.checkpoints,
+            "tags": [{"Key": key, "Value": value} for key, value in args.tags],
+            # SageMaker Debugger: this SDK asks for it by default, and no library of it is in our image.
+            "debugger_hook_config": False,
+            "disable_profiler": True,
         }
 
     estimator = Estimator(
@@ -66,13 +72,25 @@ def with_estimator(args, boto_session):
         **where,
     )
 
-    def source(text):
-        found = file_system(text)
+    def source(channel):
+        found = file_system(channel.source)
         if found:
-            return FileSystemInput(found.id, found.type, found.path, "ro")
-        return text if text.startswith("s3://") else f"file://{Path(text).resolve()}"
+            return FileSystemInput(found.id, found.type, found.path, channel.access, channel.content_type)
+        if not channel.source.startswith("s3://"):
+            return f"file://{Path(channel.source).resolve()}"
+        return TrainingInput(
+            channel.source,
+            s3_data_type=channel.type,
+            input_mode=channel.mode,
+            distribution=channel.distribution,
+            shuffle_config=None if channel.shuffle is None else ShuffleConfig(channel.shuffle),
+            compression=channel.compression,
+            record_wrapping=channel.wrapper,
+            attribute_names=channel.attributes,
+            content_type=channel.content_type,
+        )
 
-    estimator.fit({name: source(text) for name, text in args.channels} or None, wait=args.wait)
+    estimator.fit({channel.name: source(channel) for channel in args.channels} or None, wait=args.wait)
 
 
 def with_model_trainer(args, boto_session):
@@ -93,6 +111,7 @@ def with_model_trainer(args, boto_session):
             "compute": configs.Compute(
                 instance_type=args.instance_type,
                 instance_count=args.instances,
+                volume_size_in_gb=args.volume_size,
                 keep_alive_period_in_seconds=args.keep_alive,
                 enable_managed_spot_training=args.spot,
             ),
@@ -106,13 +125,14 @@ def with_model_trainer(args, boto_session):
             ),
             "output_data_config": configs.OutputDataConfig(s3_output_path=args.output) if args.output else None,
             "checkpoint_config": configs.CheckpointConfig(s3_uri=args.checkpoints) if args.checkpoints else None,
+            "tags": [configs.Tag(key=key, value=value) for key, value in args.tags] or None,
         }
 
     trainer = ModelTrainer(
         training_image=args.image,
         role=args.role,
         # No source_code: with it, SageMaker starts a script of the SDK's in the place of our image's entrypoint. So the
-        # code comes as channel `code`, and what to run is said as SDK v2 says it by itself.
+        # code comes as channel `code`, and what to run is said as SDK v2 says it by itself. (Another way: tf_launcher.)
         hyperparameters={"sagemaker_program": args.program.name, **args.hyperparameters},
         environment=args.environment,
         **where,
@@ -122,20 +142,37 @@ def with_model_trainer(args, boto_session):
     if args.remote_debug:
         trainer.with_remote_debug_config(configs.RemoteDebugConfig(enable_remote_debug=True))
 
-    def source(text):
-        found = file_system(text)
+    def source(channel):
+        found = file_system(channel.source)
         if found:
-            return configs.FileSystemDataSource(
+            system = configs.FileSystemDataSource(
                 file_system_id=found.id,
                 file_system_type=found.type,
                 directory_path=found.path,
-                file_system_access_mode="ro",
+                file_system_access_mode=channel.access,
             )
-        return text
+            data = configs.DataSource(file_system_data_source=system)
+            return configs.Channel(channel_name=channel.name, data_source=data, content_type=channel.content_type)
+        if not channel.source.startswith("s3://"):
+            return configs.InputData(channel_name=channel.name, data_source=channel.source)
+        data = configs.S3DataSource(
+            s3_data_type=channel.type,
+            s3_uri=channel.source,
+            s3_data_distribution_type=channel.distribution,
+            attribute_names=channel.attributes,
+        )
+        return configs.Channel(
+            channel_name=channel.name,
+            data_source=configs.DataSource(s3_data_source=data),
+            input_mode=channel.mode,
+            shuffle_config=None if channel.shuffle is None else configs.ShuffleConfig(seed=channel.shuffle),
+            compression_type=channel.compression,
+            record_wrapper_type=channel.wrapper,
+            content_type=channel.content_type,
+        )
 
-    sources = [("code", str(args.program.parent)), *args.channels]
-    inputs = [configs.InputData(channel_name=name, data_source=source(text)) for name, text in sources]
-    trainer.train(input_data_config=inputs, wait=args.wait)
+    code = configs.InputData(channel_name="code", data_source=str(args.program.parent))
+    trainer.train(input_data_config=[code, *map(source, args.channels)], wait=args.wait)
 
 
 def file_system(text):
@@ -143,6 +180,124 @@ def file_system(text):
     url = urlsplit(text)
     types = {"efs": "EFS", "fsx": "FSxLustre"}
     return SimpleNamespace(id=url.netloc, type=types[url.scheme], path=url.path) if url.scheme in types else None
+
+
+# --- channels: NAME=SOURCE[,OPTION=VALUE]..., as `entrypoint local --channel` has them ---
+
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+OPTIONS_AT_THE_END = re.compile(r"(,content-type=[^,]*|,[a-z-]+=[^,/]*)*$")  # a slash ends a source like an option
+
+
+def one_of(*values):
+    def read(text):
+        if text not in values:
+            raise ValueError(f"one of {', '.join(values)}")
+        return None if text == "None" else text
+
+    return read
+
+
+def seed(text):
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise ValueError("a seed, a whole number")
+    return int(text)
+
+
+def names(text):
+    found = text.split(":")
+    if len(found) > 16 or not all(found):
+        raise ValueError("1 to 16 names with : between them")
+    return found
+
+
+def words(text):
+    if not text:
+        raise ValueError("a type such as text/csv")
+    return text
+
+
+READ = {
+    "mode": one_of("File", "FastFile", "Pipe"),
+    "distribution": one_of("FullyReplicated", "ShardedByS3Key"),
+    "shuffle": seed,
+    "compression": one_of("None", "Gzip"),
+    "wrapper": one_of("None", "RecordIO"),
+    "attributes": names,
+    "type": one_of("S3Prefix", "ManifestFile", "AugmentedManifestFile"),
+    "content-type": words,
+    "access": one_of("ro", "rw"),
+}
+OF_PIPES = ("shuffle", "compression", "wrapper", "attributes")
+OF_FILE_SYSTEMS = ("access", "content-type")
+
+
+def channel(text):
+    """Read one --channel; ArgumentTypeError if SageMaker could not make it."""
+    name, equals, rest = text.partition("=")
+    found = OPTIONS_AT_THE_END.search(rest)
+    source = rest[: found.start()]
+    if not (NAME.fullmatch(name) and equals and source):
+        raise wrong(f"found {text!r}; wanted NAME=SOURCE and then options, NAME of 1 to 64 letters, digits, . - and _")
+    if name == "code":
+        raise wrong("code is the channel of the script's own folder; wanted another name")
+    given = {}
+    for option in found[0].split(",")[1:]:
+        key, _, value = option.partition("=")
+        if key not in READ:
+            ends = "a source that ends like an option is given with a / at its end"
+            raise wrong(f"{name} has option {key!r}; wanted one of {', '.join(READ)} ({ends})")
+        try:
+            given[key] = READ[key](value)
+        except ValueError as wanted:
+            raise wrong(f"{name} has {key}={value!r}; wanted {wanted}") from None
+    check(name, source, given)
+    made = {**dict.fromkeys(READ), "distribution": "FullyReplicated", "type": "S3Prefix", "access": "ro"}
+    if given.get("attributes"):
+        made["type"] = "AugmentedManifestFile"
+    made |= given
+    return SimpleNamespace(name=name, source=source, content_type=made.pop("content-type"), **made)
+
+
+def check(name, source, given):
+    """ArgumentTypeError if options do not go with the source, or with one another."""
+    if file_system(source):
+        for key in given:
+            if key not in OF_FILE_SYSTEMS:
+                raise wrong(f"{name} has {key}, and is a file system; wanted {' and '.join(OF_FILE_SYSTEMS)} at most")
+        return
+    if "access" in given:
+        raise wrong(f"{name} has access, and is {source}; wanted that with efs:// or fsx:// only")
+    mode, kind = given.get("mode"), given.get("type")
+    for key in OF_PIPES:
+        if mode != "Pipe" and given.get(key) is not None:
+            raise wrong(f"{name} has {key}, and its mode is {mode or 'File'}; wanted mode=Pipe, or no {key}")
+    if kind == "AugmentedManifestFile" and "attributes" not in given:
+        raise wrong(f"{name} has type={kind}; wanted mode=Pipe and attributes=A:B, which of a line to send")
+    if "attributes" in given and kind not in (None, "AugmentedManifestFile"):
+        raise wrong(f"{name} has attributes and type={kind}; wanted type=AugmentedManifestFile, or none")
+    if mode == "FastFile" and kind == "ManifestFile":
+        raise wrong(f"{name} has mode=FastFile and type={kind}; wanted mode File or Pipe, or the prefix itself")
+
+
+def check_together(channels, local):
+    """Return what is wrong with the channels of one job, or nothing."""
+    listed = [each.name for each in channels]
+    for each in channels:
+        if listed.count(each.name) > 1:
+            return f"--channel names {each.name} twice; wanted each channel once"
+        if not local and urlsplit(each.source).scheme not in ("s3", "efs", "fsx"):
+            return f"--channel {each.name} is {each.source}; wanted s3://, efs:// or fsx://, or a folder with --local"
+        if local and (each.mode not in (None, "File") or each.distribution != "FullyReplicated"):
+            found = each.distribution if each.mode in (None, "File") else f"mode={each.mode}"
+            return (
+                f"--channel {each.name} has {found}, and the SDK's local mode only mounts folders; wanted none, or "
+                "`entrypoint local`, which has them"
+            )
+    return None
+
+
+def wrong(problem):
+    return argparse.ArgumentTypeError(problem)
 
 
 # --- what was asked for ---
@@ -162,10 +317,13 @@ def parse(argv=None):
     add("--role", help="ARN of the role that the job has; not needed with --local")
     add("--region", help="default: that of your AWS configuration")
     sources = "s3://..., efs://FILE-SYSTEM/FOLDER, fsx://FILE-SYSTEM/MOUNT-NAME/FOLDER; with --local a folder"
-    add("--channel", **pairs, dest="channels", metavar="NAME=SOURCE", help=sources)
+    of_channels = {"dest": "channels", "metavar": "NAME=SOURCE[,OPTION=VALUE]...", "type": channel}
+    add("--channel", **pairs | of_channels, help=f"{sources}. Options: {', '.join(READ)}")
     wanted = "for the script; JSON where V is JSON, else text"
     add("--hyperparameters", nargs="+", **pairs | {"action": "extend"}, metavar="K=V", help=wanted)
     add("--env", **pairs, metavar="K=V", help="such as ENTRYPOINT_STOP_GRACE=110; may be repeated")
+    add("--volume-size", type=int, default=30, metavar="GB", help="disk of each host, for File mode; default: 30")
+    add("--tags", nargs="+", **pairs | {"action": "extend"}, metavar="K=V", help="of the job, such as project=clicks")
     add("--output", help="where model and output go: s3://..., or a new folder with --local")
     add("--metric", **pairs, dest="metrics", metavar="NAME=REGEX", help="what CloudWatch is to find in the log")
     add("--max-run", type=int, default=86_400, metavar="S", help="default: a day")
@@ -196,6 +354,8 @@ def parse(argv=None):
         parser.error("--subnets and --security-groups: wanted both or neither")
     if args.spot and args.keep_alive:
         parser.error("--spot and --keep-alive: SageMaker keeps no warm pools of spot instances")
+    if problem := check_together(args.channels, args.local):
+        parser.error(problem)
     args.program = args.program.resolve()
     args.hyperparameters = {name: as_json(value) for name, value in args.hyperparameters}
     args.environment = {"ENTRYPOINT_MODE": args.mode, **dict(args.env)}
@@ -217,7 +377,7 @@ def parse(argv=None):
 def pair(text):
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise argparse.ArgumentTypeError(f"found {text!r}; wanted NAME=VALUE")
+        raise wrong(f"found {text!r}; wanted NAME=VALUE")
     return name, value
 
 

@@ -5,6 +5,7 @@ from sagemaker_tf_data.errors import DataError
 from sagemaker_tf_data.evenness import count_records, end_together, even_steps
 from sagemaker_tf_data.gpus import pin_gpu
 from sagemaker_tf_data.pipe import pipe_dataset, serve_pipes
+from sagemaker_tf_data.recordio_datasets import image_records, protobuf_records
 from sagemaker_tf_data.sharding import file_names, files, shard
 
 __all__ = [
@@ -19,9 +20,11 @@ __all__ = [
     "file_names",
     "files",
     "first_of",
+    "image_records",
     "part",
     "pin_gpu",
     "pipe_dataset",
+    "protobuf_records",
     "serve_pipes",
     "shard",
 ]

@@ -8,7 +8,8 @@ import mmap
 import os
 from collections.abc import Callable, Iterator
 from itertools import cycle
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sagemaker_tf_data import recordio, tfrecord
 from sagemaker_tf_data.errors import DataError
@@ -22,20 +23,37 @@ LINGER = 0.02  # seconds without a byte after which a piece goes out as it is: a
 LONGEST_LINE = 256 << 20
 # What TensorFlow reads TFRecords by: small ones through a buffer, larger ones straight into their tensors.
 BUFFER, DIRECT = 256 << 10, 32 << 10
-CUT = "the pass ends there, in the middle of a record"
 
 Buffer = mmap.mmap | bytearray
-Split = Callable[[Buffer, int, bool], tuple[list[bytes], int]]
+Split = Callable[[Buffer, int, bool], tuple[list[Any], int]]
 
 
-def of_records(fifo: Fifo, split: Split, kind: str) -> "Iterator[np.ndarray]":
-    """Arrays of records.
+class Source(Protocol):
+    """Bytes that come one after another: a `Fifo`, or a file."""
+
+    path: Path
+    cut: str  # what to say if they end in the middle of a record
+
+    def read_into(self, view: memoryview, linger: float | None = None) -> int | None:
+        """Number of bytes read, 0 at the end; None where none came for `linger` seconds."""
+
+
+def of_records(fifo: Source, split: Split, kind: str) -> "Iterator[np.ndarray]":
+    """Arrays of records; errors as for `lists`."""
+    import numpy as np
+
+    for records in lists(fifo, split, kind):
+        array = np.empty(len(records), object)
+        array[:] = records
+        yield array
+
+
+def lists(fifo: Source, split: Split, kind: str) -> Iterator[list[Any]]:
+    """Lists of what `split` makes of records.
 
     Raises:
         DataError: The pass is not of this kind, or ends in the middle of a record.
     """
-    import numpy as np
-
     # Of whole pages: a bytearray begins 16 bytes behind a page's start, to which the kernel copies four times as slowly
     # on some processors.
     buffer = mmap.mmap(-1, SIZE, mmap.MAP_PRIVATE)
@@ -50,9 +68,7 @@ def of_records(fifo: Fifo, split: Split, kind: str) -> "Iterator[np.ndarray]":
             except DataError as error:
                 raise progress.broken(str(error), buffer[:have]) from None
             if records:
-                array = np.empty(len(records), object)
-                array[:] = records
-                yield array
+                yield records
             progress.add(len(records), used)
             have -= used
             buffer.move(0, used, have)
@@ -60,7 +76,7 @@ def of_records(fifo: Fifo, split: Split, kind: str) -> "Iterator[np.ndarray]":
         if have == len(buffer):
             buffer.resize(2 * len(buffer))
     if have:
-        raise progress.broken(CUT, buffer[:have])
+        raise progress.broken(fifo.cut, buffer[:have])
 
 
 def split_lines(buffer: Buffer, end: int, last: bool) -> tuple[list[bytes], int]:
@@ -115,7 +131,7 @@ def of_tfrecords(fifo: Fifo) -> Iterator[tuple[str, int]]:
         # We are asked for one more while the last one is read, and go on, and close the slots, when it has been.
         yield os.devnull, BUFFER
         if rest:
-            what = CUT
+            what = fifo.cut
             if len(rest) >= tfrecord.HEADER:
                 try:
                     tfrecord.size(rest)
@@ -154,7 +170,7 @@ class _Slot:
 class _Progress:
     """What was handed on, for messages."""
 
-    def __init__(self, fifo: Fifo, kind: str) -> None:
+    def __init__(self, fifo: Source, kind: str) -> None:
         self.path, self.kind, self.records, self.bytes = fifo.path, kind, 0, 0
 
     def add(self, records: int, size: int) -> None:
@@ -169,11 +185,11 @@ class _Progress:
         looks = next((f" It looks like {name}." for magic, name in known.items() if found.startswith(magic)), "")
         return DataError(
             f"{self.path} is not, or not all, {self.kind}: after {self.records} records, at byte {self.bytes}: {what}."
-            + ("" if self.kind == "RecordIO" and "RecordIO" in looks else looks)
+            + ("" if "RecordIO" in self.kind and "RecordIO" in looks else looks)
         )
 
 
-def _fill(fifo: Fifo, view: memoryview, have: int) -> tuple[int, bool]:
+def _fill(fifo: Source, view: memoryview, have: int) -> tuple[int, bool]:
     """(bytes in `view`, whether the pass has ended): full, ended, or nothing more came for a while."""
     came = False
     while have < len(view):

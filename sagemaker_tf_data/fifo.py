@@ -40,6 +40,8 @@ class ProgramEnded(Exception):
 class Fifo:
     """The bytes of one pass, up to its end."""
 
+    cut = "the pass ends there, in the middle of a record"
+
     def __init__(self, path: Path, descriptor: int, patience: float) -> None:
         self.path = path
         self._descriptor = descriptor

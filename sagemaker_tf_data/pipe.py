@@ -35,7 +35,8 @@ def pipe_dataset(
 
     Args:
         channel: As for `channels.channel`.
-        record_format: "TFRecord", "RecordIO" (where the channel has record_wrapper="RecordIO") or "TextLine".
+        record_format: "TFRecord", "RecordIO" (where the channel has record_wrapper="RecordIO") or "TextLine". For
+            objects that are RecordIO themselves there are `image_records` and `protobuf_records`.
         patience: Seconds to wait for a pipe to come, or for bytes in it, before it is an error. Default:
             $SAGEMAKER_TF_DATA_PATIENCE, or half an hour: SageMaker may need minutes for the first object of a pass.
 
@@ -54,9 +55,9 @@ def pipe_dataset(
         key = key_of_readers(channel)
         if operator is not None:
             return _by_operator_of_workers(operator, key, record_format)
-        words = [key, record_format, str(_patience(patience))]
+        words = [key, record_format, str(patience_of(patience))]
         return _records(on_workers.dataset(words, _signature(record_format)), record_format)
-    passes = _passes(channel, _patience(patience))
+    passes = passes_of(channel, patience_of(patience))
     if operator is not None:
         return _by_operator(operator, passes, record_format)
     return _generated(lambda: _pieces_of_next(passes, record_format), record_format)
@@ -69,8 +70,13 @@ def serve_pipes() -> None:
     imports sagemaker_tensorflow.
     """
 
-    def pieces(channel: str, record_format: str, patience: str) -> Generator[Any, None, None]:
-        for piece in _pieces_of_next(_passes(channel, float(patience)), record_format):
+    def pieces(channel: str, record_format: str, patience: str, *more: str) -> Generator[Any, None, None]:
+        if more:
+            from sagemaker_tf_data import recordio_datasets
+
+            yield from recordio_datasets.serve(channel, record_format, float(patience), *more)
+            return
+        for piece in _pieces_of_next(passes_of(channel, float(patience)), record_format):
             yield piece if record_format == "TFRecord" else (piece,)
 
     on_workers.serve(pieces)
@@ -81,7 +87,7 @@ def records(fifo: Fifo, record_format: str) -> "tf.data.Dataset":
     return _generated(lambda: _pieces(fifo, record_format), record_format)
 
 
-def _passes(channel: str | None, patience: float) -> Passes:
+def passes_of(channel: str | None, patience: float) -> Passes:
     found = channel_of(channel)
     found.need("Pipe")
     return Passes(found, _state_folder(), patience)
@@ -213,7 +219,7 @@ def _reader(given: str | None) -> str:
     return chosen
 
 
-def _patience(given: float | None) -> float:
+def patience_of(given: float | None) -> float:
     text = os.environ.get(PATIENCE) or "1800"
     try:
         seconds = float(text) if given is None else given

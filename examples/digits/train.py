@@ -1,5 +1,7 @@
 """Learns handwritten digits with a small network, on one host or on all hosts of the job together.
 
+On one host with several GPUs, `--mirrored` uses all of them.
+
 The images come with scikit-learn (1,797 of 8 x 8 pixels), so there is nothing to download.
 """
 
@@ -23,7 +25,14 @@ def main():
     index = task["task"]["index"] if workers > 1 else 0
 
     # First of all: the strategy connects to the other workers, and TensorFlow must not have been used before.
-    strategy = tf.distribute.MultiWorkerMirroredStrategy() if workers > 1 else tf.distribute.get_strategy()
+    if workers > 1:
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    elif args.mirrored:
+        devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+        strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
+        print(f"digits: mirrored on {strategy.num_replicas_in_sync} devices", flush=True)
+    else:
+        strategy = tf.distribute.get_strategy()
 
     # A fixed random_state: all workers agree which images are kept aside for the test.
     digits = load_digits()
@@ -38,7 +47,7 @@ def main():
     train = tf.data.Dataset.from_tensor_slices((train_x, train_y)).shard(workers, index)
     train = train.shuffle(len(train_x)).repeat().batch(args.batch_size // workers)
 
-    with strategy.scope():  # variables made here are mirrored: one copy per worker, kept equal
+    with strategy.scope():  # variables made here are mirrored: one copy per worker and device, kept equal
         model = small_network()
         # Ever smaller steps, down to none: the result then depends little on when training stopped.
         learning_rate = tf.keras.optimizers.schedules.CosineDecay(args.learning_rate, steps * args.epochs)
@@ -60,6 +69,14 @@ def parse_args():
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--batch-size", "--batch_size", type=int, default=128, help="images per step, of all workers")
     parser.add_argument("--learning-rate", "--learning_rate", type=float, default=0.01)
+    parser.add_argument(
+        "--mirrored",
+        nargs="?",  # as a hyperparameter it comes with a value
+        const=True,
+        default=False,
+        type=lambda text: text.lower() != "false",
+        help="on one host: a copy of the network on each of its GPUs, and a part of each batch (MirroredStrategy)",
+    )
     args, _ = parser.parse_known_args()  # SageMaker's SDK may send more, such as --model_dir
     return args
 
@@ -89,7 +106,11 @@ def save(model, index):
     """Saves on every worker, because saving can exchange variables, and keeps what worker 0 saved."""
     with tempfile.TemporaryDirectory() as elsewhere:
         kept = Path(os.environ.get("SM_MODEL_DIR", "/opt/ml/model"), "1")
-        model.save(str(kept if index == 0 else Path(elsewhere, "1")))
+        folder = str(kept if index == 0 else Path(elsewhere, "1"))
+        if hasattr(tf.keras, "version"):  # Keras 3, where `save` is for files of its own
+            model.export(folder, verbose=False)
+        else:
+            model.save(folder)
 
 
 if __name__ == "__main__":

@@ -123,3 +123,14 @@ def test_digits_on_two_workers(image: str, cluster: StartCluster, figure: Figure
         outputs, _ = predict(image, endings["algo-1"].ml, [image_of_nothing])
         assert len(outputs) == 1 and len(outputs[0]) == 10
         assert abs(sum(outputs[0]) - 1) < 1e-3
+
+
+@pytest.mark.more
+@pytest.mark.skipif(LINE == DEFAULT_LINE, reason="the default line has Keras 2, which the test above saves by")
+def test_digits_saved_by_keras_3(image: str, cluster: StartCluster) -> None:
+    options: dict[str, Any] = {"hyperparameters": {"epochs": 1}, "environment": BUSY}
+    with cluster(program="train.py", code=ROOT / "examples/digits", mode="single", hosts=1, **options) as job:
+        endings = job.wait(within=PATIENCE)
+        only_the_first_saved(endings)
+        outputs, _ = predict(image, endings["algo-1"].ml, [[[[0.0]] * 8] * 8])
+        assert len(outputs[0]) == 10 and abs(sum(outputs[0]) - 1) < 1e-3

@@ -256,3 +256,39 @@ coordinator.join()
     )
     assert code == (0 if serves else 1)
     assert says in terminal
+
+
+@pytest.mark.more  # in one process: unit/library/test_data_recordio.py
+@pytest.mark.tensorflow
+def test_a_worker_server_reads_recordio_of_images_and_of_sagemakers_algorithms(tmp_path):
+    """From its own channels, in Pipe and in File mode; the launcher's server has what the chief's graph asks for."""
+    import numpy as np
+
+    from sagemaker_tf_data import image_record, protobuf_record, recordio
+
+    for name, records in (
+        ("images", [image_record.pack(b"\xff\xd8\xff" + bytes(number), number) for number in range(5)]),
+        ("tensors", [protobuf_record.pack({"values": ([number], np.int32([7]), [9])}) for number in range(5)]),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "part.rec").write_bytes(b"".join(map(recordio.frame, records)))
+    program = """
+import tensorflow as tf
+from sagemaker_tf_data import image_records, protobuf_records, shard
+strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+spec = tf.SparseTensorSpec([9], tf.int32)
+def read():
+    images = shard(image_records("images"), "images").map(lambda image, label: (tf.strings.length(image), label))
+    return tf.data.Dataset.zip((images, protobuf_records("tensors", spec).map(tf.sparse.to_dense))).batch(9)
+batches = iter(coordinator.create_per_worker_dataset(read))
+(lengths, labels), rows = coordinator.schedule(tf.function(lambda batches: next(batches)), args=(batches,)).fetch()
+print("read", lengths.tolist(), labels.tolist(), rows.argmax(axis=1).tolist(), rows.sum())
+coordinator.join()
+"""
+    code, terminal = run(
+        tmp_path, program, "--hosts", "2", "--mode", "ps", "--channel", f"images={tmp_path}/images,mode=Pipe",
+        "--channel", f"tensors={tmp_path}/tensors", ENTRYPOINT_PS_COUNT="1", ENTRYPOINT_PS_WORKERS="server",
+    )  # fmt: skip
+    assert code == 0, terminal
+    assert "read [3, 4, 5, 6, 7] [0.0, 1.0, 2.0, 3.0, 4.0] [0, 1, 2, 3, 4] 35" in terminal

@@ -41,6 +41,17 @@ def trainer_call(
     }
 
 
+def launcher_call(image: str, program: str, **launcher: Any) -> dict[str, Any]:
+    """ModelTrainer(source_code=SourceCode(...), distributed=Launcher(...)).train() of SDK 3, on two hosts."""
+    return {
+        "hosts": 2,
+        "source_code": {"source_dir": str(PROGRAMS), "entry_script": program},
+        "launcher": launcher,
+        "arguments": {"training_image": image},
+        "inputs": {},
+    }
+
+
 def model_of(job: Job) -> Any:
     """The model in the archive that the SDK made, after a success with nothing to complain of."""
     import tensorflow as tf
@@ -143,14 +154,44 @@ def test_v3_on_two_hosts_with_mpi(run: Run, image: str, clicks: Path) -> None:
     assert "network interface ethwe named in resourceconfig.json does not exist here" in job.output
 
 
-@pytest.mark.parametrize("sdk", [pytest.param("v2", marks=pytest.mark.more), "v3"])
-def test_no_host_ends_before_all_have(run: Run, image: str, sdk: str) -> None:
+def test_v3_with_a_launcher_of_ours(run: Run, image: str) -> None:
+    """What the SDK's own MPI() does not: ranks on all hosts, by the launcher of the image."""
+    job = run("v3", launcher_call(image, "takes_part.py", mode="mpi", process_count_per_node=2))
+    assert job.exit_code == 0, job.output
+    for host, rank in (("algo-1", 0), ("algo-1", 1), ("algo-2", 2), ("algo-2", 3)):
+        assert len(re.findall(rf"\[{host} rank {rank}\] added up to 10$", job.output, re.M)) == 1, job.output
+
+
+@pytest.mark.more  # of modes, the request and the plan are in test_submit.py
+@pytest.mark.parametrize("mode", ["ps", "mwms"])
+def test_v3_with_a_launcher_of_ours_in_other_modes(run: Run, image: str, mode: str) -> None:
+    job = run("v3", launcher_call(image, "takes_part.py" if mode == "ps" else "last.py", mode=mode))
+    assert job.exit_code == 0, job.output
+    assert len(re.findall("reached 2 parameter servers|my parent is process 1", job.output)) == 2, job.output
+
+
+@pytest.mark.more  # the commands show that it is process 1
+def test_v3_says_why_a_launcher_of_ours_does_not_start(run: Run, image: str) -> None:
+    call = launcher_call(image, "last.py", mode="ps")
+    call["arguments"]["environment"] = {"ENTRYPOINT_MODE": "mpi"}
+    job = run("v3", call)
+    problem = "environment has ENTRYPOINT_MODE=mpi, and Launcher(...) asks for ps; wanted one of them"
+    assert job.exit_code != 0 and f"tf_launcher: {problem}" in job.output, job.output
+    assert (job.artifact("output") / "failure").read_text() == problem
+
+
+@pytest.mark.parametrize(
+    "way", [pytest.param("v2", marks=pytest.mark.more), "v3, command", pytest.param("v3, ours", marks=pytest.mark.more)]
+)
+def test_no_host_ends_before_all_have(run: Run, image: str, way: str) -> None:
     """The first container to end stops the others: the host that is done at once must wait for the one that saves.
 
     SDK 3 starts a shell, which hears no SIGTERM and tells nobody of it; with `exec` the launcher takes its place.
     """
-    if sdk == "v2":
+    if way == "v2":
         job = run("v2", estimator_call(image, 2, PROGRAMS, "last.py"))
+    elif way == "v3, ours":
+        job = run("v3", launcher_call(image, "last.py", mode="single"))
     else:
         job = run("v3", trainer_call(image, 2, PROGRAMS, "exec train", {"sagemaker_program": "last.py"}))
     assert job.exit_code == 0, job.output

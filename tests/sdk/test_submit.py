@@ -4,6 +4,7 @@ Blocks of Python and commands are read out of the documents and run. The CreateT
 are put where SageMaker puts them, on a host's disk, and our own reader and plan say what would run.
 """
 
+import argparse
 import json
 import os
 import re
@@ -24,8 +25,11 @@ from builders import names, resources, write_config
 from local_mode import DRIVERS, ROOT, Job, docker, python_of
 from waiting import eventually
 
+from entrypoint.errors import ConfigError
 from entrypoint.job import job as jobs
 from entrypoint.job.config import read_job
+from entrypoint.local.channels import parse_channel
+from entrypoint.plan.plan import Role
 from entrypoint.plan.planner import plan_for
 from entrypoint.serving.config import read_serving
 
@@ -44,6 +48,7 @@ DOCUMENTS = [
 ]  # fmt: skip
 IMAGE, ROLE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/my-training:1", "arn:aws:iam::123456789012:role/Training"
 NAMES = {"image": IMAGE, "role": ROLE, "IMAGE": IMAGE, "ROLE": ROLE}
+IN_CONTAINER = "/opt/ml/input/data/sm_drivers"  # where SDK 3's own programs lie
 PATIENCE = 400.0  # seconds: when to give up
 
 # Beside what the documents show: no option, all options, and what does not go with the rest of them.
@@ -52,14 +57,24 @@ PLAIN = f"{DEEPFM} --image {IMAGE} --role {ROLE}"
 EVERYTHING = f"""
 {PLAIN} --mode mpi --instances 2 --instance-type ml.c5.9xlarge --processes-per-host 4 --region eu-central-1
 --env ENTRYPOINT_STOP_GRACE=110 --env ENTRYPOINT_RESTARTS=1
---hyperparameters epochs=3 rate=1e-3 'name=a b' flag=true --output s3://bucket/out
+--hyperparameters epochs=3 rate=1e-3 'name=a b' flag=true --output s3://bucket/out --volume-size 200
 --channel training=s3://bucket/rows/ --channel evaluation=efs://fs-0123456789abcdef0/rows
---channel more=fsx://fs-0123456789abcdef1/abcdefgh/rows --metric 'auc=auc=([0-9.]+)'
+--channel more=fsx://fs-0123456789abcdef1/abcdefgh/rows,access=rw --metric 'auc=auc=([0-9.]+)' --tags team=ads cost=42
 --subnets subnet-1 subnet-2 --security-groups sg-1 --encrypt --remote-debug
 --max-run 7200 --spot --checkpoints s3://bucket/checkpoints
 """
 WARM = f"{PLAIN} --mode ps --instances 2 --keep-alive 1800 --no-wait"
-OURS = [shlex.split(text) for text in (PLAIN, EVERYTHING, WARM)]
+# Each cell of the matrix of channels (entrypoint/job/channels.py), and each option.
+CHANNELS = f"""
+{PLAIN} --mode mpi --instances 2 --processes-per-host 2
+--channel training-1=s3://bucket/a/,mode=Pipe,distribution=ShardedByS3Key,shuffle=7,compression=Gzip
+--channel training-2=s3://bucket/b/,mode=Pipe,distribution=ShardedByS3Key,shuffle=7,compression=Gzip
+--channel own-1=s3://bucket/a.jsonl,mode=Pipe,attributes=image-ref:label,wrapper=RecordIO
+--channel own-2=s3://bucket/b.jsonl,mode=Pipe,attributes=image-ref:label,wrapper=RecordIO
+--channel part=s3://bucket/c/,mode=FastFile,distribution=ShardedByS3Key
+--channel whole=s3://bucket/list.json,type=ManifestFile,content-type=application/x-recordio
+"""
+OURS = [shlex.split(text) for text in (CHANNELS, PLAIN, EVERYTHING, WARM)]
 
 
 def blocks_for(sdk: str) -> list[str]:
@@ -110,6 +125,7 @@ def requests_of(sdk: str, folder: Path) -> Sent:
         "AWS_SECRET_ACCESS_KEY": "invented",
         "AWS_DEFAULT_REGION": "eu-west-1",
         "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",  # so that what is uploaded is not wrapped
         **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), nowhere),
     }
     driver = subprocess.run(
@@ -146,10 +162,51 @@ def sent(sdk: str, all_sent: dict[str, Future[Sent]]) -> Sent:
 
 def read(request: Request, base: Path) -> jobs.Job:
     """The job that our entrypoint reads from what SageMaker makes of a request."""
-    channels = {each["ChannelName"]: {"TrainingInputMode": "File"} for each in request.get("InputDataConfig", [])}
-    write_config(base, resource_config(request), request["HyperParameters"], channels)
+    write_config(base, resource_config(request), request["HyperParameters"], input_data_config(request))
     environment = {"TRAINING_JOB_NAME": request["TrainingJobName"], **request.get("Environment", {})}
+    drivers = request.get("SmDrivers", {})
+    if "distributed_drivers/launch.py" in drivers:
+        environment |= launched(drivers, base / "drivers", environment)
     return read_job(base, environment, base / "run")
+
+
+def input_data_config(request: Request) -> dict[str, dict[str, str]]:
+    """A request's channels as SageMaker writes them to inputdataconfig.json, where FastFile is File."""
+    usual = request["AlgorithmSpecification"]["TrainingInputMode"]
+    found = {}
+    for each in request.get("InputDataConfig", []):
+        source = each["DataSource"].get("S3DataSource", {})
+        described = {
+            "TrainingInputMode": "Pipe" if each.get("InputMode", usual) == "Pipe" else "File",
+            "S3DistributionType": source.get("S3DataDistributionType", "FullyReplicated"),
+            "RecordWrapperType": each.get("RecordWrapperType", "None"),
+        }
+        kind = {"ContentType": each["ContentType"]} if "ContentType" in each else {}
+        found[each["ChannelName"]] = described | kind
+    return found
+
+
+def launched(drivers: dict[str, str], folder: Path, environment: dict[str, str]) -> dict[str, str]:
+    """What a `train` is told by the driver of `Launcher`, started as the script of the SDK starts it."""
+    for name, text in drivers.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "bin").mkdir(exist_ok=True)
+    train = folder / "bin/train"
+    train.write_text(f"#!{sys.executable}\nimport json, os\nprint(json.dumps(dict(os.environ)))\n")
+    train.chmod(0o755)
+    exported = {
+        "SM_DISTRIBUTED_CONFIG": drivers["distributed.json"],
+        "SM_ENTRY_SCRIPT": json.loads(drivers["sourcecode.json"])["entry_script"],
+        "SM_PYTHON_CMD": sys.executable,
+        "PATH": f"{folder}/bin:{os.environ['PATH']}",
+    }
+    (line,) = re.findall(r"^\$SM_PYTHON_CMD (.*launch\.py.*)$", drivers["sm_train.sh"], re.M)
+    script = f"set -e\n$SM_PYTHON_CMD {line}\nexit 99".replace(IN_CONTAINER, str(folder))
+    environment = environment | exported
+    said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment, timeout=60)
+    assert said.returncode == 0, said.stderr
+    return dict(json.loads(said.stdout))
 
 
 def resource_config(request: Request) -> dict[str, Any]:
@@ -198,7 +255,8 @@ def source_of(request: Request, channel: str) -> dict[str, Any]:
 
 def test_blocks_ask_for_the_modes_that_they_name(sent: Sent, sdk: str, tmp_path: Path) -> None:
     for block, requests in zip(blocks_for(sdk), sent["blocks"], strict=True):
-        named = re.findall(r'"ENTRYPOINT_MODE": "(\w+)"|distribution=\{"(\w+)"|sagemaker_(\w+)_enabled', block)
+        launcher, sdks = r'"ENTRYPOINT_MODE": "(\w+)"|Launcher\(mode="(\w+)"', r'distribution=\{"(\w+)"'
+        named = re.findall(rf"{launcher}|{sdks}|sagemaker_(\w+)_enabled", block)
         words = {"parameter_server": "ps", "multi_worker_mirrored_strategy": "mwms"}
         expected = [words.get(word, word) for word in map("".join, named)] or ["single"] * len(requests)
         assert [str(check_any(request, tmp_path).mode) for request in requests] == expected, block
@@ -286,6 +344,88 @@ def test_blocks_with_endpoints(sent: Sent, sdk: str) -> None:
         assert endpoint["EndpointConfigName"] == config["EndpointConfigName"]
 
 
+def parts(request: Request, base: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """For each channel or group but the code's, what ranks 0, 1, ... read: (channel, mode, number of shards, which)."""
+    job = check_any(request, base)
+    ranks = [job.channels.shards(spec.reader) for spec in plan_for(job).processes if spec.role is Role.RANK]
+    return {name: [tuple(each[name].values()) for each in ranks] for name in ranks[0] if name != "code"}
+
+
+DEALT = [("training-1", "Pipe", 1, 0), ("training-2", "Pipe", 1, 0)]
+
+
+def test_each_cell_of_the_matrix_of_channels(sent: Sent, tmp_path: Path) -> None:
+    """As the authors of Pipe mode's document have it: a channel for each rank or for all, its objects dealt or not."""
+    (request,) = sent["commands"][-4]
+    assert parts(request, tmp_path) == {
+        "training": [*DEALT, *DEALT],
+        "own": [("own-1", "Pipe", 2, 0), ("own-2", "Pipe", 2, 0), ("own-1", "Pipe", 2, 1), ("own-2", "Pipe", 2, 1)],
+        "part": [("part", "File", 2, 0), ("part", "File", 2, 1)] * 2,
+        "whole": [("whole", "File", 4, rank) for rank in range(4)],
+    }
+
+
+def test_options_of_channels_are_sent(sent: Sent) -> None:
+    (request,) = sent["commands"][-4]
+    asked = {each["ChannelName"]: each for each in request["InputDataConfig"] if each["ChannelName"] != "code"}
+
+    def options(name: str) -> dict[str, Any]:
+        return {key: value for key, value in asked[name].items() if key not in ("ChannelName", "DataSource")}
+
+    piped = {"InputMode": "Pipe", "ShuffleConfig": {"Seed": 7}, "CompressionType": "Gzip"}
+    assert options("training-1") == options("training-2") == piped
+    assert options("own-1") == {"InputMode": "Pipe", "RecordWrapperType": "RecordIO"}
+    assert source_of(request, "own-1")["S3DataSource"] == {
+        "S3DataType": "AugmentedManifestFile",
+        "S3Uri": "s3://bucket/a.jsonl",
+        "S3DataDistributionType": "FullyReplicated",
+        "AttributeNames": ["image-ref", "label"],
+    }
+    assert options("part") == {"InputMode": "FastFile"}
+    assert source_of(request, "part")["S3DataSource"]["S3DataDistributionType"] == "ShardedByS3Key"
+    assert options("whole") == {"ContentType": "application/x-recordio"}
+    assert source_of(request, "whole")["S3DataSource"]["S3DataType"] == "ManifestFile"
+
+
+def test_blocks_and_command_with_pipes(sent: Sent, sdk: str, tmp_path: Path) -> None:
+    ((block,),) = blocks_with(sent, sdk, "s3://bucket/rows/a/")
+    (command,) = (each for (each,) in sent["commands"][:-4] if "s3://bucket/rows/a/" in json.dumps(each))
+    for number, (request, hosts) in enumerate([(block, 3), (command, 2)]):
+        shards = [("evaluation", "File", 2 * hosts, rank) for rank in range(2 * hosts)]
+        assert parts(request, tmp_path / str(number)) == {"training": DEALT * hosts, "evaluation": shards}
+        assert request["Tags"] == [{"Key": "project", "Value": "clicks"}]
+        modes = {each["ChannelName"]: each.get("InputMode") for each in request["InputDataConfig"]}
+        assert (modes["training-1"], modes["evaluation"]) == ("Pipe", "FastFile")
+        seeds = [each["ShuffleConfig"]["Seed"] for each in request["InputDataConfig"] if "ShuffleConfig" in each]
+        assert seeds == [7, 7]
+
+
+def test_blocks_with_a_launcher_of_ours(sent: Sent, sdk: str, tmp_path: Path) -> None:
+    """SDK 3 starts a script of its own, which starts ours, in the mode that `Launcher` has."""
+    if sdk == "v2":
+        return
+    (requests,) = blocks_with(sent, sdk, "Launcher(mode=")
+    assert [title(request, tmp_path) for request in requests] == [
+        "parameter servers: 3 ps, 1 chief, 2 workers (scripts) on 3 hosts",
+        "MultiWorkerMirrored: 3 workers on 3 hosts",
+        "MPI: 6 ranks on 3 hosts, 2 on each",
+    ]
+    for request in requests:
+        assert request["AlgorithmSpecification"]["ContainerEntrypoint"] == ["/bin/bash"]
+        assert f"{IN_CONTAINER}/sm_train.sh" in request["AlgorithmSpecification"]["ContainerArguments"][-1]
+        assert request["HyperParameters"] == {"learning_rate": "0.01"}
+        assert {each["ChannelName"] for each in request["InputDataConfig"]} == {"training", "code", "sm_drivers"}
+        assert 'echo "Running Launcher Driver"' in request["SmDrivers"]["sm_train.sh"]
+
+
+def test_no_job_of_ours_asks_for_the_debugger(sent: Sent, sdk: str) -> None:
+    """The image has nothing that would serve it."""
+    jobs = [*sent["commands"], *blocks_with(sent, sdk, '"ENTRYPOINT_MODE": "single"')]
+    for request in (request for requests in jobs for request in requests):
+        assert "DebugHookConfig" not in request
+        assert request.get("ProfilerConfig", {"DisableProfiler": True}) == {"DisableProfiler": True}
+
+
 def test_a_command_without_options(sent: Sent, tmp_path: Path) -> None:
     (request,) = sent["commands"][-3]
     job = check_any(request, tmp_path)
@@ -301,14 +441,17 @@ def test_all_options_at_once(sent: Sent, tmp_path: Path) -> None:
     assert job.program.arguments == ("--epochs", "3", "--flag", "True", "--name", "a b", "--rate", "0.001")
     assert request["ResourceConfig"]["InstanceType"] == "ml.c5.9xlarge"
     assert source_of(request, "training")["S3DataSource"]["S3Uri"] == "s3://bucket/rows/"
-    system = {"FileSystemAccessMode": "ro"}
-    efs = {**system, "FileSystemId": "fs-0123456789abcdef0", "FileSystemType": "EFS", "DirectoryPath": "/rows"}
+    system = {"FileSystemAccessMode": "ro", "FileSystemId": "fs-0123456789abcdef0"}
+    efs = {**system, "FileSystemType": "EFS", "DirectoryPath": "/rows"}
     assert source_of(request, "evaluation") == {"FileSystemDataSource": efs}
-    fsx = {**system, "FileSystemId": "fs-0123456789abcdef1", "FileSystemType": "FSxLustre"}
+    system = {"FileSystemAccessMode": "rw", "FileSystemId": "fs-0123456789abcdef1"}
+    fsx = {**system, "FileSystemType": "FSxLustre"}
     assert source_of(request, "more") == {"FileSystemDataSource": {**fsx, "DirectoryPath": "/abcdefgh/rows"}}
     assert request["VpcConfig"] == {"Subnets": ["subnet-1", "subnet-2"], "SecurityGroupIds": ["sg-1"]}
     assert request["EnableInterContainerTrafficEncryption"] and request["EnableManagedSpotTraining"]
     assert request["RemoteDebugConfig"] == {"EnableRemoteDebug": True}
+    assert request["ResourceConfig"]["VolumeSizeInGB"] == 200
+    assert request["Tags"] == [{"Key": "team", "Value": "ads"}, {"Key": "cost", "Value": "42"}]
     assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 7200, "MaxWaitTimeInSeconds": 14400}
     assert request["CheckpointConfig"]["S3Uri"] == "s3://bucket/checkpoints"
     assert request["CheckpointConfig"].get("LocalPath") in (None, "/opt/ml/checkpoints")
@@ -379,7 +522,23 @@ def test_blocks_with_metrics_and_a_shell(sent: Sent, sdk: str) -> None:
         (f"{DEEPFM} --local --no-wait", "SDK v3 would clear up under the running job"),
         (f"{PLAIN} --subnets subnet-1", "--subnets and --security-groups: wanted both or neither"),
         (f"{PLAIN} --spot --keep-alive 60", "no warm pools of spot instances"),
-        (f"{PLAIN} --channel s3://bucket/rows", "--channel: found 's3://bucket/rows'; wanted NAME=VALUE"),
+        (f"{PLAIN} --channel s3://bucket/rows", "--channel: found 's3://bucket/rows'; wanted NAME=SOURCE"),
+        (f"{PLAIN} --channel a=s3://b/x,mode=Stream", "a has mode='Stream'; wanted one of File, FastFile, Pipe"),
+        (f"{PLAIN} --channel a=s3://b/x,mod=Pipe", "a has option 'mod'; wanted one of mode, distribution, shuffle,"),
+        (f"{PLAIN} --channel a=s3://b/x,mode=Pipe,shuffle=no", "a has shuffle='no'; wanted a seed, a whole number"),
+        (f"{PLAIN} --channel a=s3://b/x,shuffle=7", "a has shuffle, and its mode is File; wanted mode=Pipe, or no"),
+        (f"{PLAIN} --channel a=s3://b/x,type=AugmentedManifestFile", "wanted mode=Pipe and attributes=A:B"),
+        (f"{PLAIN} --channel a=s3://b/x,mode=FastFile,type=ManifestFile", "wanted mode File or Pipe"),
+        (f"{PLAIN} --channel a=s3://b/x,access=rw", "wanted that with efs:// or fsx:// only"),
+        (f"{PLAIN} --channel a=efs://fs-0/x,mode=Pipe", "a has mode, and is a file system; wanted access and"),
+        (f"{PLAIN} --channel code=s3://b/x", "code is the channel of the script's own folder"),
+        (f"{PLAIN} --channel a=s3://b/x --channel a=s3://b/y", "--channel names a twice"),
+        (f"{PLAIN} --channel a=data", "--channel a is data; wanted s3://, efs:// or fsx://, or a folder with --local"),
+        (
+            f"{DEEPFM} --local --channel a=data,mode=Pipe",
+            "mode=Pipe, and the SDK's local mode only mounts folders",
+        ),
+        (f"{PLAIN} --tags clicks", "--tags: found 'clicks'; wanted NAME=VALUE"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(
@@ -389,6 +548,45 @@ def test_what_cannot_be_is_refused_in_one_line(
         submit.parse(shlex.split(arguments))
     assert end.value.code == 2
     assert complaint in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        ",mode=Pipe",
+        ",mode=FastFile,distribution=ShardedByS3Key",
+        ",mode=Pipe,shuffle=7,compression=Gzip,wrapper=RecordIO",
+        ",mode=Pipe,attributes=image-ref:label",
+        ",compression=None,wrapper=None",
+        "/,mode=Pipe",
+        "/year=2026,month=11/",
+        ",mode=pipe",
+        ",distribution=Sharded",
+        ",shuffle=7",
+        ",wrapper=RecordIO",
+        ",mode=Pipe,shuffle=-1",
+        ",mode=Pipe,attributes=a:",
+        ",mode=Pipe,attributes=" + ":".join("abcdefghijklmnopq"),
+        ",colour=red",
+    ],
+)
+def test_channels_are_said_as_to_entrypoint_local(options: str) -> None:
+    """What one takes the other takes, and understands alike; what one refuses the other refuses."""
+    keys = ("mode", "distribution", "shuffle", "compression", "wrapper", "attributes")
+    usual = {"mode": "File", "compression": "None", "wrapper": "None", "attributes": []}
+    understood: list[Any] = []
+    for read, source in ((submit.channel, "s3://bucket/rows"), (parse_channel, "/rows")):
+        try:
+            channel = read(f"training={source}{options}")
+        except (argparse.ArgumentTypeError, ConfigError):
+            understood.append("refused")
+            continue
+        values = {key: getattr(channel, key) for key in keys}
+        said = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+        given = {key: usual.get(key) if value is None else value for key, value in said.items()}
+        understood.append((str(channel.source).removeprefix(source).rstrip("/"), given))
+    assert understood[0] == understood[1]
 
 
 def test_without_an_sdk_it_says_which_there_are(tmp_path: Path) -> None:

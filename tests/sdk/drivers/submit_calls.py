@@ -2,7 +2,8 @@
 
 Standard input, as JSON: {"commands": [arguments of examples/submit.py, ...], "blocks": [code, ...], "names": what the
 code may use}. The blocks are one program, cut in pieces. Standard output: commands and blocks, with a list of requests
-in the place of each; and `endpoints`, what else of SageMaker the blocks make, with the name of the operation.
+in the place of each (for blocks with `SmDrivers`, the files of the SDK's own channel sm_drivers); and `endpoints`, what
+else of SageMaker the blocks make, with the name of the operation.
 
 What a block asks of AWS is answered here, in the event `before-call` of botocore: it has checked the request against
 its description of the service by then, and not yet sent it. The commands are dry runs and need no help.
@@ -24,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[3]
 JOB = "arn:aws:sagemaker:eu-west-1:123456789012:training-job/job"
 real_start = botocore.session.Session.__init__
 requests: list[dict[str, Any]] = []
+uploaded: dict[str, str] = {}  # for sm_drivers, since the last request
+drivers: list[dict[str, str]] = []  # for each request
 endpoints: list[dict[str, Any]] = []
 
 
@@ -39,7 +42,11 @@ def answer(model: Any, params: Any, **_: Any) -> tuple[Any, dict[str, Any]]:
     ok, now = SimpleNamespace(status_code=200), datetime.now(UTC)
     if model.name == "CreateTrainingJob":
         requests.append(json.loads(params["body"]))
+        drivers.append(dict(uploaded))
+        uploaded.clear()
         return ok, {"TrainingJobArn": JOB}
+    if model.name == "PutObject" and "/sm_drivers/" in params["url_path"]:
+        uploaded[params["url_path"].partition("/sm_drivers/")[2]] = params["body"].read().decode()
     if model.service_model.service_name == "sagemaker" and model.name.startswith("Create"):
         endpoints.append({"operation": model.name, **json.loads(params["body"])})
         return ok, {f"{model.name.removeprefix('Create')}Arn": JOB}
@@ -65,12 +72,12 @@ def answer(model: Any, params: Any, **_: Any) -> tuple[Any, dict[str, Any]]:
 
 def run_block(code: str, names: dict[str, Any]) -> list[dict[str, Any]]:
     requests.clear()
+    drivers.clear()
     exec(code, names)
-    return list(requests)
+    return [{**request, "SmDrivers": files} for request, files in zip(requests, drivers, strict=True)]
 
 
 def dry_run(arguments: list[str]) -> list[dict[str, Any]]:
-    sys.path.insert(0, str(ROOT / "examples"))
     import submit
 
     said = io.StringIO()
@@ -82,6 +89,7 @@ def dry_run(arguments: list[str]) -> list[dict[str, Any]]:
 
 def main() -> None:
     task = json.load(sys.stdin)
+    sys.path.insert(0, str(ROOT / "examples"))  # as of a script that lies there
     with contextlib.redirect_stdout(sys.stderr):  # the SDKs print
         botocore.session.Session.__init__ = start
         time.sleep = lambda seconds: None  # they ask after a job every ten seconds, though it is over at once

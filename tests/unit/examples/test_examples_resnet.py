@@ -122,7 +122,180 @@ def test_errors_name_the_file_and_leave_none(converter, photos, tmp_path, capsys
 def test_does_not_mix_with_another_conversion(converter, photos, tmp_path, capsys):
     assert run(converter, photos, tmp_path / "data") == run(converter, photos, tmp_path / "data") == 0
     assert run(converter, photos, tmp_path / "data", "--shards=3") == 1
-    assert "already holds other TFRecord files, such as part-00000-of-00002.tfrecords" in capsys.readouterr().err
+    assert (
+        "already holds other TFRecord or RecordIO files, such as part-00000-of-00002.tfrecords"
+        in capsys.readouterr().err
+    )
+
+
+# --- ImageNet's validation images
+
+KIT_FOX, SETTER, TENCH = "n02119789", "n02100735", "n01440764"  # 1 and 2 of the development kit, and by name the first
+TRUTH = [SETTER, KIT_FOX, TENCH, KIT_FOX]
+KAGGLES = "ImageId,PredictionString\n" + "".join(
+    f"ILSVRC2012_val_{number:08d},{name} 85 1 499 272 {name} 1 2 3 4 \n"
+    for number, name in reversed([*enumerate(TRUTH, 1)])
+)
+FORMS = {  # of the ground truth: file -> content, and the arguments that go with it
+    "Kaggle's": ({"LOC_val_solution.csv": KAGGLES}, []),
+    "of names": ({"labels.txt": "".join(f"{name}\n" for name in TRUTH)}, []),
+    "of numbers": (
+        {"truth.txt": "2\n1\n3\n1\n", "list.txt": f"{KIT_FOX}\n{SETTER}\n{TENCH}\n"},
+        ["--synsets", "list.txt"],
+    ),
+    "of numbers, with map_clsloc.txt": (
+        {"truth.txt": "2\n1\n449\n1\n", "map.txt": f"{KIT_FOX} 1 kit_fox\n{TENCH} 449 tench\n{SETTER} 2 setter\n"},
+        ["--synsets", "map.txt"],
+    ),
+}
+
+
+@pytest.fixture
+def flat(tmp_path, monkeypatch):
+    """Four small images in one folder, and a file that is none."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "val"
+    folder.mkdir()
+    for number in range(1, 5):
+        (folder / f"ILSVRC2012_val_{number:08d}.JPEG").write_bytes(b"\xff\xd8\xff image %d" % number)
+    (folder / "readme.txt").write_text("not an image")
+    return folder
+
+
+def sort(flat, form, *more):
+    files, arguments = FORMS[form] if isinstance(form, str) else form
+    for name, content in files.items():
+        (flat.parent / name).write_text(content)
+    return load("sort_into_classes").main(
+        [str(flat), "--output", "sorted", "--ground-truth", next(iter(files)), *arguments, *more]
+    )
+
+
+def sorted_images():
+    return {str(path.relative_to("sorted")): path.read_bytes() for path in Path("sorted").glob("*/*")}
+
+
+WHERE = {
+    f"{name}/ILSVRC2012_val_{number:08d}.JPEG": b"\xff\xd8\xff image %d" % number
+    for number, name in enumerate(TRUTH, 1)
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_validation_images_get_the_folders_of_their_classes(form, flat, capsys):
+    assert sort(flat, form, "--dry-run") == 0
+    said = capsys.readouterr().out
+    assert said.endswith("sorted: 4 images, 3 classes, if done\n") and f"{KIT_FOX}: 2 images" in said
+    assert not Path("sorted").exists()
+
+    assert sort(flat, form) == sort(flat, form) == 0  # what is done already is no error
+    assert sorted_images() == WHERE
+    assert len([*flat.iterdir()]) == 5  # nothing has left its place
+    assert capsys.readouterr().out.endswith("sorted: 4 images, 3 classes\n")
+
+
+def test_moving_images_loses_none_when_it_is_interrupted(flat, monkeypatch):
+    module, rename, done = load("sort_into_classes"), Path.rename, []
+
+    def twice(self, target):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(target)
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", twice)
+    with pytest.raises(KeyboardInterrupt):
+        sort(flat, "Kaggle's", "--move")
+    assert len(sorted_images()) == 2 and len([*flat.glob("*.JPEG")]) == 2
+    monkeypatch.undo()
+    monkeypatch.chdir(flat.parent)
+    assert sort(flat, "Kaggle's", "--move") == 0
+    assert sorted_images() == WHERE
+    assert [path.name for path in flat.iterdir()] == ["readme.txt"]
+    assert module.sort(flat, "sorted", "LOC_val_solution.csv") == {TENCH: 1, SETTER: 1, KIT_FOX: 2}
+
+
+def test_where_there_are_no_links_images_are_copied(flat, monkeypatch):
+    def no_links(*_):
+        raise OSError("Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", no_links)
+    assert sort(flat, "of names") == 0
+    assert sorted_images() == WHERE
+
+
+def test_ground_truth_that_does_not_fit_is_refused_before_anything_is_done(flat, capsys):
+    def fails(message, form, **changed):
+        files, arguments = FORMS[form]
+        files = {**files, **{f"{name}.txt": content for name, content in changed.items()}}
+        assert sort(flat, (files, arguments)) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("sort_into_classes: ") and message in error and error.count("\n") == 1, error
+        assert sorted_images() in ({}, {f"{SETTER}/ILSVRC2012_val_00000001.JPEG": b"another"})
+
+    by_name = "".join(f"n{number:08d}\n" for number in range(1000))
+    fails("has the classes by name; wanted them as the development kit", "of numbers", list=by_name)
+    fails("line 3: found '4'; wanted a number of list.txt, 1 to 3", "of numbers", truth="2\n1\n4\n1\n")
+    fails("numbers need --synsets", "of names", labels="1\n2\n3\n4\n")
+    fails("has no class for ILSVRC2012_val_00000004 of", "of names", labels=f"{TENCH}\n" * 3)
+    fails("lacks ILSVRC2012_val_00000005, ILSVRC2012_val_00000006", "of names", labels=f"{TENCH}\n" * 6)
+    Path("sorted", SETTER).mkdir(parents=True)
+    Path("sorted", SETTER, "ILSVRC2012_val_00000001.JPEG").write_bytes(b"another")
+    fails("is another image than", "Kaggle's")
+    Path("sorted", SETTER, "ILSVRC2012_val_00000001.JPEG").unlink()
+    (flat / "ILSVRC2012_val_00000004.JPEG").unlink()
+    assert sort(flat, "Kaggle's", "--partial") == 0
+    assert len(sorted_images()) == 3
+
+
+def test_numbers_of_the_development_kits_meta_mat(flat):
+    scipy_io, np = pytest.importorskip("scipy.io"), pytest.importorskip("numpy")
+    rows = [(1, KIT_FOX, "kit fox"), (2, SETTER, "English setter"), (3, TENCH, "tench")]
+    kinds = [("ILSVRC2012_ID", object), ("WNID", object), ("words", object)]
+    scipy_io.savemat("meta.mat", {"synsets": np.array([rows], kinds).reshape(-1, 1)})
+    Path("truth.txt").write_text("2\n1\n3\n1\n")
+    assert load("sort_into_classes").sort(flat, "sorted", "truth.txt", "meta.mat") == {TENCH: 1, SETTER: 1, KIT_FOX: 2}
+    assert sorted_images() == WHERE
+
+
+@pytest.mark.tensorflow
+def test_validation_images_go_straight_into_shards(converter, photos, tmp_path, capsys):
+    """Of TFRecord and of RecordIO, numbered as the training images were; a dry run writes nothing."""
+    import tensorflow as tf
+
+    from sagemaker_tf_data import image_records
+
+    flat, truth = tmp_path / "val", tmp_path / "truth.txt"
+    flat.mkdir()
+    for number, path in enumerate(sorted(photos.glob("*/*")), 1):
+        path.rename(flat / f"ILSVRC2012_val_{number:08d}.JPEG")
+    truth.write_text("".join(f"{name}\n" for name in (KIT_FOX, TENCH, KIT_FOX, TENCH, TENCH, TENCH)))
+    (tmp_path / "labels.txt").write_text(f"{TENCH}\n{SETTER}\n{KIT_FOX}\n")
+    more = ["--ground-truth", str(truth), "--labels", str(tmp_path / "labels.txt")]
+
+    assert run(converter, flat, tmp_path / "none", *more, "--dry-run") == 0
+    assert capsys.readouterr().out.count(": 3 images\n") == 2
+    assert not (tmp_path / "none").exists()
+    assert run(converter, flat, tmp_path / "rec", *more, "--format", "rec") == 0
+    assert run(converter, flat, tmp_path / "tfrecord", *more) == 0
+
+    wanted = sorted(
+        (path.read_bytes(), label) for path, label in zip(sorted(flat.iterdir()), [2, 0, 2, 0, 0, 0], strict=True)
+    )
+    shards = sorted((tmp_path / "rec").iterdir())
+    assert [path.name for path in shards] == ["part-00000-of-00002.rec", "part-00001-of-00002.rec"]
+    assert sorted((image.numpy(), int(label)) for image, label in image_records(shards)) == wanted
+    rows = [
+        tf.train.Example.FromString(each.numpy()).features.feature
+        for path in (tmp_path / "tfrecord").iterdir()
+        for each in tf.data.TFRecordDataset(str(path))
+    ]
+    assert wanted == sorted(
+        (row["image/encoded"].bytes_list.value[0], row["image/class/label"].int64_list.value[0]) for row in rows
+    )
+    assert {row["image/class/text"].bytes_list.value[0].decode() for row in rows} == {KIT_FOX, TENCH}
+    assert run(converter, flat, tmp_path / "tfrecord", *more, "--format", "rec") == 1
+    assert "already holds other TFRecord or RecordIO files" in capsys.readouterr().err
 
 
 # --- the averages of batch normalizations

@@ -1,0 +1,422 @@
+"""RecordIO of MXNet and of SageMaker's algorithms: what is written comes back, in File and Pipe mode, or an error."""
+
+import json
+import os
+import random
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagemaker_tf_data import chunks, image_record, protobuf_record, recordio
+from sagemaker_tf_data.errors import DataError
+from sagemaker_tf_data.protobuf_record import Column
+from sagemaker_tf_data.recordio_datasets import image_records, protobuf_records
+
+np = pytest.importorskip("numpy")
+JPEG = b"\xff\xd8\xff\xe0 whatever a picture is made of"
+FIELDS = {"Float32Tensor": (2, np.float32), "Float64Tensor": (3, np.float64), "Int32Tensor": (7, np.int32)}
+
+
+def rec(*records: bytes) -> bytes:
+    return b"".join(map(recordio.frame, records))
+
+
+def column(shape: list[int], dtype: str = "float32", *, sparse: bool = False, of: str = "features") -> Column:
+    return Column(of, "values", dtype, tuple(shape), sparse)
+
+
+# ---- frames
+
+
+@given(st.lists(st.lists(st.sampled_from([recordio.WORD, b"", b"a", b"abc", b"abcd"]), max_size=8).map(b"".join)))
+def test_records_that_hold_the_magic_number_come_back(records: list[bytes]) -> None:
+    stream = bytearray(rec(*records))
+    assert recordio.split(stream, len(stream), True, recordio.WORD) == (records, len(stream))
+    for at in range(4, len(stream), 4):  # no frame begins within another
+        if stream[at : at + 4] == recordio.WORD:
+            assert stream[at + 4 : at + 8] != recordio.WORD
+    for number in range(len(records)):
+        assert recordio.skip(stream, len(stream), True, number) == len(rec(*records[:number]))
+
+
+def test_frames_are_those_of_mxnets_writer() -> None:
+    """Flags 1, 2 and 3 where it divides a record, and the magic number itself left out."""
+    magic = bytes.fromhex("0a23d7ce")
+    assert recordio.frame(b"hello") == magic + struct.pack("<I", 5) + b"hello\0\0\0"
+    assert recordio.frame(b"abcd" + magic + b"efgh" + magic + b"ij") == (
+        magic + struct.pack("<I", 1 << 29 | 4) + b"abcd"
+        + magic + struct.pack("<I", 2 << 29 | 4) + b"efgh"
+        + magic + struct.pack("<I", 3 << 29 | 2) + b"ij\0\0"
+    )  # fmt: skip
+    assert recordio.frame(b"a" + magic) == magic + struct.pack("<I", 5) + b"a" + magic + b"\0\0\0"
+
+
+def test_a_record_too_long_for_recordio_is_refused() -> None:
+    class Long(bytes):
+        def __len__(self) -> int:
+            return 1 << 29
+
+    with pytest.raises(DataError, match=r"536,870,912 bytes; wanted fewer than 536,870,912"):
+        recordio.frame(Long())
+
+
+# ---- records
+
+
+@given(st.binary(), st.lists(st.floats(width=32, allow_nan=False), max_size=5), st.integers(0, 2**64 - 1))
+def test_images_come_back_with_their_labels(rest: bytes, labels: list[float], number: int) -> None:
+    packed = image_record.pack(JPEG + rest, labels, number)
+    assert packed[:24] == struct.pack("<IfQQ", len(labels), 0, number, 0)
+    if labels:
+        assert image_record.unpack(packed, len(labels)) == (JPEG + rest, struct.pack(f"<{len(labels)}f", *labels))
+    assert image_record.unpack(image_record.pack(JPEG + rest, 7, number), 1) == (JPEG + rest, struct.pack("<f", 7))
+
+
+def protobufs_own() -> Any:
+    """The class Record that protobuf itself makes of AWS's record.proto."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(name="record.proto", package="aialgs.data", syntax="proto2")
+
+    def message(name: str, *fields: tuple[str, int, str, bool], within: Any = file.message_type) -> Any:
+        made = within.add(name=name)
+        for field, number, kind, repeated in fields:
+            one = made.field.add(name=field, number=number, label=3 if repeated else 1)
+            if kind[0].isupper():
+                one.type, one.type_name = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE, f".aialgs.data.{kind}"
+            else:
+                one.type = getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{kind.upper()}")
+                one.options.packed = repeated and kind not in ("bytes", "string")
+        return made
+
+    for name, kind in (("Float32Tensor", "float"), ("Float64Tensor", "double"), ("Int32Tensor", "int32")):
+        message(name, ("values", 1, kind, True), ("keys", 2, "uint64", True), ("shape", 3, "uint64", True))
+    message("Bytes", ("value", 1, "bytes", True), ("content_type", 2, "string", False))
+    value = message(
+        "Value", ("float32_tensor", 2, "Float32Tensor", False), ("float64_tensor", 3, "Float64Tensor", False),
+        ("int32_tensor", 7, "Int32Tensor", False), ("bytes", 9, "Bytes", False),
+    )  # fmt: skip
+    value.oneof_decl.add(name="value")
+    for each in value.field:
+        each.oneof_index = 0
+    record = message(
+        "Record", ("features", 1, "Record.FeaturesEntry", True), ("label", 2, "Record.LabelEntry", True),
+        ("uid", 3, "string", False), ("metadata", 4, "string", False),
+    )  # fmt: skip
+    for each in record.field[:2]:
+        each.options.ClearField("packed")
+    for name in ("FeaturesEntry", "LabelEntry"):
+        entry = message(name, ("key", 1, "string", False), ("value", 2, "Value", False), within=record.nested_type)
+        entry.options.map_entry = True
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file) if hasattr(pool, "Add") else pool.AddSerializedFile(file.SerializeToString())
+    found = pool.FindMessageTypeByName("aialgs.data.Record")
+    if hasattr(message_factory, "GetMessageClass"):
+        return message_factory.GetMessageClass(found)
+    return message_factory.MessageFactory(pool).GetPrototype(found)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_tensors_are_what_protobuf_itself_writes_and_reads(name: str) -> None:
+    pytest.importorskip("google.protobuf")
+    record_of, dtype = protobufs_own(), FIELDS[name][1]
+    values = np.array([0, -1, 2**31 - 1, -(2**31), 127, 128, 3], dtype)
+    keys = [5, 128, 129, 2**14, 2**20, 2**21, 2**27]
+    their = record_of(uid="the 3rd", metadata="{}")
+    tensor = getattr(their.features["values"], name.replace("T", "_t").lower())
+    tensor.values.extend(values.tolist())
+    tensor.keys.extend(keys)
+    tensor.shape.append(2**28)
+    dense = getattr(their.features["dense"], name.replace("T", "_t").lower())
+    dense.values.extend(values.tolist())
+    dense.shape.append(7)
+    their.label["values"].float32_tensor.values.append(4)
+    their.label["values"].float32_tensor.shape.append(1)
+    their.label["picture"].bytes.value.append(b"pixels")
+
+    ours = protobuf_record.pack(
+        {"values": (keys, values, [2**28]), "dense": values}, {"values": np.float32([4]), "picture": b"pixels"}
+    )
+    seen = record_of.FromString(ours)
+    seen.uid, seen.metadata = their.uid, their.metadata
+    assert seen == their
+    for record in (ours, their.SerializeToString()):
+        (found_keys, found), whole, label, picture = protobuf_record.unpack(
+            record,
+            [column([2**28], dtype.__name__, sparse=True), Column("features", "dense", dtype.__name__, (7,)),
+             column([], of="label"), Column("label", "picture", "string", ())],
+        )  # fmt: skip
+        assert (found_keys.tolist(), found.tolist()) == (keys, values.tolist())
+        assert (whole.tolist(), whole.dtype) == (values.tolist(), dtype)
+        assert (label.shape, float(label), picture) == ((), 4.0, b"pixels")
+
+
+def test_values_that_are_not_packed_are_read_too() -> None:
+    """Protobuf's readers take both forms, whatever the schema says."""
+
+    def block(field: int, content: bytes) -> bytes:
+        return bytes([field << 3 | 2, len(content)]) + content
+
+    values = b"".join(b"\x0d" + struct.pack("<f", each) for each in (1.5, 2.5))
+    keys = b"\x10\x01\x10\x03"
+    record = block(1, block(1, b"values") + block(2, block(2, values + keys)))
+    keys_found, found = protobuf_record.unpack(record, [column([4], sparse=True)])[0]
+    assert (keys_found.tolist(), found.tolist()) == ([1, 3], [1.5, 2.5])
+
+
+def test_a_tensor_comes_in_the_form_that_is_asked_for() -> None:
+    sparse = protobuf_record.pack({"values": ([5, 1], np.float32([0.5, 0.1]), [2, 3])})
+    assert protobuf_record.unpack(sparse, [column([2, 3])])[0].tolist() == [
+        [0, pytest.approx(0.1), 0],
+        [0, 0, 0.5],
+    ]
+    dense = protobuf_record.pack({"values": np.float32([[1, 2], [3, 4]])})
+    keys, values = protobuf_record.unpack(dense, [column([2, 2], sparse=True)])[0]
+    assert (keys.tolist(), values.tolist()) == ([0, 1, 2, 3], [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize(
+    "tensor, wanted, words",
+    [
+        (np.float64([1]), column([1]), "found Float64Tensor as features['values']; wanted float32: ask for tf.float64"),
+        (b"abc", column([1]), "found Bytes as features['values']; wanted float32: ask for tf.string"),
+        (np.float32([1, 2]), column([3]), "found 2 values as features['values']; wanted 3, as of shape [3]"),
+        (([4], np.float32([1]), [4]), column([4]), "found key 4 in features['values']; wanted 0 to 3"),
+        (([1, 1], np.float32([1, 2]), [4]), column([4]), "found a key twice"),
+        (([1, 2], np.float32([1]), [4]), column([4]), "found 2 keys and 1 values"),
+        (np.float32([1]), column([1], of="label"), "found features['values']; wanted label['values']"),
+    ],
+)
+def test_what_is_wrong_with_a_tensor_is_said(tensor: Any, wanted: Column, words: str) -> None:
+    with pytest.raises(DataError) as caught:
+        protobuf_record.unpack(protobuf_record.pack({"values": tensor}), [wanted])
+    assert words in str(caught.value)
+
+
+def test_an_unknown_tensor_type_is_named() -> None:
+    record = bytearray(protobuf_record.pack({"values": np.float32([1])}))
+    at = bytes(record).index(b"\x12", 10)  # the tag of Float32Tensor, field 2
+    record[bytes(record).index(b"\x12", at + 1)] = 4 << 3 | 2
+    with pytest.raises(DataError, match=r"a value of an unknown type, field 4 as features\['values'\]; wanted one of"):
+        protobuf_record.unpack(bytes(record), [column([1])])
+    with pytest.raises(DataError, match=r"wanted float32, float64 or int32, or bytes"):
+        protobuf_record.pack({"values": np.int64([1])})
+
+
+@given(st.data())
+def test_damage_is_a_data_error_or_other_numbers_but_never_anything_else(data: st.DataObject) -> None:
+    record = bytearray(protobuf_record.pack({"values": ([1, 200], np.int32([-1, 5]), [300])}, {"values": b"x"}))
+    for _ in range(data.draw(st.integers(1, 3))):
+        record[data.draw(st.integers(0, len(record) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(record[: data.draw(st.integers(0, len(record)))])
+    try:
+        protobuf_record.unpack(cut, [column([300], "int32", sparse=True), Column("label", "values", "string", ())])
+        image_record.unpack(cut, None)
+    except DataError:
+        pass
+
+
+# ---- datasets
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """input/data of a job with a Pipe channel `stream` and a File channel `plain`."""
+    pytest.importorskip("tensorflow")
+    for name in list(os.environ):
+        if name.startswith(("SM_", "ENTRYPOINT_", "TF_CONFIG", "SAGEMAKER_TF_DATA")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
+    (tmp_path / "input" / "config").mkdir(parents=True)
+    (tmp_path / "input" / "data" / "plain").mkdir(parents=True)
+    channels = {"stream": {"TrainingInputMode": "Pipe"}, "plain": {"TrainingInputMode": "File"}}
+    (tmp_path / "input" / "config" / "inputdataconfig.json").write_text(json.dumps(channels))
+    return tmp_path / "input" / "data"
+
+
+@contextmanager
+def feeding(path: Path, content: bytes) -> Iterator[None]:
+    """Writes a pass to the pipe."""
+    os.mkfifo(path)
+
+    def feed() -> None:
+        with path.open("wb") as stream:
+            stream.write(content)
+
+    thread = threading.Thread(target=feed, daemon=True)
+    thread.start()
+    yield
+    thread.join(timeout=30)
+    assert not thread.is_alive(), "the feeder is stuck: somebody did not read to the end"
+
+
+def pictures(number: int) -> list[bytes]:
+    """JPEGs of one gray each, and one that holds RecordIO's magic number where a frame could begin."""
+    import tensorflow as tf
+
+    made = [tf.io.encode_jpeg(tf.fill([4, 6, 3], tf.constant(n, tf.uint8))).numpy() for n in range(number - 1)]
+    return [*made, made[0] + bytes(-len(made[0]) % 4) + recordio.WORD + b"its end"]
+
+
+@pytest.mark.tensorflow
+def test_images_of_im2rec_in_file_and_in_pipe_mode(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards of records and of files, of labels that are one, several, or any number."""
+    import tensorflow as tf
+
+    from sagemaker_tf_data import file_names, shard
+
+    monkeypatch.setattr(chunks, "SIZE", 1 << 12)  # records on both sides of a piece's border
+    images = pictures(12)
+    records = [image_record.pack(image, number) for number, image in enumerate(images)]
+    (job / "plain" / "a.rec").write_bytes(rec(*records[:7]))
+    (job / "plain" / "b.rec").write_bytes(rec(*records[7:]))
+    (job / "plain" / "a.lst").write_text("0\t0.0\tcat/1.jpg\n")
+    monkeypatch.setenv("ENTRYPOINT_SHARDS", json.dumps({
+        name: {"channel": name, "mode": mode, "count": 2, "index": 1}
+        for name, mode in (("plain", "File"), ("stream", "Pipe"))
+    }))  # fmt: skip
+
+    def found(dataset: "tf.data.Dataset") -> list[tuple[bytes, float]]:
+        assert dataset.element_spec == (tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.float32))
+        return [(image.numpy(), label.numpy()) for image, label in dataset]
+
+    everything = [(image, float(number)) for number, image in enumerate(images)]
+    assert found(image_records("plain")) == everything
+    assert found(shard(image_records("plain"), "plain")) == everything[1::2]
+    assert found(image_records(shard(file_names("plain", "*.rec"), "plain"))) == everything[7:]
+    assert found(image_records([job / "plain" / "b.rec", job / "plain" / "a.rec"])) == everything[7:] + everything[:7]
+    names = file_names("plain", "*.rec")
+    assert sorted(found(names.interleave(image_records, cycle_length=2))) == sorted(everything)
+    with feeding(job / "stream_0", rec(*records)):
+        assert found(shard(image_records("stream", patience=30), "stream")) == everything[1::2]
+
+    several = tmp_path / "several.rec"
+    several.write_bytes(rec(image_record.pack(images[0], [1, 2, 3]), image_record.pack(images[1], [4, 5, 6])))
+    assert [label.numpy().tolist() for _, label in image_records(several, labels=3)] == [[1, 2, 3], [4, 5, 6]]
+    several.write_bytes(rec(image_record.pack(images[0], []), *records[1:2], image_record.pack(images[1], [4, 5])))
+    assert [label.numpy().tolist() for _, label in image_records(several, labels=None)] == [[0], [1], [4, 5]]
+    assert tf.io.decode_jpeg(next(iter(image_records(several, labels=None)))[0]).shape == [4, 6, 3]
+
+
+@pytest.mark.tensorflow
+def test_tensors_of_sagemakers_algorithms_in_file_and_in_pipe_mode(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tensorflow as tf
+
+    monkeypatch.setattr(chunks, "SIZE", 1 << 10)
+    chance = random.Random(1)
+    dense = np.array([[chance.random() for _ in range(6)] for _ in range(50)], np.float32).reshape(50, 2, 3)
+    sparse = [sorted(chance.sample(range(1000), chance.randrange(4))) for _ in range(50)]
+    stream = rec(*[
+        protobuf_record.pack(
+            {"values": dense[n], "words": (sparse[n], np.int32([n] * len(sparse[n])), [1000]), "name": b"no. %d" % n},
+            {"values": np.float64([n / 2])},
+        )
+        for n in range(50)
+    ])  # fmt: skip
+    (job / "plain" / "part-0").write_bytes(stream)
+    features = {
+        "values": tf.TensorSpec([2, 3], tf.float32),
+        "words": tf.SparseTensorSpec([1000], tf.int32),
+        "name": tf.TensorSpec([], tf.string),
+    }
+    label = tf.TensorSpec([], tf.float64)
+
+    def check(dataset: "tf.data.Dataset") -> None:
+        assert dataset.element_spec == (features, label)
+        batches = [*dataset.batch(20)]
+        assert [len(labels) for _, labels in batches] == [20, 20, 10]
+        assert np.concatenate([labels for _, labels in batches]).tolist() == [n / 2 for n in range(50)]
+        assert np.concatenate([batch["values"] for batch, _ in batches]).tolist() == dense.tolist()
+        assert batches[2][0]["name"].numpy().tolist() == [b"no. %d" % n for n in range(40, 50)]
+        words = batches[1][0]["words"]
+        assert words.shape == [20, 1000]
+        expected = [(n, key, 20 + n) for n in range(20) for key in sparse[20 + n]]
+        found = [(*map(int, place), int(words.values[n])) for n, place in enumerate(words.indices.numpy())]
+        assert found == expected
+
+    check(protobuf_records("plain", features, label))
+    with feeding(job / "stream_0", stream):
+        check(protobuf_records("stream", features, label, patience=30))
+    alone = protobuf_records([job / "plain" / "part-0"], tf.TensorSpec([2, 3], tf.float32))
+    assert alone.element_spec == tf.TensorSpec([2, 3], tf.float32)
+    with feeding(job / "stream_1", b""):
+        assert [*protobuf_records("stream", features, label, patience=30)] == []
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    "reader, stream, words, whole",
+    [
+        ("image", rec(*[image_record.pack(JPEG, 0)] * 5)[:-6],
+         "after 4 records, at byte {4}: the file ends there, in the middle of a record; wanted all of it: copy it", 4),
+        ("image", rec(*[image_record.pack(JPEG, 0)] * 2) + b"not a frame",
+         "after 2 records, at byte {2}: wanted RecordIO's magic number 0xced7230a, found 0x20746f6e", 2),
+        ("image", rec(image_record.pack(JPEG, 0), image_record.pack(b"GIF89a", 0)),
+         "after 1 records, at byte {1}: found 47 49 46 38 where the image begins (flag 0, so at byte 24", 1),
+        ("image", rec(b"short"), "after 0 records, at byte 0: found a record of 5 bytes; wanted im2rec's header", 0),
+        ("image", rec(image_record.pack(JPEG, 0), image_record.pack(JPEG, [1, 2])),
+         "after 1 records, at byte {1}: found 2 labels of an image; wanted 1: pass labels=2", 1),
+        ("protobuf", rec(image_record.pack(JPEG, 0)), "found no field of protobuf at byte 1 of the record (tag 0)", 0),
+        ("protobuf", rec(protobuf_record.pack({"values": np.float32([1])}), protobuf_record.pack({"x": b""})),
+         "after 1 records, at byte 32: found features['x']; wanted features['values']: name one", 1),
+    ],
+    ids=["cut off", "no frame", "no image", "too short", "more labels", "no protobuf", "no such tensor"],
+)  # fmt: skip
+def test_what_is_wrong_with_a_file_is_said_after_what_is_right(
+    reader: str, stream: bytes, words: str, whole: int, tmp_path: Path
+) -> None:
+    tf = pytest.importorskip("tensorflow")
+    path = tmp_path / "data.rec"
+    path.write_bytes(stream)
+    size = len(recordio.frame(image_record.pack(JPEG, 0)))
+    dataset = image_records(path) if reader == "image" else protobuf_records(path, tf.TensorSpec([1], tf.float32))
+    seen = 0
+    with pytest.raises(tf.errors.OpError) as caught:
+        for _ in dataset:
+            seen += 1
+    assert seen == whole
+    for number in range(1, 5):
+        words = words.replace(f"{{{number}}}", str(number * size))
+    assert f"DataError: {path} is not, or not all, " in str(caught.value)
+    assert words in str(caught.value)
+
+
+@pytest.mark.tensorflow
+def test_what_cannot_be_asked_for_is_said_at_once(job: Path) -> None:
+    import tensorflow as tf
+
+    with pytest.raises(DataError, match=r"no channel 'plane'; the job has 'plain', 'stream'\. Did you mean 'plain'"):
+        image_records("plane")
+    with pytest.raises(DataError, match=r"channel 'plain': no file in .* is called \*\.rec"):
+        image_records("plain")
+    for spec in (tf.TensorSpec([None], tf.float32), tf.TensorSpec([2], tf.int64), tf.TensorSpec([2], tf.string)):
+        with pytest.raises(DataError, match=r"features\['values'\] is asked for as .*; wanted tf.TensorSpec or"):
+            protobuf_records("stream", spec)
+
+
+@pytest.mark.tensorflow
+def test_workers_of_a_cluster_coordinator_read_their_own_channel(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chief's graph asks for a function by name, which a worker that called serve_pipes() has."""
+    import tensorflow as tf
+
+    from sagemaker_tf_data import serve_pipes
+
+    serve_pipes()
+    (job / "plain" / "a.rec").write_bytes(rec(image_record.pack(JPEG, 3), image_record.pack(JPEG, 4)))
+    cluster = {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "chief", "index": 0}}))
+
+    @tf.function
+    def labels() -> "tf.Tensor":
+        return image_records("plain").reduce(0.0, lambda total, pair: 10 * total + pair[1])
+
+    assert float(labels()) == 34
+    with pytest.raises(DataError, match="wanted the name of a channel"):
+        tf.function(lambda: image_records([job / "plain" / "a.rec"]).reduce(0.0, lambda _, pair: pair[1]))()
