@@ -103,7 +103,13 @@ def keras_resnet(pixels, args):
     network = getattr(tf.keras.applications, name)(include_top=False, weights=None, input_shape=(None, None, 3))
     if args.weights:
         # By name: a file with the classifier, which is not wanted here, serves as well as one without.
+        first = network.get_layer("conv1_conv").kernel
+        before = tf.convert_to_tensor(first)
         network.load_weights(args.weights, by_name=True, skip_mismatch=True)
+        if bool(tf.reduce_all(before == tf.convert_to_tensor(first))):
+            raise SystemExit(
+                f"maskrcnn: {args.weights} has no layers of Keras's {name}; wanted its .h5 file of weights"
+            )
         for layer in network.layers:
             stage = int(layer.name[4]) if layer.name.startswith("conv") else 1
             if isinstance(layer, L.BatchNormalization) or stage <= args.freeze:
@@ -111,6 +117,17 @@ def keras_resnet(pixels, args):
     stages = tf.keras.Model(network.input, [network.get_layer(each).output for each in outputs], name=name.lower())
     centered = L.Rescaling(1.0, [-m for m in MEAN])(pixels)
     return stages(reverse_colors(centered))
+
+
+def moving_averages(network):
+    """Return the variables in which batch normalizations that learn keep averages of what they have seen."""
+    found = []
+    for layer in network.layers:
+        if isinstance(layer, tf.keras.Model):
+            found += moving_averages(layer)
+        elif isinstance(layer, L.BatchNormalization) and layer.trainable:
+            found += [layer.moving_mean, layer.moving_variance]
+    return found
 
 
 def reverse_colors(pixels):

@@ -5,6 +5,7 @@ polygons, or run lengths (RLE), compressed or not.
 """
 
 import contextlib
+import functools
 import io
 from pathlib import Path
 
@@ -61,11 +62,7 @@ class Split:
         found, classes = self.objects(image)
         size = self.coco.imgs[image]["height"], self.coco.imgs[image]["width"]
         boxes = np.array([[y, x, y + h, x + w] for x, y, w, h in (each["bbox"] for each in found)], np.float32)
-        # A crowd's mask is never learned.
-        masks = [
-            np.zeros([side, side], np.uint8) if crowd < 0 else mask_in_box(each["segmentation"], each["bbox"], size, side)
-            for each, crowd in zip(found, classes, strict=True)
-        ]
+        masks = [mask_in_box(each["segmentation"], each["bbox"], size, side) for each in found]
         return boxes.reshape([-1, 4]), np.array(classes, np.int32), np.array(masks, np.uint8).reshape([-1, side, side])
 
 
@@ -95,23 +92,30 @@ def compressed(segmentation, size):
 # ---- who reads what --------------------------------------------------------------------------------------------------
 
 
-def order(images, seed, begin, end):
-    """Return the images at places `begin` ... `end` of the endless row in which each pass has all, in a new order.
+def at(place, images, seed):
+    """Return the image at a place, from 0, of the endless row in which each pass has all images in a new order.
 
-    All ranks compute the same row, so it needs no agreement; and a job that goes on behind a checkpoint, perhaps with
-    another number of ranks, goes on where it was.
+    All ranks compute the same row, so they need not agree on it; and a job that goes on behind a checkpoint, perhaps
+    with another number of ranks, goes on in this row where it was.
     """
-    row = []
-    for number in range(begin // len(images), -(-end // len(images))):
-        shuffled = np.random.default_rng([seed, number]).permutation(len(images))
-        row += [images[each] for each in shuffled]
-    first = begin - begin // len(images) * len(images)
-    return row[first : first + end - begin]
+    number, place = divmod(place, len(images))
+    return images[shuffled(len(images), seed, number)[place]]
 
 
-def share(begin, batch_size, rank, ranks):
-    """Return the places (begin, end) in that row of a rank's batch, in a step of all ranks that begins at `begin`."""
-    return begin + rank * batch_size, begin + (rank + 1) * batch_size
+@functools.lru_cache(maxsize=2)
+def shuffled(count, seed, number):
+    """Return the numbers below `count` in the order of a pass."""
+    return np.random.default_rng([seed, number]).permutation(count)
+
+
+def share(begin, batch_size, rank, ranks, steps):
+    """Yield the places of a rank in that row, step after step: of each step's images, those behind the ranks' before.
+
+    The first of these steps of all ranks begins at place `begin`.
+    """
+    for step in range(steps):
+        first = begin + (step * ranks + rank) * batch_size
+        yield from range(first, first + batch_size)
 
 
 # ---- batches ---------------------------------------------------------------------------------------------------------
@@ -121,17 +125,16 @@ def training_batches(split, args, begin, steps, rank, ranks):
     """Yield this rank's batches of the next steps, behind the first `begin` images of all ranks, as dicts.
 
     `pixels` [B, H, W, 3], bytes; `sizes` [B, 2], what of it is no padding; `boxes` [B, M, 4]; `classes` [B, M]; `masks`
-    [B, M, S, S], each within its box. Half of the images are mirrored, always the same ones.
+    [B, M, S, S], each within its box. Half of the images are mirrored; which, depends on nothing but their places.
     """
     images = split.to_learn_from()
     if not images:
         raise SystemExit(f"maskrcnn: no image of {split.name} has an object to learn from")
-    step_size, side = args.batch_size * ranks, args.mask_side
+    side = args.mask_side
 
     def places():
-        for step in range(steps):
-            first, last = share(begin + step * step_size, args.batch_size, rank, ranks)
-            yield from zip(order(images, args.seed, first, last), range(first, last), strict=True)
+        for place in share(begin, args.batch_size, rank, ranks, steps):
+            yield at(place, images, args.seed), place
 
     def load(image, place):
         boxes, classes, masks = tf.numpy_function(

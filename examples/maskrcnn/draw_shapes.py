@@ -11,6 +11,7 @@ import argparse
 import json
 import struct
 import zlib
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ LEAST_SEEN = 0.4  # of a shape; of others too little is left to tell what they a
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="of the data set; made if need be")
-    parser.add_argument("--training", type=int, default=240, help="images to learn from (default: %(default)s)")
+    parser.add_argument("--training", type=int, default=480, help="images to learn from (default: %(default)s)")
     parser.add_argument("--validation", type=int, default=48, help="images to judge by (default: %(default)s)")
     parser.add_argument("--size", type=int, default=128, help="pixels of a side (default: %(default)s)")
     parser.add_argument("--shapes", type=int, default=4, help="most shapes of an image (default: %(default)s)")
@@ -55,7 +56,7 @@ def draw(args, random):
     """Return (pixels [size, size, 3], annotations) of one image."""
     size = args.size
     pixels = ground(size, random)
-    drawn = []  # (name, corners, what is seen of it), back to front
+    shapes = []  # back to front
     if random.random() < args.crowds:
         name, middle = NAMES[random.integers(3)], random.uniform(0.2, 0.8, 2) * size
         heap = np.zeros([size, size], bool)
@@ -63,27 +64,31 @@ def draw(args, random):
             piece = inside(corners_of(name, middle + random.normal(0, 0.07, 2) * size, 0.04 * size, 0.0), size)
             pixels[piece] = random.uniform(0, 255, 3)
             heap |= piece
-        drawn.append(("crowd of " + name, None, heap))
+        shapes.append(Shape(name, None, heap, heap))
     for _ in range(random.integers(1, args.shapes + 1)):
         name, radius = NAMES[random.integers(3)], random.uniform(0.09, 0.24) * size
         middle = random.uniform(radius, size - radius, 2)
         corners = corners_of(name, middle, radius, random.uniform(-0.4, 0.4))
         mask = inside(corners, size)
-        left = [seen & ~mask for *_, seen in drawn]
-        if any(now.sum() < LEAST_SEEN * inside_or(seen, whole, size).sum() for now, (_, whole, seen) in zip(left, drawn)):
+        if any((each.seen & ~mask).sum() < LEAST_SEEN * each.whole.sum() for each in shapes):
             continue
-        drawn = [(*each[:2], now) for each, now in zip(drawn, left)] + [(name, corners, mask)]
+        shapes = [replace(each, seen=each.seen & ~mask) for each in shapes] + [Shape(name, corners, mask, mask)]
         color = random.uniform(0, 255, 3)
         while np.abs(color - pixels[mask].mean(axis=0)).max() < 60:  # else nobody would see it
             color = random.uniform(0, 255, 3)
         pixels[mask] = color
     pixels = np.clip(pixels + random.normal(0, 8, pixels.shape), 0, 255).astype(np.uint8)
-    return pixels, [annotation(*each, size) for each in drawn]
+    return pixels, [annotation(each, size) for each in shapes]
 
 
-def inside_or(seen, corners, size):
-    """Return the whole of a shape; of a crowd what is seen of it."""
-    return seen if corners is None else inside(corners, size)
+@dataclass(frozen=True)
+class Shape:
+    """A shape, or a crowd of them, which has no corners. `whole`, `seen`: masks [size, size]."""
+
+    name: str
+    corners: np.ndarray | None
+    whole: np.ndarray
+    seen: np.ndarray
 
 
 def ground(size, random):
@@ -103,27 +108,24 @@ def inside(corners, size):
     """Return [size, size]: which pixels' centers a convex shape contains, its corners going round clockwise."""
     ys, xs = np.mgrid[:size, :size] + 0.5
     mask = np.ones([size, size], bool)
-    for (y1, x1), (y2, x2) in zip(corners, np.roll(corners, -1, axis=0)):
+    for (y1, x1), (y2, x2) in zip(corners, np.roll(corners, -1, axis=0), strict=True):
         mask &= (x2 - x1) * (ys - y1) - (y2 - y1) * (xs - x1) >= 0
     return mask
 
 
-def annotation(name, corners, seen, size):
-    """Return COCO's description of a shape, of what is seen of it."""
-    crowd = name.startswith("crowd")
-    ys, xs = np.nonzero(seen)
-    whole = corners is not None and (inside(corners, size) == seen).all()
-    segmentation = (
-        [np.round(corners[:, ::-1], 2).ravel().tolist()]
-        if whole
-        else {"size": [size, size], "counts": run_lengths(seen)}
-    )
+def annotation(shape, size):
+    """Return COCO's description of what is seen of a shape."""
+    ys, xs = np.nonzero(shape.seen)
+    if shape.corners is not None and (shape.seen == shape.whole).all():
+        segmentation = [np.round(shape.corners[:, ::-1], 2).ravel().tolist()]
+    else:
+        segmentation = {"size": [size, size], "counts": run_lengths(shape.seen)}
     return {
-        "category_id": NAMES.index(name.rpartition(" ")[2]) + 1,
+        "category_id": NAMES.index(shape.name) + 1,
         "segmentation": segmentation,
         "bbox": [int(xs.min()), int(ys.min()), int(np.ptp(xs)) + 1, int(np.ptp(ys)) + 1],
-        "area": int(seen.sum()),
-        "iscrowd": int(crowd),
+        "area": int(shape.seen.sum()),
+        "iscrowd": int(shape.corners is None),
     }
 
 

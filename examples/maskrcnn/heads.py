@@ -20,8 +20,9 @@ def build_box_head(args, classes):
     x = L.Flatten()(region)
     for _ in range(2):
         x = L.Dense(args.head_width, activation="relu", kernel_initializer="he_normal")(x)
-    logits = L.Dense(classes + 1, kernel_initializer=tf.keras.initializers.RandomNormal(stddev=0.01), dtype="float32")
-    offsets = L.Dense(4 * classes, kernel_initializer=tf.keras.initializers.RandomNormal(stddev=0.001), dtype="float32")
+    normal = tf.keras.initializers.RandomNormal
+    logits = L.Dense(classes + 1, kernel_initializer=normal(stddev=0.01), dtype="float32")
+    offsets = L.Dense(4 * classes, kernel_initializer=normal(stddev=0.001), dtype="float32")
     return tf.keras.Model(region, [logits(x), L.Reshape([classes, 4])(offsets(x))], name="box_head")
 
 
@@ -45,8 +46,8 @@ def apply(head, regions):
 def targets(proposals, batch, args):
     """Draw what the heads learn from; returns a dict of [B, R, ...], of which the first F are to be foreground.
 
-    `boxes`; `classes`, what is in them; `objects`, where exactly; `which`, its number; `real`, or an empty place. F is a
-    quarter of R, args.regions_per_image.
+    `boxes`; `classes`, what is in them; `objects`, where exactly; `which`, its number; `real`, or an empty place. R is
+    args.regions_per_image, F a quarter of it.
     """
     # The objects themselves are proposals, too: at first the network has none that hit.
     real_objects = tf.where((batch["classes"] > 0)[:, :, None], batch["boxes"], 0.0)
@@ -81,7 +82,10 @@ def box_loss(logits, offsets, wanted):
 
 
 def mask_targets(regions, objects, masks):
-    """Return masks [N, 28, 28], 0 or 1, of regions [N, 4], for objects [N, 4] whose masks [N, S, S] fill their boxes."""
+    """Return masks [N, 28, 28], 0 or 1, of regions [N, 4]: what is there of objects [N, 4].
+
+    `masks` [N, S, S] are those of the objects, each within its box.
+    """
     size = tf.cast(tf.shape(masks)[1], tf.float32)
     corner, sides = objects[:, :2], tf.maximum(objects[:, 2:] - objects[:, :2], 1e-3)
     inside = (regions - tf.tile(corner, [1, 2])) / tf.tile(sides, [1, 2]) * size  # in cells of the mask

@@ -52,6 +52,7 @@ class MaskRCNN(tf.Module):
             "maskrcnn_loss/maskrcnn_loss": mask,
         }
 
+    @tf.function(reduce_retracing=True)
     def detect(self, pixels, sizes):
         """Return what is in images [B, H, W, 3] whose upper left parts of `sizes` [B, 2] are no padding.
 

@@ -19,11 +19,10 @@ def build_head(args):
 
     It is the same for all levels.
     """
-    level = tf.keras.Input([None, None, args.channels])
-    small = tf.keras.initializers.RandomNormal(stddev=0.01)
+    level, normal = tf.keras.Input([None, None, args.channels]), tf.keras.initializers.RandomNormal
     shared = L.Conv2D(args.channels, 3, padding="same", activation="relu", kernel_initializer="he_normal")(level)
-    logits = L.Conv2D(len(RATIOS), 1, kernel_initializer=small, dtype="float32")(shared)
-    offsets = L.Conv2D(4 * len(RATIOS), 1, kernel_initializer=small, dtype="float32")(shared)
+    logits = L.Conv2D(len(RATIOS), 1, kernel_initializer=normal(stddev=0.01), dtype="float32")(shared)
+    offsets = L.Conv2D(4 * len(RATIOS), 1, kernel_initializer=normal(stddev=0.01), dtype="float32")(shared)
     return tf.keras.Model(level, [logits, offsets], name="rpn")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported: warnings and worse
 
+import numpy as np
 import tensorflow as tf
 
 import backbone
@@ -57,7 +58,7 @@ def parse_args(argv=None):
     add("longest-side", 1333, "no side is longer, which may make the shorter one shorter")
     add("depth", 50, "of the residual network", choices=backbone.DEPTHS)
     add("width", 64, "channels of the first stage, of depths 10, 18 and 34")
-    add("weights", "", "Keras's .h5 file of ImageNet weights for depth 50 or 101; if not absolute, in the data's folder")
+    add("weights", "", "Keras's .h5 file of ImageNet weights for depth 50 or 101; a relative path is within the data")
     add("freeze", 2, "with weights: stages up to this do not learn")
     add("channels", 256, "of the feature pyramid")
     add("head-width", 1024, "of the two dense layers of the box head")
@@ -92,8 +93,10 @@ def parse_args(argv=None):
     args, _ = parser.parse_known_args(argv)
     if args.weights and args.depth not in backbone.KERAS:
         parser.error(f"weights for depth {args.depth}: there are none; wanted depth 50 or 101")
-    if args.epochs and not 0 <= args.warmup_epochs < args.epochs:
-        parser.error(f"warmup-epochs is {args.warmup_epochs:g}; wanted 0 or more, and fewer than {args.epochs:g} epochs")
+    if not 0 <= args.warmup_epochs < args.epochs:
+        parser.error(
+            f"warmup-epochs is {args.warmup_epochs:g}; wanted 0 or more, and fewer than the {args.epochs:g} epochs"
+        )
     return args
 
 
@@ -119,7 +122,7 @@ def make_optimizer(args):
 
 def make_step(model, optimizer, args):
     """Return a function that learns from a batch, together with all ranks, and returns this rank's losses by name."""
-    scale = LOSS_SCALE if "float16" in (args.precision.removeprefix("mixed_"), args.compression.replace("fp", "float")) else 1.0
+    scale = LOSS_SCALE if args.precision == "mixed_float16" or args.compression == "fp16" else 1.0
     weights = model.learned
 
     @tf.function(reduce_retracing=True)
@@ -163,29 +166,31 @@ def train(model, optimizer, training, validation, args):
     before = signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
     step, watch = make_step(model, optimizer, args), Watch(args, step_size)
     batches = coco.training_batches(training, args, begin, steps, ranks.rank(), ranks.size())
-    next_evaluation = (begin / images // args.evaluate_epochs + 1) * args.evaluate_epochs if args.evaluate_epochs else None
+    every = args.evaluate_epochs * images  # images between two evaluations
     for number, batch in enumerate(batches, 1):
         rate = learning_rate(int(seen) / images, args, ranks.size())
         losses = step(batch, tf.constant(rate, tf.float32))
         seen.assign_add(step_size)
         watch.step(losses, int(seen) / images, rate, last=number == steps)
-        # The signal reaches ranks between different steps; all stop behind the same one.
-        if stop := ranks.any_of(bool(asked), "asked"):
+        # The signal reaches ranks in different steps; all stop behind the same one.
+        if ranks.any_of(bool(asked), "asked"):
             break
-        if number % args.checkpoint_steps == 0 and number < steps:
-            saver.save(int(seen))
-        if next_evaluation and number < steps and int(seen) / images >= next_evaluation:
+        if number == steps or number % args.checkpoint_steps == 0:
+            save_checkpoint(model, saver, seen)
+        if every and number < steps and int(seen) // every > (int(seen) - step_size) // every:
             judge(model, validation, args)
-            next_evaluation += args.evaluate_epochs
-    else:
-        stop = False
-    if steps:
-        average_over_ranks(model)
-        saver.save(int(seen))
+            watch.restart()
+    stop = ranks.any_of(bool(asked), "asked")
     if stop:
-        say(f"SIGTERM: saved behind {int(seen)} images; a new job goes on from there")
+        save_checkpoint(model, saver, seen)
+        say(f"SIGTERM: saved behind {int(seen)} images; a job that starts again goes on from there")
     signal.signal(signal.SIGTERM, before)
     return not stop
+
+
+def save_checkpoint(model, saver, seen):
+    average_over_ranks(model)
+    saver.save(int(seen))
 
 
 def networks(model):
@@ -193,10 +198,9 @@ def networks(model):
 
 
 def average_over_ranks(model):
-    """Batch normalizations that learn keep averages of what each rank has seen; the mean of all is kept."""
-    for network in model.networks:
-        for number, variable in enumerate(network.non_trainable_variables):
-            variable.assign(ranks.mean(tf.convert_to_tensor(variable), f"{network.name} {number}"))
+    """Batch normalizations that learn keep averages of what their rank has seen; the mean of all ranks' is kept."""
+    for number, average in enumerate(backbone.moving_averages(model.backbone)):
+        average.assign(ranks.mean(tf.convert_to_tensor(average), f"average {number}"))
 
 
 class Watch:
@@ -204,6 +208,10 @@ class Watch:
 
     def __init__(self, args, step_size):
         self.every, self.step_size = args.log_steps, step_size
+        self.restart()
+
+    def restart(self):
+        """Forget what was before: it was no training."""
         self.began, self.sums, self.count = time.monotonic(), {}, 0
 
     def step(self, losses, epochs, rate, last):
@@ -216,13 +224,13 @@ class Watch:
         seconds = time.monotonic() - self.began
         means = ranks.mean(tf.constant(list(self.sums.values())) / self.count, "losses").numpy()
         parts = [f"{name}: {mean:.4f}" for name, mean in zip(self.sums, means, strict=True)]
-        if not all(map(tf.math.is_finite, means)):
+        if not np.isfinite(means).all():
             raise SystemExit(f"maskrcnn: losses are no numbers any more ({', '.join(parts)}); lower the learning-rate")
         say(
             f"epochs={epochs:.3f} {' '.join(parts)} learning_rate={rate:.6f} "
             f"images_per_second={self.count * self.step_size / seconds:.2f}"
         )
-        self.began, self.sums, self.count = time.monotonic(), {}, 0
+        self.restart()
 
 
 # ---- judging and saving ----------------------------------------------------------------------------------------------
@@ -231,12 +239,12 @@ class Watch:
 def judge(model, split, args):
     """Return COCO's figures of a split by name, on rank 0, and say them; each rank looks at its share of the images."""
     began = time.monotonic()
+    average_over_ranks(model)
     images = split.images[: args.evaluation_images or None]
-    detect = tf.function(model.detect, reduce_retracing=True)
     mine, found = images[ranks.rank() :: ranks.size()], []
     if mine:
         for batch in coco.evaluation_batches(split, args, mine):
-            found += evaluation.results(split, batch, detect(batch["pixels"], batch["sizes"]))
+            found += evaluation.results(split, batch, model.detect(batch["pixels"], batch["sizes"]))
     found = [each for part in ranks.gather(found) for each in part]
     if ranks.rank() != 0:
         return {}
@@ -259,7 +267,8 @@ def save(model, split, figures, folder, args):
         real = tf.range(args.detections) < found["count"]
         found["boxes"] = tf.stack([x1, y1, x2 - x1, y2 - y1], axis=1)  # COCO's order, pixels of the file
         found["classes"] = tf.where(real, tf.gather(categories, found["classes"] - 1), 0)
-        found["masks"] = tf.saturate_cast(tf.round(255 * found["masks"]), tf.uint8) * tf.cast(real, tf.uint8)[:, None, None]
+        masks = tf.where(real[:, None, None], found["masks"], 0.0)
+        found["masks"] = tf.saturate_cast(tf.round(255 * masks), tf.uint8)
         return [found[name] for name in names]
 
     def serve(image):
@@ -280,7 +289,8 @@ def save(model, split, figures, folder, args):
         archive.track(network)
     archive.add_endpoint("serving_default", serve, input_signature=[tf.TensorSpec([None], tf.string, name="image")])
     archive.write_out(str(folder / "1"))  # TensorFlow Serving wants a version number for a name
-    (folder / "categories.txt").write_text("".join(f"{c} {n}\n" for c, n in zip(split.categories, split.names())))
+    named = zip(split.categories, split.names(), strict=True)
+    (folder / "categories.txt").write_text("".join(f"{category} {name}\n" for category, name in named))
     say(f"saved {folder / '1'}, mAP(segm)={figures['mAP(segm)/IoU=0.5:0.95']:.4f}")
 
 
