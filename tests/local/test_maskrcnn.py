@@ -13,11 +13,12 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.more]  # a minute of a process
 ROOT = Path(__file__).resolve().parents[2]
 MASKRCNN = ROOT / "examples/maskrcnn"
 PATIENCE = 600.0  # seconds: when to give up
-SMALL = """
---training-split train --validation-split val --image-size 64 --longest-side 64 --depth 10 --width 8 --channels 16
---head-width 32 --mask-convolutions 1 --anchor-scale 4 --anchors-per-image 32 --proposals-per-level 50 --proposals 20
---regions-per-image 16 --detections 5 --batch-size 2 --warmup-epochs 0 --optimizer adam --log-steps 1
-""".split()
+SMALL = {
+    "training-split": "train", "validation-split": "val", "image-size": 64, "longest-side": 64,
+    "depth": 10, "width": 8, "channels": 16, "head-width": 32, "mask-convolutions": 1, "anchor-scale": 4,
+    "anchors-per-image": 32, "proposals-per-level": 50, "proposals": 20, "regions-per-image": 16, "detections": 5,
+    "batch-size": 2, "warmup-epochs": 0, "optimizer": "adam", "log-steps": 1,
+}  # fmt: skip
 
 
 def test_a_run_that_is_stopped_goes_on_where_it_was(no_leftovers, tmp_path: Path) -> None:
@@ -34,7 +35,7 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(no_leftovers, tmp_path: Path
         "TF_NUM_INTRAOP_THREADS": "1",
     }
     (tmp_path / "model").mkdir()
-    command = [sys.executable, MASKRCNN / "train.py", *SMALL]
+    command = [sys.executable, MASKRCNN / "train.py", *(f"--{name}={value}" for name, value in SMALL.items())]
 
     lines = []
     with subprocess.Popen([*command, "--epochs=1000"], env=environment, stdout=subprocess.PIPE, text=True) as first:
