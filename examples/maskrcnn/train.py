@@ -175,9 +175,10 @@ def train(model, optimizer, training, validation, args):
         # The signal reaches ranks in different steps; all stop behind the same one.
         if ranks.any_of(bool(asked), "asked"):
             break
-        if number == steps or number % args.checkpoint_steps == 0:
-            save_checkpoint(model, saver, seen)
-        if every and number < steps and int(seen) // every > (int(seen) - step_size) // every:
+        judged = every and number < steps and int(seen) // every > (int(seen) - step_size) // every
+        if judged or number == steps or number % args.checkpoint_steps == 0:
+            save_checkpoint(model, saver, seen)  # judging takes long, and may be cut off
+        if judged:
             judge(model, validation, args)
             watch.restart()
     stop = ranks.any_of(bool(asked), "asked")
