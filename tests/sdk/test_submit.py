@@ -42,8 +42,8 @@ Sent = dict[str, list[list[Request]]]
 DOCUMENTS = [
     ROOT / f"{name}.md"
     for name in (
-        "README", "docs/sagemaker", "docs/serving", "docs/instance_groups", "examples/README", "examples/deepfm/README",
-        "examples/resnet/README",
+        "README", "docs/sagemaker", "docs/serving", "docs/instance_groups", "docs/maskrcnn", "examples/README",
+        "examples/deepfm/README", "examples/resnet/README",
     )
 ]  # fmt: skip
 IMAGE, ROLE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/my-training:1", "arn:aws:iam::123456789012:role/Training"
@@ -471,6 +471,27 @@ def test_blocks_with_file_systems(sent: Sent, sdk: str) -> None:
     assert source_of(request, "training")["FileSystemDataSource"]["FileSystemType"] == "EFS"
     assert request["VpcConfig"]["SecurityGroupIds"] == ["sg-0123456789abcdef0"]
     assert sdk == "v3" or source_of(request, "evaluation")["FileSystemDataSource"]["FileSystemType"] == "FSxLustre"
+
+
+def test_mask_rcnn_with_data_in_s3_on_efs_and_on_fsx(sent: Sent, tmp_path: Path) -> None:
+    asked = [
+        request
+        for command, (request,) in zip(ON_SAGEMAKER, sent["commands"], strict=False)
+        if command[0] == "examples/maskrcnn/train.py"
+    ]
+    s3, *file_systems = (source_of(request, "training") for request in asked)
+    assert s3["S3DataSource"]["S3Uri"] == "s3://bucket/coco/"
+    system = {"FileSystemAccessMode": "ro"}
+    efs = {"FileSystemId": "fs-0123456789abcdef0", "FileSystemType": "EFS", "DirectoryPath": "/coco"}
+    fsx = {"FileSystemId": "fs-0123456789abcdef1", "FileSystemType": "FSxLustre", "DirectoryPath": "/abcdefgh/coco"}
+    assert file_systems == [{"FileSystemDataSource": {**system, **each}} for each in (efs, fsx)]
+    assert ["VpcConfig" in request for request in asked] == [False, True, True]
+    for request in asked:
+        job = check_any(request, tmp_path)
+        assert title(request, tmp_path).startswith("MPI: ")
+        assert ("--epochs", "12") in zip(job.program.arguments, job.program.arguments[1:], strict=False)
+        (metric,) = request["AlgorithmSpecification"]["MetricDefinitions"]
+        assert re.findall(metric["Regex"], "[algo-1 rank 0] maskrcnn: mAP(segm)/IoU=0.5:0.95: 0.3412") == ["0.3412"]
 
 
 def test_blocks_with_instance_groups(sent: Sent, sdk: str, tmp_path: Path) -> None:

@@ -1,0 +1,120 @@
+"""examples/maskrcnn in containers: two ranks learn to find shapes, are stopped and go on; `serve` finds them, too."""
+
+import base64
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from containers import BUSY, PATIENCE, Cluster, sh
+from endpoint import ask, serving
+
+pytestmark = [pytest.mark.more, pytest.mark.timeout(2400)]
+Figure = Callable[[str, float], None]
+
+MASKRCNN = Path(__file__).resolve().parents[2] / "examples/maskrcnn"
+SIZE = {  # of the network and its images, for processors
+    "training-split": "train", "validation-split": "val", "image-size": 128, "longest-side": 128,
+    "depth": 10, "width": 32, "channels": 64, "head-width": 256, "mask-convolutions": 2, "anchor-scale": 4,
+    "anchors-per-image": 64, "proposals-per-level": 200, "proposals": 100, "regions-per-image": 64, "detections": 20,
+}  # fmt: skip
+LEARNS = {"batch-size": 4, "optimizer": "adam", "learning-rate": 0.0015, "schedule": "cosine", "warmup-epochs": 0.5}
+WANTED = 0.45  # of what it had not seen, by masks; it reaches 0.6 and more
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What requirements.txt asks for; the hosts have no index."""
+    folder = tmp_path_factory.mktemp("wheels")
+    wanted = ["--only-binary", ":all:", "--no-deps", "-r", str(MASKRCNN / "requirements.txt")]
+    sh(sys.executable, "-m", "pip", "download", "-q", "-d", str(folder), *wanted, within=300)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("numpy")
+    folder = tmp_path_factory.mktemp("shapes")
+    command = [sys.executable, MASKRCNN / "draw_shapes.py", f"--output={folder}"]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
+    return folder
+
+
+def test_two_hosts_learn_shapes(
+    image: str, tmp_path: Path, figure: Figure, tell: Callable[[str], None], wheels: Path, shapes: Path
+) -> None:
+    options: dict[str, Any] = {
+        "program": "train.py",
+        "code": MASKRCNN,
+        "hosts": 2,
+        "mode": "mpi",
+        "channels": {"training": shapes},
+        "environment": {**BUSY, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"},
+        "mounts": [f"{wheels}:/wheels:ro"],
+        "shared": tmp_path / "checkpoints",
+    }
+    options["shared"].mkdir()
+    how = {**SIZE, **LEARNS, "epochs": 8}
+
+    with Cluster(image, tmp_path / "first", hyperparameters={**how, "log-steps": 10}, **options) as job:
+        job.sees("epochs=", "algo-1", within=600)
+        job.stop()
+        endings = job.wait(within=300)
+        (seen,) = re.findall(r"SIGTERM: saved behind (\d+) images", endings["algo-1"].log)
+        assert 80 <= int(seen) < 8 * 480, "it was to be stopped on its way"
+        assert [list((ending.ml / "model").iterdir()) for ending in endings.values()] == [[], []]
+
+    with Cluster(image, tmp_path / "second", hyperparameters={**how, "log-steps": 60}, **options) as job:
+        endings = job.wait(within=1500)
+        assert [ending.exit_code for ending in endings.values()] == [0, 0]
+        first = endings["algo-1"]
+        begun = first.line("steps to go")
+        assert "on 2 ranks, 4 images each per step" in begun and f"resumed behind {seen} images" in begun
+        figures = {
+            kind: float(number) for kind, number in re.findall(r"mAP\((\w+)\)/IoU=0.5:0.95: ([\d.]+)", first.log)
+        }
+        figure(f"Mask R-CNN, 2 ranks: mAP(bbox) {figures['bbox']}, mAP(segm) {figures['segm']} after",
+               first.finished - first.started)  # fmt: skip
+        tell(re.findall(r"epochs=8\S* .*", first.log)[-1])
+        assert figures["segm"] >= WANTED and figures["bbox"] >= WANTED
+        assert "mAP(" not in endings["algo-2"].log, "one rank speaks for all"
+
+        assert found_by_serve(image, first.ml / "model", shapes) >= 0.7
+
+
+def found_by_serve(image: str, model: Path, shapes: Path) -> float:
+    """Return which part of the shapes of ten images `serve` finds, with their class and at least half of their box."""
+    content = json.loads((shapes / "annotations/instances_val.json").read_text())
+    images = content["images"][:10]
+    rows = [{"b64": base64.b64encode((shapes / "val" / each["file_name"]).read_bytes()).decode()} for each in images]
+    with serving(image, model) as (_, url):
+        answer = ask(f"{url}/invocations", json.dumps({"instances": rows}).encode())
+    assert isinstance(answer, dict)
+    hits, wanted = 0, 0
+    for described, answered in zip(images, answer["predictions"], strict=True):
+        assert len(answered["masks"]) == 20 and len(answered["masks"][0]) == len(answered["masks"][0][0]) == 28
+        sure = [place for place in range(answered["count"]) if answered["scores"][place] >= 0.5]
+        for each in content["annotations"]:
+            if each["image_id"] == described["id"] and not each["iscrowd"]:
+                wanted += 1
+                hits += any(
+                    answered["classes"][place] == each["category_id"]
+                    and iou(answered["boxes"][place], each["bbox"]) >= 0.5
+                    and max(map(max, answered["masks"][place])) >= 128
+                    for place in sure
+                )
+    return hits / wanted
+
+
+def iou(one: list[float], other: list[float]) -> float:
+    """Intersection over union of two boxes (x, y, width, height)."""
+    sides = [
+        max(0.0, min(one[axis] + one[axis + 2], other[axis] + other[axis + 2]) - max(one[axis], other[axis]))
+        for axis in (0, 1)
+    ]
+    common = sides[0] * sides[1]
+    return common / (one[2] * one[3] + other[2] * other[3] - common)
