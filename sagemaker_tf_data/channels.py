@@ -14,6 +14,7 @@ from sagemaker_tf_data.errors import DataError
 
 SHARDS = "ENTRYPOINT_SHARDS"  # the launcher's word on who reads what
 USUAL = ("training", "train")
+OF_SDKS = ("code", "sm_drivers")  # channels in which SageMaker's SDKs send the script's code, and their own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +118,7 @@ def key(name: str | None = None, environ: Mapping[str, str] = os.environ) -> str
     """Return the name of a group or shared channel that the script means; errors as for `part`."""
     shares = parts(environ)
     if name is None:
-        data = [each for each in shares if each != "code"]  # SageMaker's SDK sends the script's code in that one
+        data = [each for each in shares if each not in OF_SDKS]
         usual = data if len(data) == 1 else [each for each in USUAL if each in data]
         if not usual:
             raise DataError(f"which channel? The job has {_listed(shares)}; name one")

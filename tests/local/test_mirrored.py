@@ -18,7 +18,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("said", ["--mirrored", pytest.param("--mirrored=true", marks=pytest.mark.more)])
+@pytest.mark.more  # TensorFlow's own strategy, without a launcher
+@pytest.mark.parametrize("said", ["--mirrored", "--mirrored=true"])
 def test_digits_are_learned_by_a_copy_on_each_device(tmp_path, said):
     """Two copies learn as one would from the same batches, and one model is saved."""
     pytest.importorskip("sklearn")

@@ -73,7 +73,7 @@ def test_the_wrong_mode_says_which_and_what_to_do():
 def test_the_channel_that_is_meant_where_none_is_named():
     assert channels.key(None, environ(several("anything"))) == "anything"
     assert channels.key(None, environ(several("train", "test"))) == "train"
-    assert channels.key(None, environ(several("rows", "code"))) == "rows"
+    assert channels.key(None, environ(several("rows", "code", "sm_drivers"))) == "rows"
     with pytest.raises(DataError, match="which channel"):
         channels.key(None, environ(several("a", "b")))
 
