@@ -13,8 +13,9 @@ if "OMPI_COMM_WORLD_SIZE" in os.environ:
 
 def start():
     """Meet the other ranks, and take a GPU of one's own where there are any."""
-    if hvd:
-        hvd.init()
+    if hvd is None:
+        return
+    hvd.init()
     pin_gpu()
 
 
