@@ -38,6 +38,7 @@ def of_kind(resources, kind):
     return {name: each["Properties"] for name, each in resources.items() if each["Type"] == f"AWS::{kind}"}
 
 
+@pytest.mark.more  # the others read what it says
 def test_cfn_lint_finds_nothing():
     pytest.importorskip("cfnlint")
     found = subprocess.run(

@@ -82,6 +82,7 @@ def test_few_categories_are_frequent_and_many_rare(made):
     assert large > 10
 
 
+@pytest.mark.more  # statistics of many rows, which local/test_deepfm.py learns from
 def test_pairs_tell_what_no_feature_tells_by_itself(deepfm, made):
     """The best that whoever adds up features can do is the first order, and the best of all is both orders."""
     from sklearn.metrics import roc_auc_score

@@ -25,7 +25,7 @@ from entrypoint.plan.render import as_json, render
 
 PARTS = 8  # of the cases, so that several processes can divide them
 CASES = 5000 // PARTS
-MORE = 2  # parts from which on they are left to --all; every run draws other cases
+MORE = 1  # parts from which on they are left to --all; every run draws other cases
 SECRET = "s3cr3t-Zq7Lw0Xk"  # stands for the user's; whatever comes out, it must not be in it
 
 # --- what may stand in the files ---

@@ -176,6 +176,7 @@ with strategy.scope():
 """
 
 
+@pytest.mark.more  # small ones: tests/local/test_data.py
 @pytest.mark.tensorflow
 def test_large_numbers_of_equal_checkpoints_are_equal(tmp_path):
     """Four replicas compare the step: its square, four times, is more than 64 bits hold from 1.6e9 on."""
