@@ -47,9 +47,8 @@ def tool(folder: Path, name: str, *arguments: str) -> None:
     subprocess.run(command, cwd=folder, check=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
 
 
-@pytest.mark.parametrize(
-    "how, local_ranks", [(RUNS, 1), pytest.param(LEARNS, 2, marks=pytest.mark.more)], ids=["runs", "learns"]
-)
+@pytest.mark.more  # test_cluster_restarts.py and sharding have its Horovod and its pipes, tests/unit/examples its parts
+@pytest.mark.parametrize("how, local_ranks", [(RUNS, 1), (LEARNS, 2)], ids=["runs", "learns"])
 def test_photographs_streamed(
     image: str, cluster: StartCluster, figure: Figure, photos: Path, how: dict[str, str | int], local_ranks: int
 ) -> None:
