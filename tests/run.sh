@@ -291,8 +291,6 @@ ring() {
         ${fewer[@]+"${fewer[@]}"} ${pytest_arguments[@]+"${pytest_arguments[@]}"}
 }
 
-sdk_ring() { tests/sdk/make_environments.sh && ring sdk tests/sdk; }
-
 other_lines() {
     find container/lines -mindepth 1 -maxdepth 1 -type d -printf '%f\n%f-gpu\n' | grep -vx "$DEFAULT_LINE" | sort
 }
@@ -332,7 +330,7 @@ last_words() {
     fi
 }
 
-scratch='' why_all_rows='' line='' why_line=''
+scratch='' why_all_rows='' sdk_is_ready=no line='' why_line=''
 main() {
     read_arguments "$@"
     cd "$HERE"
@@ -353,6 +351,8 @@ main() {
         why_no_docker='not asked for'
     elif get_docker; then
         begin image build_image
+        # Before the image is there, as it waits for the network and disks.
+        if asked_for sdk; then begin environments tests/sdk/make_environments.sh; fi
     else
         left_out 'cluster, sdk, benchmarks and lines' "$why_no_docker"
     fi
@@ -370,11 +370,12 @@ main() {
             why_no_docker='the image could not be built'
             left_out 'cluster, sdk, benchmarks and lines' "$why_no_docker"
         else
+            if asked_for sdk && finish environments; then sdk_is_ready=yes; fi
             # Both generations of compose: Debian's, and Docker's own.
             need docker-compose docker-compose && step compose tests/get_compose.sh ||
                 left_out 'cluster, compose' 'docker-compose 1.29 (Debian) or docker compose v2 could not be had'
             # Beside the others: its jobs come one after the other, and an SDK thinks for long.
-            if asked_for sdk; then begin sdk sdk_ring; fi
+            if [[ $sdk_is_ready == yes ]]; then begin sdk ring sdk tests/sdk; fi
         fi
     fi
     if asked_for local; then

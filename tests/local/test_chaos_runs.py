@@ -120,6 +120,7 @@ def handlers():
         signal.signal(number, handler)
 
 
+@pytest.mark.more  # a test of the tool, which a default run uses
 def test_a_fault_of_the_launcher_is_found_and_shrunk(tmp_path, monkeypatch, capsys, handlers):
     copy = tmp_path / "planted"
     shutil.copytree(ROOT / "entrypoint", copy / "entrypoint", ignore=shutil.ignore_patterns("__pycache__"))

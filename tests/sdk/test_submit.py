@@ -616,7 +616,8 @@ def test_without_an_sdk_it_says_which_there_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("name", [pytest.param("v2", marks=pytest.mark.more), "v3"])  # v2 does the next one
+@pytest.mark.more  # the next one, with other programs
+@pytest.mark.parametrize("name", ["v2", "v3"])
 def test_the_same_call_in_local_mode(name: str, run: Callable[..., Job], image: str, tmp_path: Path) -> None:
     command = ON_THIS_MACHINE[0]
     assert all(each == command for each in ON_THIS_MACHINE), "the documents show another command, which nobody tried"
