@@ -9,13 +9,12 @@ Those for GPUs are left out. docs/horovod.md has what came of it.
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from containers import BUSY, Cluster, Ending, sh
+from containers import BUSY, Cluster, Ending, download
 
 from images import LINE
 
@@ -58,9 +57,7 @@ FAILS: dict[tuple[str, str], dict[str, list[str]]] = {
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """For the hosts, which have no index."""
-    folder = tmp_path_factory.mktemp("wheels")
-    sh(sys.executable, "-m", "pip", "download", "-q", "--only-binary", ":all:", "-d", str(folder), *NEEDED, within=300)
-    return folder
+    return download(tmp_path_factory.mktemp("wheels"), *NEEDED)
 
 
 def told(endings: Iterable[Ending]) -> list[Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from containers import BUSY, PATIENCE, Cluster, sh
+from containers import BUSY, PATIENCE, Cluster, download
 from endpoint import ask, serving
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(2400)]
@@ -29,10 +29,7 @@ WANTED = 0.45  # of what it had not seen, by masks; it reaches 0.6 and more
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What requirements.txt asks for; the hosts have no index."""
-    folder = tmp_path_factory.mktemp("wheels")
-    wanted = ["--only-binary", ":all:", "--no-deps", "-r", str(MASKRCNN / "requirements.txt")]
-    sh(sys.executable, "-m", "pip", "download", "-q", "-d", str(folder), *wanted, within=300)
-    return folder
+    return download(tmp_path_factory.mktemp("wheels"), "--no-deps", "-r", str(MASKRCNN / "requirements.txt"))
 
 
 @pytest.fixture(scope="module")

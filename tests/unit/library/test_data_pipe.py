@@ -10,14 +10,15 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from named_pipes import feeding
 from waiting import eventually
 
 from sagemaker_tf_data import chunks, fifo, recordio, tfrecord
@@ -65,26 +66,6 @@ def pieces(stream: bytes, split: chunks.Split, kind: str, folder: Path, patience
             return [one for array in chunks.of_records(Fifo(path, descriptor, patience), split, kind) for one in array]
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def feeding(path: Path, *passes: bytes) -> Iterator[None]:
-    """Writes a pass to each of the pipes path_0, path_1 ..., or one pass to `path` where that is there."""
-
-    def feed() -> None:
-        for number, content in enumerate(passes):
-            pipe = path if path.exists() else path.with_name(f"{path.name}_{number}")
-            if pipe is not path:
-                os.mkfifo(pipe)
-            with suppress(BrokenPipeError), open(pipe, "wb") as stream:
-                stream.write(content)
-            pipe.unlink()
-
-    thread = threading.Thread(target=feed, daemon=True)
-    thread.start()
-    yield
-    thread.join(timeout=30)
-    assert not thread.is_alive(), "the feeder is stuck: somebody did not read to the end"
 
 
 # ---- formats, without TensorFlow
@@ -313,18 +294,8 @@ def test_one_process_reads_a_channel(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """input/data of a job with a Pipe channel `train` and a File channel `plain`."""
-    pytest.importorskip("tensorflow")
-    for name in list(os.environ):
-        if name.startswith(("SM_", "ENTRYPOINT_", "TF_CONFIG", "SAGEMAKER_TF_DATA")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
-    (tmp_path / "input" / "config").mkdir(parents=True)
-    (tmp_path / "input" / "data" / "plain").mkdir(parents=True)
-    channels = {"train": {"TrainingInputMode": "Pipe"}, "plain": {"TrainingInputMode": "File"}}
-    (tmp_path / "input" / "config" / "inputdataconfig.json").write_text(json.dumps(channels))
-    return tmp_path / "input" / "data"
+def job(job_with: Callable[[str], Path]) -> Path:
+    return job_with("train")
 
 
 def encoded(records: list[bytes], record_format: str, folder: Path) -> bytes:

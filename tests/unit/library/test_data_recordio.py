@@ -4,15 +4,14 @@ import json
 import os
 import random
 import struct
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from named_pipes import feeding
 
 from sagemaker_tf_data import chunks, image_record, protobuf_record, recordio
 from sagemaker_tf_data.errors import DataError
@@ -227,34 +226,8 @@ def test_damage_is_a_data_error_or_other_numbers_but_never_anything_else(data: s
 
 
 @pytest.fixture
-def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """input/data of a job with a Pipe channel `stream` and a File channel `plain`."""
-    pytest.importorskip("tensorflow")
-    for name in list(os.environ):
-        if name.startswith(("SM_", "ENTRYPOINT_", "TF_CONFIG", "SAGEMAKER_TF_DATA")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
-    (tmp_path / "input" / "config").mkdir(parents=True)
-    (tmp_path / "input" / "data" / "plain").mkdir(parents=True)
-    channels = {"stream": {"TrainingInputMode": "Pipe"}, "plain": {"TrainingInputMode": "File"}}
-    (tmp_path / "input" / "config" / "inputdataconfig.json").write_text(json.dumps(channels))
-    return tmp_path / "input" / "data"
-
-
-@contextmanager
-def feeding(path: Path, content: bytes) -> Iterator[None]:
-    """Writes a pass to the pipe."""
-    os.mkfifo(path)
-
-    def feed() -> None:
-        with path.open("wb") as stream:
-            stream.write(content)
-
-    thread = threading.Thread(target=feed, daemon=True)
-    thread.start()
-    yield
-    thread.join(timeout=30)
-    assert not thread.is_alive(), "the feeder is stuck: somebody did not read to the end"
+def job(job_with: Callable[[str], Path]) -> Path:
+    return job_with("stream")
 
 
 def pictures(number: int) -> list[bytes]:
@@ -294,7 +267,7 @@ def test_images_of_im2rec_in_file_and_in_pipe_mode(job: Path, tmp_path: Path, mo
     assert found(image_records([job / "plain" / "b.rec", job / "plain" / "a.rec"])) == everything[7:] + everything[:7]
     names = file_names("plain", "*.rec")
     assert sorted(found(names.interleave(image_records, cycle_length=2))) == sorted(everything)
-    with feeding(job / "stream_0", rec(*records)):
+    with feeding(job / "stream", rec(*records)):
         assert found(shard(image_records("stream", patience=30), "stream")) == everything[1::2]
 
     several = tmp_path / "several.rec"
@@ -342,10 +315,11 @@ def test_tensors_of_sagemakers_algorithms_in_file_and_in_pipe_mode(job: Path, mo
         assert found == expected
 
     check(protobuf_records("plain", features, label))
-    with feeding(job / "stream_0", stream):
+    with feeding(job / "stream", stream):
         check(protobuf_records("stream", features, label, patience=30))
     alone = protobuf_records([job / "plain" / "part-0"], tf.TensorSpec([2, 3], tf.float32))
     assert alone.element_spec == tf.TensorSpec([2, 3], tf.float32)
+    os.mkfifo(job / "stream_1")
     with feeding(job / "stream_1", b""):
         assert [*protobuf_records("stream", features, label, patience=30)] == []
 

@@ -1,0 +1,27 @@
+"""What tests of datasets share."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def job_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Makes a job with a Pipe channel of that name and a File channel `plain`; returns its input/data."""
+
+    def make(pipe: str) -> Path:
+        pytest.importorskip("tensorflow")
+        for name in list(os.environ):
+            if name.startswith(("SM_", "ENTRYPOINT_", "TF_CONFIG", "SAGEMAKER_TF_DATA")):
+                monkeypatch.delenv(name)
+        monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
+        (tmp_path / "input" / "config").mkdir(parents=True)
+        (tmp_path / "input" / "data" / "plain").mkdir(parents=True)
+        channels = {pipe: {"TrainingInputMode": "Pipe"}, "plain": {"TrainingInputMode": "File"}}
+        (tmp_path / "input" / "config" / "inputdataconfig.json").write_text(json.dumps(channels))
+        return tmp_path / "input" / "data"
+
+    return make
