@@ -38,7 +38,9 @@ from entrypoint.python310 import assert_never
 if TYPE_CHECKING:
     from entrypoint.control.peers import Peers
 
-POLL_PORTS = 0.02  # seconds between two looks whether a process listens, while one is awaited
+# Seconds between two looks whether a process listens, while one is awaited; and their part of the time since it was
+# started: one that never listens costs nothing.
+POLL_PORTS, POLL_PART = 0.02, 0.02
 BROKEN = 5.0  # seconds beyond the grace in which a launcher with a fault of its own may end in good order
 
 
@@ -127,7 +129,10 @@ class Supervisor:
         awaited = self.facts.awaited()
         due = min(self.policy.deadline(time.monotonic()), self.endings.look_at, self.rests.look_at)
         wait = due - time.monotonic()
-        came = self.inbox.take(max(0.0, min(wait, POLL_PORTS) if awaited else wait))
+        if awaited:
+            waited = time.monotonic() - max(self.facts.own.started[spec.name] for spec in awaited)
+            wait = min(wait, max(POLL_PORTS, POLL_PART * waited))
+        came = self.inbox.take(max(0.0, wait))
         found: list[Event] = []
         match came:
             case (events.ChildrenChanged(),):

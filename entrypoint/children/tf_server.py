@@ -8,6 +8,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 import tensorflow as tf
 
+# Where a script keeps checkpoints in S3, the servers write their parts there, too. TensorFlow 1 did so by itself.
+with contextlib.suppress(
+    ImportError, NotImplementedError, tf.errors.OpError
+):  # there is none, or of another TensorFlow
+    import tensorflow_io  # noqa: F401
+
 config = json.loads(os.environ["TF_CONFIG"])
 task = config["task"]
 session = tf.compat.v1.ConfigProto()

@@ -271,7 +271,7 @@ def complaints(channels: Channels, training: Mapping[str, Sequence[Reader]]) -> 
     if not of_all:
         return []
     found = []
-    most = of_all[0].most
+    most, said = of_all[0].most, dict(channels.groups)
     for source in sources(channels, most):
         first, name, wanted = source.channels[0], source.name, len(source.channels)
         if wanted == 1 < most and first.mode is InputMode.PIPE:
@@ -285,6 +285,16 @@ def complaints(channels: Channels, training: Mapping[str, Sequence[Reader]]) -> 
                 f"channel {name} is ShardedByS3Key, and not all of the part of {shorten(', '.join(short))} is read: "
                 f"wanted FullyReplicated, or at least {wanted} processes that train there (a chief does with TF1 only)"
             )
+    unsaid = [each for each in sources(channels, most) if each.own_data and not {each.name, ""} & said.keys()]
+    if unsaid:  # inputdataconfig.json has no S3 paths
+        groups = "; ".join(", ".join(channel.name for channel in source.channels) for source in unsaid)
+        same, own = (",".join(f"{source.name}={kind}" for source in unsaid) for kind in (SAME, OWN))
+        found.append(
+            f"each process of a host reads one channel of a group ({groups}), as if it had data of its own. If all "
+            "have one S3 path, every process reads the whole of it: set "
+            f"ENTRYPOINT_CHANNEL_GROUPS={same}, and where a script shards by itself, have it take "
+            f"shard(ranks, rank). If not, ENTRYPOINT_CHANNEL_GROUPS={own} says so"
+        )
     stems = {stem_of(channel.name)[0] for channel in channels.all}
     found += [
         f"ENTRYPOINT_CHANNEL_GROUPS names {show(stem)}, and no group of channels is called so"

@@ -105,6 +105,10 @@ def read_what_can_be(
     input_data = errors.instead({}, read_input_data, path)
     nothing = Program(name="", source="", arguments=())
     program = errors.instead(nothing, read_program, hyperparameters, environment, paths)
+    if settings.tf1 == "shim" and not program.name.endswith(".py"):
+        warnings.append(
+            f"ENTRYPOINT_TF1 is shim, which is for programs in Python: {show(program.name)} runs without it"
+        )
     gpus_of_each = accelerators(groups, cluster, gpus)
     each = errors.instead(1, _processes_per_host, mode, settings, hyperparameters, gpus_of_each)
     options = params.SMDATAPARALLEL_CUSTOM_MPI_OPTIONS if smdistributed else params.MPI_CUSTOM_OPTIONS

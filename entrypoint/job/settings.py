@@ -200,6 +200,13 @@ class Settings:
         "ps with scripts: hold worker scripts until the chief's port answers. `auto`: only if the code uses "
         "TF1 sessions or estimators, where a worker that comes first loses 30 s.",
     )
+    tf1: str = _setting(
+        "tell",
+        _choice("tell", "shim"),
+        "Code with names of TensorFlow 1, such as `tf.Session`, which TensorFlow 2 has in `tf.compat.v1`: `tell` says "
+        "at the start which, by file and line; `shim` runs it as it is: in its files, `tensorflow` is "
+        "`tensorflow.compat.v1`, without version 2's behaviour. For programs in Python.",
+    )
     control_port: int = _setting(7979, whole_number(1, 65535), "Port of the control channel and of /status.")
     ssh_port: int = _setting(7922, whole_number(1, 65535), "mpi: port of the job's own ssh daemon.")
     token: str = _setting("", _token, "Secret that hosts of the job must show to one another.", secret=True)

@@ -51,7 +51,7 @@ _LEADS_ON = (":", ",", "(", "[", "{")  # ends of a line to which the next one be
 
 _FRAME = re.compile(r'^ +File "(?P<file>[^"]*)"')
 _LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/|^<(frozen|string|__array_function__)")
-_RUNNER = re.compile(r"^<frozen runpy>|/mpi4py/(__main__|run)\.py$")
+_RUNNER = re.compile(r"^<frozen runpy>|/mpi4py/(__main__|run)\.py$|/entrypoint/children/as_tf1\.py$")
 
 
 class Explanation(NamedTuple):

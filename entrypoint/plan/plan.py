@@ -87,6 +87,7 @@ class Flag(StrEnum):
     """What only a look at the user's code can tell; found by the prepare step."""
 
     TF1_SESSIONS = "tf1-sessions"
+    TF1_TRAIN = "tf1-train"  # an Estimator's train, and nothing that would start the server it connects to
     TF1_MASTER = "tf1-master"  # written for AWS's images, where rank 0 of parameter servers is the task `master`
 
 

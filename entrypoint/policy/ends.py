@@ -7,7 +7,7 @@ from entrypoint.errors import ExitCode
 from entrypoint.job.open_mpi import DAEMONS, LOST_PEER, PRRTE
 from entrypoint.job.settings import Settings
 from entrypoint.outcome.outcome import Confidence, Exit
-from entrypoint.plan.plan import USERS, Duty, Ready, Restart, Serves
+from entrypoint.plan.plan import USERS, Duty, Flag, Ready, Restart, Role, Serves
 from entrypoint.policy import events
 from entrypoint.policy.events import Action
 from entrypoint.policy.facts import Facts
@@ -16,6 +16,7 @@ from entrypoint.policy.verdict import DYING
 
 LOOK_AGAIN = 0.1  # seconds between two looks at what processes print while something goes wrong
 UNENDING = 2.0  # seconds that a process has from its last words to its end
+NO_SERVER = 60.0  # seconds in which a chief's script has begun to listen, if it ever does
 SAY_WHO_WORKS = 30.0  # seconds after the chief's end, when its workers still work
 
 
@@ -84,6 +85,7 @@ class Ends:
     def watch(self, now: float) -> Iterator[Action]:
         """Blame what does not come to its end, or to its beginning."""
         self._watch_mpirun(now)
+        self._watch_the_chief(now)
         yield from self._watch_the_dying(now)
         yield from self._say_who_is_waited_for(now)
 
@@ -112,6 +114,20 @@ class Ends:
             reports = {host: facts.report_of(host) for host in facts.others}
             if left := [host for host, report in reports.items() if not report.done and report.rests is None]:
                 yield events.Say(message=f"waiting for the scripts of {', '.join(left)} (ENTRYPOINT_PS_WORKER_END)")
+
+    def _watch_the_chief(self, now: float) -> None:
+        """Blame a chief whose session waits for ever for a server that its code does not start."""
+        facts = self.facts
+        if Flag.TF1_TRAIN not in (facts.flags or ()) or facts.attempt.causes or not facts.phase.is_active:
+            return
+        for name in facts.own.running(Duty.SCRIPT):
+            listens = (facts.host, name) in facts.attempt.ready
+            if facts.own.specs[name].role is Role.CHIEF and not listens and now >= facts.own.started[name] + NO_SERVER:
+                error = (
+                    "Estimator.train connects to a server at its task's own address, and starts none: with parameter "
+                    "servers it waits for ever. Use tf.estimator.train_and_evaluate, which starts one"
+                )
+                facts.blame(now, name, what=f"listens on no port after {NO_SERVER:g} s", error=error, code=1)
 
     def _watch_mpirun(self, now: float) -> None:
         """Bound what mpirun can wait for: daemons that do not reach it, a rank that a host has no process left for."""

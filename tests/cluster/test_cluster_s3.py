@@ -1,15 +1,26 @@
 """`import tensorflow_io` in the image, and with it s3:// for rows, checkpoints and models: against moto's S3 server."""
 
 import json
+import re
 import uuid
+from pathlib import Path
 
 import boto3
 import pytest
-from containers import LABEL, PROGRAMS, SESSION, resources, run_alone, sh, write_config
+from containers import BUSY, LABEL, PROGRAMS, SESSION, resources, run_alone, sh, write_config
 from moto.server import ThreadedMotoServer
+from sent import PARAMETER_SERVER, by_sdk
 
 KEYS = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "eu-west-1"}
 WHERE = "s3://bucket/job/model"  # as the SDK's TensorFlow class sends it
+FOREIGN = Path(__file__).resolve().parents[1] / "programs/foreign"
+
+
+def variables(endpoint: str) -> dict[str, str]:
+    return {
+        "S3_ENDPOINT": endpoint, "AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "eu-west-1", "NO_PROXY": "*",
+        "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_EC2_METADATA_DISABLED": "true",
+    }  # fmt: skip
 
 
 @pytest.fixture
@@ -34,10 +45,7 @@ def s3(image):
 
 def test_a_job_keeps_all_in_s3_and_the_next_one_resumes(image, s3, tmp_path):
     network, endpoint, client = s3
-    environment = {
-        "S3_ENDPOINT": endpoint, "AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "eu-west-1", "NO_PROXY": "*",
-        "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_EC2_METADATA_DISABLED": "true",
-    }  # fmt: skip
+    environment = variables(endpoint)
     for run, begins in enumerate((r"begins at epoch 0 from None", f"begins at epoch 1 from {WHERE}/kept/")):
         ml = tmp_path / f"run-{run}"
         write_config(
@@ -54,3 +62,29 @@ def test_a_job_keeps_all_in_s3_and_the_next_one_resumes(image, s3, tmp_path):
     keys = {entry["Key"] for entry in client.list_objects_v2(Bucket="bucket")["Contents"]}
     assert {"job/model/rows.tfrecord", "job/model/1/saved_model.pb", "job/model/weights/checkpoint"} <= keys
     assert any(key.startswith("job/model/kept/") for key in keys)
+
+
+@pytest.mark.more
+def test_parameter_servers_keep_their_parts_in_s3(cluster, s3, tmp_path):
+    """As the DeepFM article has it: TF1's code as it is, and `model_dir` an address in S3."""
+    _, endpoint, client = s3
+    text = (FOREIGN / "estimator.py").read_text()
+    old = text.replace("import tensorflow.compat.v1 as tf", "import tensorflow as tf")
+    assert old != text
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/train.py").write_text(old)
+    job = cluster(
+        program="train.py",
+        code=tmp_path / "code",
+        hosts=2,
+        hyperparameters=by_sdk("train.py", PARAMETER_SERVER, model_dir=WHERE, steps=200),
+        environment={**BUSY, **variables(endpoint), "ENTRYPOINT_TF1": "shim"},
+    )
+    with job:
+        endings = job.wait(within=600)
+    assert [(ending.exit_code, ending.failure) for ending in endings.values()] == [(0, None)] * 2
+    keys = " ".join(entry["Key"] for entry in client.list_objects_v2(Bucket="bucket")["Contents"])
+    for part in ("00000-of-00002", "00001-of-00002"):
+        assert re.search(rf"job/model/model\.ckpt-\d+\.data-{part}\b", keys), keys
+    assert re.search(r"job/model/export/last/\d+/saved_model\.pb\b", keys), keys
+    assert list((endings["algo-1"].ml / "model").glob("*/saved_model.pb"))

@@ -18,6 +18,7 @@ from findings import digest, digest_of_code, flags, software, texts
 from gpus import has_gpus, unused
 from installing import install, is_package
 from sources import check, fetch
+from tf1 import told as told_of_tf1
 from unusable import Unusable, reason
 from variables import variables
 
@@ -71,6 +72,9 @@ def main() -> int:
             said += [f"warning: {each}" for each in doubts(files, task["mode"], task["ps_workers"], version)]
         for line in said:
             print(line, flush=True)
+    if task["is_coordinator"]:
+        for line in told_of_tf1(files, [*path, *sys.path], shim=task["tf1"] == "shim"):
+            print(f"warning: {line}", flush=True)
     result = {
         "env": env,
         "module": program.removesuffix(".py") if package else None,

@@ -21,8 +21,9 @@ LEFT_BEHIND = re.compile(r"(^|/)(__pycache__|[^/]*\.egg-info)(/|$)")
 LARGE = 16 << 20  # bytes
 NAMED = ("tensorflow", "tensorflow-cpu", "keras", "horovod", "mpi4py", "numpy", "protobuf", "sagemaker-tf-entrypoint")
 
+TRAIN, STARTS_SERVER = re.compile(r"\.train\("), re.compile(r"\btrain_and_evaluate\b|\bServer\(|\bstart_std_server\b")
 TF2_COORDINATOR = re.compile(r"\bClusterCoordinator\b|(?<!v1\.)\bdistribute(\.experimental)?\.ParameterServerStrategy")
-COMMENT = re.compile(r"(^|\s)#.*$", re.MULTILINE)
+COMMENT = re.compile(r"(^|[^\S\n])#.*$", re.MULTILINE)  # and no line less: they are told by number
 MASTER = re.compile(r"""(['"])master\1""")
 CHIEF = re.compile(r"""(['"])chief\1""")
 
@@ -34,7 +35,8 @@ def flags(files: list[tuple[str, str]]) -> list[str]:
         return []
     # With `chief` in place of `master`, an Estimator neither evaluates nor exports; nor do scripts that ask for it.
     for_aws = (ESTIMATOR.search(text) or MASTER.search(text)) and not CHIEF.search(text)
-    return ["tf1-sessions", "tf1-master"] if for_aws else ["tf1-sessions"]
+    serverless = ESTIMATOR.search(text) and TRAIN.search(text) and not STARTS_SERVER.search(text)
+    return ["tf1-sessions", *(["tf1-train"] if serverless else []), *(["tf1-master"] if for_aws else [])]
 
 
 def texts(code: Path) -> Iterator[tuple[str, str]]:

@@ -68,6 +68,7 @@ def _to_prepare(job: Job, modules: Sequence[str]) -> str:
             "is_coordinator": job.cluster.is_coordinator,
             "mode": job.mode,
             "ps_workers": job.settings.ps_workers,
+            "tf1": job.settings.tf1,
             "more_path": [
                 *([str(STAND_INS)] if job.smdistributed else []),
                 *([str(LIBRARY)] if LIBRARY.is_dir() else []),
@@ -94,7 +95,9 @@ def modules(specs: Iterable[ProcessSpec]) -> list[str]:
 
 
 def program(job: Job, options: tuple[str, ...] = ()) -> Command:
-    return Command(file=job.program.name, arguments=job.program.arguments, python=(sys.executable, *options))
+    """Return the user's command; `options` are Python's, the last of them at most a module that runs the program."""
+    shim = (str(CHILDREN / "as_tf1.py"),) if job.settings.tf1 == "shim" else ()
+    return Command(file=job.program.name, arguments=job.program.arguments, python=(sys.executable, *options, *shim))
 
 
 def rendezvous(cluster: Cluster) -> tuple[Need, ...]:

@@ -1,6 +1,7 @@
 """TF1 parameter servers on AWS's images, in the manner of the DeepFM article: an Estimator with device filters.
 
-Rank 0 is `master`; it trains as a worker does, evaluates, and exports the model at the end.
+Rank 0 is `master`; it trains as a worker does, evaluates, and exports the model at the end. `--filters 0` leaves
+out the filters, which the article says one must have: without them, its jobs hang on AWS's images.
 """
 
 import argparse
@@ -13,10 +14,10 @@ tf.logging.set_verbosity(tf.logging.INFO)
 ROWS, BATCH, COLUMNS = 640, 32, 8
 
 
-def session_config(hosts):
+def session_config(hosts, filtered):
     threads = os.cpu_count()
     filters = None
-    if len(hosts) > 1:
+    if filtered and len(hosts) > 1:
         task = json.loads(os.environ["TF_CONFIG"])["task"]
         # Every host runs a parameter server. Without the filters, the last one to end waits for those that are gone.
         filters = ["/job:ps"]
@@ -69,10 +70,11 @@ if __name__ == "__main__":
     parser.add_argument("--hosts", type=json.loads, default=os.environ["SM_HOSTS"])
     parser.add_argument("--current_host", default=os.environ["SM_CURRENT_HOST"])
     parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--filters", type=int, default=1)
     flags, _ = parser.parse_known_args()
 
     config = tf.estimator.RunConfig().replace(
-        session_config=session_config(flags.hosts), log_step_count_steps=50, save_summary_steps=100
+        session_config=session_config(flags.hosts, flags.filters), log_step_count_steps=50, save_summary_steps=100
     )
     estimator = tf.estimator.Estimator(model_fn, model_dir=flags.model_dir, config=config)
     mine = flags.hosts.index(flags.current_host)

@@ -329,7 +329,17 @@ def test_evaluators_and_hosts_outside_read_everything(tmp_path):
         ({"MODE": "mpi", "PROCESSES_PER_HOST": "2"}, {"eval": PIPE}, "channel eval is a pipe, which one process"),
         ({"MODE": "mpi"}, {"eval": PIPE}, None),
         ({"MODE": "mpi", "PROCESSES_PER_HOST": "2"}, {"eval": {}}, None),
-        ({"MODE": "mpi", "PROCESSES_PER_HOST": "2"}, {"eval": PIPE, "eval-1": PIPE}, None),
+        (
+            {"MODE": "mpi", "PROCESSES_PER_HOST": "2"},
+            {"eval": PIPE, "eval-1": PIPE},
+            "every process reads the whole of it: set ENTRYPOINT_CHANNEL_GROUPS=eval=same, and",
+        ),
+        (
+            {"MODE": "mpi", "PROCESSES_PER_HOST": "2", "CHANNEL_GROUPS": "eval=own"},
+            {"eval": PIPE, "eval-1": PIPE},
+            None,
+        ),
+        ({"MODE": "mpi", "PROCESSES_PER_HOST": "2", "CHANNEL_GROUPS": "same"}, {"eval": {}, "eval-1": {}}, None),
         ({"MODE": "ps", "PS_WORKERS": "server"}, {"train": SHARDED}, "not all of the part of algo-1 is read"),
         ({"MODE": "ps", "PS_WORKERS": "server"}, {"train": {}}, None),
         ({"MODE": "ps", "PS_WORKERS": "server", "PROCESSES_PER_HOST": "2"}, {"train": SHARDED}, None),

@@ -51,6 +51,21 @@ def test_a_script_that_submits_the_job_may_lie_beside_it(flags, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "lines, serverless",
+    [
+        (["tf.estimator.Estimator(f).train(g)"], True),
+        (["e = tf.estimator.Estimator(f)", "e.train(g) if alone else tf.estimator.train_and_evaluate(e, a, b)"], False),
+        (["e = tf.estimator.Estimator(f)", "tf.train.Server(cluster)", "e.train(g)"], False),
+        (["e = tf.estimator.Estimator(f)", "# e.train(g)"], False),
+        (["model.train(g)"], False),
+    ],
+)
+def test_a_train_that_starts_no_server(flags, tmp_path, lines, serverless):
+    (tmp_path / "train.py").write_text("\n".join(lines) + "\n")
+    assert (Flag.TF1_TRAIN in flags(tmp_path)) is serverless
+
+
+@pytest.mark.parametrize(
     "lines, for_aws",
     [
         (["tf.estimator.train_and_evaluate(a, b, c)"], True),

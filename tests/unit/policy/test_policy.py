@@ -6,7 +6,7 @@ from plays import GRACE, RAISED, STOP, SYMPTOM, Play, cause, ended, heartbeats, 
 from entrypoint.errors import ExitCode
 from entrypoint.job.open_mpi import DAEMONS
 from entrypoint.outcome import outcome
-from entrypoint.plan.plan import Duty
+from entrypoint.plan.plan import Duty, Flag
 from entrypoint.policy import events
 from entrypoint.policy.leaving import LEAVE
 from entrypoint.policy.status import status
@@ -208,6 +208,25 @@ def test_who_is_waited_for_after_the_chiefs_end_is_said_once(play):
     assert [line for line in p.said if "waiting for" in line] == [
         "waiting for the scripts of algo-2 (ENTRYPOINT_PS_WORKER_END)"
     ]
+
+
+@pytest.mark.parametrize("flags, listens, fails", [
+    ({Flag.TF1_SESSIONS, Flag.TF1_TRAIN}, False, True),
+    ({Flag.TF1_SESSIONS, Flag.TF1_TRAIN}, True, False),
+    ({Flag.TF1_SESSIONS}, False, False),
+])  # fmt: skip
+def test_a_chief_whose_session_waits_for_a_server_that_nobody_starts(play, flags, listens, fails):
+    p = play(2, mode="ps")
+    p.at(1, events.Prepared(flags=frozenset(flags)), ended("prepare"), reported(2))
+    if listens:
+        p.at(2, events.Listening(name="chief/0"))
+    heartbeats(p, 60, 2)
+    assert p.policy.facts.outcome is None
+    heartbeats(p, 70, 2)
+    if fails:
+        assert p.blamed.startswith("algo-1 chief/0 (listens on no port after 60 s): Estimator.train connects to")
+    else:
+        assert p.policy.facts.outcome is None
 
 
 def test_mpirun_that_starts_no_rank_is_no_success(play):

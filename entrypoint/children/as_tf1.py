@@ -1,0 +1,111 @@
+"""Runs the user's program with TensorFlow 1's names: in its files, `import tensorflow` is `tensorflow.compat.v1`.
+
+What lies elsewhere (Keras, Horovod, TensorFlow itself) imports TensorFlow 2 as ever. TensorFlow 2's behaviour is
+switched off when the first of the user's files imports TensorFlow, and not before: scripts set variables that it reads.
+As `python` takes it: `as_tf1.py train.py ARGUMENT...` or `as_tf1.py -m MODULE ARGUMENT...`.
+"""
+
+import ast
+import contextlib
+import importlib
+import runpy
+import sys
+import types
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+
+NAME = "__tensorflow_1__"  # in the user's modules: the function that gives them TensorFlow
+V1 = "tensorflow.compat.v1"
+SWITCHED: list[str] = []  # what has been switched to version 1, once: a script may switch it back
+
+
+def tensorflow_1() -> types.ModuleType:
+    """Import TensorFlow, for the first time with version 2's behaviour switched off; return its compat.v1."""
+    module = importlib.import_module(V1)
+    if not SWITCHED:
+        SWITCHED.append(V1)
+        module.disable_v2_behavior()
+        with contextlib.suppress(ImportError, NotImplementedError, module.errors.OpError):
+            importlib.import_module("tensorflow_io")  # s3://, which TensorFlow 1 had by itself
+    return module
+
+
+class Old(ast.NodeTransformer):
+    """Turns `import tensorflow` and `from tensorflow import` into what TensorFlow 1 meant by them."""
+
+    def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
+        found: list[ast.stmt] = []
+        for alias in node.names:
+            if alias.name == "tensorflow":
+                target = ast.Name(alias.asname or "tensorflow", ast.Store())
+                found.append(ast.Assign([target], _call()))
+            else:
+                found.append(ast.Import([alias]))
+        return [ast.fix_missing_locations(ast.copy_location(each, node)) for each in found]
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.stmt | list[ast.stmt]:
+        if node.module != "tensorflow" or node.level or any(alias.name == "python" for alias in node.names):
+            return node
+        called = ast.fix_missing_locations(ast.copy_location(ast.Expr(_call()), node))
+        return [called, ast.copy_location(ast.ImportFrom(V1, node.names, 0), node)]
+
+
+def _call() -> ast.Call:
+    return ast.Call(ast.Name(NAME, ast.Load()), [], [])
+
+
+class Loader(SourceFileLoader):
+    """Loads a file of the user's, with TensorFlow 1's names."""
+
+    def path_stats(self, path: str) -> dict:
+        raise OSError("never from a cache, which has the file as it is written")
+
+    def source_to_code(self, data, path, *, _optimization=-1):  # type: ignore[no-untyped-def, override]
+        tree = data if isinstance(data, ast.AST) else ast.parse(data, path)
+        return compile(Old().visit(tree), path, "exec", dont_inherit=True, optimize=_optimization)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        setattr(module, NAME, tensorflow_1)
+        super().exec_module(module)
+
+
+class Finder(MetaPathFinder):
+    """Finds the user's modules: below the folder that the program was started in, and the package it belongs to."""
+
+    def __init__(self, folder: Path, package: str) -> None:
+        self.folder, self.package = folder, package
+
+    def find_spec(self, fullname, path=None, target=None) -> ModuleSpec | None:  # type: ignore[no-untyped-def]
+        if fullname.partition(".")[0] in ("tensorflow", "keras"):
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec and type(spec.loader) is SourceFileLoader and self._is_users(fullname, Path(spec.origin or "")):
+            spec.loader = Loader(fullname, str(spec.origin))
+        return spec
+
+    def _is_users(self, fullname: str, file: Path) -> bool:
+        if self.package and fullname.partition(".")[0] == self.package:
+            return True
+        below = file.parts[len(self.folder.parts) :] if file.is_relative_to(self.folder) else ()
+        return bool(below) and not {"site-packages", "dist-packages"} & set(below)
+
+
+def main() -> None:
+    module = sys.argv[2] if sys.argv[1:2] == ["-m"] else ""
+    program = "" if module else sys.argv[1]
+    del sys.argv[: 2 if module else 1]
+    if sys.path and Path(sys.path[0]) == Path(__file__).resolve().parent:  # in place of ours, as `python` has it
+        sys.path[0] = str(Path(program).resolve().parent) if program else str(Path.cwd())
+    sys.meta_path.insert(0, Finder(Path.cwd(), module.partition(".")[0]))
+    if module:
+        runpy.run_module(module, {NAME: tensorflow_1}, "__main__", alter_sys=True)
+        return
+    script = types.ModuleType("__main__")
+    vars(script).update(__file__=program, __builtins__=__builtins__, **{NAME: tensorflow_1})
+    sys.modules["__main__"] = script
+    exec(Loader("__main__", program).source_to_code(Path(program).read_bytes(), program), vars(script))
+
+
+if __name__ == "__main__":
+    main()
