@@ -80,8 +80,9 @@ class Finder(MetaPathFinder):
         if fullname.partition(".")[0] in ("tensorflow", "keras"):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
-        if spec and type(spec.loader) is SourceFileLoader and self._is_users(fullname, Path(spec.origin or "")):
-            spec.loader = Loader(fullname, str(spec.origin))
+        if not (spec and type(spec.loader) is SourceFileLoader and self._is_users(fullname, Path(spec.origin or ""))):
+            return None  # whoever else finds it: setuptools has a `distutils` of its own
+        spec.loader = Loader(fullname, str(spec.origin))
         return spec
 
     def _is_users(self, fullname: str, file: Path) -> bool:

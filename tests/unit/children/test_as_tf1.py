@@ -1,0 +1,90 @@
+"""entrypoint/children/as_tf1.py, with a `tensorflow` of a few lines."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).resolve().parents[3] / "entrypoint/children/as_tf1.py"
+V1 = """import os
+from tensorflow import errors
+Session = "Session of version 1"
+
+
+def disable_v2_behavior():
+    print("switched off, and the script has set", os.environ.get("OF_THE_SCRIPT"))
+"""
+PACKAGES = {
+    "tensorflow/__init__.py": "from types import SimpleNamespace\nerrors = SimpleNamespace(OpError=OSError)\n",
+    "tensorflow/compat/__init__.py": "",
+    "tensorflow/compat/v1/__init__.py": V1,
+    "library.py": "import tensorflow as tf\nprint('a library sees', hasattr(tf, 'Session'))\n",
+    "partial/__init__.py": "WHOLE = False\n",
+    # As setuptools has it for `distutils`, of which Debian's Python has a part.
+    "sitecustomize.py": """import importlib.abc, importlib.util, sys
+
+
+class First(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path=None, target=None):
+        return importlib.util.spec_from_loader(name, self) if name == "partial" else None
+
+    def exec_module(self, module):
+        module.WHOLE = True
+
+
+sys.meta_path.insert(0, First())
+""",
+}
+CODE = {
+    "train.py": """import os, pickle, sys
+os.environ["OF_THE_SCRIPT"] = "its variables"
+import library, partial, tensorflow as tf
+from lib.layers import S
+from tensorflow import Session as T
+
+
+class Mine:
+    pass
+
+
+assert isinstance(pickle.loads(pickle.dumps(Mine())), Mine)
+print(tf.Session == S == T, partial.WHOLE, sys.argv, __name__, os.path.basename(sys.path[0]))
+""",
+    "lib/__init__.py": "",
+    "lib/layers.py": "import tensorflow\nS = tensorflow.Session\n",
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path):
+    def run(*words: str) -> str:
+        for folder, files in (("packages", PACKAGES), ("code", CODE)):
+            for name, text in files.items():
+                (tmp_path / folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / folder / name).write_text(text)
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path / "packages")}
+        command = [sys.executable, str(PROGRAM), *words]
+        done = subprocess.run(command, cwd=tmp_path / "code", env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+SAID = "a library sees False\nswitched off, and the script has set its variables\n"
+
+
+def test_a_script_has_version_1_and_libraries_have_version_2(run):
+    assert run("train.py", "--a", "b c") == f"{SAID}True True ['train.py', '--a', 'b c'] __main__ code\n"
+
+
+def test_a_module(run, tmp_path):
+    said = run("-m", "train", "--a")
+    assert said.startswith(f"{SAID}True True [") and said.endswith("/code/train.py', '--a'] __main__ code\n")
+
+
+def test_nothing_of_it_is_left_for_runs_without(run, tmp_path):
+    run("-m", "train")
+    assert not [*(tmp_path / "code").rglob("*.pyc")]
