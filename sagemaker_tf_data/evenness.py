@@ -4,9 +4,9 @@ import logging
 import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from sagemaker_tf_data import channels, places, sharding
+from sagemaker_tf_data import channels, places, recordio, sharding
 from sagemaker_tf_data.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,26 +24,37 @@ _named = 0  # each dataset's questions have a name of their own, the same on all
 
 
 def count_records(files: str | Path | Iterable[str | Path]) -> int:
-    """Records in TFRecord files that are not compressed. Reads their headers only, 12 bytes per record.
+    """Records in TFRecord or RecordIO files that are not compressed. Reads their headers only, 12 bytes per record.
 
     Raises:
-        DataError: A file ends in the middle of a record.
+        DataError: A file ends in the middle of a record, or begins as RecordIO and does not go on as such.
     """
     return sum(_count(Path(path)) for path in ([files] if isinstance(files, str | Path) else files))
 
 
 def _count(path: Path) -> int:
-    """A record is its length (8 bytes), a checksum (4), the bytes, and another checksum (4)."""
-    size, position, records = path.stat().st_size, 0, 0
+    size = path.stat().st_size
     with path.open("rb") as file:
-        while position < size:
-            file.seek(position)
-            header = file.read(12)
-            if len(header) == 12:
-                position += 16 + struct.unpack("<Q", header[:8])[0]
-            if len(header) < 12 or position > size:
-                raise DataError(f"{path} ends within record {records}: cut off, compressed, or not a TFRecord file")
-            records += 1
+        # As the length of a TFRecord that would be more than three gigabytes.
+        if file.read(len(recordio.WORD)) != recordio.WORD:
+            return _count_tfrecords(path, file, size)
+        try:
+            return recordio.count(file, size)
+        except DataError as error:
+            raise DataError(f"{path} {error}") from None
+
+
+def _count_tfrecords(path: Path, file: BinaryIO, size: int) -> int:
+    """A record is its length (8 bytes), a checksum (4), the bytes, and another checksum (4)."""
+    position, records = 0, 0
+    while position < size:
+        file.seek(position)
+        header = file.read(12)
+        if len(header) == 12:
+            position += 16 + struct.unpack("<Q", header[:8])[0]
+        if len(header) < 12 or position > size:
+            raise DataError(f"{path} ends within record {records}: cut off, compressed, or not a TFRecord file")
+        records += 1
     return records
 
 
@@ -57,8 +68,8 @@ def even_steps(
 ) -> int:
     """Batches per pass that every rank has, for `dataset.take` or `steps_per_epoch`: the fewest of all ranks.
 
-    Counts the records of this process's TFRecord files and their shard, compares with the other ranks, and logs a
-    warning with all ranks' numbers if they differ in batches. All ranks must call it, after `hvd.init()`.
+    Counts the records of this process's TFRecord or RecordIO files and their shard, compares with the other ranks, and
+    logs a warning with all ranks' numbers if they differ in batches. All ranks must call it, after `hvd.init()`.
 
     Args:
         channel: As for `channels.channel`; in File mode.

@@ -9,6 +9,7 @@ and so do we where SageMaker has wrapped the objects of a channel.
 
 import mmap
 import struct
+from typing import BinaryIO
 
 from sagemaker_tf_data.errors import DataError
 
@@ -57,6 +58,33 @@ def skip(buffer: mmap.mmap | bytearray, end: int, last: bool, number: int) -> in
         for _ in range(number):
             _, at = _in_frames(view[:end], at, last, b"")
     return at
+
+
+def count(file: BinaryIO, size: int) -> int:
+    """Return how many records a file of `size` bytes has, by the headers of their frames.
+
+    Raises:
+        DataError: It is not, or not all, RecordIO, or ends within a record.
+    """
+    at = records = 0
+    within = False  # a record of several frames
+    while at < size:
+        file.seek(at)
+        header = file.read(8)
+        magic, word = _header(header) if len(header) == 8 else (MAGIC, _LENGTH)
+        if magic != MAGIC:
+            raise DataError(
+                f"after {records} records, at byte {at}: wanted RecordIO's 0x{MAGIC:08x}, found 0x{magic:08x}"
+            )
+        stop = at + 8 + (word & _LENGTH)
+        if stop > size:
+            raise DataError(f"ends within record {records}: cut off")
+        at = (stop + 3) & ~3
+        within = word >> 29 in (1, 2)
+        records += not within
+    if within:
+        raise DataError(f"ends within record {records}: cut off")
+    return records
 
 
 def frame(record: bytes) -> bytes:

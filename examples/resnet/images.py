@@ -5,68 +5,113 @@ A record is a `tf.train.Example` as ImageNet's usual TFRecord files have it:
     image/encoded      bytes  a JPEG
     image/class/label  int64  its class
 
+or, in `.rec` files, what MXNet's im2rec packs: the same two behind a header of its own.
+
 Pixels leave here as bytes from 0 to 255, a quarter of what floats would take on their way; the model scales them.
 """
 
 import tensorflow as tf
 
-from sagemaker_tf_data import even_steps, file_names, files, part, pipe_dataset, shard
+from sagemaker_tf_data import (
+    DataError,
+    channel,
+    even_steps,
+    file_names,
+    files,
+    image_records,
+    part,
+    pipe_dataset,
+    shard,
+)
 
 FEATURES = {
     "image/encoded": tf.io.FixedLenFeature([], tf.string),
     "image/class/label": tf.io.FixedLenFeature([], tf.int64),
 }
-PATTERN = "*.tfrecord*"
+PATTERNS = {"tfrecord": "*.tfrecord*", "rec": "*.rec"}  # what files of each format are called
+CONTENT_TYPE = "application/x-recordio"  # of a channel of .rec files, as SageMaker's own image classification wants it
 READS = 8  # files at a time; the same on all hosts, since the order of the records depends on it
 CENTER = 224 / 256  # what is kept of the shorter side when an image is judged, not learned from
 
 
+def format_of(name, args):
+    """`tfrecord` or `rec`: as asked for, else as the channel's files are called; a pipe has no name, but a type.
+
+    Raises:
+        DataError: There is no such channel, it has files of neither format, or of both.
+    """
+    if args.format != "auto":
+        return args.format
+    mine = channel(name)
+    if mine.mode == "Pipe":
+        return "rec" if mine.content_type == CONTENT_TYPE else "tfrecord"
+    found = [each for each, pattern in PATTERNS.items() if any(mine.folder.rglob(pattern))]
+    if len(found) != 1:
+        kinds = " and ".join(PATTERNS[each] for each in found) or f"neither {' nor '.join(PATTERNS.values())}"
+        raise DataError(f"channel '{mine.name}' has {kinds} in {mine.folder}; wanted files of one format, or format=")
+    return found[0]
+
+
 def steps(name, args):
     """Batches of a pass over a channel of files: as many as the rank with the fewest images has."""
-    return even_steps(name, batch_size=args.batch_size, by=dealt(name), pattern=PATTERN, drop_remainder=True)
+    pattern = PATTERNS[format_of(name, args)]
+    return even_steps(name, batch_size=args.batch_size, by=dealt(name, pattern), pattern=pattern, drop_remainder=True)
 
 
-def dealt(name):
+def dealt(name, pattern):
     """What is dealt out to the ranks: whole files where each gets as many, so that none reads what is another's."""
-    return "records" if len(files(name, PATTERN)) % part(name).count else "files"
+    return "records" if len(files(name, pattern)) % part(name).count else "files"
 
 
-def records(name):
-    """One pass over this rank's part of a channel."""
+def records(name, args):
+    """One pass over this rank's part of a channel: serialized Examples, or pairs of a JPEG and its label as float32."""
+    form = format_of(name, args)
+    pattern = PATTERNS[form]
     if part(name).mode == "Pipe":
-        return shard(pipe_dataset(name, "TFRecord"), name)
-    if dealt(name) == "records":  # every rank reads all files, in the same order, and keeps its part
-        return shard(tf.data.TFRecordDataset(files(name, PATTERN), num_parallel_reads=READS), name)
-    mine = shard(file_names(name, PATTERN), name)
-    return mine.shuffle(10_000).interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
+        return shard(image_records(name) if form == "rec" else pipe_dataset(name, "TFRecord"), name)
+    if dealt(name, pattern) == "records":  # every rank reads all files, in the same order, and keeps its part
+        found = files(name, pattern)
+        everything = image_records(found) if form == "rec" else tf.data.TFRecordDataset(found, num_parallel_reads=READS)
+        return shard(everything, name)
+    mine = shard(file_names(name, pattern), name)
+    read = image_records if form == "rec" else tf.data.TFRecordDataset
+    return mine.shuffle(10_000).interleave(read, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def training_batches(name, args):
     """One pass over the images, in a new order, each cropped and mirrored by chance; all batches full."""
     return _batches(
-        records(name).shuffle(args.shuffle), args, lambda jpeg: random_crop(jpeg, args.image_size), drop_remainder=True
+        records(name, args).shuffle(args.shuffle),
+        args,
+        lambda jpeg: random_crop(jpeg, args.image_size),
+        drop_remainder=True,
     )
 
 
 def evaluation_batches(name, args):
     """Every image once, its center; the last batch may be small."""
-    return _batches(records(name), args, lambda jpeg: center_crop(jpeg, args.image_size), drop_remainder=False)
+    return _batches(records(name, args), args, lambda jpeg: center_crop(jpeg, args.image_size), drop_remainder=False)
 
 
-def _batches(serialized, args, pixels, drop_remainder):
-    def parse(record):
-        example = tf.io.parse_single_example(record, FEATURES)
-        label = example["image/class/label"] - args.first_label
+def _batches(records, args, pixels, drop_remainder):
+    def parse(*record):
+        jpeg, found = record if len(record) == 2 else _of_example(*record)
+        label = tf.cast(found, tf.int64) - args.first_label
         # A GPU would take any label, and learn nonsense from it.
         check = tf.debugging.Assert(
             (label >= 0) & (label < args.classes),
-            ["found label", example["image/class/label"], f"wanted {args.classes} labels from {args.first_label} on"],
+            ["found label", found, f"wanted {args.classes} labels from {args.first_label} on"],
         )
         with tf.control_dependencies([check]):
-            return pixels(example["image/encoded"]), tf.identity(label)
+            return pixels(jpeg), tf.identity(label)
 
-    batches = serialized.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+    batches = records.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
     return batches.batch(args.batch_size, drop_remainder).prefetch(tf.data.AUTOTUNE)
+
+
+def _of_example(serialized):
+    example = tf.io.parse_single_example(serialized, FEATURES)
+    return example["image/encoded"], example["image/class/label"]
 
 
 def random_crop(jpeg, size):

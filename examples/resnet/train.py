@@ -52,6 +52,7 @@ def parse_args():
 
     add("model", "ResNet50", "a function of tf.keras.applications")
     add("classes", 1000, "how many")
+    add("format", "auto", "of the data: auto is as files are called", choices=["auto", "tfrecord", "rec"])
     add("first-label", 0, "number of the first class in the files; 1 in ImageNet's usual ones")
     add("image-size", 224, "pixels of a side, as the network sees them")
     add("batch-size", 64, "images per step and rank")

@@ -138,8 +138,8 @@ class Cluster:
     `program` is a file of tests/cluster/programs, or the file in `code` that is to be run; "" where the image or a
     channel has the code and says so. `shared` is a folder that every host has as /opt/ml/checkpoints, as from a file
     system in the network. `isolated`: hosts reach one another and nobody else. `groups`: hosts by instance group.
-    `channels`: a folder, in File mode, or a Channel under its own name. `open_to_all`: for an image whose
-    user is not root.
+    `channels`: a folder, in File mode, or a Channel under its own name. `cpus`: those that a host may use.
+    `open_to_all`: for an image whose user is not root.
     """
 
     def __init__(
@@ -159,6 +159,7 @@ class Cluster:
         files: Mapping[str, str] | None = None,
         groups: Mapping[str, Iterable[str]] | None = None,
         mounts: Iterable[str] = (),
+        cpus: Mapping[str, Iterable[int]] | None = None,
         isolated: bool = False,
         open_to_all: bool = False,
     ) -> None:
@@ -210,6 +211,8 @@ class Cluster:
                 "labels": {LABEL: SESSION},
                 "stop_grace_period": "120s",
             }
+            if cpus:
+                services[host]["cpuset"] = ",".join(map(str, cpus[host]))
         networks = {"default": {"name": self.network, "internal": isolated, "labels": {LABEL: SESSION}}}
         self._file = folder / "compose.yaml"
         # JSON is YAML; and $ is compose's.

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from sagemaker_tf_data import DataError, count_records, even_steps
+from sagemaker_tf_data import DataError, count_records, even_steps, recordio
 from sagemaker_tf_data.evenness import end_together, uneven
 
 
@@ -44,6 +44,25 @@ def test_a_file_that_is_cut_off_is_no_count(tmp_path, cut):
     file = tmp_path / "x"
     file.write_bytes(records(9, 5)[:-cut])
     with pytest.raises(DataError, match="x ends within record 1: cut off, compressed, or not a TFRecord file"):
+        count_records(file)
+
+
+def test_recordio_is_counted_by_its_headers_too(tmp_path):
+    """A record that holds the magic number is in several frames, and is one; the last padding may be missing."""
+    file, whole = tmp_path / "x.rec", [b"abc", recordio.WORD * 2 + b"a", b"", b"b" * 70_001]
+    content = b"".join(map(recordio.frame, whole))
+    file.write_bytes(content)
+    assert count_records(file) == 4
+    file.write_bytes(content[:-3])
+    assert count_records(file) == 4
+    file.write_bytes(content[:-4])
+    with pytest.raises(DataError, match=r"x\.rec ends within record 3: cut off"):
+        count_records(file)
+    file.write_bytes(content[:21])  # between the frames of the second record
+    with pytest.raises(DataError, match=r"x\.rec ends within record 1: cut off"):
+        count_records(file)
+    file.write_bytes(content[:12] + b"no frame")
+    with pytest.raises(DataError, match=r"x\.rec after 1 records, at byte 12: wanted RecordIO's 0xced7230a, found 0x"):
         count_records(file)
 
 
