@@ -60,7 +60,7 @@ def job(tmp_path, monkeypatch):
 
     def make(mode="File", index=0, count=1, content_type=""):
         folder = tmp_path / "input/data/training"
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder.parent if mode == "Pipe" else folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / "input/config").mkdir(exist_ok=True)
         channel = {"TrainingInputMode": mode, "ContentType": content_type}
         (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps({"training": channel}))
@@ -83,7 +83,14 @@ def labels(batches):
 
 
 @pytest.mark.parametrize("form", FILES)
-@pytest.mark.parametrize("ranks", [1, 3, 2], ids=["alone", "files dealt out", "records dealt out"])
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        pytest.param(1, marks=pytest.mark.more, id="alone"),
+        pytest.param(3, marks=pytest.mark.more, id="files dealt out"),
+        pytest.param(2, id="records dealt out"),
+    ],
+)
 def test_ranks_together_see_each_image_once(example, shards, job, form, ranks):
     for number in range(3):
         (job() / FILES[form].format(number)).write_bytes(shards[form][number])
@@ -100,8 +107,11 @@ def test_ranks_together_see_each_image_once(example, shards, job, form, ranks):
 
 @pytest.mark.parametrize(
     "form, content_type, asked",
-    [("rec", "application/x-recordio", "auto"), ("rec", "", "rec"), ("tfrecord", "", "auto")],
-    ids=["rec by its content type", "rec by the option", "tfrecord"],
+    [
+        pytest.param("rec", "application/x-recordio", "auto", id="rec by its content type"),
+        pytest.param("rec", "", "rec", marks=pytest.mark.more, id="rec by the option"),
+        pytest.param("tfrecord", "", "auto", marks=pytest.mark.more, id="tfrecord"),
+    ],
 )
 def test_pipes_are_read_with_a_part_for_each_rank(example, shards, job, form, content_type, asked):
     args = SimpleNamespace(**{**vars(ARGS), "format": asked})
@@ -125,6 +135,7 @@ def test_what_is_no_data_is_said_before_anything_is_read(example, shards, job):
         assert sorted(labels(example.images.training_batches("training", args))) == [0, 1, 2, 3]
 
 
+@pytest.mark.more
 def test_a_label_beyond_the_classes_is_an_error_of_both_formats(example, shards, job):
     import tensorflow as tf
 
