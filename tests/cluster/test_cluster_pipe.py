@@ -1,11 +1,28 @@
 """Pipe mode in the image, which has sagemaker-tensorflow's operator, where there is one for its TensorFlow."""
 
 import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
-from containers import PROGRAMS, run_alone
+import pytest
+from containers import BUSY, PROGRAMS, Cluster, run_alone
+from epochs import REPLICATED, SHARDED, tfrecords
+from sent import by_sdk, mpi
+from variants import variants
 
+from entrypoint.local.channels import Channel, InputMode
 from images import DEFAULT_LINE, LINE
+
+FOREIGN = Path(__file__).resolve().parents[1] / "programs/foreign"
+EPOCHS = 2  # of pipe_channels.py
+
+StartCluster = Callable[..., Cluster]
+
+needs_the_operator = pytest.mark.skipif(
+    LINE != DEFAULT_LINE, reason="sagemaker-tensorflow has no release for this TensorFlow"
+)
 
 
 def test_the_operator_and_our_reader_take_turns(image: str, tmp_path: Path) -> None:
@@ -32,3 +49,104 @@ def test_the_operator_and_our_reader_take_turns(image: str, tmp_path: Path) -> N
     assert result.stdout.count(": 1503 records, right") == 18, result.stdout
     assert "TFRecord pass 6 in a graph: right" in result.stdout
     assert ("by_operator" in result.stdout) == (LINE == DEFAULT_LINE)
+
+
+# --- a script that reads as the DeepFM article does, with two ranks on each of two hosts ---
+
+
+def read_by_ranks(cluster: StartCluster, folder: Path, told: dict[str, bool], **sources: Path) -> list[dict]:
+    """What each rank read of these channels, in rank order. `told`: what the script is told of them.
+
+    Channels are dealt to hosts where the script is told so; `evaluation` never is.
+    """
+    sharded = SHARDED if told["enable_s3_shard"] else REPLICATED
+    channels = {
+        name: Channel(
+            name=name,
+            source=source,
+            mode=InputMode.PIPE,
+            distribution=REPLICATED if name == "evaluation" else sharded,
+        )
+        for name, source in sources.items()
+    }
+    code = folder / "code"
+    code.mkdir()
+    shutil.copy(FOREIGN / "pipe_channels.py", code / "train.py")
+    with cluster(
+        program="train.py",
+        code=code,
+        hosts=2,
+        channels=channels,
+        # More ranks than cores: those that wait leave their core to others.
+        hyperparameters=by_sdk("train.py", mpi(2, "--mca mpi_yield_when_idle 1"), worker_per_host=2, **told),
+        environment={**BUSY, "TF_CPP_MIN_LOG_LEVEL": "2"},
+    ) as job:
+        endings = job.wait(within=400)
+        assert {host: ending.exit_code for host, ending in endings.items()} == {"algo-1": 0, "algo-2": 0}
+        # A container is not told whether they have one S3 path.
+        assert (
+            "If all have one S3 path, every process reads the whole of it: set ENTRYPOINT_CH" in endings["algo-1"].log
+        )
+        files = [path for ending in endings.values() for path in (ending.ml / "output/data").glob("rank-*.json")]
+        return [json.loads(path.read_text()) for path in sorted(files, key=lambda path: path.name)]
+
+
+def in_epoch(ranks: list[dict], epoch: int) -> Counter[int]:
+    """How often each record was read, by all ranks together."""
+    return Counter(number for rank in ranks for number in rank["epochs"][epoch])
+
+
+@needs_the_operator
+@pytest.mark.parametrize(
+    ("several_paths", "s3_shard"),
+    variants(
+        {
+            "several paths, dealt by SageMaker": (True, True),
+            "several paths, whole": (True, False),
+            "one path, dealt by SageMaker": (False, True),
+            "one path, whole": (False, False),
+        },
+        "one path, whole",
+    ),
+)
+def test_a_script_with_a_channel_for_each_rank_and_shards_of_its_own(
+    cluster: StartCluster, tmp_path: Path, several_paths: bool, s3_shard: bool
+) -> None:
+    """Each record once in each epoch, in each cell of the article's matrix; and the order of SM_CHANNELS is its."""
+    first = tfrecords(tmp_path / "first", [13, 7, 1, 20, 6], 0)
+    second = tfrecords(tmp_path / "second", [2, 9, 4], 100)
+    evaluation = tfrecords(tmp_path / "test", [5, 3], 200)
+    ranks = read_by_ranks(
+        cluster,
+        tmp_path,
+        {"enable_data_multi_path": several_paths, "enable_s3_shard": s3_shard},
+        **{
+            "training": tmp_path / "first",
+            "training-2": tmp_path / ("second" if several_paths else "first"),
+            "evaluation": tmp_path / "test",
+        },
+    )
+    assert [rank["channels"] for rank in ranks] == 4 * [["evaluation", "training", "training-2"]]
+    assert [rank["channel"] for rank in ranks] == 2 * ["training", "training-2"]
+    assert [rank["evaluation"] for rank in ranks] == [evaluation, None, evaluation, None]
+    for epoch in range(EPOCHS):
+        assert in_epoch(ranks, epoch) == Counter(first + second if several_paths else first)
+
+
+@pytest.mark.more
+@needs_the_operator
+def test_such_a_script_reads_twice_what_it_takes_for_several_paths_and_is_one(
+    cluster: StartCluster, tmp_path: Path
+) -> None:
+    """Both channels have the same S3 path, and the script is told otherwise: nothing here can make up for that."""
+    first = tfrecords(tmp_path / "first", [3, 4], 0)
+    tfrecords(tmp_path / "test", [2], 200)
+    sources = {"training": "first", "training-2": "first", "evaluation": "test"}
+    ranks = read_by_ranks(
+        cluster,
+        tmp_path,
+        {"enable_data_multi_path": True, "enable_s3_shard": False},
+        **{name: tmp_path / folder for name, folder in sources.items()},
+    )
+    for epoch in range(EPOCHS):
+        assert in_epoch(ranks, epoch) == Counter(first + first)

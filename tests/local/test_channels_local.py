@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -127,6 +128,110 @@ def test_a_job_without_a_folder_for_checkpoints_goes_on_from_no_other_job(tmp_pa
         code, terminal = run(tmp_path / place, program, "--engine", engine, "--hosts", "2")
         assert code == 0
         assert terminal.count("found []") == 2, "two hosts, and nothing of the other one's or of an earlier job's"
+
+
+# --- as SageMaker feeds a job, read by a script that knows nothing of us ---
+
+COPIES = """
+import json, os, shutil, time
+data, out = os.environ["SM_INPUT_DIR"] + "/data", os.environ["SM_OUTPUT_DATA_DIR"]
+rank = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0))
+ranks = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", 1))
+wanted = [name for name in json.loads(os.environ["SM_CHANNELS"]) if name != "unread"]
+for number in range(3):
+    for name in wanted[rank::ranks]:
+        while not os.path.exists(f"{data}/{name}_{number}"):
+            time.sleep(0.01)
+        with open(f"{data}/{name}_{number}", "rb") as stream, open(f"{out}/{name}_{number}", "wb") as file:
+            shutil.copyfileobj(stream, file)
+"""
+PASSES = range(3)
+
+
+@pytest.fixture
+def objects(tmp_path, rows) -> dict[str, Path]:
+    """Sources by what they hold: `rows`, the same compressed, and an augmented manifest of three pictures."""
+    zipped = tmp_path / "zipped"
+    zipped.mkdir()
+    for path in rows.iterdir():
+        (zipped / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    lines = []
+    for number in range(3):
+        (tmp_path / f"{number}.jpg").write_bytes(picture(number))
+        lines.append({"label": {"class": number}, "weight": 0.5, "image-ref": f"{number}.jpg"})
+    (tmp_path / "pictures.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return {"rows": rows, "zipped": zipped, "pictures": tmp_path / "pictures.jsonl"}
+
+
+def picture(number: int) -> bytes:
+    """Bytes that are no text, and no multiple of the four that RecordIO fills records up to."""
+    return b"\xff\xd8" + bytes(range(200)) * number + b"\n"
+
+
+def records(stream: bytes) -> list[bytes]:
+    """What RecordIO holds."""
+    found = []
+    while stream:
+        magic, length = struct.unpack_from("<II", stream)
+        assert magic == 0xCED7230A
+        found.append(stream[8 : 8 + length])
+        stream = stream[8 + length + -length % 4 :]
+    return found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param((), id="single"),
+        pytest.param(
+            ("--mode", "mpi", "--processes-per-host", "2"),
+            id="mpi",
+            marks=pytest.mark.skipif(
+                not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()),
+                reason="needs Open MPI and an ssh daemon",
+            ),
+        ),
+    ],
+)
+def test_more_channels_than_ranks_shuffled_compressed_and_of_an_augmented_manifest(tmp_path, objects, words):
+    """Each rank reads several channels, pass after pass, and nobody reads one; all come right, and the job ends."""
+    rows, zipped, pictures = objects.values()
+    code, _ = run(
+        tmp_path, COPIES, "--engine", "process", "--hosts", "2", "--input-mode", "Pipe", *words,
+        "--channel", f"plain={rows}", "--channel", f"unread={rows}", "--channel", f"mixed={rows},shuffle=7",
+        "--channel", f"mixed-too={rows},shuffle=7", "--channel", f"zipped={zipped},compression=Gzip",
+        "--channel", f"dealt={rows},distribution=ShardedByS3Key,shuffle=7",
+        "--channel", f"pictures={pictures},attributes=image-ref:label,wrapper=RecordIO",
+        "--channel", f"pictures-dealt={pictures},attributes=label:image-ref,wrapper=RecordIO,"
+        "distribution=ShardedByS3Key,shuffle=7",
+    )  # fmt: skip
+    assert code == 0
+
+    def came(channel: str, number: int) -> list[bytes]:
+        """The pass as each host got it."""
+        return [(tmp_path / f"out/algo-{host}/ml/output/data/{channel}_{number}").read_bytes() for host in (1, 2)]
+
+    every = [f"row-{number}\n".encode() for number in range(7)]
+    pairs = [(picture(number), {"class": number}) for number in range(3)]
+    for number in PASSES:
+        # In order of keys; what was compressed as if it had not been.
+        assert came("plain", number) == came("zipped", number) == 2 * [b"".join(every)]
+        # One order for all hosts and channels with one seed.
+        first, second = came("mixed", number)
+        assert first == second == came("mixed-too", number)[0]
+        assert sorted(first.splitlines(True)) == every
+        # Each object on one of the hosts.
+        assert sorted(b"".join(came("dealt", number)).splitlines(True)) == every
+        # A record for each attribute, in the order of AttributeNames and not of the line; no other attribute.
+        wanted = [record for image, label in pairs for record in (image, json.dumps(label).encode())]
+        assert [records(stream) for stream in came("pictures", number)] == 2 * [wanted]
+        # Lines are dealt out and shuffled whole.
+        dealt = [record for stream in came("pictures-dealt", number) for record in records(stream)]
+        found = [(image, json.loads(label)) for label, image in zip(dealt[::2], dealt[1::2], strict=True)]
+        assert sorted(found, key=lambda pair: pair[1]["class"]) == pairs
+    assert len({came("mixed", number)[0] for number in PASSES}) == len(PASSES), "another order in each pass"
+    parts = {tuple(sorted(came("dealt", number)[0].splitlines())) for number in PASSES}
+    assert len(parts) > 1, "other objects for the first host in another pass"
 
 
 def test_a_job_that_is_stopped_in_the_midst_of_a_stream(tmp_path, rows):

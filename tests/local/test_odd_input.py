@@ -63,37 +63,3 @@ def test_all_of_it_at_once(hosts, mode):
         "SM_CHANNEL_EMPTY": data / "empty",
     }
     assert (env["SM_CURRENT_INSTANCE_TYPE"], env["SM_NETWORK_INTERFACE_NAME"]) == ("local", "eth0")
-
-
-DEBUGGER = {
-    "debughookconfig.json": {
-        "S3OutputPath": "s3://bucket/debug-output",
-        "LocalPath": "/opt/ml/output/tensors",
-        "HookParameters": None,
-        "CollectionConfigurations": [
-            {"CollectionName": "losses", "CollectionParameters": {"save_interval": "50"}},
-            {"CollectionName": "weights", "CollectionParameters": None},
-        ],
-    },
-    "profilerconfig.json": {
-        "S3OutputPath": "s3://bucket/profiler-output",
-        "ProfilingIntervalInMilliseconds": 500,
-        "ProfilingParameters": {"DetailedProfilingConfig": '{"StartStep": 5, "NumSteps": 1}', "LocalPath": None},
-        "DisableProfiler": False,
-    },
-    "tensorboardoutputconfig.json": {"S3OutputPath": "s3://bucket/tb", "LocalPath": "/opt/ml/output/tensorboard/"},
-}
-
-
-@pytest.mark.parametrize("broken", [False, True], ids=["whole", "broken"])
-def test_what_is_sent_for_debugger_and_profiler_does_no_harm(hosts, broken):
-    """docs/debugger.md; whatever is in these files is the business of whoever reads them."""
-    texts = {f"input/config/{name}": json.dumps(value) for name, value in DEBUGGER.items()}
-    texts = {name: text[:-2] if broken else text for name, text in texts.items()}
-    environment = {"ENTRYPOINT_MODE": "single", "SAGEMAKER_METRICS_DIRECTORY": "/opt/ml/output/metrics/sagemaker"}
-    job = hosts(2, "tells.py", base_files=texts, environment=environment)
-    assert job.end() == [0, 0]
-    for number in (1, 2):
-        assert not [name for name in DEBUGGER if name in job[number].log]
-        assert {name: (job[number].base / name).read_text() for name in texts} == texts
-    assert all(told["env"]["SAGEMAKER_METRICS_DIRECTORY"] for told in job.json_of("told.json"))
