@@ -81,7 +81,7 @@ def read(files: list[Path]) -> Rows:
     import data
 
     whole = tf.data.TFRecordDataset(list(map(str, files))).batch(1_000_000)
-    row = tf.io.parse_example(next(iter(whole)), data.COLUMNS)
+    row = tf.io.parse_example(next(iter(whole)), data.columns())
     return row["label"].numpy(), row["ids"].numpy(), row["values"].numpy()
 
 

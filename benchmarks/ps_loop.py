@@ -35,34 +35,38 @@ LOOPS = ("waits, metrics", "waits", "hands out")
 
 def measure() -> None:
     import tensorflow as tf
-    import train
 
     import data
+    import parameter_servers as ways
+    from model import compiled, predictor
+    from settings import parse_args
+    from tasks import evaluate
 
     parser = argparse.ArgumentParser()
     for name in ("--rounds", "--epochs", "--batch_size", "--steps_per_call"):
         parser.add_argument(name, type=int)
     args, _ = parser.parse_known_args()
+    example = parse_args([])  # the example's own settings
     training, evaluation = data.split()
     steps = args.epochs * -(-data.count(training) // args.batch_size)
 
-    strategy = train.parameter_servers()
+    strategy = ways.parameter_servers()
     with strategy.scope():
-        model = train.compiled(0.1)
+        model = compiled(example)
         metrics = [tf.keras.metrics.MeanAbsoluteError(), tf.keras.metrics.MeanSquaredError()]
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     dataset = coordinator.create_per_worker_dataset(
         lambda: data.shuffled_batches(training, args.batch_size, passes=None)
     )
-    batches, take_steps = iter(dataset), train.steps_on_a_worker(strategy, model)
+    batches, take_steps = iter(dataset), ways.steps_on_a_worker(strategy, model)
 
     @tf.function
     def one_step(batches):
-        return strategy.run(train.step, args=(model, next(batches)))
+        return strategy.run(ways.step, args=(model, next(batches)))
 
     @tf.function
     def one_step_with_metrics(batches):
-        def step(batch):  # train.step, and the metrics of what it has predicted
+        def step(batch):  # ways.step, and the metrics of what it has predicted
             features, labels = batch
             with tf.GradientTape() as tape:
                 clicks = model(features, training=True)[:, 0]
@@ -86,7 +90,7 @@ def measure() -> None:
                 [metric.result().numpy() for metric in metrics]
 
     def hands_out(steps):
-        train.hand_out(coordinator, take_steps, batches, steps, args.steps_per_call)
+        ways.hand_out(coordinator, take_steps, batches, steps, args.steps_per_call)
 
     loops = dict(zip(LOOPS, (waits_and_measures, waits, hands_out), strict=True))
     workers = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"])
@@ -94,13 +98,13 @@ def measure() -> None:
         loop(2 * workers * args.steps_per_call)  # a first call for every worker, which takes seconds
     for number in range(args.rounds):
         for name, loop in loops.items():
-            here = train.compiled(0.1)
-            train.send(here, model)
+            here = compiled(example)
+            ways.send(here, model)
             began = time.monotonic()
             loop(steps)
             seconds = time.monotonic() - began
-            train.fetch(model, here)
-            auc, _ = train.evaluate(here, evaluation)
+            ways.fetch(model, here)
+            auc, *_ = evaluate(predictor(here), evaluation)
             rows = steps * args.batch_size
             measures = {"rows_per_s": rows / seconds, "wall_s": seconds, "auc": auc}
             run = {"round": number + 1, "loop": name, "rows": rows, "load": os.getloadavg()[0], "measures": measures}

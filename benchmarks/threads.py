@@ -110,7 +110,7 @@ def one_run(image: str, model: str, variant: str, ranks: int, cpus: float | None
         config, code = Path(folder, "input", "config"), Path(folder, "code")
         config.mkdir(parents=True)
         code.mkdir()
-        for name in ("data.py", "model.py"):
+        for name in ("data.py", "model.py", "settings.py"):
             (code / name).write_bytes((ROOT / "examples" / "deepfm" / name).read_bytes())
         (code / "train.py").write_text(PROGRAM)
         hyperparameters = {

@@ -16,15 +16,22 @@ from pathlib import Path
 import tensorflow as tf
 
 from sagemaker_tf_data import all_channels, count_records, file_names, files, first_of, part, pipe_dataset, shard
+from sagemaker_tf_data import channel as own_channel
+from settings import Sizes
 
-FIELDS = 39  # 13 counts, each with one id to itself, then 26 categories with many ids each
-FEATURES = 117_600  # every id is smaller than this
+CLICKS = Sizes()  # Criteo's: where nobody says another
+FIELDS, FEATURES = CLICKS.field_size, CLICKS.feature_size
+EVALUATION = ("evaluation", "eval", "test", "validation")  # names of a channel
+INFERENCE = ("inference", "infer", "predict")
 
-COLUMNS = {
-    "label": tf.io.FixedLenFeature([], tf.float32),
-    "ids": tf.io.FixedLenFeature([FIELDS], tf.int64),
-    "values": tf.io.FixedLenFeature([FIELDS], tf.float32),
-}
+
+def columns(fields=FIELDS):
+    """Return what `tf.io.parse_example` finds in a row."""
+    return {
+        "label": tf.io.FixedLenFeature([], tf.float32),
+        "ids": tf.io.FixedLenFeature([fields], tf.int64),
+        "values": tf.io.FixedLenFeature([fields], tf.float32),
+    }
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ def split():
     training = channel("training", "train")
     if training is None:
         raise SystemExit("deepfm: no data: give the job a channel named 'training' or 'train'")
-    evaluation = channel("evaluation", "eval", "test", "validation")
+    evaluation = for_evaluation()
     if evaluation is None:
         if training.pipe or training.by_host:
             why = "comes through a pipe" if training.pipe else "has other files on each host"
@@ -75,11 +82,6 @@ def split():
         if not others:
             raise SystemExit("deepfm: the training channel holds one file, and there is no channel named 'evaluation'")
         return replace(training, without=last), replace(training, pattern=last)
-    if not is_whole(evaluation):
-        raise SystemExit(
-            f"deepfm: one process evaluates, and has only a part of channel '{evaluation.channel}': "
-            "wanted it FullyReplicated, and one channel for all ranks"
-        )
     if not (training.pipe or evaluation.pipe):
         both = {os.path.realpath(path) for path in training.files()}.intersection(
             map(os.path.realpath, evaluation.files())
@@ -87,6 +89,25 @@ def split():
         if both:
             raise SystemExit(f"deepfm: both trained and evaluated on: {', '.join(sorted(both))}")
     return training, evaluation
+
+
+def for_evaluation():
+    """The rows of the evaluation channel, all of them, or None without one."""
+    evaluation = channel(*EVALUATION)
+    if evaluation and not is_whole(evaluation):
+        raise SystemExit(
+            f"deepfm: one process evaluates, and has only a part of channel '{evaluation.channel}': "
+            "wanted it FullyReplicated, and one channel for all ranks"
+        )
+    return evaluation
+
+
+def for_inference():
+    """The rows whose clicks are to be foretold; they need no labels."""
+    rows = channel(*INFERENCE, *EVALUATION)
+    if rows is None:
+        raise SystemExit("deepfm: no rows to infer: give the job a channel named 'inference'")
+    return rows
 
 
 def channel(*names):
@@ -97,6 +118,11 @@ def channel(*names):
     # The channels of a group are alike in this. The chief has none of them to call its own.
     one = next(each for each in all_channels().values() if re.fullmatch(rf"{name}([-_]?\d+)?", each.name))
     return Rows(name, pipe=one.mode == "Pipe", by_host=one.distribution == "ShardedByS3Key")
+
+
+def folder_of(rows):
+    """The folder of a channel's files, on this host."""
+    return own_channel(rows.channel).folder
 
 
 def is_whole(rows):
@@ -114,26 +140,57 @@ def count(rows):
     return count_records(rows.files()) * (len(json.loads(os.environ["SM_HOSTS"])) if rows.by_host else 1)
 
 
-def batches(rows, batch_size):
-    """Every row once, in order: for evaluation."""
-    return _parsed(rows.records().batch(batch_size))
+def check(rows, sizes):
+    """SystemExit if the first row in this host's files has another number of fields. Of pipes nothing is known yet."""
+    if rows.pipe:
+        return
+    for record in tf.data.TFRecordDataset(rows.files()[:1]).take(1):
+        found = len(tf.train.Example.FromString(record.numpy()).features.feature["ids"].int64_list.value)
+        if found != sizes.field_size:
+            raise SystemExit(
+                f"deepfm: rows of channel '{rows.channel}' have {found} fields; wanted the field-size, "
+                f"{sizes.field_size}"
+            )
 
 
-def shuffled_batches(rows, batch_size, passes=1, shuffle_rows=20_000):
+def batches(rows, batch_size, sizes=CLICKS):
+    """Every row once, in order, as ({"ids", "values"}, label): for evaluation."""
+    return _parsed(rows.records().batch(batch_size), sizes)
+
+
+def unlabelled_batches(rows, path=None, batch_size=1000, sizes=CLICKS):
+    """Every row once, in order, as {"ids", "values"}: of the file `path`, or of all where there is a pipe."""
+    records = rows.records() if path is None else tf.data.TFRecordDataset(path)
+    return _parsed(records.batch(batch_size), sizes, labels=False)
+
+
+def shuffled_batches(rows, batch_size, passes=1, shuffle_rows=20_000, sizes=CLICKS):
     """This process's part of the rows, in a new random order at each pass: for training. None: passes without end.
 
     Which part is the library's to know: what other processes read, and whether each host has all files. It is cut off
     before rows are shuffled or parsed.
     """
     part = shard(rows.records(), rows.channel)
-    return _parsed(part.shuffle(shuffle_rows).repeat(passes).batch(batch_size))
+    return _parsed(part.shuffle(shuffle_rows).repeat(passes).batch(batch_size), sizes)
 
 
-def _parsed(records):
+def _parsed(records, sizes, labels=True):
     """Parses whole batches: one operation for all its rows is many times faster than one for each."""
+    wanted = columns(sizes.field_size)
+    if not labels:
+        del wanted["label"]
 
     def parse(serialized):
-        row = tf.io.parse_example(serialized, COLUMNS)
-        return {"ids": row["ids"], "values": row["values"]}, row["label"]
+        row = tf.io.parse_example(serialized, wanted)
+        ids = row["ids"]
+        least, most = tf.reduce_min(ids), tf.reduce_max(ids)  # a GPU would take a row of zeros for an id too large
+        fit = tf.debugging.Assert(
+            tf.logical_and(least >= 0, most < sizes.feature_size),
+            ["deepfm: found ids from", least, "to", most, "; wanted 0 or more, and less than the feature-size",
+             sizes.feature_size],
+        )  # fmt: skip
+        with tf.control_dependencies([fit]):
+            features = {"ids": tf.identity(ids), "values": row["values"]}
+        return (features, row["label"]) if labels else features
 
     return records.map(parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)

@@ -10,12 +10,13 @@ All weights are in two variables: a row of the table is (w, v) of one feature, a
 With parameter servers each variable costs messages in every step, which for small ones are dearer than what they bring.
 """
 
+import functools
 import itertools
 import math
 
 import tensorflow as tf
 
-from data import FEATURES, FIELDS
+from settings import Sizes
 
 
 class Damp(tf.keras.layers.Layer):
@@ -63,16 +64,23 @@ class PenalizeRows(tf.keras.layers.Layer):
 
 
 class Network(tf.keras.layers.Layer):
-    """Dense layers down to one output, with ReLU and dropout in between; kernels and biases lie in one variable."""
+    """Dense layers down to one output, with ReLU and dropout in between; kernels and biases lie in one variable.
 
-    def __init__(self, hidden, dropout, **kwargs):
+    Batch normalization, if any, comes between the two, and has four variables of its own in each layer.
+    """
+
+    def __init__(self, widths, dropout, batch_norm=False, decay=0.9, **kwargs):
         super().__init__(**kwargs)
-        self.hidden, self.dropout = hidden, tf.keras.layers.Dropout(dropout)
+        self.widths = widths
+        self.dropouts = [tf.keras.layers.Dropout(share) for share in dropout]
+        self.norms = [tf.keras.layers.BatchNormalization(momentum=decay) for _ in widths] if batch_norm else []
 
     def build(self, shape):
-        self.pairs = list(itertools.pairwise([shape[-1], *self.hidden, 1]))  # what goes into a layer, what comes out
+        self.pairs = list(itertools.pairwise([shape[-1], *self.widths, 1]))  # what goes into a layer, what comes out
         size = sum(inputs * outputs + outputs for inputs, outputs in self.pairs)
         self.packed = self.add_weight(name="packed", shape=[size], initializer=self.first)
+        for norm, width in zip(self.norms, self.widths, strict=False):
+            norm.build([None, width])
 
     def first(self, shape, dtype=None):
         """What each of `tf.keras.layers.Dense` would begin with, each by a draw of its own: one repeats itself."""
@@ -86,27 +94,60 @@ class Network(tf.keras.layers.Layer):
         kernels, biases = parts[: len(self.pairs)], parts[len(self.pairs) :]
         for number, (pair, kernel, bias) in enumerate(zip(self.pairs, kernels, biases, strict=True)):
             if number:
-                x = self.dropout(tf.nn.relu(x), training=training)
+                x = tf.nn.relu(x)
+                if self.norms:
+                    x = self.norms[number - 1](x, training=training)
+                x = self.dropouts[number - 1](x, training=training)
             x = x @ tf.reshape(kernel, pair) + bias
         return x
 
 
-def deepfm(features=FEATURES, fields=FIELDS, dim=8, hidden=(64, 32), dropout=0.5, l2=1e-3):
-    """The model, not compiled: {"ids", "values"} in, the probability of a click out."""
+def deepfm(sizes=Sizes(), dropout=(0.5,), batch_norm_decay=0.9, l2_reg=1e-3):  # noqa: B008  (it is frozen)
+    """Make the model, not compiled: {"ids", "values"}, [rows, fields] each, in; probabilities, [rows, 1], out.
+
+    `dropout` is the share that is dropped behind each deep layer, one for all of them or one for each.
+    """
+    fields, dim = sizes.field_size, sizes.embedding_size
     ids = tf.keras.Input([fields], dtype=tf.int64, name="ids")
     values = tf.keras.Input([fields], dtype=tf.float32, name="values")
     x = Damp(name="damp")(values)[:, :, None]
 
     # All start near zero: an id that training never saw adds next to nothing.
     near_zero = tf.keras.initializers.RandomNormal(stddev=0.01)
-    rows = tf.keras.layers.Embedding(features, 1 + dim, embeddings_initializer=near_zero, name="features")(ids)
-    rows = PenalizeRows(l2, name="penalize")(rows) * x
+    rows = tf.keras.layers.Embedding(sizes.feature_size, 1 + dim, embeddings_initializer=near_zero, name="features")(
+        ids
+    )
+    rows = PenalizeRows(l2_reg, name="penalize")(rows) * x
     weights, vectors = rows[:, :, 0], rows[:, :, 1:]
 
     first_order = Sum(name="weights")(weights)
     second_order = PairwiseProducts(name="pairs")(vectors)
     deep = tf.keras.layers.Reshape([fields * dim])(vectors)
-    deep = Network(hidden, dropout, name="deep")(deep)  # its last bias is the bias of the whole
+    dropout = tuple(dropout) if len(dropout) > 1 else tuple(dropout) * len(sizes.deep_layers)
+    network = Network(sizes.deep_layers, dropout, sizes.batch_norm, batch_norm_decay, name="deep")
+    deep = network(deep)  # its last bias is the bias of the whole
 
     click = tf.keras.layers.Activation("sigmoid", name="click")(first_order + second_order + deep)
     return tf.keras.Model({"ids": ids, "values": values}, click, name="deepfm")
+
+
+OPTIMIZERS = {
+    "adagrad": tf.keras.optimizers.Adagrad,
+    "adam": tf.keras.optimizers.Adam,
+    "momentum": functools.partial(tf.keras.optimizers.SGD, momentum=0.9),
+    "sgd": tf.keras.optimizers.SGD,
+    "ftrl": tf.keras.optimizers.Ftrl,
+}
+
+
+def compiled(args, times=1.0, wrap=lambda optimizer: optimizer):
+    """Make the model that the hyperparameters describe, with its optimizer, at `times` the learning rate."""
+    model = deepfm(args.sizes, args.dropout, args.batch_norm_decay, args.l2_reg)
+    model.compile(wrap(OPTIMIZERS[args.optimizer](args.learning_rate * times)), "binary_crossentropy")
+    model.optimizer.build(model.trainable_variables)  # its variables are there from the start, to be restored
+    return model
+
+
+def predictor(model):
+    """Return the function from {"ids", "values"} to the probabilities, [rows]."""
+    return lambda features: model(features, training=False)[:, 0]

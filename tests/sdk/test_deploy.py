@@ -16,7 +16,7 @@ from ports import unused_port
 
 pytestmark = pytest.mark.tensorflow
 
-SAVE_DEEPFM = "import sys; from model import deepfm; from train import save; save(deepfm(), sys.argv[1])"
+SAVE_DEEPFM = "import sys; from model import deepfm; from kept import save; save(deepfm(), sys.argv[1])"
 INFERENCE = """\
 import json
 
