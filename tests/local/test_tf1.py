@@ -49,6 +49,7 @@ def test_a_script_is_told_its_old_names_by_file_and_line(hosts):
     assert "ENTRYPOINT_TF1=shim" in job[1].log
 
 
+@pytest.mark.more  # unit/children/test_as_tf1.py has it with a `tensorflow` of a few lines
 def test_the_shim_runs_it_as_it_is(hosts):
     """With its arguments, its own modules, and a traceback of its own lines only."""
     job = hosts(1, code=CODE, environment=SHIM, hyperparameters={"raise": "true", "sagemaker_program": "train.py"})
