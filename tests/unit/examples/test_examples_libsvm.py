@@ -20,15 +20,25 @@ def deepfm():
     sys.path.insert(0, str(DEEPFM))
     try:
         import libsvm_to_tfrecord
-        import train
 
         import data
+        import kept
+        import model
+        import parameter_servers
+        import settings
 
-        yield SimpleNamespace(data=data, converter=libsvm_to_tfrecord, train=train)
+        modules = {"kept": kept, "model": model, "servers": parameter_servers, "settings": settings}
+        yield SimpleNamespace(data=data, converter=libsvm_to_tfrecord, **modules)
     finally:
         sys.path.remove(str(DEEPFM))
-        for name in ("data", "libsvm_to_tfrecord", "model", "train"):
+        for name in ("data", "kept", "libsvm_to_tfrecord", "model", "parameter_servers", "settings"):
             sys.modules.pop(name, None)
+
+
+def compiled(deepfm, *words):
+    """A model and the hyperparameters that it is made by."""
+    args = deepfm.settings.parse_args([*words])
+    return deepfm.model.compiled(args), args
 
 
 def line(label=1, first=1, fields=39):
@@ -217,12 +227,12 @@ def test_a_channel_is_known_by_its_whole_name(deepfm, channels):
 
 
 def test_who_resumes_keeps_the_learning_rate_of_the_job(deepfm, tmp_path):
-    def progress(epochs, rate):
-        args = SimpleNamespace(epochs=epochs, checkpoints=str(tmp_path))
-        return deepfm.train.Progress(deepfm.train.compiled(rate), args)
+    def progress(rate):
+        words = ["--epochs", "2", "--learning-rate", str(rate), "--checkpoints", str(tmp_path)]
+        return deepfm.kept.Progress(*compiled(deepfm, *words))
 
-    progress(2, 0.5).reached(1, loss=0.0)
-    resumed = progress(2, 0.25)
+    progress(0.5).reached(1, loss=0.0, rows_per_step=1)
+    resumed = progress(0.25)
     assert list(resumed.epochs_left()) == [2]
     assert float(resumed.model.optimizer.learning_rate) == 0.25
 
@@ -237,16 +247,16 @@ def test_variables_survive_the_way_to_parameter_servers_and_back(deepfm):
             pieces = tf.split(variable, sizes) if sizes else [variable]
             yield from (tf.Variable(tf.zeros_like(piece)) for piece in pieces)
 
-    here = deepfm.train.compiled(0.1)
+    here, _ = compiled(deepfm)
     for number, variable in enumerate([*here.variables, *here.optimizer.variables]):
         variable.assign(tf.reshape(tf.range(tf.size(variable), dtype=variable.dtype) + number, variable.shape))
     there = SimpleNamespace(
         variables=list(cut(here.variables)), optimizer=SimpleNamespace(variables=list(cut(here.optimizer.variables)))
     )
     assert len(there.variables) == len(here.variables) + 2
-    deepfm.train.send(here, there)
-    back = deepfm.train.compiled(0.1)
-    deepfm.train.fetch(there, back)
+    deepfm.servers.send(here, there)
+    back, _ = compiled(deepfm)
+    deepfm.servers.fetch(there, back)
     for sent, came in zip(
         [*here.variables, *here.optimizer.variables], [*back.variables, *back.optimizer.variables], strict=True
     ):
@@ -256,9 +266,7 @@ def test_variables_survive_the_way_to_parameter_servers_and_back(deepfm):
 def test_layers_of_one_shape_begin_with_different_weights(deepfm):
     import tensorflow as tf
 
-    import model
-
-    network = model.Network(hidden=[8, 8, 8], dropout=0.0)
+    network = deepfm.model.Network([8, 8, 8], dropout=[0.0] * 3)
     network(tf.zeros([1, 8]))
     kernels = tf.reshape(network.packed[: 3 * 64], [3, 64]).numpy().tolist()
     assert len({tuple(kernel) for kernel in kernels}) == 3
