@@ -16,11 +16,8 @@ Exit status 1 if in any round DeepFM does not beat the logistic regression by --
 """
 
 import argparse
-import re
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
+from benchmarks.deepfm_job import DEEPFM, Job, rows_of, run_job
 
-DEEPFM = Path(__file__).resolve().parents[1] / "examples" / "deepfm"
 SOFTNESS = (0.003, 0.01, 0.03, 0.1, 0.3)  # scikit-learn's C: weights are penalized by its inverse
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # labels, ids, values
@@ -63,16 +60,13 @@ def main() -> None:
 
 
 def one_round(args: argparse.Namespace, seed: int) -> Iterator[Run]:
-    with tempfile.TemporaryDirectory(prefix="deepfm-auc-") as folder:
-        data = Path(folder) / "rows"
-        maker = [sys.executable, str(DEEPFM / "make_rows.py"), "--rows", str(args.rows), "--seed", str(seed)]
-        subprocess.run([*maker, "--output", str(data)], check=True, stdout=subprocess.DEVNULL)
+    with rows_of(seed, args.rows) as data:
         *training, last = sorted(data.iterdir())
         aside = read([last])
         yield truth(seed, aside)
         yield logistic(read(training), aside)
         for mode in args.modes:
-            yield deepfm(args, mode, data, len(aside[0]))
+            yield deepfm(args, mode, data)
 
 
 def read(files: list[Path]) -> Rows:
@@ -127,19 +121,10 @@ def area(labels: np.ndarray, scores: np.ndarray) -> float:
     return round(float(roc_auc_score(labels, scores)), 4)
 
 
-def deepfm(args: argparse.Namespace, mode: str, data: Path, aside: int) -> Run:
+def deepfm(args: argparse.Namespace, mode: str, data: Path) -> Run:
     """One job, with the example's own settings."""
-    with tempfile.TemporaryDirectory(prefix="deepfm-auc-") as output:
-        command = [sys.executable, "-m", "entrypoint", "local", str(DEEPFM / "train.py"), "--mode", mode]
-        command += ["--hosts", str(args.hosts), "--engine", args.engine, "--channel", f"training={data}"]
-        command += ["--image", args.image] if args.image else []
-        command += ["--output", f"{output}/out", "--env", "ENTRYPOINT_PS_WORKERS=server"]
-        began = time.monotonic()
-        log = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    found = re.findall(rf"deepfm: evaluation auc=([\d.]+) rows={aside}\b", log.stdout)
-    if log.returncode or len(found) != 1:
-        raise SystemExit(f"{log.stdout}\ndeepfm_auc: the job of mode {mode} ended with exit code {log.returncode}")
-    return {"way": mode, "auc": float(found[0]), "wall_s": round(time.monotonic() - began, 1)}
+    measures = run_job(Job(mode=mode, hosts=args.hosts), data, args.rows, args.engine, args.image)
+    return {"way": mode, "auc": measures["auc"], "wall_s": measures["wall_s"]}
 
 
 def table(runs: list[Run]) -> list[str]:

@@ -1,0 +1,124 @@
+"""The page about DeepFM: how fast and how well by parameter servers and Horovod, and what its settings are worth."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.report.figures import Measured, Run, measured, where
+
+MODES = {"ps": "parameter servers, workers", "mpi": "Horovod, ranks"}
+DEFAULTS, NONE, AGAIN = "the defaults", "none", "none, once more"
+
+
+def context(record: dict[str, Any]) -> dict[str, Any]:
+    """What the page's template takes beside the record."""
+    runs = record["runs"]
+    loads = [run["load"] for run in runs]
+    return {
+        "tables": {
+            "scaling": scaling(where(runs, part="scaling")),
+            "hyperparameters": hyperparameters(where(runs, part="hyperparameters")),
+            "threads": threads(where(runs, part="threads")),
+        },
+        "readers": record.get("readers", {}),
+        "loads": (min(loads), max(loads)) if loads else None,
+        "rounds": {
+            part: len({run["round"] for run in where(runs, part=part)})
+            for part in ("scaling", "hyperparameters", "threads")
+        },
+    }
+
+
+def tables(record: dict[str, Any]) -> str:
+    """All tables as Markdown, for the terminal."""
+    return "\n\n".join("\n".join(lines) for lines in context(record)["tables"].values() if lines)
+
+
+def scaling(runs: list[Run]) -> list[str]:
+    """A row for each mode, batch and embedding size and number of processes."""
+    if not runs:
+        return []
+    lines = [
+        "| how | processes | batch of each | embeddings | examples/s | times that of one | AUC |",
+        "|---|" * 1 + "---|" * 6,
+    ]
+    keys = dict.fromkeys((run["mode"], run["batch"], run["embedding"], run["processes"]) for run in runs)
+    for mode, batch, size, count in sorted(keys, key=lambda key: (list(MODES).index(key[0]), *key[1:])):
+        of = {"mode": mode, "batch": batch, "embedding": size}
+        mine = where(runs, processes=count, **of)
+        ratios = by_round(mine, where(runs, processes=1, **of), "examples_per_s", lambda one, other: one / other)
+        cells = [MODES[mode], str(count), str(batch), str(size), spread(measured(mine, "examples_per_s"), ",.0f")]
+        cells += ["" if count == 1 else spread(ratios, ".2f"), spread(measured(mine, "auc"), ".4f")]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def hyperparameters(runs: list[Run]) -> list[str]:
+    """AUC and its difference to the defaults' on the same rows, round by round; speed as a ratio to theirs."""
+    if not runs:
+        return []
+    lines = [
+        "| | rounds | AUC | more than with the defaults, by round | in how many it is more | examples/s, times theirs |"
+    ]
+    lines.append("|---|---|---|---|---|---|")
+    usual = where(runs, name=DEFAULTS)
+    for name in dict.fromkeys(run["name"] for run in sorted(runs, key=lambda run: run["name"] != DEFAULTS)):
+        mine = where(runs, name=name)
+        gains = by_round(mine, usual, "auc", lambda one, other: one - other)
+        speeds = by_round(mine, usual, "examples_per_s", lambda one, other: one / other)
+        cells = [name, str(len(mine)), spread(measured(mine, "auc"), ".4f")]
+        if name == DEFAULTS or gains is None:
+            cells += ["", "", ""]
+        else:
+            more = sum(gain > 0 for gain in gains.values)
+            cells += [spread(gains, "+.4f"), f"{more} of {gains.runs}", spread(speeds, ".2f")]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def threads(runs: list[Run]) -> list[str]:
+    """Examples per second as a ratio to those without any of the variables, in the same round."""
+    if not runs:
+        return []
+    lines = [
+        "| set | rounds | examples/s | times that with none, by round | beyond the noise |",
+        "|---|---|---|---|---|",
+    ]
+    usual, noise = where(runs, name=NONE), None
+    ratio_of = {
+        name: by_round(where(runs, name=name), usual, "examples_per_s", lambda one, other: one / other)
+        for name in dict.fromkeys([NONE, AGAIN, *(run["name"] for run in runs)])
+        if where(runs, name=name)
+    }
+    noise = ratio_of.get(AGAIN)
+    for name, ratios in ratio_of.items():
+        mine = where(runs, name=name)
+        cells = [f"`{name}`" if "=" in name and " " not in name else name, str(len(mine))]
+        cells += [spread(measured(mine, "examples_per_s"), ",.0f")]
+        cells += ["", ""] if name == NONE else [spread(ratios, ".2f"), "" if name == AGAIN else beyond(ratios, noise)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def beyond(ratios: Measured | None, noise: Measured | None) -> str:
+    """Whether a median ratio lies outside of all that the same settings came to, once more."""
+    if ratios is None or noise is None or ratios.median is None:
+        return "not shown"
+    if ratios.median > max(noise.values):
+        return "faster"
+    return "slower" if ratios.median < min(noise.values) else "no"
+
+
+def by_round(mine: Sequence[Run], others: Sequence[Run], measure: str, of: Any) -> Measured | None:
+    """`of`(mine, other) of each round that both have. None: there is no such round."""
+    theirs = {run["round"]: run["measures"][measure] for run in others}
+    found = tuple(of(run["measures"][measure], theirs[run["round"]]) for run in mine if run["round"] in theirs)
+    return Measured(found) if found else None
+
+
+def spread(figure: Measured | None, form: str) -> str:
+    """The median (least to most)."""
+    if figure is None or figure.median is None:
+        return "not measured"
+    if figure.runs == 1:
+        return f"{figure.median:{form}} (n = 1)"
+    return f"{figure.median:{form}} ({min(figure.values):{form}} to {max(figure.values):{form}})"
