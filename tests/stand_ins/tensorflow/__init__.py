@@ -32,6 +32,7 @@ class _ConfigProto:
         self.device_count = {}
 
 
+__version__ = "0 (a stand-in)"
 distribute = SimpleNamespace(Server=_Server)
 train = SimpleNamespace(ClusterSpec=_ClusterSpec)
 compat = SimpleNamespace(v1=SimpleNamespace(ConfigProto=_ConfigProto))
