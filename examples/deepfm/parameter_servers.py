@@ -2,6 +2,7 @@
 
 import collections
 import math
+import re
 
 import numpy as np
 import tensorflow as tf
@@ -137,11 +138,15 @@ def send(here, model):
 
 
 def both(here, model):
-    """(variable, its pieces on the parameter servers) for each variable. One that was cut comes as pieces, in order."""
-    cut_or_whole = [*model.variables, *model.optimizer.variables]
-    pieces = iter([piece for each in cut_or_whole for piece in getattr(each, "variables", [each])])
-    for whole in [*here.variables, *here.optimizer.variables]:
-        found = [next(pieces)]
-        while whole.shape.rank and sum(piece.shape[0] for piece in found) < whole.shape[0]:
-            found.append(next(pieces))
-        yield whole, found
+    """(variable, its pieces on the parameter servers) for each variable. One that was cut comes as pieces, in order.
+
+    By name: an optimizer has all that it remembers of one piece before what it remembers of the next.
+    """
+    wholes, parts = ([*each.variables, *each.optimizer.variables] for each in (here, model))
+    if KERAS_3:  # which cuts none, and names many alike
+        yield from ((whole, [part]) for whole, part in zip(wholes, parts, strict=True))
+        return
+    pieces = collections.defaultdict(list)
+    for piece in [piece for part in parts for piece in getattr(part, "variables", [part])]:
+        pieces[re.sub(r"/part_\d+(?=:)", "", piece.name)].append(piece)
+    yield from ((whole, pieces[whole.name]) for whole in wholes)

@@ -237,30 +237,43 @@ def test_who_resumes_keeps_the_learning_rate_of_the_job(deepfm, tmp_path):
     assert float(resumed.model.optimizer.learning_rate) == 0.25
 
 
-def test_variables_survive_the_way_to_parameter_servers_and_back(deepfm):
-    """The table is cut there, into pieces of different lengths, and its accumulators as it is."""
+@pytest.mark.parametrize("optimizer", ["adagrad", "ftrl"])
+def test_variables_survive_the_way_to_parameter_servers_and_back(deepfm, optimizer):
+    """The table is cut there, into pieces of different lengths; of each, the optimizer has all that it remembers of it
+    before what it remembers of the next: that is one thing with Adagrad, two with FTRL."""
     import tensorflow as tf
 
-    def cut(variables):
-        for variable in variables:
-            sizes = [50_000, 50_000, 17_600] if variable.shape.rank and variable.shape[0] == 117_600 else None
-            pieces = tf.split(variable, sizes) if sizes else [variable]
-            yield from (tf.Variable(tf.zeros_like(piece)) for piece in pieces)
+    def cut(variable):
+        is_table = variable.shape.rank and variable.shape[0] == 117_600
+        pieces = tf.split(variable, [50_000, 50_000, 17_600]) if is_table else [variable]
+        name = variable.name.removesuffix(":0") + ("/part_{}" if is_table else "")
+        for number, piece in enumerate(pieces):
+            yield tf.Variable(tf.zeros_like(piece), name=name.format(number))
 
-    here, _ = compiled(deepfm)
-    for number, variable in enumerate([*here.variables, *here.optimizer.variables]):
+    def cut_all(variables):
+        """As Keras orders them: `variables` are all memories of one weight, and so on."""
+        yield from (piece for pieces in zip(*map(cut, variables), strict=True) for piece in pieces)
+
+    def variables_of(model):
+        return [*model.variables, *model.optimizer.variables]
+
+    words = ["--optimizer", optimizer]
+    here, _ = compiled(deepfm, *words)
+    for number, variable in enumerate(variables_of(here)):
         variable.assign(tf.reshape(tf.range(tf.size(variable), dtype=variable.dtype) + number, variable.shape))
+    weights, (steps, *memories) = here.trainable_variables, here.optimizer.variables
+    each = len(memories) // len(weights)
+    memories = [memories[at : at + each] for at in range(0, len(memories), each)]
     there = SimpleNamespace(
-        variables=list(cut(here.variables)), optimizer=SimpleNamespace(variables=list(cut(here.optimizer.variables)))
+        variables=[piece for variable in here.variables for piece in cut(variable)],
+        optimizer=SimpleNamespace(variables=[*cut(steps), *(piece for group in memories for piece in cut_all(group))]),
     )
     assert len(there.variables) == len(here.variables) + 2
     deepfm.servers.send(here, there)
-    back, _ = compiled(deepfm)
+    back, _ = compiled(deepfm, *words)
     deepfm.servers.fetch(there, back)
-    for sent, came in zip(
-        [*here.variables, *here.optimizer.variables], [*back.variables, *back.optimizer.variables], strict=True
-    ):
-        assert (sent.numpy() == came.numpy()).all()
+    for sent, came in zip(variables_of(here), variables_of(back), strict=True):
+        assert (sent.numpy() == came.numpy()).all(), sent.name
 
 
 def test_layers_of_one_shape_begin_with_different_weights(deepfm):
