@@ -25,7 +25,8 @@ PHOTOS = ("china", "flower")
 # Half as many layers and epochs show that all of it works, and not that it learns.
 RUNS = {**LEARNS, "model": "MobileNet", "epochs": 2}
 # What lets all fifty layers learn within some hundred steps of few small images: the settled averages above all, as
-# those of 0.9 a step still hold much of where they began; a rate that 32 images in a step bear, and its end at zero.
+# those of 0.9 a step still hold much of where they began; a rate at which not all epochs are better than those before
+# (the loss of the second may rise), and its end at zero.
 DEEP = {
     "classes": 3, "image-size": 64, "batch-size": 16, "learning-rate": 0.2, "schedule": "cosine", "settle-batches": 8,
     "cycle-time-ms": 20, "skip-steps": 2,
