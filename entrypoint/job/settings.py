@@ -114,6 +114,18 @@ def _channel_groups(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
+def _metric_definitions(text: str) -> str:
+    """Return the text, if it is a JSON array of names and expressions with a group each."""
+    try:
+        pairs = [(each["Name"], re.compile(each["Regex"])) for each in json.loads(text)]
+        good = all(isinstance(name, str) and expression.groups for name, expression in pairs)
+    except (ValueError, KeyError, TypeError, re.error, RecursionError):
+        good = False
+    if not good:
+        raise ValueError('a JSON array of {"Name": ..., "Regex": an expression with one group}')
+    return text
+
+
 def _token(text: str) -> str:
     token = text.strip()  # it travels in an HTTP header, which holds no blanks at its ends; files end with a newline
     if not (token.isascii() and token.isprintable() and len(token) <= LONGEST_TOKEN and bool(token) == bool(text)):
@@ -299,6 +311,20 @@ class Settings:
     )
     log_prefix: bool = _setting(True, truth, "Prefix each line with `[host process]`.")
     log_streams: bool = _setting(False, truth, "Tell stderr from stdout in the prefix: `[host process stderr]`.")
+    monitor: bool = _setting(
+        True,
+        truth,
+        "Whether each host records what it uses and what the training says of itself, by a process beside the "
+        "launcher; kept on the coordinator in `/opt/ml/output/data/record`.",
+    )
+    monitor_interval: float = _setting(1.0, _seconds(0.1, 60), "Seconds between two looks of the monitor.")
+    metrics: str = _setting(
+        "",
+        _metric_definitions,
+        'Metrics that programs print, as SageMaker has their definitions: `[{"Name": "loss", "Regex": '
+        '"loss: ([0-9.]+)"}]`. Beside those that the monitor recognises by itself: Keras\' progress bars, '
+        "`name=value`.",
+    )
     run_dir: str = _setting(
         "", str, "Folder for keys and sockets. Default: /run/entrypoint, else a temporary one.", machine=True
     )
