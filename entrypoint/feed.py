@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from entrypoint.host import descendants
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from entrypoint.job.job import Job
     from entrypoint.plan.plan import Plan
+    from entrypoint.policy.events import Event
 
 PIECE = 1 << 14  # bytes of output in one message
 RATE, BURST = 1 << 15, 1 << 18  # bytes of output a second that it is shown, and at once: more than people read
@@ -36,6 +39,7 @@ class Feed:
         self._room, self._at = float(BURST), time.monotonic()
         self._unseen: Counter[str] = Counter()  # bytes of output that it is still to be told of
         self._socket: socket.socket | None = None
+        self._listener, self._why = threading.Thread(), ""
         if job.settings.monitor:
             if job.paths.records.exists():  # of an earlier run
                 import shutil
@@ -70,28 +74,45 @@ class Feed:
                 self._room -= PIECE
                 self._put(b"U" + label + str(self._unseen.pop(process)).encode())
 
+    def listen(self, put: "Callable[[Event], None]", say: "Callable[[str], None]") -> None:
+        """Hear what it has found, by a thread, until it ends."""
+        if self._socket:
+            self._listener = threading.Thread(target=self._hear, args=(put, say), name="monitor", daemon=True)
+            self._listener.start()
+
+    def _hear(self, put: "Callable[[Event], None]", say: "Callable[[str], None]") -> None:
+        from entrypoint.outcome.outcome import Cause
+        from entrypoint.policy.events import Found
+
+        with contextlib.suppress(OSError):
+            while self._socket and (message := self._socket.recv(1 << 18)):
+                match json.loads(message):
+                    case {"say": words}:
+                        say(words)
+                    case {"blame": cause}:
+                        put(Found(cause=Cause(**cause)))
+                    case {"fault": why}:
+                        self._why = why
+
     def finish(self) -> str:
         """Let it write what it has; on the coordinator, hear the other hosts. At most LEAVES seconds; what went wrong.
         """
         if not self._socket:
             return ""
-        why = ""
         with self._lock:
             self._send()
-            waiting, self._socket = self._socket, None
-        with waiting:
-            waiting.settimeout(LEAVES)
-            try:
-                waiting.shutdown(socket.SHUT_WR)
-                why = waiting.recv(PIECE).decode(errors="replace")  # its end closes the connection
-            except TimeoutError:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+        self._listener.join(LEAVES)  # its end closes the connection
+        if self._listener.is_alive():
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
-                why = f"it has not ended within {LEAVES:g} s"
-            except OSError as error:
-                why = str(error)
+            self._why = f"it has not ended within {LEAVES:g} s"
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
-        return why
+        self._socket.close()
+        self._socket = None
+        return self._why
 
     def _send(self) -> None:
         while self._waiting and self._put(self._waiting[0]):
@@ -100,7 +121,7 @@ class Feed:
     def _put(self, message: bytes) -> bool:
         with contextlib.suppress(OSError):
             if self._socket:
-                self._socket.send(message)
+                self._socket.send(message, socket.MSG_DONTWAIT)
                 return True
         return False
 
@@ -111,7 +132,6 @@ def _fork(job: "Job", plan: "Plan") -> tuple[socket.socket, int]:
     if pid == 0:
         _be_monitor(theirs, job, plan)
     theirs.close()
-    ours.setblocking(False)
     descendants.APART.add(pid)
     return ours, pid
 
@@ -134,6 +154,6 @@ def _be_monitor(feed: socket.socket, job: "Job", plan: "Plan") -> NoReturn:
     except Exception:
         import traceback
 
-        feed.send(traceback.format_exc()[-PIECE:].encode())
+        feed.send(json.dumps({"fault": traceback.format_exc()[-PIECE:]}).encode())
     finally:
         os._exit(0)

@@ -325,6 +325,24 @@ class Settings:
         '"loss: ([0-9.]+)"}]`. Beside those that the monitor recognises by itself: Keras\' progress bars, '
         "`name=value`.",
     )
+    hang_after: float = _setting(
+        600.0,
+        _seconds(0, 28 * 86_400),
+        "Seconds in which no process of training has printed anything, or worked, until the stacks of all of them are "
+        "taken and one line says who stands where. 0: never.",
+    )
+    hang_action: str = _setting(
+        "wait",
+        _choice("wait", "restart", "fail"),
+        "What follows of it: `wait` goes on; `fail` ends the job with exit code 72; `restart` ends the attempt and "
+        "tries again, if `ENTRYPOINT_RESTARTS` has one left.",
+    )
+    require_distributed: bool = _setting(
+        False,
+        truth,
+        "Whether a job ends with exit code 78 when a host is seen to train alone: its processes exchange nothing with "
+        "those of other hosts. Without it, one line says so.",
+    )
     run_dir: str = _setting(
         "", str, "Folder for keys and sockets. Default: /run/entrypoint, else a temporary one.", machine=True
     )

@@ -3,6 +3,7 @@
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 from entrypoint.control.calls import Calls
 from entrypoint.control.wire import Refused
@@ -16,6 +17,7 @@ class Delivery:
     """A thread, so that a coordinator that does not answer holds up no sample."""
 
     def __init__(self, job: Job, path: Path) -> None:
+        self.wants: dict[str, Any] = {}  # what the coordinator's monitor asks for, as it was heard last
         self._job, self._path = job, path
         self._call = Calls(job.cluster, job.settings)
         self._at = 0  # bytes that the coordinator has
@@ -59,7 +61,7 @@ class Delivery:
                 is_whole = last and len(piece) < PIECE
                 where = f"/record/{me}/{self._at}" + ("/end" if is_whole else "")
                 answer = json.loads(self._call(self._job.cluster.coordinator, where, piece, PATIENCE).body)
-                self._at = int(answer["have"])
+                self._at, self.wants = int(answer["have"]), answer["wants"]
                 if len(piece) < PIECE:
                     self.whole = is_whole
                     return
