@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 PIECE = 1 << 14  # bytes of output in one message
 RATE, BURST = 1 << 15, 1 << 18  # bytes of output a second that it is shown, and at once: more than people read
 KEPT = 1000  # lines of the record that wait for it
-LEAVES = 3.0  # seconds that it has at the end. It takes some milliseconds, or until the coordinator has heard the others
+LEAVES = (
+    3.0  # seconds that it has at the end. It takes some milliseconds, or until the coordinator has heard the others
+)
 
 
 class Feed:
@@ -95,8 +97,7 @@ class Feed:
                         self._why = why
 
     def finish(self) -> str:
-        """Let it write what it has; on the coordinator, hear the other hosts. At most LEAVES seconds; what went wrong.
-        """
+        """Let it write what it has; on the coordinator, hear the other hosts. LEAVES seconds at most; what is wrong."""
         if not self._socket:
             return ""
         with self._lock:
@@ -144,8 +145,8 @@ def _be_monitor(feed: socket.socket, job: "Job", plan: "Plan") -> NoReturn:
             signal.signal(number, signal.SIG_IGN)
         kept = feed.fileno()
         nothing = os.open(os.devnull, os.O_RDWR)
-        for number in range(3):
-            os.dup2(nothing, number)
+        for fd in range(3):
+            os.dup2(nothing, fd)
         os.closerange(3, kept)  # whoever reads our stdout, and sees its end, is to see the launcher's
         os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
         from entrypoint.monitor.monitor import run

@@ -236,7 +236,9 @@ class Peers:
             from entrypoint.control.server import ControlServer
 
             token, keep = self._settings.token, self._keep if self._cluster.is_coordinator else None
-            control = Control(self._cluster, token, self._put, self._status, lambda: self._news, self._life, self._records)
+            control = Control(
+                self._cluster, token, self._put, self._status, lambda: self._news, self._life, self._records
+            )
             shortage = Shortage(self._put if self._cluster.followers else lambda _: None)
             server = ControlServer(control, shortage, listen, port, keep)
         except Exception as error:  # no thread, no descriptor, no memory, ...: whatever it is, others wait for us

@@ -1,4 +1,4 @@
-"""Where the coordinator keeps the records of the followers, as their monitors bring them: bytes, which nobody here reads."""
+"""Where the coordinator keeps the followers' records, as their monitors bring them: bytes, which nobody here reads."""
 
 import json
 import re

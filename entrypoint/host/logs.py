@@ -62,7 +62,9 @@ class Log:
     ) -> None:
         self._host, self._prefix, self._streams = host, prefix, streams
         self.secret = secret  # for others that write down what happens
-        self.show: Callable[[str, bytes], None] = lambda process, lines: None  # who else sees what processes print, and we say (as "")
+        self.show: Callable[[str, bytes], None] = lambda process, lines: (
+            None
+        )  # who else sees what processes print, and we say (as "")
         self._sink = Sink(fd)
         self._missed = 0  # bytes, of which was said that they were not written
         self._lock = threading.Lock()  # of what follows

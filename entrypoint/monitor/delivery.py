@@ -1,4 +1,4 @@
-"""Brings a follower's record to the coordinator, piece by piece; and brings back what the coordinator's monitor wants."""
+"""Brings a follower's record to the coordinator, piece by piece; and back what the coordinator's monitor wants."""
 
 import json
 import threading

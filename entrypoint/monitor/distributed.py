@@ -1,4 +1,4 @@
-"""Do the hosts train one model together, or each its own? By what can be seen from outside: the bytes between them. Pure.
+"""Do the hosts train one model together, or each its own? By what can be seen from outside: bytes between them. Pure.
 
 Not judged: what has hardly begun, and what does not go over TCP, where exchange.py is blind.
 """

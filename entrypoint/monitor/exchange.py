@@ -1,4 +1,4 @@
-"""What the training processes of this host exchange with those of other hosts, as the kernel counts it on their connections."""
+"""What the training processes of this host exchange with those of others, as the kernel counts it."""
 
 import contextlib
 import socket
@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Collection
 
-from entrypoint.job.cluster import Cluster
-from entrypoint.monitor.sockets import connections, inodes_of
+from entrypoint.job.cluster import Cluster, Host
+from entrypoint.monitor.sockets import End, connections, inodes_of
 
 LOOK_AGAIN = 10.0  # seconds until names that did not resolve are looked up again
 
@@ -21,7 +21,7 @@ class Exchange:
     def __init__(self, cluster: Cluster) -> None:
         self._others = [host for host in cluster.hosts if host is not cluster.me]
         self._host_at: dict[str, str] = {}
-        self._last: dict[tuple[object, ...], tuple[int, int]] = {}
+        self._last: dict[tuple[End, End, int], tuple[int, int]] = {}
         self._owners: dict[int, int] = {}
         if self._others:
             threading.Thread(target=self._resolve, args=(self._others,), name="names", daemon=True).start()
@@ -49,13 +49,15 @@ class Exchange:
         self._last = counts
         return {host: both for host, both in sums.items() if any(both)}
 
-    def _resolve(self, left: list) -> None:  # type: ignore[type-arg]
+    def _resolve(self, left: list[Host]) -> None:
         while left:
             missing = []
             for host in left:
                 found = []
                 with contextlib.suppress(OSError, ValueError):
-                    found = [str(each[4][0]) for each in socket.getaddrinfo(host.address, None, type=socket.SOCK_STREAM)]
+                    found = [
+                        str(each[4][0]) for each in socket.getaddrinfo(host.address, None, type=socket.SOCK_STREAM)
+                    ]
                 self._host_at |= dict.fromkeys(found, host.name)
                 missing += [] if found else [host]
             left = missing

@@ -1,14 +1,16 @@
 """Does the job hang, and who is it that the others wait for? Pure: what all hosts have told goes in, words come out.
 
-Long epochs, evaluations and compilations print nothing for long, too; but they keep a processor or a GPU busy. What waits for
-others does not, or with Open MPI does so in vain: then somebody else does nothing at all.
+Long epochs, evaluations and compilations print nothing for long, too; but they keep a processor or a GPU busy. What
+waits for others does not, or with Open MPI does so in vain: then somebody else does nothing at all.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-WORKS = 0.2  # CPUs: less than this is waiting. Horovod's own thread, which asks for tensors all the time, takes some 0.05
+WORKS = (
+    0.2  # CPUs: less than this is waiting. Horovod's own thread, which asks for tensors all the time, takes some 0.05
+)
 ASLEEP = 0.0005  # CPUs of a rank that does not even wait, while others do: 0.3 s in ten minutes
 
 Who = tuple[str, str]  # host, process
@@ -78,7 +80,7 @@ def _names(whos: list[Who]) -> str:
 
 
 class Hangs:
-    """What is known of every process of training, as the records tell it. Times are seconds of the coordinator's clock."""
+    """What is known of every process of training, as the records tell it. Times are seconds of our clock."""
 
     COLLECT = 60.0  # seconds in which the hosts have brought their stacks
 
@@ -105,7 +107,7 @@ class Hangs:
                 self._places[host, name] = Place(place=place, inside=inside)
 
     def look(self, now: float) -> dict[Who, Place] | None:
-        """Return who stands where, once for each hang, when all have told it; stacks are to be asked for before that."""
+        """Return who stands where, once for each hang, when all have told it; before that, count `asked` up."""
         if not self._after or not hangs(self._still, self._after, self._ranks):
             self._told, self._asked_at = False, None  # the next time is another one
         elif not self._told and self._asked_at is None:

@@ -1,8 +1,8 @@
 """Metrics of the training in what the user's programs print: by SageMaker's own expressions, and by forms of the field.
 
-    Keras     Epoch 3/10        45/100 [==>...] - ETA: 1s - loss: 0.51 - accuracy: 0.83        100/100 ... 2s 20ms/step - loss: ...
-    TF1       INFO:tensorflow:loss = 0.51, step = 300 (1.2 sec)       INFO:tensorflow:global_step/sec: 75.3
-    pairs     step=300 loss=0.51 images_per_second=120        step 300: loss 0.51
+Keras     Epoch 3/10    45/100 [==>...] - ETA: 1s - loss: 0.51 - accuracy: 0.83    100/100 ... 2s 20ms/step - loss: 1
+TF1       INFO:tensorflow:loss = 0.51, step = 300 (1.2 sec)       INFO:tensorflow:global_step/sec: 75.3
+pairs     step=300 loss=0.51 images_per_second=120        step 300: loss 0.51
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _NAME = r"[A-Za-z][\w./()@-]{0,50}?"
 _END = r"(?![\w/]|[.:]\S)(%?)"
 _PAIR = re.compile(rf"(?<![\w./-])({_NAME})(?:\s*[=:]\s*|\s)({_NUMBER}){_END}")
 _STRICT = re.compile(rf"(?<![\w./-])({_NAME})\s*[=:]\s*({_NUMBER}){_END}")
-# What a line has that may hold a metric. Most lines of a program that prints much do not, and looking for this is cheap.
+# What a line has that may hold a metric. Most lines of who prints much have none of it, and to look for it is cheap.
 _HINTED = re.compile(
     r"^.*?(?:[Ll]oss|LOSS|[Ss]tep|[Ee]poch|[Aa]cc|AUC|auc|/s|per_s|mAP|[Ee]rror|mse|mae|\d/\d).*$", re.MULTILINE
 )
@@ -31,17 +31,24 @@ _STEP_TIME = re.compile(r"(\d+(?:\.\d+)?)(s|ms|us)/(?:step|epoch)")
 # A line is read for pairs only if one of its names is such a one: prose has colons, too.
 _KNOWN = re.compile(
     r"(?:^|[_./-])(?:loss|step|steps|global_step|epoch|acc|accuracy|auc|mae|mse|rmse|f1|precision|recall|perplexity|lr|"
-    r"learning_rate|map|mean_average_precision|top5|top_5|examples|images|samples|tokens)(?:$|[_./(-])|(?:_|/)(?:sec|second|s)$",
+    r"learning_rate|map|mean_average_precision|top5|top_5|examples|images|samples|tokens)(?:$|[_./(-])"
+    r"|(?:_|/)(?:sec|second|s)$",
     re.IGNORECASE,
 )
-_CALLED = {"global_step": "step", "iteration": "step", "iter": "step", "batch": "step", "global_step/sec": "steps_per_second"}
+_CALLED = {
+    "global_step": "step",
+    "iteration": "step",
+    "iter": "step",
+    "batch": "step",
+    "global_step/sec": "steps_per_second",
+}
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08+")
 
 
 @dataclass
 class Reader:
-    """Reads the lines of one process. `wanted`: (name, expression with one group), as SageMaker has metric definitions."""
+    """Reads the lines of one process. `wanted`: (name, expression with a group), as SageMaker defines metrics."""
 
     wanted: Sequence[tuple[str, re.Pattern[str]]] = ()
     found: dict[str, float] = field(default_factory=dict)  # what is new since `take`

@@ -1,7 +1,7 @@
-"""The loop of the monitor: what the launcher tells, what the host uses, what programs print; written down, brought together.
+"""The monitor's loop: what the launcher tells, what the host uses, what programs print; written down, brought together.
 
-It runs beside the launcher as a process of its own, forked by feed.py. Nothing waits for it but the job's last moment; where it
-fails, the job has no record and is the same else.
+It runs beside the launcher as a process of its own, forked by feed.py. Nothing waits for it but the job's last
+moment; where it fails, the job has no record and is the same else.
 """
 
 import json
@@ -137,7 +137,11 @@ class Monitor:
                 self._add("metric", process, found)
         _, host, processes, _ = sample
         gpus = [gpu[0] for gpu in host.get("gpus", ())]
-        self._progress.look(time.monotonic(), self._training(), processes, gpus)
+        now, training = time.monotonic(), self._training()
+        quiet = self._progress.still(now, self._job.settings.hang_after / 4) if self._job.settings.hang_after else {}
+        # Only now, as this reads a file for each thread: one that gets no processor is at work, too.
+        delays = self._sampling.delays(training) if quiet else {}
+        self._progress.look(now, training, processes, gpus, delays)
 
     def _training(self) -> dict[str, int]:
         trains = self._trains[self._me]
@@ -181,7 +185,9 @@ class Monitor:
         texts = [f"{time.ctime()}: no progress"]
         for name, pid in self._training().items():
             stack = stack_of(pid)
-            self._add("stacks", name, {"by": stack.by, "place": stack.place, "inside": stack.inside, "text": stack.text})
+            self._add(
+                "stacks", name, {"by": stack.by, "place": stack.place, "inside": stack.inside, "text": stack.text}
+            )
             texts.append(f"{name}, pid {pid}, by {stack.by}\n\n{stack.text}")
         data = self._job.paths.output / "data"
         with suppress(OSError), (data / f"stacks-{self._me}.txt").open("a") as file:

@@ -1,4 +1,4 @@
-"""The file that holds what one host has seen: see README.md for its lines. Written compressed, some kilobytes a minute."""
+"""The file that holds what one host has seen, compressed: see README.md for its lines."""
 
 import json
 import zlib

@@ -8,7 +8,7 @@ from typing import Any
 from entrypoint.job.channels import InputMode
 from entrypoint.job.job import Job
 from entrypoint.monitor.exchange import Exchange
-from entrypoint.monitor.usage import Families, HostUsage, ProcessUsage, fifos_filled
+from entrypoint.monitor.usage import Delays, Families, HostUsage, ProcessUsage, fifos_filled
 
 Sample = tuple[float, dict[str, Any], dict[str, dict[str, float]], dict[str, list[int]]]
 
@@ -25,6 +25,7 @@ class Sampling:
             for name, channel in job.input_data_config.items()
             if str(channel.get("TrainingInputMode", "")) == InputMode.PIPE
         }
+        self._delays: dict[str, Delays] = {}
         self._looked = time.monotonic()
         self._host.look()
 
@@ -40,3 +41,9 @@ class Sampling:
         for name, count in printed.items():
             processes.setdefault(name, {})["output"] = count
         return round(seconds, 3), host, processes, self._exchange.look(pids)
+
+    def delays(self, running: Mapping[str, int]) -> dict[str, float]:
+        """Return seconds that the threads of these processes waited for a processor, since the last look."""
+        families = self._families.of(running)
+        self._delays = {name: self._delays.get(name) or Delays() for name in running}
+        return {name: delays.look(families.get(name, ())) for name, delays in self._delays.items()}

@@ -1,7 +1,7 @@
 """The TCP connections of this network namespace and what has passed over each, as the kernel tells anyone who asks.
 
-sock_diag(7) of Linux: one question over netlink, one answer for all connections; what `ss -ti` shows. The structures are those of
-linux/inet_diag.h and linux/tcp.h (bytes_acked and bytes_received: Linux 4.1).
+sock_diag(7) of Linux: one question over netlink, one answer for all connections; what `ss -ti` shows. The structures
+are those of linux/inet_diag.h and linux/tcp.h (bytes_acked and bytes_received: Linux 4.1).
 """
 
 import contextlib
@@ -21,6 +21,7 @@ _REQUEST = struct.Struct("=BBBBI48s")
 _MESSAGE = struct.Struct("=BBBB2s2s16s16sI8sIIIII")
 _COUNTS = 120  # where bytes_acked and bytes_received stand in tcp_info
 _TIMEOUT = 1.0  # seconds
+End = tuple[str, int]  # address, port
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,8 @@ class Connection:
     """An established connection: its ends as (address, port), and bytes in all. `inode` says whose it is."""
 
     inode: int
-    local: tuple[str, int]
-    remote: tuple[str, int]
+    local: End
+    remote: End
     received: int
     sent: int  # and confirmed by the other
 
@@ -71,7 +72,7 @@ def _read(message: memoryview) -> Connection | None:
     return None
 
 
-def _end(family: int, address: bytes, port: bytes) -> tuple[str, int]:
+def _end(family: int, address: bytes, port: bytes) -> End:
     number = int.from_bytes(port, "big")
     if family == socket.AF_INET:
         return socket.inet_ntoa(address[:4]), number
@@ -86,7 +87,7 @@ def inodes_of(pids: Collection[int]) -> dict[int, int]:
         with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):
-                    link = os.readlink(entry.path)
+                    link = os.readlink(entry.path)  # noqa: PTH115
                     if link.startswith("socket:["):
                         found[int(link[8:-1])] = pid
     return found

@@ -1,6 +1,6 @@
 """Where a process stands: its Python stack, by py-spy, which reads it from outside and changes nothing in it.
 
-Where reading another's memory is refused (a container without ptrace), the kernel's word for what it waits in is all there is.
+Where reading another's memory is refused (a container without ptrace), the kernel's word for what it waits in is all.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def _read(pid: int, threads: Sequence[dict[str, Any]]) -> Stack:
                     for frame in thread["frames"])
         for thread in threads
     )  # fmt: skip
-    main = next((thread["frames"] for thread in threads if thread["os_thread_id"] == pid), [])
+    main: list[dict[str, Any]] = next((thread["frames"] for thread in threads if thread["os_thread_id"] == pid), [])
     python = [frame for frame in main if str(frame["filename"]).endswith(".py")]
     own = next((frame for frame in python if not any(part in frame["filename"] for part in _OURS)), None)
     called = python[: python.index(own)] if own else python

@@ -1,6 +1,6 @@
 """What this host and its processes have used since the last look: psutil's figures, and the control group's.
 
-All are differences, but sizes of memory. In a container, the control group tells what is ours; psutil, of the processors, the
+All are differences, but sizes of memory. In a container, the control group tells what is ours; psutil, of processors,
 disks and the network, what the machine tells this namespace.
 """
 
@@ -25,7 +25,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Differences:
-    """Counters that grow, as what came to them since they were read last; 0 the first time, and where one began anew."""
+    """Counters that grow, as what came to them since they were last read; 0 the first time, and where one began anew."""
 
     def __init__(self) -> None:
         self._last: dict[Any, float] = {}
@@ -124,12 +124,31 @@ class ProcessUsage:
                         amount = self._since(counter, value)
                         seen.add(counter)
                     sums[key] = sums.get(key, 0) + amount
-            found[name] = {key: round(value, 3) if key in _TIMES else int(value) for key, value in sums.items() if value}
+            found[name] = {
+                key: round(value, 3) if key in _TIMES else int(value) for key, value in sums.items() if value
+            }
         self._since.forget(seen)
         return found
 
 
 _SIZES, _TIMES = {"memory", "threads"}, {"cpu", "wait"}
+
+
+class Delays:
+    """Knows how long threads that could run had to wait for a processor: on a busy machine, most of their time."""
+
+    def __init__(self) -> None:
+        self._since = Differences()
+
+    def look(self, pids: Collection[int]) -> float:
+        """Return seconds of all threads of these processes since the last look. Reads a file for each thread."""
+        total = 0.0
+        for pid in pids:
+            with contextlib.suppress(OSError, ValueError, IndexError), os.scandir(f"/proc/{pid}/task") as tasks:
+                for task in tasks:
+                    waited = Path(task.path, "schedstat").read_text().split()[1]
+                    total += self._since((pid, task.name), int(waited) / 1e9)
+        return total
 
 
 def _of_process(pid: int) -> dict[str, float]:
@@ -158,7 +177,7 @@ class Families:
         self._looks, self._known, self._families = 0, frozenset[tuple[str, int]](), dict[str, list[int]]()
 
     def of(self, processes: Mapping[str, int]) -> dict[str, list[int]]:
-        """Return {name: its pid and those of all that descend from it}; what descends from two belongs to the nearer."""
+        """Return {name: its pid and those of all that descend from it}; of two, it belongs to the nearer."""
         known = frozenset(processes.items())
         self._looks += 1
         if known != self._known or self._looks >= self.AGAIN:
@@ -203,7 +222,10 @@ class _Gpus:
         found = []
         for handle in self._handles:
             with contextlib.suppress(Exception):  # NVML's own; a GPU that is lost tells nothing
-                rates, memory = self._nvml.nvmlDeviceGetUtilizationRates(handle), self._nvml.nvmlDeviceGetMemoryInfo(handle)
+                rates, memory = (
+                    self._nvml.nvmlDeviceGetUtilizationRates(handle),
+                    self._nvml.nvmlDeviceGetMemoryInfo(handle),
+                )
                 watts = self._nvml.nvmlDeviceGetPowerUsage(handle) / 1000
                 found.append([rates.gpu / 100, memory.used, memory.total, round(watts, 1)])
         return found
@@ -220,7 +242,7 @@ def fifos_filled(channels: Mapping[str, str], pids: Collection[int]) -> dict[str
         with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):
-                    link = os.readlink(entry.path)
+                    link = os.readlink(entry.path)  # noqa: PTH115
                     name = next((name for name, path in channels.items() if link.startswith(path)), None)
                     if name and stat.S_ISFIFO(entry.stat().st_mode):
                         found[name] = _filled(entry.path)

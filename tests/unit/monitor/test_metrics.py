@@ -20,19 +20,24 @@ def read(*lines: str, wanted: str = "") -> dict[str, float]:
         pytest.param(["Epoch 3/10"], {"epoch": 3, "epochs": 10}, id="Keras, epoch"),
         pytest.param(
             ["Epoch 2/4", " 45/100 [============>.................] - ETA: 1s - loss: 0.5123 - accuracy: 0.83"],
-            {"epoch": 2, "epochs": 4, "epoch_step": 45, "epoch_steps": 100, "step": 145, "loss": 0.5123, "accuracy": 0.83},
+            {
+                "epoch": 2, "epochs": 4, "epoch_step": 45, "epoch_steps": 100, "step": 145, "loss": 0.5123,
+                "accuracy": 0.83,
+            },
             id="Keras 2",
         ),
         pytest.param(
-            ["\x1b[1m100/100\x1b[0m \x1b[32m━━━━━━━━━━━━━━━━━━━━\x1b[0m\x1b[37m\x1b[0m \x1b[1m2s\x1b[0m 20ms/step - loss: 3e-1"],
+            ["\x1b[1m100/100\x1b[0m \x1b[32m━━━━━━━━\x1b[0m\x1b[37m\x1b[0m \x1b[1m2s\x1b[0m 20ms/step - loss: 3e-1"],
             {"epoch_step": 100, "epoch_steps": 100, "step": 100, "step_seconds": 0.02, "loss": 0.3},
             id="Keras 3, in colour",
         ),
         pytest.param(["12/Unknown [....] - loss: 2.5"], {"epoch_step": 12, "loss": 2.5}, id="Keras, no end known"),
-        pytest.param(["INFO:tensorflow:loss = 0.51, step = 300 (1.2 sec)"], {"loss": 0.51, "step": 300}, id="Estimator"),
+        pytest.param(["INFO:tensorflow:loss = 0.5, step = 300 (1.2 sec)"], {"loss": 0.5, "step": 300}, id="Estimator"),
         pytest.param(["INFO:tensorflow:global_step/sec: 75.3"], {"steps_per_second": 75.3}, id="Estimator, its rate"),
         pytest.param(
-            ["step=300 loss=0.51 images_per_second=120"], {"step": 300, "loss": 0.51, "images_per_second": 120}, id="pairs"
+            ["step=300 loss=0.51 images_per_second=120"],
+            {"step": 300, "loss": 0.51, "images_per_second": 120},
+            id="pairs",
         ),
         pytest.param(["step 300: loss 0.51"], {"step": 300, "loss": 0.51}, id="words"),
         pytest.param(["Train Epoch: 1 [640/60000 (1%)] Loss: 2.29"], {"epoch": 1, "loss": 2.29}, id="capitals"),
