@@ -20,6 +20,7 @@ class ExitCode(IntEnum):
     START_TIMEOUT = 68  # not every host came up in time
     HOST_LOST = 69  # a host of the job stopped answering
     INTERNAL = 70  # a fault of ours
+    HUNG = 72  # no process of training gets on, and the settings say that this is a failure
     NOT_ENDED = 71  # a process survives SIGKILL, and no other attempt can start beside it
     CONFIG = 78  # the job's configuration is wrong
     STOPPED = 143  # SIGTERM: StopTrainingJob, or the maximum runtime

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from entrypoint.errors import ConfigError, ExitCode
+from entrypoint.feed import Feed
 from entrypoint.host.logs import Log
 from entrypoint.outcome.outcome import Cause, Outcome, failed
 from entrypoint.secrets import Secrets
@@ -62,14 +63,18 @@ def _with_log(early_signals: list[int], spare: "_Spare") -> int:
 
     base = base_folder()
     host = this_host(base) or os.environ.get("HOSTNAME", "this host")
-    supervisor = None
+    supervisor = feed = None
     log = Log(host, secret=Secrets(os.environ))
     try:
         try:
             job = _with_run_folder(read_job(base, os.environ, Path(DEFAULT_RUN), count_gpus()))
             secret = Secrets(os.environ, job.hyperparameters)
             log = Log(host, prefix=job.settings.log_prefix, streams=job.settings.log_streams, secret=secret)
-            supervisor = _supervisor(job, log, spare)
+            plan = _plan(job, log)
+            feed = Feed(job, plan)  # before there is a second thread
+            log.show = feed.show
+            supervisor = _supervisor(job, plan, log, spare, feed)
+            feed.listen(supervisor.inbox.put, log.say)
             outcome = supervisor.run(early_signals)
         except ConfigError as error:
             log.say(f"error: {error}")
@@ -91,6 +96,8 @@ def _with_log(early_signals: list[int], spare: "_Spare") -> int:
         log.say(complaint)
     if supervisor is not None and supervisor.outcome is not None:
         _say_more(supervisor, supervisor.outcome, log)
+    if feed:
+        _end_record(feed, outcome, supervisor, log)
     _finish(log, host, supervisor)
     return outcome.exit_code
 
@@ -183,7 +190,7 @@ def _tell_of(error: ConfigError, host: str, log: Log, spare: _Spare, early_signa
     return Supervisor(job, nothing, os.environ, log, spare=spare.free).run(early_signals, [wrong])
 
 
-def _supervisor(job: "Job", log: Log, spare: _Spare) -> "Supervisor":
+def _plan(job: "Job", log: Log) -> "Plan":
     from entrypoint.plan.planner import plan_for
 
     plan = plan_for(job)
@@ -192,10 +199,14 @@ def _supervisor(job: "Job", log: Log, spare: _Spare) -> "Supervisor":
         for note in plan.notes:
             log.say(f"warning: {note}")
     _look_for_programs(job, plan)
+    return plan
+
+
+def _supervisor(job: "Job", plan: "Plan", log: Log, spare: _Spare, feed: "Feed") -> "Supervisor":
     begun = _begin(job, plan, log)
     from entrypoint.supervisor import Supervisor  # here, since this takes as long as half of what was begun
 
-    return Supervisor(job, plan, os.environ, log, begun, spare.free)
+    return Supervisor(job, plan, os.environ, log, begun, spare.free, feed.tell)
 
 
 def _look_for_programs(job: "Job", plan: "Plan") -> None:
@@ -243,6 +254,18 @@ def _say_more(supervisor: "Supervisor", outcome: Outcome, log: Log) -> None:
         complaints.append(report.write_summary(Path(where), told, log.secret))
     for complaint in filter(None, complaints):
         log.say(complaint)
+
+
+def _end_record(feed: "Feed", outcome: Outcome, supervisor: "Supervisor | None", log: Log) -> None:
+    """Tell the monitor how the job ended; on the coordinator it then hears the monitors of those that are there."""
+    masked = outcome.with_texts(log.secret.mask)
+    cause = masked.cause
+    facts = supervisor.facts if supervisor else None
+    there = [host for host in facts.others if facts.report_of(host).gone] if facts and facts.is_coordinator else []
+    told = {"host": cause.host, "process": cause.process, "what": cause.what, "error": cause.error} if cause else None
+    feed.tell("outcome", {"kind": str(masked.kind), "exit_code": masked.exit_code, "cause": told, "there": there})
+    if why := feed.finish():
+        log.say(f"the record of this host is not whole: {why}")
 
 
 def _finish(log: Log, host: str, supervisor: "Supervisor | None") -> None:

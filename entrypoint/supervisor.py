@@ -37,6 +37,7 @@ from entrypoint.python310 import assert_never
 
 if TYPE_CHECKING:
     from entrypoint.control.peers import Peers
+    from entrypoint.control.records import Records
 
 # Seconds between two looks whether a process listens, while one is awaited; and their part of the time since it was
 # started: one that never listens costs nothing.
@@ -53,8 +54,10 @@ class Supervisor:
         log: Log,
         begun: Mapping[str, process.Process] | None = None,
         spare: Callable[[], None] = lambda: None,
+        tell: Callable[..., None] = lambda kind, *values: None,
     ) -> None:
         self.job, self.plan, self.log = job, plan, log
+        self._tell = tell  # the monitor, if there is one
         self._free_spare = spare  # gives file descriptors back that are held for the worst case
         self.host = job.cluster.me.name
         self.began = time.monotonic()
@@ -72,6 +75,7 @@ class Supervisor:
         self.held_ranks: dict[str, Callable[[], None]] = {}  # that have ended -> how mpirun hears of it
         self.peers: Peers | None = None
         self.outcome: Outcome | None = None
+        self._told_phase: Phase | None = None
 
     def run(self, signals: Sequence[int] = (), early: Sequence[Event] = ()) -> Outcome:
         """Start, watch and stop this host's processes until the job is over, everywhere or for us.
@@ -92,7 +96,9 @@ class Supervisor:
 
             if self.plan.processes:
                 self._decide(events.Fingerprinted(fingerprints=fingerprint(self.job, self.plan)))
-            self.peers = Peers(self.job.cluster, self.job.settings, self.inbox.put, self._ask_status, self.log.say)
+            self.peers = Peers(
+                self.job.cluster, self.job.settings, self.inbox.put, self._ask_status, self.log.say, self._records()
+            )
             self._carry_out(self.policy.repeat())
         fault: Exception | None = None
         give_up = inf
@@ -148,6 +154,7 @@ class Supervisor:
                     self.reaped[name] = exit
             case (events.RankStarted(name=name, pid=pid),):
                 self.processes[name] = process.Process(name=name, pid=pid)
+                self._tell("process", name, {"pid": pid, "role": "rank", "task": name})
         if time.monotonic() >= self.rests.look_at:
             resting_now = self.rests.look(time.monotonic(), self.facts.own.running())
             found += [events.Resting(found=resting_now)] if dict(resting_now) != self.facts.attempt.resting else []
@@ -169,7 +176,12 @@ class Supervisor:
         if any(isinstance(event, events.NotStarted | events.Broken) for event in happened):
             self._free_spare()  # to say it, to tell the others and to end takes some
         self._carry_out(self.policy.on(happened, time.monotonic()))
+        if self.facts.phase is not self._told_phase:
+            self._told_phase = self.facts.phase
+            self._tell("phase", str(self._told_phase))
         for event in happened:
+            if isinstance(event, events.Ended):
+                self._tell("ended", event.name, str(event.exit))
             # It may have been told to end when it was over. What it has left behind is told before its end.
             if isinstance(event, events.Ended | events.NotStarted | events.Survived):
                 self.endings.forget(event.name)
@@ -238,6 +250,7 @@ class Supervisor:
             return
         self.processes[spec.name] = started
         self.by_pid[started.pid] = spec.name
+        self._tell("process", spec.name, {"pid": started.pid, "role": str(spec.role), "task": spec.task})
         if spec.serves is Serves.MAYBE and spec.ports:
             self.rests.add(spec.name, started.pid, spec.ports[0])
         if spec.duty is not Duty.STEP:
@@ -263,6 +276,15 @@ class Supervisor:
 
             order, inbox = self.spawner.order, self.inbox
             Ranks(self.job.paths.ranks, lambda *asked: inbox.ask(partial(order, *asked)), inbox.put, self.log)
+
+    def _records(self) -> "Records | None":
+        """Return where the coordinator keeps the others' records; None on others, and where there are none."""
+        if not (self.job.settings.monitor and self.job.cluster.is_coordinator):
+            return None
+        from entrypoint.control.records import Records
+
+        followers = {host.name for host in self.job.cluster.followers}
+        return Records(self.job.paths.records, self.job.paths.run / "wants.json", followers)
 
     def _ask_status(self) -> dict[str, Any]:
         told = self.inbox.ask(lambda: status(self.facts, time.monotonic()), patience=1)

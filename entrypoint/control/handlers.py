@@ -22,12 +22,14 @@ from http import HTTPStatus
 from typing import Any
 
 from entrypoint.control.access import LOOPBACK, MAX_MESSAGE, Callers
+from entrypoint.control.records import Records
 from entrypoint.control.wire import PROTOCOL, Refused, news_from_json, report_from_json
 from entrypoint.job.cluster import Cluster
 from entrypoint.policy.events import Event, Informed, Rejected, Replaced, Reported
 
 TOKEN_HEADER = "X-Entrypoint-Token"
 TOKEN_KEY = "X_ENTRYPOINT_TOKEN"  # as waitress has it
+RECORD = "/record/"  # and what follows: a piece of a follower's record
 HEARS = {"/report": "POST", "/news": "POST", "/status": "GET"}  # the first two are what hosts say to one another
 STATUS_AT_ONCE = 2  # of the server's threads, so that others may look, too
 SAY_AGAIN = 1.0  # seconds between two events about the same host that is refused
@@ -44,7 +46,14 @@ class Control:
     """
 
     def __init__(
-        self, cluster: Cluster, token: str, put: Put, status: Status, news: Callable[[], bytes], life: str = ""
+        self,
+        cluster: Cluster,
+        token: str,
+        put: Put,
+        status: Status,
+        news: Callable[[], bytes],
+        life: str = "",
+        records: Records | None = None,
     ) -> None:
         self.callers = Callers(cluster)
         self._cluster, self._token, self._put = cluster, token.encode(), put
@@ -52,6 +61,7 @@ class Control:
         self._followers = frozenset(host.name for host in cluster.followers)
         self._status, self._lookers = status, threading.BoundedSemaphore(STATUS_AT_ONCE)
         self._news, self._life = news, json.dumps(life).encode()
+        self._records = records  # the coordinator's
         self._lives: dict[str, Any] = {}  # by host, of its launcher
         self._lock = threading.Lock()  # the server, its threads and the reader of links all come here
 
@@ -69,6 +79,8 @@ class Control:
             self._refuse(method, path, caller, shown)
             if path == "/report":
                 return 200, *self._take_report(caller, body)
+            if self._records and path.startswith(RECORD):
+                return 200, self._records.take(path, self.callers.hosts_at(caller), body), ""
             return 200, self._take_news(caller, body) if path == "/news" else self._show_status(), ""
         except Refused as error:
             return error.status, json.dumps({"error": str(error)}).encode(), ""
@@ -82,10 +94,11 @@ class Control:
             if path == "/report":
                 self._refusals.note(hosts, f"{why}; ENTRYPOINT_TOKEN must be the same on all hosts")
             raise Refused(why, 401)
-        if path not in HEARS:
+        wanted = "POST" if self._records and path.startswith(RECORD) else HEARS.get(path)
+        if wanted is None:
             raise Refused(f"there is nothing at {path[:100]}", 404)
-        if method != HEARS[path]:
-            raise Refused(f"{path} takes {HEARS[path]}", 405)
+        if method != wanted:
+            raise Refused(f"{path} takes {wanted}", 405)
 
     def _show_status(self) -> bytes:
         if not self._lookers.acquire(blocking=False):

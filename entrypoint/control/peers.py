@@ -21,6 +21,7 @@ from entrypoint.control.calls import Calls
 from entrypoint.control.client import Unreachable
 from entrypoint.control.handlers import Control, Put, Status
 from entrypoint.control.links import Answer, Links, messages
+from entrypoint.control.records import Records
 from entrypoint.control.wire import Refused, news_from_json, to_json
 from entrypoint.errors import ExitCode
 from entrypoint.host.shortage import Shortage
@@ -65,10 +66,17 @@ class Clock:
 
 class Peers:
     def __init__(
-        self, cluster: Cluster, settings: Settings, put: Put, status: Status, say: Callable[[str], None]
+        self,
+        cluster: Cluster,
+        settings: Settings,
+        put: Put,
+        status: Status,
+        say: Callable[[str], None],
+        records: Records | None = None,
     ) -> None:
         self._cluster, self._settings = cluster, settings
         self._put, self._status, self._say = put, status, say
+        self._records = records
         self._lock = threading.Condition()
         self._report: Report | None = None
         self._news = _in_json(News())
@@ -228,7 +236,9 @@ class Peers:
             from entrypoint.control.server import ControlServer
 
             token, keep = self._settings.token, self._keep if self._cluster.is_coordinator else None
-            control = Control(self._cluster, token, self._put, self._status, lambda: self._news, self._life)
+            control = Control(
+                self._cluster, token, self._put, self._status, lambda: self._news, self._life, self._records
+            )
             shortage = Shortage(self._put if self._cluster.followers else lambda _: None)
             server = ControlServer(control, shortage, listen, port, keep)
         except Exception as error:  # no thread, no descriptor, no memory, ...: whatever it is, others wait for us

@@ -28,7 +28,7 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
 from entrypoint.control.access import BURST, MAX_MESSAGE, OPEN, PAID_BY, RATE, Bucket, Limits, canonical
-from entrypoint.control.handlers import TOKEN_KEY, Control
+from entrypoint.control.handlers import RECORD, TOKEN_KEY, Control
 from entrypoint.control.links import LONGEST, Keep
 from entrypoint.host.shortage import NAP, Shortage
 
@@ -99,7 +99,7 @@ def _listening(address: str, port: int) -> socket.socket:
 
 def _is_quick(channel: _Channel) -> bool:
     request = channel.requests[0]
-    return not request.error and request.command == "POST"
+    return not request.error and request.command == "POST" and not request.path.startswith(RECORD)
 
 
 class ControlServer(TcpWSGIServer):

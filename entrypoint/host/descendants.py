@@ -27,6 +27,7 @@ from entrypoint.host.process import Process, reap
 MARK = "ENTRYPOINT_PROCESS"  # environment variable: the process of the plan from which a process descends
 PASSED_ON = 1.0  # seconds in which a living parent has passed SIGTERM on, if it does; a quarter of the grace if less
 RELAYS = {"timeout", "tini", "docker-init", "dumb-init", "catatonit", "sudo", "runuser", "su"}
+APART: set[int] = set()  # children of ours that are no process of the job: the monitor
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SSH = ("sshd", "orted", "prted")
 _TERM = 1 << (signal.SIGTERM - 1)
@@ -99,7 +100,8 @@ class Descendants:
 
     def look(self) -> None:
         """See who is there now."""
-        found = [stat for entry in os.listdir("/proc") if entry.isdigit() and (stat := read_stat(entry))]  # noqa: PTH208
+        pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208
+        found = [stat for pid in pids if pid not in APART and (stat := read_stat(pid))]
         self._all = {stat.pid: stat for stat in found}
         self._children = {}
         for stat in found:

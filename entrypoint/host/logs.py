@@ -14,6 +14,7 @@ import re
 import select
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from entrypoint import secrets
@@ -61,6 +62,9 @@ class Log:
     ) -> None:
         self._host, self._prefix, self._streams = host, prefix, streams
         self.secret = secret  # for others that write down what happens
+        self.show: Callable[[str, bytes], None] = lambda process, lines: (
+            None
+        )  # who else sees what processes print, and we say (as "")
         self._sink = Sink(fd)
         self._missed = 0  # bytes, of which was said that they were not written
         self._lock = threading.Lock()  # of what follows
@@ -75,6 +79,7 @@ class Log:
         label = f"[{self._host}] " if self._prefix else ""
         lines = self.secret.mask(message).splitlines() or [""]
         self._write("".join(f"{label}{line}\n" for line in lines).encode("utf-8", "replace"), RESERVE)
+        self.show("", "\n".join(lines).encode("utf-8", "replace"))
         self._sink.hand_over()
 
     def open_pipes(self, process: str) -> tuple[int, int]:
@@ -257,6 +262,7 @@ class Log:
             text = _BACK.sub(b"\r", lines) if b"\b" in lines else lines
             if not text.isascii():
                 text = text.decode("utf-8", "replace").encode("utf-8")
+            self.show(pipe.owner, text)
             if pipe.prefix:
                 text = pipe.prefix + text.replace(b"\n", b"\n" + pipe.prefix, text.count(b"\n") - 1)
             self._write(text)

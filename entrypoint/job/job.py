@@ -55,6 +55,11 @@ class Tree:
         """Return its folder, named by host: SageMaker puts the data folders of all hosts into one archive."""
         return self.output / "data" / f"entrypoint-{host}.txt"
 
+    @property
+    def records(self) -> Path:
+        """Return the folder of what the monitor has seen: on the coordinator, of all hosts."""
+        return self.output / "data" / "record"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Paths(Tree):

@@ -114,6 +114,18 @@ def _channel_groups(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
+def _metric_definitions(text: str) -> str:
+    """Return the text, if it is a JSON array of names and expressions with a group each."""
+    try:
+        pairs = [(each["Name"], re.compile(each["Regex"])) for each in json.loads(text)]
+        good = all(isinstance(name, str) and expression.groups for name, expression in pairs)
+    except (ValueError, KeyError, TypeError, re.error, RecursionError):
+        good = False
+    if not good:
+        raise ValueError('a JSON array of {"Name": ..., "Regex": an expression with one group}')
+    return text
+
+
 def _token(text: str) -> str:
     token = text.strip()  # it travels in an HTTP header, which holds no blanks at its ends; files end with a newline
     if not (token.isascii() and token.isprintable() and len(token) <= LONGEST_TOKEN and bool(token) == bool(text)):
@@ -299,6 +311,38 @@ class Settings:
     )
     log_prefix: bool = _setting(True, truth, "Prefix each line with `[host process]`.")
     log_streams: bool = _setting(False, truth, "Tell stderr from stdout in the prefix: `[host process stderr]`.")
+    monitor: bool = _setting(
+        True,
+        truth,
+        "Whether each host records what it uses and what the training says of itself, by a process beside the "
+        "launcher; kept on the coordinator in `/opt/ml/output/data/record`.",
+    )
+    monitor_interval: float = _setting(1.0, _seconds(0.1, 60), "Seconds between two looks of the monitor.")
+    metrics: str = _setting(
+        "",
+        _metric_definitions,
+        'Metrics that programs print, as SageMaker has their definitions: `[{"Name": "loss", "Regex": '
+        '"loss: ([0-9.]+)"}]`. Beside those that the monitor recognises by itself: Keras\' progress bars, '
+        "`name=value`.",
+    )
+    hang_after: float = _setting(
+        600.0,
+        _seconds(0, 28 * 86_400),
+        "Seconds in which no process of training has printed anything, or worked, until the stacks of all of them are "
+        "taken and one line says who stands where. 0: never.",
+    )
+    hang_action: str = _setting(
+        "wait",
+        _choice("wait", "restart", "fail"),
+        "What follows of it: `wait` goes on; `fail` ends the job with exit code 72; `restart` ends the attempt and "
+        "tries again, if `ENTRYPOINT_RESTARTS` has one left.",
+    )
+    require_distributed: bool = _setting(
+        False,
+        truth,
+        "Whether a job ends with exit code 78 when a host is seen to train alone: its processes exchange nothing with "
+        "those of other hosts. Without it, one line says so.",
+    )
     run_dir: str = _setting(
         "", str, "Folder for keys and sockets. Default: /run/entrypoint, else a temporary one.", machine=True
     )

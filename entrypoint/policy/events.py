@@ -241,6 +241,13 @@ class Broken:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Found:
+    """The coordinator's monitor has found what is a failure, by the settings, though no process has ended of it."""
+
+    cause: Cause
+
+
+@dataclass(frozen=True, kw_only=True)
 class RankEnded:
     """A rank on this host has ended: the loop turns it into an Ended event before the policy sees anything.
 
@@ -260,7 +267,7 @@ class ChildrenChanged:
 Event = (
     Ended | NotStarted | RankStarted | RankOrphaned | Listening | Fingerprinted | Prepared | PublicKey | Signalled
     | Reported | Informed | Unreached | LinkEnded | Replaced | Rejected | Answered | Looked | Resting | Probed
-    | Survived | Swept | Inventoried | Due | Broken | RankEnded | ChildrenChanged
+    | Survived | Swept | Inventoried | Due | Broken | Found | RankEnded | ChildrenChanged
 )  # fmt: skip
 
 

@@ -144,6 +144,9 @@ class Policy:
                 facts.note_inventory(found)
             case events.Broken(why=why, code=code, what=what):
                 facts.blame(now, "", what=what, error=why, code=code)
+            case events.Found(cause=cause):
+                if facts.phase.is_active:
+                    facts.note_cause(cause, now)
             case events.Due() | events.RankEnded() | events.ChildrenChanged():
                 pass
             case _:

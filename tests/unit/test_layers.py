@@ -28,8 +28,10 @@ MAY_IMPORT = {
     "host": "errors job outcome plan policy secrets",
     "control": "errors host job outcome policy",
     "errands": "control host job policy",
+    "monitor": "control errors host job plan",
+    "feed": "host job monitor outcome plan policy",
     "supervisor": "control errands host job outcome plan policy",
-    "launch": "control errors host job outcome plan policy secrets supervisor",
+    "launch": "control errors feed host job outcome plan policy secrets supervisor",
     "local": "errors host job launch outcome plan secrets",
     "cli": "errors host job launch local plan secrets",
     "__main__": "cli",
@@ -48,9 +50,9 @@ BUT = {  # what these pure rooms have of it
     "plan/plan": {"pathlib"},
     "plan/ssh": {"os", "pathlib", "sys"},  # writes files; passes on its own PATH and library path
 }
-INSTALLED_WITH = {"boto3", "botocore", "flask", "tomli", "waitress"}  # pyproject.toml, and what these bring
+INSTALLED_WITH = {"boto3", "botocore", "flask", "psutil", "pynvml", "tomli", "waitress"}  # pyproject.toml, and what these bring
 LONGEST_CLASS = 255  # lines
-EXIT = {"__main__", "launch", "cli", "local", "children", "serving/__main__"}  # end the process, read its environment
+EXIT = {"__main__", "launch", "feed", "cli", "local", "children", "serving/__main__"}  # end the process, read its environment
 
 
 def module(path: Path) -> str:

@@ -1,0 +1,65 @@
+"""What the training processes of this host exchange with those of others, as the kernel counts it."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Collection
+
+from entrypoint.job.cluster import Cluster, Host
+from entrypoint.monitor.sockets import End, connections, inodes_of
+
+LOOK_AGAIN = 10.0  # seconds until names that did not resolve are looked up again
+
+
+class Exchange:
+    """Counts bytes by host. Not seen: what goes past TCP (EFA, shared memory), and connections shorter than a look.
+
+    Where hosts are simulated on one machine's loopback, only who has opened a connection knows the other end's host.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._others = [host for host in cluster.hosts if host is not cluster.me]
+        self._host_at: dict[str, str] = {}
+        self._last: dict[tuple[End, End, int], tuple[int, int]] = {}
+        self._owners: dict[int, int] = {}
+        if self._others:
+            threading.Thread(target=self._resolve, args=(self._others,), name="names", daemon=True).start()
+
+    def look(self, pids: Collection[int]) -> dict[str, list[int]]:
+        """Return {host: [bytes received, sent]} since the last look, over connections of these processes."""
+        if not self._others:
+            return {}
+        try:
+            found = [each for each in connections() if each.remote[0] in self._host_at]
+        except OSError:  # a kernel without sock_diag, or one that forbids it
+            return {}
+        if any(each.inode not in self._owners for each in found):
+            self._owners = {each.inode: 0 for each in found} | inodes_of(pids)
+        sums: dict[str, list[int]] = {}
+        counts = {}
+        for each in found:
+            if self._owners[each.inode] in pids:
+                key = (each.local, each.remote, each.inode)
+                received, sent = self._last.get(key, (0, 0))
+                counts[key] = (each.received, each.sent)
+                both = sums.setdefault(self._host_at[each.remote[0]], [0, 0])
+                both[0] += max(0, each.received - received)
+                both[1] += max(0, each.sent - sent)
+        self._last = counts
+        return {host: both for host, both in sums.items() if any(both)}
+
+    def _resolve(self, left: list[Host]) -> None:
+        while left:
+            missing = []
+            for host in left:
+                found = []
+                with contextlib.suppress(OSError, ValueError):
+                    found = [
+                        str(each[4][0]) for each in socket.getaddrinfo(host.address, None, type=socket.SOCK_STREAM)
+                    ]
+                self._host_at |= dict.fromkeys(found, host.name)
+                missing += [] if found else [host]
+            left = missing
+            if left:
+                time.sleep(LOOK_AGAIN)

@@ -1,0 +1,246 @@
+"""The monitor's loop: what the launcher tells, what the host uses, what programs print; written down, brought together.
+
+It runs beside the launcher as a process of its own, forked by feed.py. Nothing waits for it but the job's last
+moment; where it fails, the job has no record and is the same else.
+"""
+
+import json
+import select
+import socket
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from entrypoint.job.job import Job
+from entrypoint.monitor.metrics import Reader, definitions
+from entrypoint.monitor.progress import Progress
+from entrypoint.monitor.record import Record
+from entrypoint.plan.plan import Plan, Role
+
+if TYPE_CHECKING:
+    from entrypoint.monitor.delivery import Delivery
+    from entrypoint.monitor.sampling import Sampling
+    from entrypoint.monitor.watch import Watch
+
+QUIET = 0.5  # seconds at the start in which it only listens: the job's programs start then
+LEAST, REVIEW = 0.5, 5.0  # seconds between two pieces that are written, and that a follower brings
+LAST = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
+LONGEST_MESSAGE = 1 << 18
+TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
+
+
+def run(feed: socket.socket, job: Job, plan: Plan) -> None:
+    """Be the monitor until the launcher closes its end."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text("monitor")
+    Monitor(feed, job, plan).run()
+
+
+class Monitor:
+    """Facts of one host, as far as its record needs them."""
+
+    def __init__(self, feed: socket.socket, job: Job, plan: Plan) -> None:
+        self._feed, self._job, self._me = feed, job, job.cluster.me.name
+        self._trains = {host: {spec.name for spec in plan.on(host) if spec.role in TRAINS} for host in plan.hosts}
+        self._running: dict[str, int] = {}  # processes of the plan: name -> pid
+        self._printed: Counter[str] = Counter()  # bytes since the last look
+        self._wanted = definitions(job.settings.metrics)
+        self._readers: dict[str, Reader] = {}
+        self._progress = Progress()
+        self._was_still = False
+        self._stacks_taken = 0  # the last time that they were asked for
+        self._there: list[str] = []  # hosts whose records are about to end
+        self._record = Record(job.paths.records / f"{self._me}.jsonl.gz")
+        self._fresh: list[list[Any]] = []  # its lines, for the coordinator's eye
+        self._sampling: Sampling | None = None
+        self._delivery: Delivery | None = None  # a follower's
+        self._watch: Watch | None = None  # the coordinator's
+
+    def run(self) -> None:
+        """Listen, look and review until the launcher has no more to say."""
+        settings = self._job.settings
+        pace = min(REVIEW, max(LEAST, settings.hang_after / 4)) if settings.hang_after else REVIEW
+        look_at, review_at = time.monotonic() + QUIET, time.monotonic() + pace
+        self._add("host", about(self._job))
+        poll = select.poll()
+        poll.register(self._feed, select.POLLIN)
+        while True:
+            if poll.poll(max(0.0, min(look_at, review_at) - time.monotonic()) * 1000) and not self._hear():
+                break
+            now = time.monotonic()
+            if now >= look_at:
+                look_at = max(look_at + settings.monitor_interval, now)
+                self._look()
+            if now >= review_at:
+                review_at = now + pace
+                self._review()
+        if self._sampling:
+            self._look()
+        self._finish()
+
+    def _add(self, kind: str, *values: Any) -> None:
+        self._record.add(kind, time.time(), *values)
+        if self._job.cluster.is_coordinator:
+            self._fresh.append([kind, time.time(), *values])
+
+    # --- what the launcher tells ---
+
+    def _hear(self) -> bool:
+        """Take one message; whether there was one."""
+        message = self._feed.recv(LONGEST_MESSAGE)
+        kind, rest = message[:1], message[1:]
+        if kind == b"[":
+            self._note(message)
+        elif kind:
+            process, _, text = rest.partition(b"\0")
+            self._hear_output(process.decode(errors="replace"), text, seen=kind == b"L")
+        return bool(message)
+
+    def _note(self, message: bytes) -> None:
+        self._record.add_line(message)
+        line = json.loads(message)
+        if self._job.cluster.is_coordinator:
+            self._fresh.append(line)
+        match line:
+            case ["process", _, name, {"pid": pid}]:
+                self._running[name] = pid
+            case ["ended", _, name, _]:
+                self._running.pop(name, None)
+            case ["outcome", _, {"there": there}]:
+                self._there = there
+
+    def _hear_output(self, process: str, text: bytes, seen: bool) -> None:
+        if not process:
+            self._add("said", text.decode("utf-8", "replace"))
+            return
+        self._printed[process] += len(text) if seen else int(text)
+        if seen:
+            if process not in self._readers:
+                self._readers[process] = Reader(self._wanted)
+            self._readers[process].read(text.decode("utf-8", "replace"))
+
+    # --- what the host uses ---
+
+    def _look(self) -> None:
+        if self._sampling is None:
+            from entrypoint.monitor.sampling import Sampling
+
+            self._sampling = Sampling(self._job)
+            return
+        printed, self._printed = self._printed, Counter()
+        sample = self._sampling.look(self._running, printed)
+        self._add("sample", *sample)
+        for process, reader in self._readers.items():
+            if found := reader.take():
+                self._add("metric", process, found)
+        _, host, processes, _ = sample
+        gpus = [gpu[0] for gpu in host.get("gpus", ())]
+        now, training = time.monotonic(), self._training()
+        quiet = self._progress.still(now, self._job.settings.hang_after / 4) if self._job.settings.hang_after else {}
+        # Only now, as this reads a file for each thread: one that gets no processor is at work, too.
+        delays = self._sampling.delays(training) if quiet else {}
+        self._progress.look(now, training, processes, gpus, delays)
+
+    def _training(self) -> dict[str, int]:
+        trains = self._trains[self._me]
+        return {name: pid for name, pid in self._running.items() if name in trains or name.startswith("rank ")}
+
+    # --- what is made of it ---
+
+    def _review(self) -> None:
+        after = self._job.settings.hang_after
+        still = self._progress.still(time.monotonic(), after / 2) if after else {}
+        if still or self._was_still:
+            self._add("still", still)
+        self._was_still = bool(still)
+        if self._job.cluster.is_coordinator:
+            self._take_stacks(self._watch_over_all())
+        elif self._delivery:
+            self._take_stacks(self._delivery.wants.get("stacks", 0))
+        self._bring()
+
+    def _watch_over_all(self) -> int:
+        """Look at all hosts; how often stacks were asked for until now."""
+        if self._watch is None:
+            from entrypoint.monitor.watch import Watch
+
+            self._watch = Watch(self._job, self._trains, self._tell)
+        fresh, self._fresh = self._fresh, []
+        self._watch.look(fresh)
+        return self._watch.wanted
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        with suppress(OSError):
+            self._feed.send(json.dumps(message).encode())
+
+    def _take_stacks(self, wanted: int) -> None:
+        """Take the stacks of all processes of training, if that is wanted and not done yet."""
+        if wanted <= self._stacks_taken:
+            return
+        from entrypoint.monitor.stacks import stack_of
+
+        self._stacks_taken = wanted
+        texts = [f"{time.ctime()}: no progress"]
+        for name, pid in self._training().items():
+            stack = stack_of(pid)
+            self._add(
+                "stacks", name, {"by": stack.by, "place": stack.place, "inside": stack.inside, "text": stack.text}
+            )
+            texts.append(f"{name}, pid {pid}, by {stack.by}\n\n{stack.text}")
+        data = self._job.paths.output / "data"
+        with suppress(OSError), (data / f"stacks-{self._me}.txt").open("a") as file:
+            file.write("\n\n".join(texts) + "\n\n")
+
+    def _bring(self) -> None:
+        """Write what is new; a follower brings it to the coordinator."""
+        self._record.flush()
+        if self._job.cluster.is_coordinator:
+            return
+        if self._delivery is None:
+            from entrypoint.monitor.delivery import Delivery
+
+            self._delivery = Delivery(self._job, self._record.path)
+        self._delivery.bring()
+
+    def _finish(self) -> None:
+        self._record.close()
+        path = self._record.path
+        if self._job.cluster.is_coordinator:
+            self._wait_for_others(path.parent)
+            return
+        self._bring()
+        if self._delivery and self._delivery.finish(LAST):
+            with suppress(OSError):
+                path.unlink()  # the coordinator has it
+                path.parent.rmdir()
+
+    def _wait_for_others(self, folder: Path) -> None:
+        """Wait until each of the hosts that are still there has brought all, or LAST seconds."""
+        until, waiting = time.monotonic() + LAST, self._there
+        while waiting and time.monotonic() < until:
+            waiting = [host for host in waiting if not (folder / f"{host}.whole").exists()]
+            time.sleep(0.005)
+        for path in folder.glob("*.whole"):
+            path.unlink()
+
+
+def about(job: Job) -> dict[str, Any]:
+    """Return what the record says first: whose it is, and of what."""
+    from entrypoint.host.machine import this_machine
+
+    machine, cluster = this_machine(), job.cluster
+    return {
+        "version": 1,
+        "host": cluster.me.name,
+        "rank": cluster.me.rank,
+        "hosts": [host.name for host in cluster.hosts],
+        "coordinator": cluster.coordinator.name,
+        "mode": str(job.mode),
+        "instance_type": str(job.resource_config.get("current_instance_type", "")),
+        "cpus": machine.cpus,
+        "gpus": machine.gpus,
+        "interval": job.settings.monitor_interval,
+        "limits": {"stop": job.settings.stop_grace},
+    }

@@ -1,0 +1,49 @@
+"""One look at this host: what it, its processes and their connections have used since the last one."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from entrypoint.job.channels import InputMode
+from entrypoint.job.job import Job
+from entrypoint.monitor.exchange import Exchange
+from entrypoint.monitor.usage import Delays, Families, HostUsage, ProcessUsage, fifos_filled
+
+Sample = tuple[float, dict[str, Any], dict[str, dict[str, float]], dict[str, list[int]]]
+
+
+class Sampling:
+    """Belongs to the monitor's loop. All figures are of the time between two looks."""
+
+    def __init__(self, job: Job) -> None:
+        self._host = HostUsage(job.paths.base)
+        self._processes, self._families = ProcessUsage(), Families()
+        self._exchange = Exchange(job.cluster)
+        self._pipes = {
+            name: str(job.paths.base / "input/data" / name)
+            for name, channel in job.input_data_config.items()
+            if str(channel.get("TrainingInputMode", "")) == InputMode.PIPE
+        }
+        self._delays: dict[str, Delays] = {}
+        self._looked = time.monotonic()
+        self._host.look()
+
+    def look(self, running: Mapping[str, int], printed: Counter[str]) -> Sample:
+        """Return (seconds, HOST_PART, PROCESS_PART, PEER_PART) as README.md has them; `running`: {name: pid}."""
+        now = time.monotonic()
+        seconds, self._looked = now - self._looked, now
+        families = self._families.of(running)
+        host, processes = self._host.look(), self._processes.look(families)
+        pids = {pid for family in families.values() for pid in family}
+        if filled := fifos_filled(self._pipes, pids):
+            host["fifos"] = filled
+        for name, count in printed.items():
+            processes.setdefault(name, {})["output"] = count
+        return round(seconds, 3), host, processes, self._exchange.look(pids)
+
+    def delays(self, running: Mapping[str, int]) -> dict[str, float]:
+        """Return seconds that the threads of these processes waited for a processor, since the last look."""
+        families = self._families.of(running)
+        self._delays = {name: self._delays.get(name) or Delays() for name in running}
+        return {name: delays.look(families.get(name, ())) for name, delays in self._delays.items()}

@@ -1,0 +1,207 @@
+"""The monitor beside a job: its record of all hosts, stacks when nothing gets on, and who trains alone."""
+
+import json
+import os
+import re
+import signal
+import zlib
+from collections import Counter
+
+import pytest
+from hosts import LISTENS
+from processes import processes_with
+from waiting import eventually
+
+STEPS = """
+import os, time
+for step in range({steps}):
+    print(f"step={{step}} loss={{1 / (1 + step):.3f}}", flush=True)
+    time.sleep({pause})
+"""
+WAITS = """
+import os, threading, time
+print("begins", flush=True)
+def read_data():
+    time.sleep(600)
+if os.environ["SM_CURRENT_HOST"] == "algo-2":
+    read_data()
+lock = threading.Lock()
+lock.acquire()
+lock.acquire()
+"""
+WORKS = """
+import os, pathlib, time
+print("begins", flush=True)
+done = pathlib.Path(os.environ["TEST_FOLDER"], "done")
+ends = time.process_time() + 6
+while os.environ["SM_CURRENT_HOST"] == "algo-1" and time.process_time() < ends:
+    pass
+if os.environ["SM_CURRENT_HOST"] == "algo-1":
+    done.touch()
+while not done.exists():
+    time.sleep(0.05)
+"""
+SOON = {"ENTRYPOINT_HANG_AFTER": "2"}
+MPI = {"sagemaker_mpi_enabled": "true"}
+PS = {"sagemaker_parameter_server_enabled": "true"}
+
+
+def record(job, host: str, of: int = 1) -> list[list]:
+    """What is kept of a host, by default on the coordinator; as far as it goes."""
+    path = job[of].base / f"output/data/record/{host}.jsonl.gz"
+    *whole, _ = zlib.decompressobj(31).decompress(path.read_bytes()).split(b"\n")
+    return [json.loads(line) for line in whole]
+
+
+def lines(job, host: str, kind: str) -> list[list]:
+    return [line[2:] for line in record(job, host) if line[0] == kind]
+
+
+def test_the_coordinator_has_the_records_of_all_hosts(hosts):
+    job = hosts(3, "train.py", code={"train.py": STEPS.format(steps=20, pause=0.1)})
+    assert job.end() == [0, 0, 0]
+    for rank, host in enumerate(job.hosts):
+        first, *_ = record(job, host)
+        assert first[0] == "host" and first[2]["host"] == host and first[2]["rank"] == rank
+        assert first[2]["hosts"] == ["algo-1", "algo-2", "algo-3"]
+        assert [name for name, _ in lines(job, host, "process")] == ["prepare", "script"]
+        assert ["script", "exit code 0"] in lines(job, host, "ended")
+        assert lines(job, host, "outcome")[0][0]["kind"] == "succeeded"
+        assert lines(job, host, "metric")[-1] == ["script", {"step": 19.0, "loss": 0.05}]
+        samples = lines(job, host, "sample")
+        printed = sum(processes.get("script", {}).get("output", 0) for _, _, processes, _ in samples)
+        assert printed == sum(len(f"step={step} loss={1 / (1 + step):.3f}\n") for step in range(20))
+    assert not (job[2].base / "output/data/record").exists(), "what the coordinator has is not packed twice"
+    assert sorted(path.name for path in (job[1].base / "output/data/record").iterdir()) == [
+        "algo-1.jsonl.gz", "algo-2.jsonl.gz", "algo-3.jsonl.gz"
+    ]  # fmt: skip
+
+
+def test_a_lost_hosts_record_is_there_up_to_its_last_seconds(hosts):
+    job = hosts(2, "train.py", code={"train.py": STEPS.format(steps=600, pause=0.1)}, environment=SOON)
+    job.says(r"step=20 ", host=2)
+    eventually(lambda: any(line[0] == "metric" for line in record(job, "algo-2")), within=60)
+    job[2].kill()
+    assert job.end()[0] == 69
+    assert lines(job, "algo-2", "metric")[-1][1]["step"] > 0
+    assert lines(job, "algo-1", "outcome")[0][0]["cause"]["host"] == "algo-2"
+
+
+def test_secrets_are_not_in_it(hosts):
+    code = "import os\nprint('step=1 loss=0.5 token', os.environ['MY_TOKEN'])\n"
+    job = hosts(1, "train.py", code={"train.py": code}, environment={"MY_TOKEN": "hidden-value-17"})
+    assert job.end() == [0]
+    assert "hidden-value-17" not in json.dumps(record(job, "algo-1"))
+
+
+def test_switched_off(hosts):
+    job = hosts(2, "exits.py", environment={"ENTRYPOINT_MONITOR": "false"})
+    assert job.end() == [0, 0]
+    assert not [path for host in job.hosts.values() for path in (host.base / "output/data").glob("record")]
+
+
+def monitors(job) -> list[int]:
+    found = processes_with(str(job.folder))
+    return [pid for pid in found if (name := comm(pid)) and name == "monitor"]
+
+
+def comm(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+def test_a_job_without_its_monitor_is_the_same(hosts, number):
+    job = hosts(2, "train.py", code={"train.py": STEPS.format(steps=20, pause=0.1)})
+    job.all_say("step=1 ")
+    for pid in eventually(lambda: len(found := monitors(job)) == 2 and found, within=60):
+        os.kill(pid, number)
+    assert job.end() == [0, 0]
+    assert ("record of this host is not whole" in job[1].log) == (number == signal.SIGSTOP)
+
+
+def test_the_monitor_goes_with_its_launcher(hosts):
+    job = hosts(1, "train.py", code={"train.py": STEPS.format(steps=600, pause=0.1)})
+    eventually(lambda: monitors(job), within=60)
+    job[1].kill()
+    eventually(lambda: not monitors(job), within=60)
+
+
+def test_who_prints_much_is_not_held_up_and_is_counted(hosts):
+    code = "print('\\n'.join(f'step={step} loss=1.0 ' + 'x' * 80 for step in range(50_000)))\n"
+    job = hosts(1, "train.py", code={"train.py": code})
+    assert job.end() == [0]
+    counted = Counter()
+    for _, _, processes, _ in lines(job, "algo-1", "sample"):
+        counted.update({name: used.get("output", 0) for name, used in processes.items()})
+    size = sum(len(f"step={step} loss=1.0 ") + 81 for step in range(50_000))
+    assert counted["script"] <= size
+
+
+class TestHangs:
+    def test_each_stack_and_who_is_missing(self, hosts):
+        job = hosts(3, "train.py", code={"train.py": WAITS}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"})
+        assert job.end() == [72, 72, 72]
+        said = "no progress in any process for 2 s: script on algo-2 is in train.py:5 read_data, the other 2 wait in"
+        assert said in job[1].log
+        assert job[3].failure.startswith("algo-2 script (no progress): " + said)
+        for number in (1, 2, 3):
+            stacks = (job[number].base / f"output/data/stacks-algo-{number}.txt").read_text()
+            assert ("train.py:5 read_data" in stacks) == (number == 2)
+
+    def test_it_may_be_tried_again(self, hosts):
+        code = f"import os, sys\nif os.environ['ENTRYPOINT_RESTART_COUNT'] != '0': sys.exit()\n{WAITS}"
+        again = {"ENTRYPOINT_HANG_ACTION": "restart", "ENTRYPOINT_RESTARTS": "1", "ENTRYPOINT_RESTART_BACKOFF": "0.1"}
+        job = hosts(2, "train.py", code={"train.py": code}, environment={**SOON, **again})
+        assert job.end() == [0, 0]
+        assert "attempt 0 failed: algo-2 script (no progress)" in job[1].log
+
+    def test_by_default_the_job_goes_on(self, hosts):
+        code = WAITS.replace("600", "6").replace("lock.acquire()\nlock.acquire()", "time.sleep(6)")
+        job = hosts(2, "train.py", code={"train.py": code}, environment=SOON)
+        assert job.end() == [0, 0]
+        assert job[1].log.count("no progress in any process") == 1
+
+    def test_work_without_words_is_none(self, hosts):
+        """One works, and the other waits for it, as where a chief evaluates."""
+        job = hosts(2, "train.py", code={"train.py": WORKS}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"})
+        assert job.end() == [0, 0]
+        assert "no progress" not in job[1].log
+
+    def test_a_frozen_parameter_server(self, hosts):
+        environment = {**LISTENS, **SOON, "ENTRYPOINT_HANG_ACTION": "fail"}
+        code = "import time\nprint('begins', flush=True)\ntime.sleep(600)\n"
+        job = hosts(2, "train.py", code={"train.py": code}, hyperparameters=PS, environment=environment)
+        job.all_say("begins")
+        os.kill(job.pid_of("ps/0", host=2) if "ps/0" in job[2].log else job.pid_of("ps/1", host=2), signal.SIGSTOP)
+        assert job.end() == [72, 72]
+        assert re.search(r"ps/1 on algo-2 is in no code: stopped by a signal", job[1].log)
+
+
+class TestDistributed:
+    ALONE = STEPS.format(steps=100_000, pause=0.02)
+
+    def test_hosts_that_train_alone_are_told(self, hosts):
+        job = hosts(2, "train.py", code={"train.py": self.ALONE}, environment=SOON)
+        said = job.says(r"distributed: .*")[0]
+        assert said.startswith("distributed: NO: every host trains alone (exchanged nothing with other hosts in ")
+        assert "ENTRYPOINT_MODE=single says that this is meant" in said
+        job.signal(signal.SIGTERM)
+        assert job.end() == [143, 143]
+        assert "".join(host.log for host in job.hosts.values()).count("distributed:") == 1
+
+    def test_which_may_be_a_failure(self, hosts):
+        environment = {**SOON, "ENTRYPOINT_REQUIRE_DISTRIBUTED": "true"}
+        job = hosts(2, "train.py", code={"train.py": self.ALONE}, environment=environment)
+        assert job.end() == [78, 78]
+        assert "(trains alone): distributed: NO" in job[2].failure
+
+    def test_those_that_are_meant_to_are_not(self, hosts):
+        job = hosts(2, "train.py", code={"train.py": self.ALONE}, environment={**SOON, "ENTRYPOINT_MODE": "single"})
+        job.all_say("step=200 ")
+        job.signal(signal.SIGTERM)
+        assert job.end() == [143, 143]
+        assert "distributed:" not in job[1].log

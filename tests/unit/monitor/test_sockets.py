@@ -1,0 +1,63 @@
+"""Connections as the kernel tells of them."""
+
+import os
+import socket
+
+import pytest
+from waiting import eventually
+
+from entrypoint.job.cluster import Cluster, Host
+from entrypoint.monitor.exchange import Exchange
+from entrypoint.monitor.sockets import connections, inodes_of
+
+HOSTS = tuple(Host(name=f"algo-{rank + 1}", rank=rank, address=f"127.45.0.{rank + 1}") for rank in range(3))
+
+
+@pytest.fixture
+def connected():
+    """A connection from algo-1's address to algo-2's."""
+    with socket.create_server((HOSTS[1].address, 0)) as server:
+        ours = socket.create_connection(server.getsockname(), source_address=(HOSTS[0].address, 0))
+        theirs, _ = server.accept()
+        with ours, theirs:
+            yield ours, theirs
+
+
+def send(sender: socket.socket, receiver: socket.socket, count: int) -> None:
+    sender.sendall(bytes(count))
+    while count:
+        count -= len(receiver.recv(count))
+
+
+def test_bytes_and_owner_of_a_connection(connected):
+    ours, theirs = connected
+    send(ours, theirs, 50_000)
+    send(theirs, ours, 700)
+
+    def seen():
+        found = [each for each in connections() if each.local == ours.getsockname()]
+        # The kernel counts the opening of a connection as a byte; what was sent counts once it is confirmed.
+        return found and found[0].received in (700, 701) and found[0].sent in (50_000, 50_001) and found[0]
+
+    found = eventually(seen, within=30)
+    assert found.remote == theirs.getsockname()
+    assert inodes_of([os.getpid()])[found.inode] == os.getpid()
+
+
+def test_exchange_with_each_host(connected):
+    ours, theirs = connected
+    exchange = Exchange(Cluster(hosts=HOSTS, me=HOSTS[0]))
+    eventually(lambda: len(exchange._host_at) == 2, within=30)
+    exchange.look([os.getpid()])
+    total = 0
+    send(theirs, ours, 123_456)
+
+    def seen():
+        nonlocal total
+        total += exchange.look([os.getpid()]).get("algo-2", [0, 0])[0]
+        return total
+
+    assert eventually(lambda: seen() >= 123_456, within=30)
+    assert exchange.look([os.getpid()]) == {}, "nothing since"
+    send(theirs, ours, 1000)
+    assert exchange.look([]) == {}, "of no process of the job"
