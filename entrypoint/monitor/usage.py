@@ -25,7 +25,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Differences:
-    """Counters that grow, as what came to them since they were last read; 0 the first time, and where one began anew."""
+    """Counters that grow, as what has come since they were last read; 0 the first time, and where one began anew."""
 
     def __init__(self) -> None:
         self._last: dict[Any, float] = {}

@@ -50,9 +50,9 @@ BUT = {  # what these pure rooms have of it
     "plan/plan": {"pathlib"},
     "plan/ssh": {"os", "pathlib", "sys"},  # writes files; passes on its own PATH and library path
 }
-INSTALLED_WITH = {"boto3", "botocore", "flask", "psutil", "pynvml", "tomli", "waitress"}  # pyproject.toml, and what these bring
+INSTALLED_WITH = {"boto3", "botocore", "flask", "psutil", "pynvml", "tomli", "waitress"}  # as pyproject.toml says
 LONGEST_CLASS = 255  # lines
-EXIT = {"__main__", "launch", "feed", "cli", "local", "children", "serving/__main__"}  # end the process, read its environment
+EXIT = {"__main__", "launch", "feed", "cli", "local", "children", "serving/__main__"}  # end it, read its environment
 
 
 def module(path: Path) -> str:
