@@ -1,0 +1,134 @@
+"""What the monitor costs: a job with it at one look a second, at ten, and without it, in turns.
+
+The job is two hosts of `entrypoint local`, processes of this machine, each with some scripts that take steps (a fixed
+piece of Python's work, then a pause), print a line for each, as a training does, and hold threads and open files as
+TensorFlow does. Per host: the monitor's processor time and memory as the kernel counts them, bytes of its record; and
+how long a step takes, against the same job without it.
+
+    python -m benchmarks.monitor --json docs/benchmarks/monitor.json        # 3 rounds, some 15 minutes
+    python -m benchmarks.monitor --seconds 20 --rounds 1                     # two minutes
+"""
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine
+from benchmarks.report import monitor as page
+
+CASES: dict[str, dict[str, str]] = {
+    "without": {"ENTRYPOINT_MONITOR": "false"},
+    "every second": {},
+    "every 0.1 s": {"ENTRYPOINT_MONITOR_INTERVAL": "0.1"},
+}
+HOSTS = 2
+PROGRAM = """
+import os, sys, threading, time
+held = [open(os.devnull) for _ in range(200)]
+for _ in range(40):
+    threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+ends, steps = time.monotonic() + float(sys.argv[2]), 0
+while time.monotonic() < ends:
+    began = time.perf_counter()
+    sum(number * number for number in range(200_000))
+    took = time.perf_counter() - began
+    steps += 1
+    print(f"step={steps} loss={1 / steps:.4f} took_ms={took * 1000:.3f}", flush=True)
+    time.sleep(0.1)
+"""
+_TICKS = os.sysconf("SC_CLK_TCK")
+_WARM = 3.0  # seconds at the beginning that are not counted
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 8], help="scripts on each host")
+    parser.add_argument("--seconds", type=float, default=45.0, help="of each job")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="file for the figures of each run")
+    args = parser.parse_args()
+    record = machine.head("monitor", limits={"seconds": args.seconds, "hosts": HOSTS})
+    for number in range(args.rounds):
+        names = list(CASES)[number % len(CASES) :] + list(CASES)[: number % len(CASES)]
+        for processes in args.processes:
+            for name in names:
+                load = machine.load()
+                measures = run(processes, args.seconds, CASES[name])
+                record["runs"].append(
+                    {"name": name, "processes": processes, "round": number + 1, "load": load, "measures": measures}
+                )
+                print(record["runs"][-1], file=sys.stderr, flush=True)
+                if args.json:
+                    machine.write(args.json, record)
+    print("\n".join(page.table(record)))
+
+
+def run(processes: int, seconds: float, environment: dict[str, str]) -> dict[str, Any]:
+    """One job: figures of a host, the mean of all."""
+    with tempfile.TemporaryDirectory(prefix="monitor-cost-") as folder:
+        code = Path(folder, "code")
+        code.mkdir()
+        (code / "train.py").write_text(PROGRAM)
+        command = [sys.executable, "-m", "entrypoint", "local", str(code / "train.py"), "--hosts", str(HOSTS)]
+        command += ["--mode", "mwms", "--processes-per-host", str(processes), "--output", f"{folder}/out"]
+        command += [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
+        command += ["--hyperparameters", f"seconds={seconds:g}"]
+        job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            figures = watch(job, seconds) if environment.get("ENTRYPOINT_MONITOR") != "false" else {}
+            log, _ = job.communicate()
+        finally:
+            job.kill()
+        if job.returncode:
+            raise SystemExit(f"{log}\nmonitor: the job ended with exit code {job.returncode}")
+        sizes = [path.stat().st_size for path in Path(folder).glob("out/algo-1/ml/output/data/record/*.gz")]
+    took = sorted(float(each) for each in re.findall(r"took_ms=([\d.]+)", log))
+    figures |= {"step_ms": round(statistics.median(took), 3), "steps": len(took)}
+    return figures | ({"bytes_per_hour": round(statistics.mean(sizes) / seconds * 3600)} if sizes else {})
+
+
+def watch(job: "subprocess.Popen[str]", seconds: float) -> dict[str, float]:
+    """Processor time and memory of the monitors of a job, from its warm-up until shortly before its end."""
+    began = time.monotonic()
+    while time.monotonic() < began + _WARM or (len(monitors(job.pid)) < HOSTS and time.monotonic() < began + 30):
+        time.sleep(0.1)
+    mine, since = monitors(job.pid), time.monotonic()
+    before = {pid: worked(pid) for pid in mine}
+    most = 0
+    while time.monotonic() < began + seconds:
+        time.sleep(0.5)
+        most = max([most, *(memory(pid) for pid in mine)])
+    share = [(worked(pid) - before[pid]) / (time.monotonic() - since) for pid in mine]
+    return {"cpu_share": round(statistics.mean(share), 5), "memory_bytes": most}
+
+
+def monitors(root: int) -> list[int]:
+    """Monitors that descend from a process."""
+    found, todo = [], [root]
+    while todo:
+        for task in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
+            children = [int(pid) for pid in task.read_text().split()]
+            todo += children
+            found += [pid for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == "monitor"]
+    return found
+
+
+def worked(pid: int) -> float:
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / _TICKS
+
+
+def memory(pid: int) -> int:
+    """Resident bytes, with those that it shares with the launcher, of which it is a fork."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    main()
