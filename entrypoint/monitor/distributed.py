@@ -30,13 +30,19 @@ class Seen:
     @property
     def is_alone(self) -> bool:
         """Whether it has trained for long enough to have exchanged something, and has not."""
-        trained = self.steps >= STEPS or (self.worked >= WORKED and self.seconds >= SECONDS)
-        return trained and not self.exchanges
+        return self.has_trained() and not self.exchanges
+
+    def has_trained(self, times: int = 1) -> bool:
+        """Return whether it has trained for so many times as long as it takes to judge it."""
+        return self.steps >= times * STEPS or (self.worked >= times * WORKED and self.seconds >= times * SECONDS)
 
 
 def verdict(seen: Mapping[str, Seen]) -> bool | None:
     """Return whether these hosts train together; None while that is not known."""
-    if any(host.is_alone for host in seen.values()):
+    alone = [host for host in seen.values() if host.is_alone]
+    known = all(host.is_alone or host.exchanges for host in seen.values())
+    # The records of others come some seconds later; but one that only waits may never be known.
+    if alone and (known or any(host.has_trained(2) for host in alone)):
         return False
     if all(host.exchanges and host.seconds >= TOGETHER for host in seen.values()):
         return True

@@ -187,7 +187,10 @@ class TestDistributed:
     def test_hosts_that_train_alone_are_told(self, hosts):
         job = hosts(2, "train.py", code={"train.py": self.ALONE}, environment=SOON)
         said = job.says(r"distributed: .*")[0]
-        assert said.startswith("distributed: NO: every host trains alone (exchanged nothing with other hosts in ")
+        # Of both, unless the machine is so busy that one is far ahead.
+        assert re.match(
+            r"distributed: NO: (every host|algo-\d) trains alone \(exchanged nothing with other hosts", said
+        )
         assert "ENTRYPOINT_MODE=single says that this is meant" in said
         job.signal(signal.SIGTERM)
         assert job.end() == [143, 143]

@@ -70,6 +70,14 @@ def test_without_steps_it_takes_work_and_time():
     assert seen(*HOSTS, seconds=int(SECONDS)).look()[0] is False
 
 
+@pytest.mark.parametrize("steps, told", [(STEPS, False), (2 * STEPS, True)])
+def test_one_that_is_ahead_waits_for_what_is_known_of_the_others(steps, told):
+    together = seen("algo-1", "algo-2", seconds=1)
+    together.note("algo-1", 2.0, "metric", "worker", {"step": 0})
+    together.note("algo-1", 60.0, "metric", "worker", {"step": steps})
+    assert bool(together.look()) is told
+
+
 def test_said_once():
     together = seen(*HOSTS, seconds=60, to=ALL)
     assert together.look() and together.look() is None
