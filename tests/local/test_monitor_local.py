@@ -32,14 +32,16 @@ lock.acquire()
 WORKS = """
 import os, pathlib, time
 print("begins", flush=True)
-done = pathlib.Path(os.environ["TEST_FOLDER"], "done")
-ends = time.process_time() + 6
-while os.environ["SM_CURRENT_HOST"] == "algo-1" and time.process_time() < ends:
-    pass
+done, seen = (pathlib.Path(os.environ["TEST_FOLDER"], name) for name in ("done", "seen"))
 if os.environ["SM_CURRENT_HOST"] == "algo-1":
-    done.touch()
-while not done.exists():
-    time.sleep(0.05)
+    ends = time.process_time() + 6
+    while time.process_time() < ends or not seen.exists():
+        if time.process_time() >= ends:
+            done.touch()
+else:
+    while not done.exists():
+        time.sleep(0.05)
+    seen.touch()
 """
 SOON = {"ENTRYPOINT_HANG_AFTER": "2"}
 MPI = {"sagemaker_mpi_enabled": "true"}
@@ -160,8 +162,11 @@ class TestHangs:
         assert "attempt 0 failed: algo-2 script (no progress)" in job[1].log
 
     def test_by_default_the_job_goes_on(self, hosts):
-        code = WAITS.replace("600", "6").replace("lock.acquire()\nlock.acquire()", "time.sleep(6)")
+        wait = "while not os.path.exists(os.environ['TEST_FOLDER'] + '/go'): time.sleep(0.05)"
+        code = WAITS.replace("time.sleep(600)", wait).replace("lock.acquire()\nlock.acquire()", wait)
         job = hosts(2, "train.py", code={"train.py": code}, environment=SOON)
+        job.says("no progress in any process", host=1)
+        (job.folder / "go").touch()
         assert job.end() == [0, 0]
         assert job[1].log.count("no progress in any process") == 1
 
