@@ -25,8 +25,8 @@ from benchmarks.report import monitor as page
 
 CASES: dict[str, dict[str, str]] = {
     "without": {"ENTRYPOINT_MONITOR": "false"},
-    "every second": {},
-    "every 0.1 s": {"ENTRYPOINT_MONITOR_INTERVAL": "0.1"},
+    "every second": {"ENTRYPOINT_MONITOR": "true"},
+    "every 0.1 s": {"ENTRYPOINT_MONITOR": "true", "ENTRYPOINT_MONITOR_INTERVAL": "0.1"},
 }
 HOSTS = 2
 PROGRAM = """
@@ -82,7 +82,7 @@ def run(processes: int, seconds: float, environment: dict[str, str]) -> dict[str
         command += ["--hyperparameters", f"seconds={seconds:g}"]
         job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
-            figures = watch(job, seconds) if environment.get("ENTRYPOINT_MONITOR") != "false" else {}
+            figures = watch(job, seconds) if environment["ENTRYPOINT_MONITOR"] == "true" else {}
             log, _ = job.communicate()
         finally:
             job.kill()

@@ -140,13 +140,20 @@ def send(here, model):
 def both(here, model):
     """(variable, its pieces on the parameter servers) for each variable. One that was cut comes as pieces, in order.
 
-    By name: an optimizer has all that it remembers of one piece before what it remembers of the next.
+    By name, and of one name in order: an optimizer has all that it remembers of one piece before what it remembers of
+    the next.
     """
     wholes, parts = ([*each.variables, *each.optimizer.variables] for each in (here, model))
-    if KERAS_3:  # which cuts none, and names many alike
-        yield from ((whole, [part]) for whole, part in zip(wholes, parts, strict=True))
-        return
-    pieces = collections.defaultdict(list)
+    pieces = collections.defaultdict(collections.deque)
     for piece in [piece for part in parts for piece in getattr(part, "variables", [part])]:
-        pieces[re.sub(r"/part_\d+(?=:)", "", piece.name)].append(piece)
-    yield from ((whole, pieces[whole.name]) for whole in wholes)
+        pieces[name_of(piece)].append(piece)
+    for whole in wholes:
+        found = [pieces[name_of(whole)].popleft()]
+        while whole.shape.rank and sum(piece.shape[0] for piece in found) < whole.shape[0]:
+            found.append(pieces[name_of(whole)].popleft())
+        yield whole, found
+
+
+def name_of(variable):
+    """The same of a variable and of its pieces. Keras 3, which cuts none, has the layer's in the path alone."""
+    return getattr(variable, "path", None) or re.sub(r"/part_\d+(?=:)", "", variable.name)

@@ -48,6 +48,17 @@ MPI = {"sagemaker_mpi_enabled": "true"}
 PS = {"sagemaker_parameter_server_enabled": "true"}
 
 
+@pytest.fixture
+def hosts(hosts):
+    """As elsewhere, with the monitor."""
+
+    def start(count: int, program: str, **options):
+        environment = {"ENTRYPOINT_MONITOR": "true", **options.pop("environment", {})}
+        return hosts(count, program, environment=environment, **options)
+
+    return start
+
+
 def record(job, host: str, of: int = 1) -> list[list]:
     """What is kept of a host, by default on the coordinator; as far as it goes."""
     path = job[of].base / f"output/data/record/{host}.jsonl.gz"
