@@ -72,7 +72,7 @@ class Feed:
                 if all(self._put(b"L" + label + piece) for piece in pieces):
                     return
             self._unseen[process] += len(lines)
-            if self._room >= PIECE or now - self._at > 1:
+            if self._room >= PIECE:
                 self._room -= PIECE
                 self._put(b"U" + label + str(self._unseen.pop(process)).encode())
 

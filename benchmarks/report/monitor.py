@@ -1,8 +1,8 @@
 """The page about the monitor: its processor time, memory and record, and what a step takes beside it."""
 
-import statistics
 from typing import Any
 
+from benchmarks.machine import spread
 from benchmarks.report.figures import Run, where
 
 WITHOUT = "without"
@@ -33,10 +33,10 @@ def table(record: dict[str, Any]) -> list[str]:
             cells = [
                 str(processes),
                 name,
-                _spread([100 * share for share in _all(mine, "cpu_share")], ".2f"),
-                _spread([size / 1e6 for size in _all(mine, "memory_bytes")], ".1f"),
-                _spread([size / 1e3 for size in _all(mine, "bytes_per_hour")], ",.0f"),
-                _spread(ratios, ".3f"),
+                spread([100 * share for share in _all(mine, "cpu_share")], ".2f"),
+                spread([size / 1e6 for size in _all(mine, "memory_bytes")], ".1f"),
+                spread([size / 1e3 for size in _all(mine, "bytes_per_hour")], ",.0f"),
+                spread(ratios, ".3f") if ratios else "",
             ]
             lines.append(f"| {' | '.join(cells)} |")
     return lines
@@ -44,9 +44,3 @@ def table(record: dict[str, Any]) -> list[str]:
 
 def _all(runs: list[Run], measure: str) -> list[float]:
     return [run["measures"][measure] for run in runs]
-
-
-def _spread(values: list[float], form: str) -> str:
-    if not values:
-        return ""
-    return f"{statistics.median(values):{form}} ({min(values):{form}}-{max(values):{form}})"

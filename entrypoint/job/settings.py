@@ -114,16 +114,16 @@ def _channel_groups(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-def _metric_definitions(text: str) -> str:
-    """Return the text, if it is a JSON array of names and expressions with a group each."""
+def _metric_definitions(text: str) -> tuple[tuple[str, str], ...]:
+    """Return (name, expression) of each, in a JSON array as SageMaker has it; each expression has a group."""
     try:
-        pairs = [(each["Name"], re.compile(each["Regex"])) for each in json.loads(text)]
-        good = all(isinstance(name, str) and expression.groups for name, expression in pairs)
+        pairs = tuple((each["Name"], each["Regex"]) for each in json.loads(text))
+        good = all(isinstance(name, str) and re.compile(expression).groups for name, expression in pairs)
     except (ValueError, KeyError, TypeError, re.error, RecursionError):
         good = False
     if not good:
         raise ValueError('a JSON array of {"Name": ..., "Regex": an expression with one group}')
-    return text
+    return pairs
 
 
 def _token(text: str) -> str:
@@ -318,8 +318,8 @@ class Settings:
         "launcher; kept on the coordinator in `/opt/ml/output/data/record`. The settings below need it.",
     )
     monitor_interval: float = _setting(1.0, _seconds(0.1, 60), "Seconds between two looks of the monitor.")
-    metrics: str = _setting(
-        "",
+    metrics: tuple[tuple[str, str], ...] = _setting(
+        (),
         _metric_definitions,
         'Metrics that programs print, as SageMaker has their definitions: `[{"Name": "loss", "Regex": '
         '"loss: ([0-9.]+)"}]`. Beside those that the monitor recognises by itself: Keras\' progress bars, '

@@ -6,7 +6,6 @@ pairs     step=300 loss=0.51 images_per_second=120        step 300: loss 0.51
 """
 
 import contextlib
-import json
 import re
 from collections import deque
 from collections.abc import Sequence
@@ -109,8 +108,3 @@ class Reader:
         if name in self._names or len(self._names) < MOST:
             self._names.add(name)
             self.found[name] = value
-
-
-def definitions(text: str) -> list[tuple[str, re.Pattern[str]]]:
-    """Read metric definitions as SageMaker has them, which the setting has checked."""
-    return [(each["Name"], re.compile(each["Regex"])) for each in json.loads(text or "[]")]

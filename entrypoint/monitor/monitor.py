@@ -5,6 +5,7 @@ moment; where it fails, the job has no record and is the same else.
 """
 
 import json
+import re
 import select
 import socket
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from entrypoint.job.job import Job
-from entrypoint.monitor.metrics import Reader, definitions
+from entrypoint.monitor.metrics import Reader
 from entrypoint.monitor.progress import Progress
 from entrypoint.monitor.record import Record
 from entrypoint.plan.plan import Plan, Role
@@ -46,7 +47,7 @@ class Monitor:
         self._trains = {host: {spec.name for spec in plan.on(host) if spec.role in TRAINS} for host in plan.hosts}
         self._running: dict[str, int] = {}  # processes of the plan: name -> pid
         self._printed: Counter[str] = Counter()  # bytes since the last look
-        self._wanted = definitions(job.settings.metrics)
+        self._wanted = [(name, re.compile(expression)) for name, expression in job.settings.metrics]
         self._readers: dict[str, Reader] = {}
         self._progress = Progress()
         self._was_still = False

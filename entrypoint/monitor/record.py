@@ -5,7 +5,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-MOST = 64 << 20  # bytes of one host's file, beyond which nothing is added
+from entrypoint.control.records import MOST
 
 
 class Record:

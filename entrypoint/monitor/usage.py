@@ -9,15 +9,16 @@ import contextlib
 import fcntl
 import os
 import re
-import stat
 import termios
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from stat import S_ISFIFO
 from typing import Any
 
 import psutil
 
 from entrypoint.host.cgroups import groups, read
+from entrypoint.host.descendants import read_stat
 
 _MICRO = 1e-6
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -190,10 +191,8 @@ def _families(processes: Mapping[str, int]) -> dict[str, list[int]]:
     names = {pid: name for name, pid in processes.items()}
     parents = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208
-        if entry.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                text = Path(f"/proc/{entry}/stat").read_text(errors="replace")
-                parents[int(entry)] = int(text.rpartition(")")[2].split()[1])
+        if entry.isdigit() and (stat := read_stat(entry)):
+            parents[stat.pid] = stat.parent
     found: dict[str, list[int]] = {name: [] for name in processes}
     for pid in parents:
         above = pid
@@ -244,7 +243,7 @@ def fifos_filled(channels: Mapping[str, str], pids: Collection[int]) -> dict[str
                 with contextlib.suppress(OSError):
                     link = os.readlink(entry.path)  # noqa: PTH115
                     name = next((name for name, path in channels.items() if link.startswith(path)), None)
-                    if name and stat.S_ISFIFO(entry.stat().st_mode):
+                    if name and S_ISFIFO(entry.stat().st_mode):
                         found[name] = _filled(entry.path)
     return found
 

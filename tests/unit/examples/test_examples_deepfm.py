@@ -1,26 +1,12 @@
 """examples/deepfm: hyperparameters that say what is wrong with them, models that know their sizes, what is foretold."""
 
-import importlib
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.unmeasured
-DEEPFM = Path(__file__).resolve().parents[3] / "examples" / "deepfm"
-
-
-@pytest.fixture(scope="module")
-def load():
-    """Imports a module of the example. Their names are common ones, so all of them leave `sys.modules` again."""
-    before = set(sys.modules)
-    sys.path.insert(0, str(DEEPFM))
-    yield importlib.import_module
-    sys.path.remove(str(DEEPFM))
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == DEEPFM:
-            del sys.modules[name]
+EXAMPLE = DEEPFM = Path(__file__).resolve().parents[3] / "examples" / "deepfm"
 
 
 # ---- hyperparameters, without TensorFlow

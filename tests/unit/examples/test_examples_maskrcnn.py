@@ -1,28 +1,14 @@
 """examples/maskrcnn: boxes, RoIAlign, masks, who learns what, COCO's mAP; where the right answer is known."""
 
-import importlib
 import json
 import re
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-MASKRCNN = ROOT / "examples" / "maskrcnn"
-
-
-@pytest.fixture(scope="module")
-def load():
-    """Imports a module of the example. Their names are common ones, so all of them leave `sys.modules` again."""
-    before = set(sys.modules)
-    sys.path.insert(0, str(MASKRCNN))
-    yield importlib.import_module
-    sys.path.remove(str(MASKRCNN))
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == MASKRCNN:
-            del sys.modules[name]
+EXAMPLE = MASKRCNN = ROOT / "examples" / "maskrcnn"
 
 
 @pytest.fixture(scope="module")

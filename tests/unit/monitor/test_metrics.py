@@ -1,14 +1,17 @@
 """Which metrics are found in what programs print, and which words are not taken for one."""
 
 import math
+import re
 
 import pytest
 
-from entrypoint.monitor.metrics import LAST, MOST, Reader, definitions
+from entrypoint.job.settings import read_settings
+from entrypoint.monitor.metrics import LAST, MOST, Reader
 
 
 def read(*lines: str, wanted: str = "") -> dict[str, float]:
-    reader = Reader(definitions(wanted))
+    settings, *_ = read_settings({"ENTRYPOINT_METRICS": wanted}, {})
+    reader = Reader([(name, re.compile(expression)) for name, expression in settings.metrics])
     for line in lines:
         reader.read(line + "\n")
     return reader.take()

@@ -1,0 +1,22 @@
+"""What the tests of several examples share."""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def load(request: pytest.FixtureRequest) -> Iterator[Callable[[str], ModuleType]]:
+    """Imports a module of the test's EXAMPLE. Their names are common ones, so all of them leave `sys.modules` again."""
+    folder: Path = request.module.EXAMPLE
+    before = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    yield importlib.import_module
+    sys.path.remove(str(folder))
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == folder:
+            del sys.modules[name]
