@@ -1,4 +1,4 @@
-"""What people call: `entrypoint plan`, `local`, `doctor`, `host`, `settings` and `train`."""
+"""What people call: `entrypoint plan`, `local`, `host`, `top`, `doctor`, `settings` and `train`."""
 
 import argparse
 import json
@@ -147,6 +147,12 @@ def _settings(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return 0
 
 
+def _top(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.live.top import show, source
+
+    return show(source(args.where, environment), args.once)
+
+
 def _train(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint.launch import train
 
@@ -188,6 +194,7 @@ def _local_job(args: argparse.Namespace, program: str, source: Path, output: Pat
         checkpoints=args.checkpoints.absolute() if getattr(args, "checkpoints", None) else None,
         output=output.absolute(),
         timeout=getattr(args, "timeout", None),
+        watch=getattr(args, "watch", None),
         faults=tuple(parse_fault(text, host_names(hosts)) for text in getattr(args, "fault", ())),
     )
 
@@ -231,6 +238,12 @@ example, as the command of a container of the image that is called algo-1, with 
 examples, of this machine and of an image:
   entrypoint doctor
   docker run --rm IMAGE entrypoint doctor
+""",
+    "top": """\
+examples:
+  entrypoint top                                # in a container of the job, or where `entrypoint local` runs
+  entrypoint top http://localhost:7979          # of a port that is forwarded to the coordinator's
+  entrypoint top out/train-mpi-20260101-120000 --once
 """,
     "settings": """\
 examples:
@@ -301,6 +314,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_local(add("local", "run a script on simulated hosts of this machine", f"{_CHANNELS}\n{_FAULTS}"))
     _add_host(add("host", "be one host of a job of containers, as compose.yaml starts them", _CHANNELS))
     add("doctor", "say what this machine or image has for each mode, and lacks").set_defaults(command=_doctor)
+    _add_top(add("top", "show a job while it runs: its hosts, processes, progress and last lines"))
     add("settings", "print all settings with their defaults").set_defaults(command=_settings)
     add("train", "be a host of the job in /opt/ml: what SageMaker runs on each").set_defaults(command=_train)
     return parser
@@ -334,6 +348,14 @@ def _add_local(local: argparse.ArgumentParser) -> None:
     add("--plan", action="store_true", help="print the plan of this run, and run nothing")
     add("--all", action="store_true", help="with --plan: every process, however many hosts there are")
     add("--timeout", type=float, metavar="S", help="stop after so many seconds, as SageMaker would")
+    add(
+        "--watch",
+        type=int,
+        nargs="?",
+        const=0,
+        metavar="PORT",
+        help="show the job while it runs, on a page at this port of localhost; without PORT: at any",
+    )
     add("--fault", action="append", default=[], metavar="FAULT", help="what is to go wrong; may be repeated; see below")
 
 
@@ -346,6 +368,19 @@ def _add_host(host: argparse.ArgumentParser) -> None:
     add("--most", type=int, metavar="N", help="as many hosts as there can be")
     _add_job(host)
     add("--env", action="append", default=[], metavar="K=V", help="for this host; may be repeated")
+
+
+def _add_top(top: argparse.ArgumentParser) -> None:
+    top.set_defaults(command=_top)
+    top.add_argument(
+        "where",
+        nargs="?",
+        default="",
+        metavar="WHERE",
+        help="http://HOST:PORT of a coordinator, or the output folder of `entrypoint local`; default: the job of this "
+        "container, else the newest in out/",
+    )
+    top.add_argument("--once", action="store_true", help="print it once, as it is now")
 
 
 def _add_program(parser: argparse.ArgumentParser) -> None:

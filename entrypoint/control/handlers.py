@@ -25,12 +25,14 @@ from entrypoint.control.access import LOOPBACK, MAX_MESSAGE, Callers
 from entrypoint.control.records import Records
 from entrypoint.control.wire import PROTOCOL, Refused, news_from_json, report_from_json
 from entrypoint.job.cluster import Cluster
+from entrypoint.live.serve import LIVE, PAGE, PATHS, headers, is_ours, page, state
 from entrypoint.policy.events import Event, Informed, Rejected, Replaced, Reported
 
 TOKEN_HEADER = "X-Entrypoint-Token"
 TOKEN_KEY = "X_ENTRYPOINT_TOKEN"  # as waitress has it
 RECORD = "/record/"  # and what follows: a piece of a follower's record
-HEARS = {"/report": "POST", "/news": "POST", "/status": "GET"}  # the first two are what hosts say to one another
+# The first two are what hosts say to one another; the last two are the live page and what it shows.
+HEARS = {"/report": "POST", "/news": "POST", "/status": "GET", PAGE: "GET", LIVE: "GET"}
 STATUS_AT_ONCE = 2  # of the server's threads, so that others may look, too
 SAY_AGAIN = 1.0  # seconds between two events about the same host that is refused
 
@@ -69,8 +71,9 @@ class Control:
         method, path, caller = environ["REQUEST_METHOD"], environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR", "")
         shown, body = environ.get(f"HTTP_{TOKEN_KEY}", ""), environ["wsgi.input"].read(MAX_MESSAGE + 1)
         code, text, _ = self.answer(method, path, caller, shown, body)
-        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(text)))]
-        start_response(f"{code} {HTTPStatus(code).phrase}", headers)
+        if path in PATHS and caller in LOOPBACK and not is_ours(environ.get("HTTP_HOST", "")):
+            code, text = 403, json.dumps({"error": "ask localhost for it: that is another's name for it"}).encode()
+        start_response(f"{code} {HTTPStatus(code).phrase}", headers(path if code == HTTPStatus.OK else "", text))
         return [text]
 
     def answer(self, method: str, path: str, caller: str, shown: str, body: bytes) -> Answer:
@@ -81,6 +84,8 @@ class Control:
                 return 200, *self._take_report(caller, body)
             if self._records and path.startswith(RECORD):
                 return 200, self._records.take(path, self.callers.hosts_at(caller), body), ""
+            if path in PATHS:
+                return 200, self._show_job(path), ""
             return 200, self._take_news(caller, body) if path == "/news" else self._show_status(), ""
         except Refused as error:
             return error.status, json.dumps({"error": str(error)}).encode(), ""
@@ -89,7 +94,7 @@ class Control:
         hosts = self.callers.hosts_at(caller)
         if not hosts and not (caller in LOOPBACK and method == "GET"):
             raise Refused(f"{caller} is not a host of this job", 403)
-        if self._token and not hmac.compare_digest(shown.encode("utf-8", "replace"), self._token):
+        if self._token and path != PAGE and not hmac.compare_digest(shown.encode("utf-8", "replace"), self._token):
             why = "wrong token" if shown else "missing token"
             if path == "/report":
                 self._refusals.note(hosts, f"{why}; ENTRYPOINT_TOKEN must be the same on all hosts")
@@ -109,6 +114,14 @@ class Control:
             raise Refused("the supervisor did not answer in time", 503) from None
         finally:
             self._lookers.release()
+
+    def _show_job(self, path: str) -> bytes:
+        """Return the live page, or what it shows. Nothing is waited for: the monitor has it in a file."""
+        if not self._cluster.is_coordinator:
+            raise Refused(f"the job is shown by its coordinator, {self._cluster.coordinator.name}", 404)
+        if not self._records:
+            raise Refused("nothing is recorded of this job: ENTRYPOINT_MONITOR is false", 404)
+        return page() if path == PAGE else state(self._records.folder)
 
     def _take_report(self, caller: str, body: bytes) -> tuple[bytes, str]:
         cluster = self._cluster

@@ -16,7 +16,7 @@ class Records:
     """Files HOST.jsonl.gz in `folder`; what the coordinator's own monitor has written into `wants` goes back."""
 
     def __init__(self, folder: Path, wants: Path, followers: Container[str]) -> None:
-        self._folder, self._wants, self._followers = folder, wants, followers
+        self.folder, self._wants, self._followers = folder, wants, followers
         self._lock = threading.Lock()  # a piece that was given up and the next try may come together
 
     def take(self, path: str, hosts: Container[str], piece: bytes) -> bytes:
@@ -30,9 +30,9 @@ class Records:
         host, at = asked[1], int(asked[2])
         if host not in hosts:
             raise Refused(f"that is not the address of {host}", 403)
-        file = self._folder / f"{host}.jsonl.gz"
+        file = self.folder / f"{host}.jsonl.gz"
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             with self._lock, file.open("ab", buffering=0) as record:
                 size = record.tell()
                 if at == size and size + len(piece) <= MOST:

@@ -312,7 +312,7 @@ class Settings:
     log_prefix: bool = _setting(True, truth, "Prefix each line with `[host process]`.")
     log_streams: bool = _setting(False, truth, "Tell stderr from stdout in the prefix: `[host process stderr]`.")
     monitor: bool = _setting(
-        False,
+        True,
         truth,
         "Whether each host records what it uses and what the training says of itself, by a process beside the "
         "launcher; kept on the coordinator in `/opt/ml/output/data/record`. The settings below need it.",

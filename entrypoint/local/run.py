@@ -1,11 +1,13 @@
 """A local run from check to summary."""
 
+import contextlib
 import signal
 
 from entrypoint.errors import ExitCode
 from entrypoint.local.engine import Engine
 from entrypoint.local.feed import Stream, feeding
 from entrypoint.local.injector import Injector
+from entrypoint.local.live_page import live_page
 from entrypoint.local.spec import LocalJob
 from entrypoint.local.summary import exit_code, summary
 from entrypoint.local.tree import check_size, folders_of, output_folder, write_tree
@@ -45,7 +47,9 @@ def run_local(job: LocalJob, engine: Engine) -> int:
             if problems[0] is problem:  # a second signal would kill
                 happened.put(signal.SIGTERM)
 
-        with feeding(streams, failed), engine.ready():
+        watched = folders[0].output / "data/record"  # the first is the coordinator, unless instance groups have it else
+        page = contextlib.nullcontext() if job.watch is None else live_page(watched, job.watch, terminal.say)
+        with page, feeding(streams, failed), engine.ready():
             if job.patience:
                 terminal.say(f"many hosts on few CPUs: ENTRYPOINT_PEER_TIMEOUT is {job.patience:g}, unless you set it")
             exits = Watch(engine, injector, terminal, happened).run(folders, job.timeout)

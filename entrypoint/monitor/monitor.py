@@ -9,7 +9,7 @@ import re
 import select
 import socket
 import time
-from collections import Counter
+from collections import Counter, deque
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 QUIET = 0.5  # seconds at the start in which it only listens: the job's programs start then
 LEAST, REVIEW = 0.5, 5.0  # seconds between two pieces that are written, and that a follower brings
 LAST = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
+LIVE, LIVE_HOSTS = 1.0, 50  # seconds, as REVIEW, while somebody looks at a job of no more hosts than that
+LINES, WIDTH = 5, 300  # last lines of a process, and characters of each, that are recorded
 LONGEST_MESSAGE = 1 << 18
 TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
 
@@ -49,6 +51,7 @@ class Monitor:
         self._printed: Counter[str] = Counter()  # bytes since the last look
         self._wanted = [(name, re.compile(expression)) for name, expression in job.settings.metrics]
         self._readers: dict[str, Reader] = {}
+        self._lines: dict[str, deque[str]] = {}  # that were printed last, until they are recorded
         self._progress = Progress()
         self._was_still = False
         self._stacks_taken = 0  # the last time that they were asked for
@@ -75,10 +78,12 @@ class Monitor:
                 look_at = max(look_at + settings.monitor_interval, now)
                 self._look()
             if now >= review_at:
-                review_at = now + pace
                 self._review()
+                fast = self._is_watched() and len(self._job.cluster.hosts) <= LIVE_HOSTS
+                review_at = now + (min(pace, LIVE) if fast else pace)
         if self._sampling:
             self._look()
+        self._add_lines(*self._lines)
         self._finish()
 
     def _add(self, kind: str, *values: Any) -> None:
@@ -109,6 +114,7 @@ class Monitor:
                 self._running[name] = pid
             case ["ended", _, name, _]:
                 self._running.pop(name, None)
+                self._add_lines(name)
             case ["outcome", _, {"there": there}]:
                 self._there = there
 
@@ -120,7 +126,14 @@ class Monitor:
         if seen:
             if process not in self._readers:
                 self._readers[process] = Reader(self._wanted)
-            self._readers[process].read(text.decode("utf-8", "replace"))
+            told = text.decode("utf-8", "replace")
+            self._readers[process].read(told)
+            self._lines.setdefault(process, deque(maxlen=LINES)).extend(last_lines(told))
+
+    def _add_lines(self, *processes: str) -> None:
+        for process in processes:
+            if lines := self._lines.pop(process, None):
+                self._add("lines", process, list(lines))
 
     # --- what the host uses ---
 
@@ -156,11 +169,17 @@ class Monitor:
         if still or self._was_still:
             self._add("still", still)
         self._was_still = bool(still)
+        if self._is_watched():
+            self._add_lines(*self._lines)
         if self._job.cluster.is_coordinator:
             self._take_stacks(self._watch_over_all())
         elif self._delivery:
             self._take_stacks(self._delivery.wants.get("stacks", 0))
         self._bring()
+
+    def _is_watched(self) -> bool:
+        """Return whether somebody looks at the job as it runs."""
+        return bool(self._watch.live if self._watch else self._delivery and self._delivery.wants.get("live"))
 
     def _watch_over_all(self) -> int:
         """Look at all hosts; how often stacks were asked for until now."""
@@ -210,6 +229,9 @@ class Monitor:
         path = self._record.path
         if self._job.cluster.is_coordinator:
             self._wait_for_others(path.parent)
+            if self._watch:
+                fresh, self._fresh = self._fresh, []
+                self._watch.show_last(fresh)
             return
         self._bring()
         if self._delivery and self._delivery.finish(LAST):
@@ -225,6 +247,15 @@ class Monitor:
             time.sleep(0.005)
         for path in folder.glob("*.whole"):
             path.unlink()
+
+
+def last_lines(text: str) -> list[str]:
+    """Return the last lines of what was printed, of each what a terminal would show last: progress bars overwrite."""
+    lines = [line.rstrip("\r").rpartition("\r")[2] for line in text[-LINES * WIDTH :].split("\n")]
+    return [_CONTROLS.sub("", line)[:WIDTH] for line in lines if line.strip()][-LINES:]
+
+
+_CONTROLS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def about(job: Job) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The coordinator's eye on the whole job: does it hang, at whom; do the hosts train together?"""
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterable
@@ -8,13 +9,15 @@ from typing import Any
 
 from entrypoint.errors import ExitCode
 from entrypoint.job.job import Job, Mode
+from entrypoint.live.serve import STATE, STILL_WATCHED, WATCHED
+from entrypoint.live.view import View
 from entrypoint.monitor import hang
 from entrypoint.monitor.distributed import Together
 from entrypoint.monitor.hang import Hangs
 from entrypoint.monitor.others import Tail
 
-KINDS = ("process", "ended", "still", "stacks")
-KINDS_OF_TOGETHER = (*KINDS, "sample", "metric")
+JUDGED = ("process", "ended", "still", "stacks", "sample", "metric")  # what hangs and Together know
+SHOWN = ("host", "process", "ended", "phase", "metric", "lines", "said", "outcome")  # of what a View wants, the cheap
 ADVICE = {
     Mode.SINGLE: "no distribution was asked for; ENTRYPOINT_MODE=single says that this is meant",
     Mode.MPI: "does the script call hvd.init(), and has its optimizer hvd.DistributedOptimizer?",
@@ -37,6 +40,8 @@ class Watch:
         self._hangs = Hangs(job.settings.hang_after, job.mode is Mode.MPI)
         self._together = Together([host for host, processes in trains.items() if processes])
         self._together.told = not _is_to_be_judged(job)
+        self._view = View()
+        self.live = False  # whether somebody looks at it
 
     @property
     def wanted(self) -> int:
@@ -45,27 +50,51 @@ class Watch:
 
     def look(self, own: Iterable[list[Any]]) -> None:
         """Note what is new of all hosts, `own` of this one, and see what follows."""
-        kinds = KINDS if self._together.told else KINDS_OF_TOGETHER
-        for line in own:
-            if line[0] in kinds:
-                self._note(self._me, *line)
-        for host, tail in self._tails.items():
-            for line in tail.lines(kinds):
-                self._note(host, *line)
+        self._read(own)
         if found := self._together.look():
             self._tell_together(*found)
         asked = self._hangs.asked
         if places := self._hangs.look(time.monotonic()):
             self._tell_hang(places)
-        if self._hangs.asked > asked:
-            _write(self._job.paths.run / "wants.json", {"stacks": self._hangs.asked})
+        live, self.live = self.live, _is_fresh(self._job.paths.records / WATCHED)
+        if self._hangs.asked > asked or self.live != live:
+            _write(self._job.paths.run / "wants.json", {"stacks": self._hangs.asked, "live": self.live})
+        if self.live:
+            self._show()
 
-    def _note(self, host: str, kind: str, at: float, *values: Any) -> None:
-        if kind in ("process", "ended") and not (values[0] in self._trains[host] or values[0].startswith("rank ")):
+    def show_last(self, own: Iterable[list[Any]]) -> None:
+        """Show how it ended to who looked; nothing of that stays in what is packed, unless that one keeps it."""
+        self._read(own)
+        if self.live:
+            self._show()
+        (self._job.paths.records / WATCHED).unlink(missing_ok=True)
+
+    def _show(self) -> None:
+        with contextlib.suppress(OSError):
+            _write(self._job.paths.records / STATE, self._view.state(time.time()))
+
+    def _read(self, own: Iterable[list[Any]]) -> None:
+        wanted = {*SHOWN, *JUDGED} if self.live or not self._together.told else {*SHOWN, "still", "stacks"}
+        for line in own:
+            self._note(self._me, line)
+        for host, tail in self._tails.items():
+            for line in tail.lines(tuple(wanted)):
+                self._note(host, line)
+
+    def _note(self, host: str, line: list[Any]) -> None:
+        self._view.note(host, line)
+        kind, at, *values = line
+        is_process = kind in ("process", "ended")
+        if kind not in JUDGED or (
+            is_process and not (values[0] in self._trains[host] or values[0].startswith("rank "))
+        ):
             return
         self._hangs.note(host, kind, *values)
         if not self._together.told:
             self._together.note(host, at, kind, *values)
+
+    def _is_training(self, host: str, process: str) -> bool:
+        return process in self._trains[host] or process.startswith("rank ")
 
     def _tell_together(self, together: bool, words: str) -> None:
         advice = "" if together else f": {ADVICE[self._job.mode]}"
@@ -93,6 +122,12 @@ def _is_to_be_judged(job: Job) -> bool:
     # Ranks of hosts that are simulated on one machine share its memory.
     shared = job.mode is Mode.MPI and job.cluster.me.address.startswith("127.")
     return len(job.cluster.training) > 1 and not meant and over_tcp and not shared
+
+
+def _is_fresh(path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return time.time() - path.stat().st_mtime < STILL_WATCHED
+    return False
 
 
 def _write(path: Path, value: object) -> None:

@@ -26,14 +26,15 @@ MAY_IMPORT = {
     "plan": "errors job secret_names secrets",
     "policy": "errors job outcome plan",
     "host": "errors job outcome plan policy secrets",
-    "control": "errors host job outcome policy",
+    "live": "errors",
+    "control": "errors host job live outcome policy",
     "errands": "control host job policy",
-    "monitor": "control errors host job plan",
+    "monitor": "control errors host job live plan",
     "feed": "host job monitor outcome plan policy",
     "supervisor": "control errands host job outcome plan policy",
     "launch": "control errors feed host job outcome plan policy secrets supervisor",
-    "local": "errors host job launch outcome plan secrets",
-    "cli": "errors host job launch local plan secrets",
+    "local": "errors host job launch live outcome plan secrets",
+    "cli": "errors host job launch live local plan secrets",
     "__main__": "cli",
     "serving": "errors",
     "children": "",
@@ -50,7 +51,8 @@ BUT = {  # what these pure rooms have of it
     "plan/plan": {"pathlib"},
     "plan/ssh": {"os", "pathlib", "sys"},  # writes files; passes on its own PATH and library path
 }
-INSTALLED_WITH = {"boto3", "botocore", "flask", "psutil", "pynvml", "tomli", "waitress"}  # as pyproject.toml says
+# As pyproject.toml says.
+INSTALLED_WITH = {"boto3", "botocore", "flask", "psutil", "pynvml", "rich", "tomli", "waitress"}
 LONGEST_CLASS = 255  # lines
 EXIT = {"__main__", "launch", "feed", "cli", "local", "children", "serving/__main__"}  # end it, read its environment
 

@@ -1,0 +1,223 @@
+"""What there is to see of a job that runs: of all hosts, processes and metrics the last that their records say.
+
+The value of `View.state`, as `GET /live` has it, in JSON; times are seconds since the epoch:
+
+    {"version": 1, "at", "began", "name", "mode", "coordinator", "outcome": null or as in the record,
+     "progress": {"host", "process", "done": 0 to 1 or null, "left": seconds or null, "epoch", "epochs",
+                  "step", "metrics"},
+     "hosts": [{"name", "phase", "instance_type", "cpus", "heard": time of its last line, "cpu": 0 to 1,
+                "memory": [bytes used, of], "net": [received, sent] bytes a second, "disk": [read, written],
+                "free": bytes, "gpus": [[busy 0 to 1, bytes used, of, watts], ...], "fifos",
+                "history": [[t, cpu, memory 0 to 1], ...],
+                "processes": [{"name", "role", "ended": null or words, "cpus", "memory", "still": seconds,
+                               "rate": steps a second or null, "metrics", "lines": its last}]}],
+     "said": [[t, host, text], ...]}
+"""
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+LINES, SAID, HISTORY = 5, 60, 120  # that are kept: lines of a process, of the launchers, samples of a host
+RATE_OVER = 30.0  # seconds over which a rate of steps is taken
+# What a script calls the steps that it will make in all.
+TOTALS = ("max_steps", "total_steps", "train_steps", "num_steps", "steps")
+FIRST_OF = ("chief/0", "rank 0", "script", "worker/0")  # whose progress stands for the job's
+
+
+class View:
+    """Facts of all hosts, from the lines of their records. Knows no clock but theirs."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, _Host] = {}
+        self._said: deque[tuple[float, str, str]] = deque(maxlen=SAID)
+        self._outcome: dict[str, Any] | None = None
+
+    def note(self, host: str, line: list[Any]) -> None:
+        """Note one line of a host's record; of kinds that it does not know, nothing."""
+        known = self._hosts.setdefault(host, _Host(host))
+        known.heard = max(known.heard, float(line[1]))
+        match line:
+            case ["host", at, dict(about)]:
+                known.began = known.began or at
+                known.about |= {**about, "limits": {**known.about.get("limits", {}), **about.get("limits", {})}}
+            case ["process", _, str(name), dict(about)]:
+                known.processes[name] = _Process(name, str(about.get("role", "")))
+            case ["ended", _, str(name), words]:
+                known.process(name).ended = str(words)
+            case ["phase", _, phase]:
+                known.phase = str(phase)
+            case ["sample", at, seconds, dict(used), dict(processes), *_] if seconds > 0:
+                known.note_sample(at, seconds, used, processes)
+            case ["metric", at, str(name), dict(found)]:
+                known.process(name).note_metrics(at, found)
+            case ["lines", _, str(name), list(lines)]:
+                known.process(name).lines.extend(str(text) for text in lines)
+            case ["still", _, dict(still)]:
+                for process in known.processes.values():
+                    process.still = still.get(process.name, [0.0])[0]
+            case ["said", at, text]:
+                self._said.append((at, host, str(text)))
+            case ["outcome", _, dict(outcome)]:
+                known.ended = True
+                if host == known.about.get("coordinator", host):
+                    self._outcome = outcome
+
+    def state(self, now: float) -> dict[str, Any]:
+        """Return what is to be seen, as of `now`."""
+        about = next((host.about for host in self._hosts.values() if host.about), {})
+        order = {name: rank for rank, name in enumerate(about.get("hosts", ()))}
+        hosts = sorted(self._hosts.values(), key=lambda host: order.get(host.name, len(order)))
+        return {
+            "version": 1,
+            "at": now,
+            "began": min((host.began for host in hosts if host.began), default=now),
+            "name": about.get("job", ""),
+            "mode": about.get("mode", ""),
+            "coordinator": about.get("coordinator", ""),
+            "outcome": self._outcome,
+            "progress": _progress(hosts),
+            "hosts": [host.state() for host in hosts],
+            "said": sorted(self._said),
+        }
+
+
+@dataclass
+class _Process:
+    name: str
+    role: str = ""
+    ended: str | None = None
+    cpus: float = 0.0
+    memory: int = 0
+    still: float = 0.0
+    metrics: dict[str, float] = field(default_factory=dict)
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=LINES))
+    began: tuple[float, float] | None = None  # (time, part that was done) when it first told
+    told: float = 0.0
+    steps: deque[tuple[float, float]] = field(default_factory=deque)
+
+    def note_metrics(self, at: float, found: Mapping[str, float]) -> None:
+        self.metrics.update(found)
+        self.told = at
+        step = found.get("step")
+        if step is not None:
+            if self.steps and step < self.steps[-1][1]:  # it began anew
+                self.steps.clear()
+            self.steps.append((at, step))
+            while len(self.steps) > 2 and self.steps[0][0] < at - RATE_OVER:
+                self.steps.popleft()
+        done = self.done
+        if done is not None and (self.began is None or done < self.began[1]):
+            self.began = at, done
+
+    @property
+    def rate(self) -> float | None:
+        """Steps a second of late."""
+        if len(self.steps) > 1:
+            (first_at, first), (last_at, last) = self.steps[0], self.steps[-1]
+            return (last - first) / (last_at - first_at) if last_at > first_at else None
+        return self.metrics.get("steps_per_second")
+
+    @property
+    def done(self) -> float | None:
+        """Part of all its steps that it has made, 0 to 1; None where it does not say how many there are."""
+        said = self.metrics
+        if said.get("epochs", 0) > 0 and "epoch" in said:
+            within = said.get("epoch_step", 0.0) / said["epoch_steps"] if said.get("epoch_steps", 0) > 0 else 0.0
+            return _part((said["epoch"] - 1 + min(1.0, within)) / said["epochs"])
+        total = next((said[name] for name in TOTALS if said.get(name, 0) > 0), None)
+        return _part(said["step"] / total) if total and "step" in said else None
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until it is through, at the pace that it has had."""
+        done = self.done
+        if done is None or self.began is None or done <= self.began[1]:
+            return None
+        return (1 - done) * (self.told - self.began[0]) / (done - self.began[1])
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "role": self.role,
+            "ended": self.ended,
+            "cpus": round(self.cpus, 2),
+            "memory": self.memory,
+            "still": self.still,
+            "rate": self.rate,
+            "metrics": _plain(self.metrics),
+            "lines": list(self.lines),
+        }
+
+
+@dataclass
+class _Host:
+    name: str
+    began: float = 0.0
+    heard: float = 0.0
+    phase: str = "starting"
+    ended: bool = False
+    about: dict[str, Any] = field(default_factory=dict)
+    processes: dict[str, _Process] = field(default_factory=dict)
+    now: dict[str, Any] = field(default_factory=dict)
+    history: deque[list[float]] = field(default_factory=lambda: deque(maxlen=HISTORY))
+
+    def process(self, name: str) -> _Process:
+        return self.processes.setdefault(name, _Process(name))
+
+    def note_sample(self, at: float, seconds: float, used: Mapping[str, Any], processes: Mapping[str, Any]) -> None:
+        user, system = (*used.get("cpu", ()), 0.0, 0.0)[:2]
+        memory = (*used.get("memory", ()), 0, 0, 0)[2]
+        limit = self.about.get("limits", {}).get("memory", 0)
+        cpu = min(1.0, (user + system) / seconds / max(1, self.about.get("cpus", 1)))
+        self.now = {
+            "cpu": round(cpu, 3),
+            "memory": [memory, limit],
+            "net": [int(count / seconds) for count in used.get("net", (0, 0))],
+            "disk": [int(count / seconds) for count in used.get("disk", (0, 0))],
+            **{name: used[name] for name in ("free", "gpus", "fifos") if name in used},
+        }
+        self.history.append([round(at, 1), round(cpu, 2), round(memory / limit, 3) if limit else 0.0])
+        for name, its in processes.items():
+            process = self.process(name)
+            process.cpus, process.memory = its.get("cpu", 0.0) / seconds, its.get("memory", 0)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "phase": "ended" if self.ended else self.phase,
+            "instance_type": self.about.get("instance_type", ""),
+            "cpus": self.about.get("cpus", 0),
+            "heard": self.heard,
+            **self.now,
+            "history": list(self.history),
+            "processes": [process.state() for process in self.processes.values()],
+        }
+
+
+def _part(value: float) -> float:
+    return round(min(1.0, max(0.0, value)), 4)
+
+
+def _progress(hosts: list[_Host]) -> dict[str, Any]:
+    """Of the process that stands for the job: chief or rank 0 if it says something, else the first that does."""
+    told = [(host, process) for host in hosts for process in host.processes.values() if process.metrics]
+    told.sort(key=lambda pair: FIRST_OF.index(pair[1].name) if pair[1].name in FIRST_OF else len(FIRST_OF))
+    if not told:
+        return {"host": "", "process": "", "done": None, "left": None, "metrics": {}}
+    host, process = told[0]
+    return {
+        "host": host.name,
+        "process": process.name,
+        "done": process.done,
+        "left": None if process.left is None else round(process.left, 1),
+        **{name: process.metrics[name] for name in ("epoch", "epochs", "step") if name in process.metrics},
+        "metrics": _plain(process.metrics),
+    }
+
+
+def _plain(metrics: Mapping[str, float]) -> dict[str, float | str]:
+    """As JSON has them for others than Python: what is no number there is a word."""
+    return {name: value if math.isfinite(value) else str(value) for name, value in metrics.items()}

@@ -1,0 +1,127 @@
+"""The live page of a job: on the coordinator's control port, by `entrypoint local --watch`, and `entrypoint top`."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from hosts import LONG, ROOT
+from waiting import eventually
+
+STEPS = """
+import os, pathlib, time
+stop = pathlib.Path(os.environ["TEST_FOLDER"], "stop")
+for step in range(100_000):
+    print(f"step={step} max_steps=100000 loss={1 / (1 + step):.5f} by {os.environ['SM_CURRENT_HOST']}", flush=True)
+    if stop.exists():
+        break
+    time.sleep(0.05)
+"""
+TOKEN = {"ENTRYPOINT_TOKEN": "a-token-of-the-test"}
+
+
+def ask(job, path: str, host: int = 1, headers: dict[str, str] | None = None) -> tuple[int, str, bytes]:
+    port = job.control_port + (host - 1) * job.stride
+    request = urllib.request.Request(f"http://{job.addresses[f'algo-{host}']}:{port}{path}", headers=headers or {})
+    try:
+        with urllib.request.urlopen(request, timeout=LONG) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers["Content-Type"], error.read()
+
+
+def top(*arguments: str, token: str = "", code: int = 0) -> str:
+    environment = {**os.environ, "COLUMNS": "220", "ENTRYPOINT_TOKEN": token}
+    command = [sys.executable, "-m", "entrypoint", "top", *arguments, "--once"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=LONG, env=environment, cwd=ROOT)
+    assert run.returncode == code, run
+    return run.stdout + run.stderr
+
+
+def test_the_coordinator_shows_all_hosts_while_they_run(hosts):
+    environment = {"ENTRYPOINT_MONITOR": "true", **TOKEN}
+    job = hosts(2, "train.py", code={"train.py": STEPS}, environment=environment)
+    job.says(r"step=5 ", host=2)
+    code, kind, page = ask(job, "/")
+    assert (code, kind) == (200, "text/html; charset=utf-8") and b"algo" not in page, "it says nothing of the job"
+    assert ask(job, "/live")[0] == 401, "what it shows takes the token"
+    headers = {"X-Entrypoint-Token": TOKEN["ENTRYPOINT_TOKEN"]}
+
+    def state() -> dict:
+        code, kind, body = ask(job, "/live", headers=headers)
+        assert (code, kind) == (200, "application/json")
+        return json.loads(body)
+
+    def script(name: str) -> dict:
+        by_name = {host["name"]: host for host in state().get("hosts", ())}
+        processes = by_name.get(name, {}).get("processes", ())
+        return next((process for process in processes if process["name"] == "script"), {})
+
+    for host in ("algo-1", "algo-2"):
+        eventually(lambda host=host: script(host).get("memory", 0) > 0, within=LONG)
+        eventually(lambda host=host: any(f"by {host}" in line for line in script(host).get("lines", ())), within=LONG)
+        eventually(lambda host=host: (script(host).get("rate") or 0) > 0, within=LONG)
+    shown = state()
+    assert shown["outcome"] is None and 0 < shown["progress"]["done"] < 1 and shown["progress"]["left"] > 0
+    assert shown["progress"]["metrics"]["loss"] < 1
+    assert any("script started" in text for _, _, text in shown["said"])
+    assert TOKEN["ENTRYPOINT_TOKEN"] not in json.dumps(shown)
+    where = f"http://{job.addresses['algo-1']}:{job.control_port}"
+    drawn = top(where, token=TOKEN["ENTRYPOINT_TOKEN"])
+    assert "algo-2" in drawn and "max_steps=100000" in drawn and "running" in drawn
+    assert "401" in top(where, code=78)
+    assert ask(job, "/live", headers={**headers, "Host": "elsewhere.example"})[0] == 403
+    refused = ask(job, "/live", host=2, headers=headers)
+    assert refused[0] == 404 and b"its coordinator, algo-1" in refused[2]
+    (job.folder / "stop").touch()
+    assert job.end() == [0, 0]
+
+
+def test_without_a_monitor_there_is_nothing_to_see(hosts):
+    job = hosts(1, "train.py", code={"train.py": STEPS}, environment={"ENTRYPOINT_MONITOR": "false"})
+    job.says("step=5 ")
+    eventually(lambda: b"ENTRYPOINT_MONITOR is false" in ask(job, "/live")[2], within=LONG)
+    (job.folder / "stop").touch()
+    assert job.end() == [0]
+
+
+def test_watch_serves_the_page_until_the_end_was_seen(local, tmp_path):
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "train.py").write_text(STEPS)
+    environment = {"ENTRYPOINT_MONITOR": "true", "TEST_FOLDER": str(tmp_path)}
+    words = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
+    run = local(folder / "train.py", "--hosts", "2", "--watch", *words)
+    address = eventually(lambda: re.search(r"live page: (http://localhost:\d+/)", run.terminal), within=LONG)[1]
+
+    def state() -> dict:
+        with urllib.request.urlopen(f"{address}live", timeout=LONG) as answer:
+            return json.load(answer)
+
+    with urllib.request.urlopen(address, timeout=LONG) as answer:
+        assert b"<title>" in answer.read()
+    eventually(lambda: len(state().get("hosts", ())) == 2 and state()["progress"]["metrics"], within=LONG)
+    assert "algo-2" in top(str(run.output))
+    (tmp_path / "stop").touch()
+    until = time.monotonic() + LONG
+    while (shown := state())["outcome"] is None and time.monotonic() < until:
+        time.sleep(0.05)
+    assert shown["outcome"]["kind"] == "succeeded"
+    assert run.end() == 0
+
+
+@pytest.mark.parametrize("port, why", [("70000", "wanted a port"), ("-1", "wanted a port")])
+def test_a_port_that_cannot_be(local, tmp_path, port, why):
+    (tmp_path / "train.py").write_text("")
+    run = local(tmp_path / "train.py", f"--watch={port}")
+    assert run.end() == 78 and why in run.terminal
+
+
+def test_top_says_where_there_is_no_job(tmp_path):
+    assert "is no folder" in top(str(tmp_path / "none"), code=78)
+    assert "nobody shows a job" in top("http://127.0.0.1:9", code=78)
