@@ -46,7 +46,7 @@ DRIVERS = "/sm_drivers/"
 
 result: dict[str, Any] = {"requests": [], "launches": [], "uploads": {}, "error": None}
 objects: list[Any] = []  # of launches, one each
-state: dict[str, Any] = {"script": "", "current": None}
+state: dict[str, Any] = {"script": "", "current": None, "local": False}
 
 
 def line_of_script() -> int:
@@ -75,7 +75,7 @@ def answer(model: Any, params: Any, **_: object) -> tuple[Any, dict[str, Any]]:
     if service == "iam" and (name != "GetRole" or ASKS_ABOUT_ROLES in sys.modules):
         return SimpleNamespace(status_code=403), {"Error": {"Code": "AccessDenied", "Message": "nobody is asked"}}
     if service == "sagemaker" and name in ("CreateTrainingJob", "CreateHyperParameterTuningJob"):
-        note(json.loads(params["body"]), name)
+        note(json.loads(params["body"]), "local mode" if state["local"] else name)
     if name == "PutObject" and DRIVERS in params["url_path"]:
         body = params["body"]
         text = body.read() if hasattr(body, "read") else body
@@ -108,6 +108,7 @@ def note(request: dict[str, Any], operation: str) -> None:
             "uploads": dict(result["uploads"]),
         }
     )
+    result["uploads"].clear()  # those of the next job are its own
 
 
 def invented(shape: Any, name: str = "", depth: int = 0) -> Any:
@@ -195,6 +196,13 @@ def of_v3(module: Any) -> None:
                 "code": folder_of_code(channels or []),
             }
         )
+        # Its local mode would start Docker: it is asked for the request of the same job on SageMaker.
+        kinds = type(self.training_mode)
+        state["local"] = getattr(kinds, "LOCAL_CONTAINER", None) == self.training_mode
+        if state["local"]:
+            self.training_mode = kinds.SAGEMAKER_TRAINING_JOB
+            self.role = self.role or ROLE
+            self.model_post_init(None)  # where it finds what only such jobs have
         return real(self, *args, **given)
 
     module.ModelTrainer.train = train

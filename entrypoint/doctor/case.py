@@ -13,6 +13,7 @@ HOROVOD = ("horovod.*", "smdistributed.dataparallel.*")
 WORKERS = (".MultiWorkerMirroredStrategy", ".CollectiveAllReduceStrategy")
 SERVERS = (".ParameterServerStrategy", ".ParameterServerStrategyV2", ".replica_device_setter", ".RunConfig")
 SESSIONS = (".MonitoredTrainingSession", ".train_and_evaluate", "*.estimator.Estimator", ".replica_device_setter")
+LINES = ((2, 14), (2, 21))  # of our image
 TRAINING = (Role.RANK, Role.CHIEF, Role.WORKER, Role.SCRIPT)
 
 
@@ -83,6 +84,10 @@ def ways_of(code: Code) -> frozenset[Mode]:
 
 
 def tensorflow_of(image: str) -> tuple[int, int] | None:
-    """Return TensorFlow's version as an image's tag has it: ours, `2.21-gpu`, or AWS's, `2.14.1-cpu-py310-...`."""
-    found = re.search(r":(\d+)\.(\d+)(?:[.-]|$)", image)
-    return (int(found[1]), int(found[2])) if found and found[1] in "12" else None
+    """Return TensorFlow's version as an image's tag has it: ours, `2.21-gpu`, or AWS's, `2.14.1-cpu-py310-...`.
+
+    None where the tag may be a version of the user's own, such as `1.0`.
+    """
+    found = re.search(r":(\d+)\.(\d+)(?:\.\d+)?(-[cg]pu\b.*)?$", image)
+    version = (int(found[1]), int(found[2])) if found else None
+    return version if found and (found[3] or version in LINES) else None

@@ -110,7 +110,7 @@ CHECKS = {
     "no-model": ("script", "warning", "Nothing is saved to `SM_MODEL_DIR`."),
     "model-dir-s3": ("script", "warning", "`--model_dir` is an address in S3, which TensorFlow cannot write to."),
     "s3-path": ("script", "warning", "`s3://` without `tensorflow_io`."),
-    "path": ("script", "warning", "A path of one machine, such as `/home/...`."),
+    "path": ("script", "warning, note", "A path of one machine, such as `/home/...`."),
 }
 
 

@@ -1,6 +1,5 @@
 """The story: files -> launches and requests -> jobs -> programs -> findings."""
 
-import ast
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from entrypoint.doctor.case import Case, tensorflow_of, ways_of
 from entrypoint.doctor.code import Code, read_code
 from entrypoint.doctor.described import Described, described
 from entrypoint.doctor.finding import Finding, Severity, error
-from entrypoint.doctor.launches import Launched, is_launch_script, launched
+from entrypoint.doctor.launches import Launched, launched, submits
 from entrypoint.doctor.of_arguments import of_arguments
 from entrypoint.doctor.of_code import of_code
 from entrypoint.doctor.of_data import of_data
@@ -32,6 +31,7 @@ class Report:
 
     jobs: tuple[Described, ...]
     programs: tuple[Code, ...]
+    unseen: frozenset[str]  # names of programs that are not on this machine, or not where the launch script says
     findings: tuple[Finding, ...]  # the worst first
 
     @property
@@ -59,18 +59,11 @@ def sort_out(names: Iterable[str]) -> Files:
             requests.append((path, name))
         elif path.suffix not in (".py", ".sh"):
             raise ConfigError(f"{name} ends with {path.suffix or 'nothing'}; wanted a .py, .sh or .json file")
-        elif path.suffix == ".py" and _submits(path):
+        elif submits(read_code(path, name)):
             launches.append((path, name))
         else:
             programs.append((path, name))
     return Files(launches=tuple(launches), requests=tuple(requests), programs=tuple(programs))
-
-
-def _submits(path: Path) -> bool:
-    try:
-        return is_launch_script(ast.parse(path.read_text("utf-8", errors="replace")))
-    except (SyntaxError, ValueError, RecursionError):
-        return False  # it is looked at as a program, which says what is wrong with it
 
 
 def jobs_of(
@@ -129,6 +122,7 @@ def examine(
     for code in programs.values():
         imported |= {source.path.absolute() for source in code.sources[1:]}
     looked: set[Path] = set()
+    unseen: set[str] = set()
     for job in jobs:
         at = program_of(job, files.programs)
         requirements = False
@@ -138,14 +132,17 @@ def examine(
             looked.add(path.absolute())
             requirements = (code.folder / "requirements.txt").is_file()
             found += _of_program(_case(code, job, image))
-        elif missing := _entry_missing(job):
-            found.append(missing)
+        else:
+            unseen |= {job.job.program.name} if job.job else set()
+            found += _entry_missing(job)
         found += of_request(job, image, requirements)
     for path, code in programs.items():
         # A module that another of these imports is no program of its own.
         if path not in looked and path not in imported:
             found += _of_program(_case(code, None, image))
-    return Report(jobs=tuple(jobs), programs=tuple(programs.values()), findings=_sorted(found))
+    return Report(
+        jobs=tuple(jobs), programs=tuple(programs.values()), unseen=frozenset(unseen), findings=_sorted(found)
+    )
 
 
 def _case(code: Code, job: Described | None, image: str) -> Case:
@@ -165,19 +162,21 @@ def _of_program(case: Case) -> list[Finding]:
     return [finding for check in CHECKS_OF_SCRIPTS for finding in check(case)]
 
 
-def _entry_missing(job: Described) -> Finding | None:
+def _entry_missing(job: Described) -> list[Finding]:
     """Return what is wrong if a folder is on this machine, and the program is not in it."""
     program, folder = folder_said(job.request)
     name = program or (job.job.program.name if job.job else "")
     if not (folder and name and Path(folder).is_dir()):
-        return None
+        return []
     near = ", ".join(sorted(path.name for path in Path(folder).glob("*.py"))[:5])
-    return error(
-        "entry-missing",
-        job.request.at("sagemaker_program"),
-        f"the program is {name}, and {folder} has no such file",
-        f"one of {near}" if near else "a folder with the program in it",
-    )
+    return [
+        error(
+            "entry-missing",
+            job.request.at("sagemaker_program"),
+            f"the program is {name}, and {folder} has no such file",
+            f"one of {near}" if near else "a folder with the program in it",
+        )
+    ]
 
 
 def _sorted(found: Iterable[Finding]) -> tuple[Finding, ...]:

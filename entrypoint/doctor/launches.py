@@ -3,7 +3,6 @@
 `entrypoint/children/caught.py` is that process. This is the one place where the user's code runs.
 """
 
-import ast
 import configparser
 import json
 import os
@@ -16,13 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from entrypoint.doctor.code import Code
 from entrypoint.doctor.requests import Launch, Request, spelled
 
 CAUGHT = Path(__file__).resolve().parents[1] / "children" / "caught.py"
 LONGEST = 300.0  # seconds; an SDK takes some fifteen to be imported
 NOWHERE = "http://127.0.0.1:9"  # nobody listens there
-_SENDS = {"fit", "train", "create_training_job", "create_hyper_parameter_tuning_job"}
-_SDK = ("sagemaker", "boto3")
+_CLASSES = ("Estimator", "EstimatorBase", "TensorFlow", "PyTorch", "Framework", "ModelTrainer", "HyperparameterTuner")
+_OF_SDK = tuple(f"sagemaker.*{name}" for name in _CLASSES)
+_OF_BOTO3 = (".create_training_job", ".create_hyper_parameter_tuning_job")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,20 +38,11 @@ class Launched:
     output: str = ""  # its last lines
 
 
-def is_launch_script(tree: ast.AST) -> bool:
-    """Return whether a program submits jobs: it imports an SDK, and calls what sends one."""
-    imported: set[str] = set()
-    called = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            imported |= {name.name.split(".")[0] for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            imported.add(node.module.split(".")[0])
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            called.add(node.func.attr)
-    if "sagemaker" in imported and _SENDS & called:
+def submits(code: Code) -> bool:
+    """Return whether a program submits jobs: it, or a module beside it, makes what SDKs submit by, or asks boto3."""
+    if code.has(*_OF_SDK):
         return True
-    return "boto3" in imported and bool({"create_training_job", "create_hyper_parameter_tuning_job"} & called)
+    return code.has("boto3*", kind="import") and code.has(*_OF_BOTO3, kind="call")
 
 
 def launched(
@@ -59,8 +51,9 @@ def launched(
     arguments: Sequence[str],
     python: str = sys.executable,
     environment: Mapping[str, str] = {},
+    longest: float = LONGEST,
 ) -> Launched:
-    """Run a launch script in this folder and return what it would have sent; ends after five minutes at most."""
+    """Run a launch script in this folder and return what it would have sent; ends after `longest` seconds at most."""
     with tempfile.TemporaryDirectory() as scratch:
         target = Path(scratch, "result.json")
         command = [python, str(CAUGHT), str(target), str(script), *arguments]
@@ -71,14 +64,14 @@ def launched(
         except OSError as error:
             return Launched(requests=(), launches=(), problem=f"{python} cannot be started: {error}")
         try:
-            output = process.communicate(timeout=LONGEST)[0].decode(errors="replace")
+            output = process.communicate(timeout=longest)[0].decode(errors="replace")
         except subprocess.TimeoutExpired:
             output = ""
         finally:  # whatever it has started
             _end(process)
         last = "\n".join(output.strip().splitlines()[-5:])
         if not target.exists():
-            why = f"did not end within {LONGEST:g} s" if process.returncode == -signal.SIGKILL else "ended unexpectedly"
+            why = f"did not end within {longest:g} s" if process.returncode == -signal.SIGKILL else "ended unexpectedly"
             return Launched(requests=(), launches=(), problem=f"it {why}", output=last)
         return _result(json.loads(target.read_text()), script, shown, last)
 
@@ -140,8 +133,6 @@ def _environment(given: Mapping[str, str], scratch: Path) -> dict[str, str]:
     home = Path(given.get("HOME") or "/nonexistent")
     config = scratch / "config"
     config.write_text(_profiles(Path(given.get("AWS_CONFIG_FILE") or home / ".aws/config"), region or "us-east-1"))
-    opt_out = scratch / "sagemaker.yaml"
-    opt_out.write_text("SchemaVersion: '1.0'\nSageMaker: {PythonSDK: {Modules: {TelemetryOptOut: true}}}\n")
     return {
         **kept,
         **({"AWS_REGION": region, "AWS_DEFAULT_REGION": region} if region else {}),
@@ -152,7 +143,6 @@ def _environment(given: Mapping[str, str], scratch: Path) -> dict[str, str]:
         "AWS_SECRET_ACCESS_KEY": "nothing",
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
-        "SAGEMAKER_ADMIN_CONFIG_OVERRIDE": str(opt_out),
         **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), NOWHERE),
     }
 

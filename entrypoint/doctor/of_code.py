@@ -55,7 +55,8 @@ def _of_strategies(case: Case) -> Iterator[Finding]:
     if not case.known or case.processes <= 1 or not code.main.tree.body:
         return
     other = code.first(*_ANY_STRATEGY, kind="call")
-    place = other.place if other else code.place
+    at = other or code.first(".fit", ".GradientTape", ".minimize", ".train", kind="call")
+    place = at.place if at else code.place
     has = f"it has {other.written}, which is for one host" if other else "none is in it"
     if case.may_be(Mode.MWMS) and not code.has(*WORKERS) and not code.has(*SESSIONS):
         yield error(

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.doctor.case import Case
-from entrypoint.doctor.finding import Finding, Place, error, warning
+from entrypoint.doctor.finding import Finding, Place, error, note, warning
 from entrypoint.job.job import Mode
 
 LOOK = Path(__file__).resolve().parents[1] / "children" / "prepare" / "look.py"
 SHIM = 'import tensorflow.compat.v1 as tf; tf.disable_v2_behavior(); or environment={"ENTRYPOINT_TF1": "shim"}'
 FIRST_WITH_KERAS_3 = (2, 16)
-_PATHS = re.compile(r"^(/home/|/Users/|/root/|/content/|/mnt/|/data/|/kaggle/|~/|[A-Za-z]:\\)")
+_PATHS = re.compile(r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)")
+_MAY_BE_THERE = ("/mnt/", "/data/")  # in an image of one's own
 _LACKING = {
     "smdebug": "TensorBoard's callback, or a try around the import: docs/debugger.md",
     "smdistributed.modelparallel": "horovod.tensorflow, or smdistributed.dataparallel, for which Horovod stands in",
@@ -65,7 +66,8 @@ def _of_paths(case: Case) -> Iterator[Finding]:
     for source, node, found in case.code.strings(_PATHS.pattern):
         if (source.shown, found[0]) not in seen:
             seen.add((source.shown, found[0]))
-            yield warning(
+            make = note if found[0] in _MAY_BE_THERE else warning
+            yield make(
                 "path",
                 source.at(node),
                 f"{node.value!r} is a place of one machine, and not there in the container",

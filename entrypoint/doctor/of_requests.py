@@ -13,7 +13,7 @@ from entrypoint.job.config import SMDDP_ENABLED
 from entrypoint.job.job import Mode
 from entrypoint.job.settings import HYPERPARAMETER_PREFIX
 
-AWS_IMAGE = re.compile(r"^\d{12}\.dkr\.ecr\.[^/]+/tensorflow-training|^public\.ecr\.aws/.*tensorflow")
+AWS_IMAGE = re.compile(r"^\d{12}\.dkr\.ecr\.[^/]+/tensorflow-training[:@]|^public\.ecr\.aws/.*tensorflow")
 # `sagemaker_*` that AWS's toolkit acts on, with what to do here.
 _UNREAD = {
     "sagemaker_s3_output": "an upload of /opt/ml/output/intermediate while the job runs; wanted /opt/ml/checkpoints, "

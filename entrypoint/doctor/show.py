@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 from entrypoint.doctor.described import Described, our_launcher_runs
+from entrypoint.doctor.differences import differences_of
 from entrypoint.doctor.examine import Report, title_of
 from entrypoint.doctor.finding import Finding, Severity
 from entrypoint.errors import shorten
@@ -14,7 +15,7 @@ def as_text(report: Report) -> str:
     """Return what would run, then each finding with its place, then how many there are."""
     lines = []
     for job in report.jobs:
-        lines += [f"{job.request.at()}: {_title(job)}", *(f"    {line}" for line in _about(job))]
+        lines += [f"{job.request.at()}: {_title(job)}", *(f"    {line}" for line in _about(job, report.unseen))]
     if not report.jobs:
         lines += [f"{code.main.shown}: looked at without a job" for code in report.programs]
     for finding in report.findings:
@@ -44,6 +45,7 @@ def as_json(report: Report) -> dict[str, Any]:
                 "hosts": len(job.job.cluster.hosts) if job.job else None,
                 "program": job.job.program.name if job.job else None,
                 "processes": len(job.plan.processes) if job.plan else None,
+                "differences": list(differences_of(job)),
             }
             for job in report.jobs
         ],
@@ -74,7 +76,7 @@ def _title(job: Described) -> str:
     return title_of(job)
 
 
-def _about(job: Described) -> list[str]:
+def _about(job: Described, unseen: frozenset[str]) -> list[str]:
     request = job.request
     program = job.job.program if job.job else None
     lines = [f"image     {request.image or 'none'}"]
@@ -87,4 +89,6 @@ def _about(job: Described) -> list[str]:
     names = [str(each.get("ChannelName")) for each in request.channels]
     if names:
         lines.append(f"channels  {shorten(', '.join(names))}")
-    return lines
+    if program and program.name in unseen:
+        lines.append(f"unseen    {program.name} was not looked at: name it on the command line, too")
+    return [*lines, *(f"differs   {text}" for text in differences_of(job))]

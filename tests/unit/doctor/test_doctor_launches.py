@@ -138,10 +138,10 @@ def test_a_program_that_is_not_in_its_folder(tmp_path: Path) -> None:
     (tmp_path / "other.py").touch()
     where = {"entry_point": "train.py", "source_dir": str(tmp_path)}
     ill = described(Request(body=REQUEST, file="submit.py", line=3, launch=Launch(**where)))
-    missing = _entry_missing(ill)
-    assert missing is not None and missing.check == "entry-missing" and "other.py" in missing.instead
+    (missing,) = _entry_missing(ill)
+    assert missing.check == "entry-missing" and "other.py" in missing.instead
     well = described(Request(body=REQUEST, file="submit.py", line=3, launch=Launch(entry_point="train.py")))
-    assert _entry_missing(well) is None
+    assert _entry_missing(well) == []
 
 
 # --- the command ---
