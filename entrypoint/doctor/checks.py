@@ -78,6 +78,7 @@ CHECKS = {
     ),
     "hvd-no-broadcast": ("script", "warning", "Horovod without a broadcast from rank 0."),
     "hvd-no-pin": ("script", "error, warning", "Ranks that do not choose a GPU each: all take the first, or all."),
+    "gpus-idle": ("script", "warning", "Several GPUs on a host, one process, and no strategy for them: one GPU works."),
     "tf-config-written": ("script", "note", "The script writes its own TF_CONFIG."),
     "host-name": ("script", "warning", "A host's name, such as `algo-1`, in the script."),
     "ps-branch": ("script", "note", "A branch for `ps` tasks, which do not run the script by default."),

@@ -36,6 +36,7 @@ _ANY_STRATEGY = (".MirroredStrategy", ".OneDeviceStrategy", ".get_strategy", ".C
 def of_code(case: Case) -> Iterator[Finding]:
     """Yield what keeps the processes of a job from training together."""
     yield from _of_strategies(case)
+    yield from _of_gpus(case)
     if case.may_be(Mode.MPI) and case.code.has(*HOROVOD, kind="import"):
         yield from _of_horovod(case)
     yield from _of_tf_config(case)
@@ -84,6 +85,22 @@ def _of_strategies(case: Case) -> Iterator[Finding]:
         )
 
 
+def _of_gpus(case: Case) -> Iterator[Finding]:
+    code = case.code
+    learns = code.first(".fit", ".GradientTape", ".minimize", ".train_and_evaluate", kind="call")
+    spread = code.has(
+        *WORKERS, *HOROVOD, ".MirroredStrategy", ".ParameterServerStrategy", ".device", ".multi_gpu_model"
+    )
+    if case.mode is Mode.SINGLE and (case.gpus or 0) > 1 and learns and not spread:
+        yield warning(
+            "gpus-idle",
+            learns.place,
+            f"each host has {case.gpus} GPUs, and one process without a strategy trains on one of them",
+            "strategy = tf.distribute.MirroredStrategy(), and the model in strategy.scope(); or "
+            'environment={"ENTRYPOINT_MODE": "mpi"} with Horovod',
+        )
+
+
 def _of_horovod(case: Case) -> Iterator[Finding]:
     code = case.code
     imported = code.first(*HOROVOD, kind="import")
@@ -113,7 +130,12 @@ def _of_horovod(case: Case) -> Iterator[Finding]:
             "hvd.callbacks.BroadcastGlobalVariablesCallback(0), or hvd.broadcast_variables([*model.variables, "
             "*optimizer.variables], root_rank=0)",
         )
-    if case.gpus != 0 and not code.has(*_PINS) and not code.says("CUDA_VISIBLE_DEVICES|visible_device_list"):
+    if (
+        (learns or case.gpus)
+        and case.gpus != 0
+        and not code.has(*_PINS)
+        and not code.says("CUDA_VISIBLE_DEVICES|visible_device_list")
+    ):
         pinned = bool(case.job and case.job.settings.pin_gpus == "always")
         if not pinned:
             make = error if (case.gpus or 0) > 1 else warning

@@ -4,27 +4,32 @@ import ast
 from collections.abc import Iterator
 
 from entrypoint.doctor.case import HOROVOD, Case
-from entrypoint.doctor.code import Source, Use
+from entrypoint.doctor.code import Code, Source, Use
 from entrypoint.doctor.finding import Finding, note, warning
 from entrypoint.job.job import Mode
 
 _READS = (
-    "tensorflow.data.*",
-    "tensorflow.keras.utils.image_dataset_from_directory",
-    ".flow_from_directory",
     ".TFRecordDataset",
     ".TextLineDataset",
+    ".FixedLengthRecordDataset",
+    ".CsvDataset",
+    ".make_csv_dataset",
+    ".list_files",
+    ".from_generator",
+    ".PipeModeDataset",
+    ".image_dataset_from_directory",
+    ".text_dataset_from_directory",
+    ".flow_from_directory",
+    ".load_data",
     ".read_csv",
     "numpy.load",
-    ".PipeModeDataset",
-    ".load_data",
-    ".from_generator",
-)
+)  # what is made up in memory is not read
 _SHARDS = (
     ".shard",
     ".num_shards",
     "sagemaker_tf_data.*",
     ".num_input_pipelines",
+    ".send_to_data_service",
     ".experimental_distribute_dataset",
     ".distribute_datasets_from_function",
     ".Partition",
@@ -63,7 +68,7 @@ def _of_shards(case: Case) -> Iterator[Finding]:
     by_hand = [use for use in code.calls(".shard") if not use.name.startswith(_OWN_SHARD)]
     own = code.has("sagemaker_tf_data.shard", "sagemaker_tf_data.part")
     if not by_hand and not own and not code.has(*_SHARDS) and not _cut_by_rank(case) and (whole or not parts):
-        if code.has(".shuffle") or code.says(r"shuffle\s*=\s*True"):
+        if _shuffles(code):
             yield note(
                 "no-shards",
                 reads.place,
@@ -89,6 +94,16 @@ def _of_shards(case: Case) -> Iterator[Finding]:
                 'shard(rows, "training") of sagemaker_tf_data, which knows; or rows.shard(hvd.local_size(), '
                 "hvd.local_rank())",
             )
+
+
+def _shuffles(code: Code) -> bool:
+    """Return whether ranks have orders of their own: Keras shuffles arrays and folders unless it is told not to."""
+    if code.has(".shuffle", ".permutation", ".shuffle_batch") or code.says(r"shuffle\s*=\s*True"):
+        return True
+    by_keras = code.has(".flow_from_directory", ".flow", ".image_dataset_from_directory") or (
+        code.has(".fit", kind="call") and not code.has("tensorflow.data.*")
+    )
+    return by_keras and not code.says(r"shuffle\s*=\s*False")
 
 
 def _is_by_rank_of_all(use: Use) -> bool:

@@ -212,7 +212,7 @@ def _of_checkpoints(case: Case, saves: list[Use]) -> Iterator[Finding]:
             "/opt/ml/checkpoints, with checkpoint_s3_uri= in the launch script",
         )
     if written is not None and not code.has(*_READS) and not estimators:
-        make = warning if spot or kept or folder else note
+        make = warning if spot or kept else note
         yield make(
             "no-resume",
             written.place,

@@ -4,10 +4,17 @@ from collections.abc import Iterator
 
 from entrypoint.doctor.finding import Finding, Place, error, note, warning
 from entrypoint.doctor.launches import Launched
+from entrypoint.errors import shorten
 
 _SDK_MODULES = ("sagemaker", "boto3", "botocore")
 # Switches of `distribution=`, in the words of our setting.
 _MODES = {"parameter_server": "ps", "multi_worker_mirrored_strategy": "mwms", "mpi": "mpi", "smdistributed": "mpi"}
+
+
+def _told(launched: Launched) -> str:
+    """Return what ended the script; of one that only exits with a code, its last line, too."""
+    last = launched.output.splitlines()[-1:] if launched.problem.startswith("it exits") else []
+    return shorten(" ".join(": ".join([launched.problem, *last]).split()))
 
 
 def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:
@@ -27,7 +34,7 @@ def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:
         yield make(
             "launch-failed",
             place,
-            f"run with nothing leaving this machine, the script fails{more}: {launched.problem}",
+            f"run with nothing leaving this machine, the script fails{more}: {_told(launched)}",
             "what it wants before its first job; what it asks AWS for beside jobs is answered with invented values. "
             "Its arguments come behind --args",
         )

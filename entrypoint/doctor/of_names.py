@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.doctor.case import Case
+from entrypoint.doctor.code import Source
 from entrypoint.doctor.finding import Finding, Place, error, note, warning
 from entrypoint.job.job import Mode
 
@@ -122,7 +123,7 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
     told = _look(case, settings.ps_workers if settings else "script")
     at = {source.shown: source for source in case.code.sources}
     for name, lines, old, new, gone in told["names"]:
-        for line in lines[:1]:
+        for line in [line for line in lines if not _is_asked_first(at[name], line)][:1]:
             more = f" (and in {len(lines) - 1} lines more)" if len(lines) > 1 else ""
             place = Place(file=name, line=line)
             if gone:
@@ -144,7 +145,7 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
         first = next(uses, None)
         found, _, instead = sentence.removeprefix(f"{name} ").partition(". Set ")
         yield error(check, first.place if first else Place(file=name), found, f"set {instead}")
-    if "tf1-train" in told["flags"] and case.together(Mode.PS):
+    if "tf1-train" in told["flags"] and case.known and case.together(Mode.PS):
         use = case.code.first(".train", kind="call")
         yield error(
             "estimator-never-ends",
@@ -153,6 +154,23 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
             "a server at its own address, which it does not start: the job fails after a minute",
             "tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec)",
         )
+
+
+def _is_asked_first(source: Source, line: int) -> bool:
+    """Return whether what stands in a line is for an older TensorFlow, and the script looks which one there is."""
+    for use in source.uses:
+        if use.line != line:
+            continue
+        for outer in source.around(use.node):
+            if isinstance(outer, ast.If | ast.IfExp) and re.search(
+                r"version|hasattr|\btf2\b", ast.unparse(outer.test), re.I
+            ):
+                return True
+            if isinstance(outer, ast.Try) and any(isinstance(each, ast.ExceptHandler) for each in outer.handlers):
+                caught = " ".join(ast.unparse(each.type) for each in outer.handlers if each.type)
+                if re.search("AttributeError|ImportError|ModuleNotFoundError", caught):
+                    return True
+    return False
 
 
 def _look(case: Case, ps_workers: str) -> dict[str, Any]:

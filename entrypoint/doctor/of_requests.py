@@ -1,5 +1,6 @@
 """What is amiss with a request: what SageMaker, the SDK's scripts or our launcher will make of it."""
 
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -62,15 +63,20 @@ def _of_api(request: Request) -> Iterator[Finding]:
     """What botocore would refuse before it sends anything. (What a launch script sends has been through it.)"""
     if request.launch is not None or "TrainingJobStatus" in request.body:
         return
-    import botocore.session
     from botocore.validate import ParamValidator
 
-    model = botocore.session.get_session().get_service_model("sagemaker")
-    shape = model.operation_model("CreateTrainingJob").input_shape
-    report = ParamValidator().validate(request.body, shape).generate_report()
+    report = ParamValidator().validate(request.body, _shape_of_a_request()).generate_report()
     for line in report.splitlines():
         word = re.search(r"(\w+)[^\w]*$", line.partition(",")[0])
         yield error("api", request.at(word[1] if word else ""), line, "what the API of CreateTrainingJob has there")
+
+
+@functools.cache  # it takes a quarter of a second to be read
+def _shape_of_a_request() -> Any:
+    import botocore.session
+
+    model = botocore.session.get_session().get_service_model("sagemaker")
+    return model.operation_model("CreateTrainingJob").input_shape
 
 
 def _of_entrypoint(described: Described) -> Iterator[Finding]:

@@ -235,6 +235,13 @@ CASES: dict[str, Ill] = {
         line="import horovod",
         well={"script": HOROVOD},
     ),
+    "gpus-idle": Ill(
+        script=SCRIPT,
+        change=GPUS,
+        line="model.fit",
+        severity="warning",
+        well={"script": with_(SCRIPT, "model = ", "strategy = tf.distribute.MirroredStrategy()\nmodel = ")},
+    ),
     "tf-config-written": Ill(
         script=and_('os.environ["TF_CONFIG"] = "{}"', WORKERS),
         change=MWMS,

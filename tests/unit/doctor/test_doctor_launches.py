@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from looking import HOROVOD, REQUEST, found, look
+from waiting import eventually
 
 from entrypoint.cli import run
 from entrypoint.doctor.examine import examine, launched_jobs
+from entrypoint.doctor.launches import launched
 from entrypoint.job.job import Mode
 
 SUBMITS = f"""
@@ -58,6 +60,26 @@ def test_a_launch_that_fails_before_and_after_its_job(tmp_path: Path) -> None:
     report = examine([str(launch(tmp_path, f"{SUBMITS}\nraise SystemExit('enough')\n"))])
     assert [severity for severity, _ in found(report, "launch-failed")] == ["note"]
     assert len(report.jobs) == 1
+
+
+def test_a_launch_that_misses_arguments(tmp_path: Path) -> None:
+    asks = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--image', required=True)\n"
+    path = launch(tmp_path, f"{asks}parser.parse_args()\n{SUBMITS}")
+    report = examine([str(path)])
+    assert found(report, "launch-failed") == [("error", 4)]
+    assert "exits with 2: " in report.findings[0].found and "--image" in report.findings[0].found
+    assert found(examine([str(path)], arguments=["--image", "x"]), "launch-failed") == []
+
+
+def test_a_launch_that_never_ends(tmp_path: Path) -> None:
+    """It is killed, with what it has forked."""
+    told = tmp_path / "child"
+    forks = f"import os, pathlib\nif os.fork() == 0:\n    pathlib.Path({str(told)!r}).write_text(str(os.getpid()))\n"
+    path = launch(tmp_path, f"{forks}while True:\n    pass\n{SUBMITS}")
+    did = launched(path, str(path), (), environment={}, longest=8)
+    assert did.problem == "it did not end within 8 s"
+    status = Path("/proc", told.read_text(), "status")
+    eventually(lambda: not status.exists() or "zombie" in status.read_text(), within=30, what="the fork is gone")
 
 
 def test_a_launch_without_a_job(tmp_path: Path) -> None:
