@@ -133,11 +133,29 @@ def _host(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _doctor(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    if args.files:
+        return _doctor_of_files(args, environment)
     from entrypoint.local.doctor import examine
 
     for line in examine(environment.get("PATH", "")):
         print(line)
     return 0
+
+
+def _doctor_of_files(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """0: nothing but notes, or warnings without --strict; 1: more; 2: a file that cannot be looked at."""
+    from entrypoint.doctor.examine import examine
+    from entrypoint.doctor.finding import Severity
+    from entrypoint.doctor.show import as_json, as_text
+
+    try:
+        report = examine(args.files, image=args.image, arguments=args.args, python=args.python, environment=environment)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(as_json(report), indent=2) if args.json else as_text(report))
+    least = Severity.WARNING if args.strict else Severity.ERROR
+    return int(report.worst is not None and report.worst >= least)
 
 
 def _settings(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -238,6 +256,11 @@ example, as the command of a container of the image that is called algo-1, with 
 examples, of this machine and of an image:
   entrypoint doctor
   docker run --rm IMAGE entrypoint doctor
+and of a job that you have, before it costs anything; exit code 1 if there are errors:
+  entrypoint doctor submit_job.py                    # its request, and the training script that it names
+  entrypoint doctor request.json src/train.py
+  entrypoint doctor train.py --json --strict
+  entrypoint doctor --python venv/bin/python examples/submit.py --args train.py --mode mwms --image IMAGE --role ROLE
 """,
     "top": """\
 examples:
@@ -313,8 +336,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_plan(add("plan", "print which processes a job starts, where and how; runs nothing"))
     _add_local(add("local", "run a script on simulated hosts of this machine", f"{_CHANNELS}\n{_FAULTS}"))
     _add_host(add("host", "be one host of a job of containers, as compose.yaml starts them", _CHANNELS))
-    add("doctor", "say what this machine or image has for each mode, and lacks").set_defaults(command=_doctor)
     _add_top(add("top", "show a job while it runs: its hosts, processes, progress and last lines"))
+    _add_doctor(add("doctor", "say what this machine or image has for each mode; of files, what their job would miss"))
     add("settings", "print all settings with their defaults").set_defaults(command=_settings)
     add("train", "be a host of the job in /opt/ml: what SageMaker runs on each").set_defaults(command=_train)
     return parser
@@ -330,6 +353,27 @@ def _add_plan(plan: argparse.ArgumentParser) -> None:
     add("--host", metavar="NAME", help="this host's processes only")
     add("--all", action="store_true", help="every process; else, with more than four hosts, a summary by role")
     add("--json", action="store_true", help="for programs")
+
+
+def _add_doctor(doctor: argparse.ArgumentParser) -> None:
+    doctor.set_defaults(command=_doctor)
+    add = doctor.add_argument
+    add(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="a launch script (it is run, and nothing leaves this machine), a CreateTrainingJob request (.json), "
+        "training scripts (they are read, not run)",
+    )
+    add(
+        "--image", default="", metavar="IMAGE", help="the image that the job is to run on, if it is another; by its tag"
+    )
+    add("--python", default=sys.executable, metavar="PYTHON", help="runs launch scripts: that of the SageMaker SDK")
+    add("--json", action="store_true", help="for programs")
+    add("--strict", action="store_true", help="exit code 1 for warnings, too")
+    add(
+        "--args", nargs=argparse.REMAINDER, default=[], metavar="...", help="the rest is arguments of the launch script"
+    )
 
 
 def _add_local(local: argparse.ArgumentParser) -> None:

@@ -25,6 +25,34 @@ FIRST_WITHOUT_ESTIMATOR = (2, 16)
 DISTRIBUTIONS = ("tensorflow", "tensorflow_cpu", "tensorflow_gpu", "tensorflow_cpu_aws")  # with TensorFlow in them
 USES = re.compile(r"^[ \t]*(?:import|from) tensorflow\b", re.MULTILINE)
 SHOWN_FILES, SHOWN_NAMES = 5, 8
+# Of the table, what is used most: for where there is no TensorFlow that brings it.
+FEW = (
+    "ConfigProto",
+    "GraphKeys",
+    "InteractiveSession",
+    "Session",
+    "assign",
+    "get_variable",
+    "global_variables",
+    "global_variables_initializer",
+    "initialize_all_variables",
+    "log",
+    "placeholder",
+    "reset_default_graph",
+    "set_random_seed",
+    "trainable_variables",
+    "truncated_normal",
+    "variable_scope",
+    "train.AdamOptimizer",
+    "train.GradientDescentOptimizer",
+    "train.MomentumOptimizer",
+    "train.MonitoredTrainingSession",
+    "train.Saver",
+    "train.get_global_step",
+    "train.replica_device_setter",
+    "nn.softmax_cross_entropy_with_logits_v2",
+    "nn.dynamic_rnn",
+)
 REMEDY = (
     "Set ENTRYPOINT_TF1=shim, which runs the code as it is, or `import tensorflow.compat.v1 as tf` and "
     "`tf.disable_v2_behavior()` in its files"
@@ -55,6 +83,24 @@ def told(files: list[tuple[str, str]], path: list[str], *, shim: bool) -> list[s
         found += [f"{name} uses tf.{old} (line {_lines(lines[old])}), which {why}" for old, why in gone.items()]
     more = [f"{len(found) - SHOWN_FILES} more such lines are left out"] if len(found) > SHOWN_FILES else []
     return [*found[:SHOWN_FILES], *more, *([REMEDY] if solved else [])]
+
+
+def listed(files: list[tuple[str, str]], path: list[str], version: str) -> list[tuple[str, list[int], str, str, str]]:
+    """Return (file, lines, old name, new name, why it is gone) of each such name, for a TensorFlow of that version.
+
+    The table is that of the TensorFlow in `path`; without one, its beginning is.
+    """
+    folder = _tensorflow(path)
+    table = _table(folder, version) if folder else {}
+    if not table:
+        table = {name: f"tf.compat.v1.{name}" for name in (*FEW, *MODULES)}
+        table |= {old: "" for old in GONE if old != "estimator" or _numbers(version) >= FIRST_WITHOUT_ESTIMATOR}
+    return [
+        (name, lines, old, table[old], GONE.get(old, ""))
+        for name, text in files
+        if USES.search(text)
+        for old, lines in _names(text, table).items()
+    ]
 
 
 def _names(text: str, table: dict[str, str]) -> dict[str, list[int]]:
@@ -133,8 +179,11 @@ def _table(folder: Path, version: str) -> dict[str, str]:
         return {}  # a TensorFlow that nobody knows: nothing can be said
     table = {old: new for old, new in entries.items() if not STILL_THERE.match(old)}
     table |= {module: f"tf.compat.v1.{module}" for module in MODULES}
-    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
-    return table | {old: "" for old in GONE if old != "estimator" or numbers >= FIRST_WITHOUT_ESTIMATOR}
+    return table | {old: "" for old in GONE if old != "estimator" or _numbers(version) >= FIRST_WITHOUT_ESTIMATOR}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
 def _few(texts: list[str]) -> str:

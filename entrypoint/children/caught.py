@@ -1,0 +1,324 @@
+"""Runs a launch script with nothing leaving the machine, and writes down which training jobs it would have asked for.
+
+    python caught.py RESULT SCRIPT [ARGUMENT]...
+
+`entrypoint doctor` starts it, with any Python that has boto3 and a SageMaker SDK. Requests are caught in botocore's
+event `before-call`: by then they have been checked against the description of the API, and not yet sent. Sockets and
+programs are refused by an audit hook. RESULT is a file, written as JSON: {"requests", "launches", "uploads", "error"}.
+"""
+
+import functools
+import importlib.machinery
+import importlib.util
+import inspect
+import io
+import json
+import os
+import runpy
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from types import FrameType, ModuleType, SimpleNamespace
+from typing import Any
+
+ACCOUNT = "000000000000"
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/caught"
+REFUSED = (
+    "socket.connect",
+    "socket.getaddrinfo",
+    "socket.gethostbyname",
+    "socket.sendto",
+    "socket.sendmsg",
+    "subprocess.Popen",
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+    "os.spawn",
+)
+DONE = ("Completed", "InService", "Succeeded", "Active", "ACTIVE", "Available", "Ready")
+ASKS_ABOUT_ROLES = "sagemaker.core.helper.iam_role_resolver"  # of SDK v3: it goes on where it must not ask
+# What SDK v2 still takes under an older name.
+RENAMED = ("train_", "image_name", "distributions", "enable_network_isolation")
+DRIVERS = "/sm_drivers/"
+
+result: dict[str, Any] = {"requests": [], "launches": [], "uploads": {}, "error": None}
+objects: list[Any] = []  # of launches, one each
+state: dict[str, Any] = {"script": "", "current": None, "local": False}
+
+
+def line_of_script() -> int:
+    """Return the line of the script that led here; 0 outside of it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename == state["script"]:
+            return int(frame.f_lineno)
+        frame = frame.f_back
+    return 0
+
+
+def keep_in(event: str, args: object) -> None:
+    """Refuse what would leave this machine, or start a program that could."""
+    if event in REFUSED:
+        raise PermissionError(f"`entrypoint doctor` lets a launch script neither connect nor start programs: {event}")
+
+
+# --- AWS ---
+
+
+def answer(model: Any, params: Any, **_: object) -> tuple[Any, dict[str, Any]]:
+    """Answer in the place of AWS, where whatever was asked for is done at once."""
+    service, name = model.service_model.service_name, model.name
+    ok = SimpleNamespace(status_code=200)
+    if service == "iam" and (name != "GetRole" or ASKS_ABOUT_ROLES in sys.modules):
+        return SimpleNamespace(status_code=403), {"Error": {"Code": "AccessDenied", "Message": "nobody is asked"}}
+    if service == "sagemaker" and name in ("CreateTrainingJob", "CreateHyperParameterTuningJob"):
+        note(json.loads(params["body"]), "local mode" if state["local"] else name)
+    if name == "PutObject" and DRIVERS in params["url_path"]:
+        body = params["body"]
+        text = body.read() if hasattr(body, "read") else body
+        text = text.decode(errors="replace") if isinstance(text, bytes) else text
+        result["uploads"][params["url_path"].partition(DRIVERS)[2]] = text
+    if name == "DescribeTrainingJob" and result["requests"]:
+        return ok, {**invented(model.output_shape), **result["requests"][-1]["request"], **described()}
+    return ok, invented(model.output_shape)
+
+
+def described() -> dict[str, Any]:
+    now = datetime.now(timezone.utc)
+    return {
+        "TrainingJobStatus": "Completed",
+        "SecondaryStatus": "Completed",
+        "SecondaryStatusTransitions": [{"Status": "Completed", "StartTime": now, "StatusMessage": ""}],
+        "ModelArtifacts": {"S3ModelArtifacts": "s3://caught/model.tar.gz"},
+    }
+
+
+def note(request: dict[str, Any], operation: str) -> None:
+    at = state["current"] if state["current"] is not None else len(objects) - 1
+    launch = at if at >= 0 else None
+    result["requests"].append(
+        {
+            "request": request,
+            "operation": operation,
+            "line": line_of_script(),
+            "launch": launch,
+            "uploads": dict(result["uploads"]),
+        }
+    )
+    result["uploads"].clear()  # those of the next job are its own
+
+
+def invented(shape: Any, name: str = "", depth: int = 0) -> Any:
+    """Return a value of that shape: nothing more to come, nothing in progress, everything of one account."""
+    kind = shape.type_name if shape is not None else ""
+    if kind == "structure":
+        members = shape.members.items() if depth < 4 else ()
+        skip = ("token", "marker", "truncated", "failurereason")
+        return {
+            key: invented(member, key, depth + 1)
+            for key, member in members
+            if not any(word in key.lower() for word in skip)
+        }
+    if kind == "string":
+        known = list(getattr(shape, "enum", []) or [])
+        if known or name.endswith("Status") or name == "State":
+            return next((word for word in DONE if word in known), known[0] if known else "Completed")
+        if name == "Arn" or name.endswith("Arn"):
+            return ROLE
+        return ACCOUNT if name == "Account" else "caught"
+    if kind == "blob":
+        return io.BytesIO(b"{}")
+    values = {"list": [], "map": {}, "boolean": False, "timestamp": datetime.now(timezone.utc)}
+    return values.get(kind, 0) if kind else {}
+
+
+def catch_botocore() -> None:
+    import botocore.session
+
+    start = botocore.session.Session.__init__
+
+    def caught(session: Any, *args: Any, **options: Any) -> None:
+        start(session, *args, **options)
+        session.register("before-call", answer)
+
+    botocore.session.Session.__init__ = caught
+
+
+# --- the SDKs, as far as a request does not show what they were told ---
+
+
+def of_v2(module: Any) -> None:
+    """Note estimators: where they are made, and which arguments nobody reads."""
+    base = module.EstimatorBase
+    start, fit = base.__init__, base.fit
+    known = set(inspect.signature(start).parameters)
+
+    @functools.wraps(start)
+    def noted(self: Any, *args: Any, **given: Any) -> None:
+        dropped = {
+            key: short(value) for key, value in given.items() if key not in known and not key.startswith(RENAMED)
+        }
+        objects.append(self)
+        result["launches"].append(
+            {"sdk": "v2", "class": type(self).__name__, "line": line_of_script(), "dropped": dropped}
+        )
+        start(self, *args, **given)
+
+    @functools.wraps(fit)
+    def fitted(self: Any, *args: Any, **given: Any) -> Any:
+        state["current"] = next((at for at, each in enumerate(objects) if each is self), None)
+        return fit(self, *args, **given)
+
+    base.__init__, base.fit = noted, fitted
+
+
+def of_v3(module: Any) -> None:
+    """Note trainers: the source and the distribution that they are given, and a local folder as channel `code`."""
+    real = module.ModelTrainer.train
+
+    @functools.wraps(real)
+    def train(self: Any, *args: Any, **given: Any) -> Any:
+        objects.append(self)
+        state["current"] = len(objects) - 1
+        channels = (
+            given.get("input_data_config") or (args[0] if args else None) or getattr(self, "input_data_config", None)
+        )
+        result["launches"].append(
+            {
+                "sdk": "v3",
+                "class": type(self).__name__,
+                "line": line_of_script(),
+                "dropped": {},
+                "distributed": type(self.distributed).__name__ if self.distributed is not None else "",
+                "code": folder_of_code(channels or []),
+            }
+        )
+        # Its local mode would start Docker: it is asked for the request of the same job on SageMaker.
+        kinds = type(self.training_mode)
+        state["local"] = getattr(kinds, "LOCAL_CONTAINER", None) == self.training_mode
+        if state["local"]:
+            self.training_mode = kinds.SAGEMAKER_TRAINING_JOB
+            self.role = self.role or ROLE
+            self.model_post_init(None)  # where it finds what only such jobs have
+        return real(self, *args, **given)
+
+    module.ModelTrainer.train = train
+
+
+def folder_of_code(channels: Any) -> str:
+    for each in channels:
+        source = getattr(each, "data_source", None)
+        if getattr(each, "channel_name", "") == "code" and isinstance(source, str) and "://" not in source:
+            return source
+    return ""
+
+
+def of_local_mode(module: Any) -> None:
+    """Take what SDK v2's local mode would run in Docker for a request."""
+
+    def create_training_job(self: Any, TrainingJobName: str, **given: Any) -> None:
+        described = {key: value for key, value in given.items() if value is not None}
+        note({"TrainingJobName": TrainingJobName, **json.loads(json.dumps(described, default=str))}, "local mode")
+
+    module.LocalSagemakerClient.create_training_job = create_training_job
+
+
+WATCHED = {
+    "sagemaker.estimator": of_v2,
+    "sagemaker.train.model_trainer": of_v3,
+    "sagemaker.local.local_session": of_local_mode,
+}
+
+
+class Watch:
+    """Finds modules as Python does, and lets some be changed as soon as they are loaded."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        change = WATCHED.get(name)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target) if change else None
+        if change is None or spec is None or spec.loader is None:
+            return None
+        loader: Any = spec.loader
+        load = loader.exec_module
+
+        def loaded(module: ModuleType) -> None:
+            load(module)
+            change(module)
+
+        loader.exec_module = loaded
+        return spec
+
+
+def short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def where_code_lies() -> None:
+    """Add to each launch the local files that it names, as it stands at the end."""
+    for launch, made in zip(result["launches"], objects, strict=True):
+        source = getattr(made, "source_code", None) or made
+        entry = getattr(source, "entry_script", None) or getattr(source, "entry_point", None)
+        folder = getattr(source, "source_dir", None)
+        launch["entry_point"] = entry if isinstance(entry, str) else ""
+        launch["source_dir"] = folder if isinstance(folder, str) else ""
+        launch["command"] = str(getattr(source, "command", None) or "")
+        launch["distribution"] = short(getattr(made, "distribution", None) or "")
+
+
+# --- the script ---
+
+
+def run(script: str, arguments: Sequence[str]) -> dict[str, Any] | None:
+    """Run it as Python would; return what ended it, or None."""
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).absolute().parent)
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        if end.code in (None, 0):
+            return None
+        told = end.code if isinstance(end.code, str) else f"it exits with {end.code}"
+        return {"kind": "SystemExit", "text": told, "line": last_line(end), "missing": ""}
+    except BaseException as error:
+        told = "".join(traceback.format_exception_only(type(error), error)).strip()
+        missing = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+        return {"kind": type(error).__name__, "text": told, "line": last_line(error), "missing": missing}
+    return None
+
+
+def last_line(error: BaseException) -> int:
+    """Return the last line of the script in a traceback; that of the text where it is a syntax error."""
+    if isinstance(error, SyntaxError) and error.filename == state["script"]:
+        return error.lineno or 0
+    lines = [
+        line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == state["script"]
+    ]
+    return lines[-1] if lines else 0
+
+
+def main() -> None:
+    target, script, *arguments = sys.argv[1:]
+    state["script"] = script
+    try:
+        catch_botocore()
+    except ImportError:
+        pass  # no SDK is without it; the script will say what it misses
+    time.sleep = lambda seconds: None  # SDKs ask after a job every few seconds, though it is over at once
+    sys.meta_path.insert(0, Watch)
+    sys.addaudithook(keep_in)
+    result["error"] = run(script, arguments)
+    where_code_lies()
+    with open(target, "w") as file:
+        json.dump(result, file, default=str)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # not waiting for threads of the SDK's, which would tell Amazon of it
+
+
+if __name__ == "__main__":
+    main()

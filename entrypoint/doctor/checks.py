@@ -1,0 +1,122 @@
+"""The table of checks: each has a name, a place where it looks, and a sentence. docs/doctor.md is written from it."""
+
+CHECKS = {
+    # --- the launch script, and what becomes of it ---
+    "no-sdk": (
+        "launch",
+        "error",
+        "The launch script imports an SDK that is not installed: nothing can be said of its job.",
+    ),
+    "launch-failed": ("launch", "error; note after a request", "The launch script raises or exits before its end."),
+    "no-request": ("launch", "error", "The launch script ends without a training job."),
+    "distribution-dropped": ("launch", "error", "`distribution=` of an SDK v2 class that drops it: `Estimator`."),
+    "argument-dropped": ("launch", "warning", "Another argument that no class of the SDK reads."),
+    "local-mode": ("launch", "note", "The job is for the SDK's local mode."),
+    # --- the request ---
+    "api": ("request", "error", "What SageMaker's API would refuse, by botocore's description of it."),
+    "job-refused": ("request", "error", "What our launcher refuses at its start, with exit code 78."),
+    "job-warning": ("request", "warning", "What our launcher warns of at its start."),
+    "plan-note": ("request", "note", "What `entrypoint plan` notes."),
+    "not-our-entrypoint": (
+        "request",
+        "error, warning",
+        "`ContainerEntrypoint` or SDK v3's drivers run in place of our launcher.",
+    ),
+    "command-keeps-sigterm": ("request", "warning", 'SDK v3\'s `command="train"` without `exec`: bash keeps SIGTERM.'),
+    "sdk-script-breaks": (
+        "request",
+        "error",
+        "SDK v3's script fails on `'` in a hyperparameter, and on `-` in a channel's name.",
+    ),
+    "nothing-shared": ("request", "error", "Several hosts and no way of distributing: each trains alone."),
+    "no-code": ("request", "warning", "Neither a hyperparameter nor channel `code` brings the code."),
+    "image": ("request", "note", "The image is AWS's."),
+    "image-and-gpus": ("request", "warning, note", "GPUs, and an image for CPUs; or the other way round."),
+    "hyperparameter-dropped": (
+        "request",
+        "warning",
+        "A `sagemaker_*` hyperparameter that AWS's toolkit reads, and we do not.",
+    ),
+    "hyperparameter-as-argv": ("request", "note", "A value that AWS's images pass through a shell, and we do not."),
+    "no-checkpoint-config": ("request", "warning", "Spot instances, and no `CheckpointConfig`."),
+    "metric-anchored": ("request", "warning", "A metric's `Regex` that begins with `^` or looks for `<stdout>`."),
+    "debugger": ("request", "note", "Debugger or its profiler is asked for."),
+    "isolated-install": ("request", "warning", "Network isolation, and a `requirements.txt`."),
+    # --- the training script: whether it runs ---
+    "syntax": ("script", "error", "What Python 3 cannot parse."),
+    "entry-missing": ("script", "error", "The program is not in the folder of the code."),
+    "tf1-name": (
+        "script",
+        "error",
+        "A name of TensorFlow 1 that TensorFlow 2 has elsewhere, by `tf_upgrade_v2`'s table.",
+    ),
+    "tf-gone": ("script", "error", "`tf.contrib`; from TensorFlow 2.16 on `tf.estimator`."),
+    "keras-3-fit": ("script", "error", "`fit` of Keras 3 with parameter servers or several workers."),
+    "estimator-never-ends": (
+        "script",
+        "error",
+        "An Estimator beside worker servers, or its `train` with parameter servers.",
+    ),
+    "module-missing": (
+        "script",
+        "error",
+        "An import of what the image lacks: `smdebug`, model parallelism, Pipe mode's operator.",
+    ),
+    "argument-unknown": ("script", "error", "A hyperparameter that `parse_args` of the script refuses."),
+    "argument-missing": ("script", "error", "A required argument that is no hyperparameter of the job."),
+    "bool-argument": ("script", "warning", "`type=bool`, which takes the text `False` for true."),
+    "channel-missing": ("script", "error", "A channel that the job does not have."),
+    "variable-missing": ("script", "error", "A variable that only SDK v3's own drivers set."),
+    "failure-hidden": ("script", "error", "An exception is caught, and the script exits with 0."),
+    # --- whether it trains on all hosts ---
+    "no-strategy": ("script", "error", "The mode's strategy is missing: each process trains alone."),
+    "hvd-no-init": ("script", "error", "Horovod without `init()`."),
+    "hvd-no-average": (
+        "script",
+        "error",
+        "Horovod without an optimizer, tape or allreduce of its own: nothing is averaged.",
+    ),
+    "hvd-no-broadcast": ("script", "warning", "Horovod without a broadcast from rank 0."),
+    "hvd-no-pin": ("script", "error, warning", "Ranks that do not choose a GPU each: all take the first, or all."),
+    "gpus-idle": ("script", "warning", "Several GPUs on a host, one process, and no strategy for them: one GPU works."),
+    "tf-config-written": ("script", "note", "The script writes its own TF_CONFIG."),
+    "host-name": ("script", "warning", "A host's name, such as `algo-1`, in the script."),
+    "ps-branch": ("script", "note", "A branch for `ps` tasks, which do not run the script by default."),
+    # --- its data ---
+    "no-shards": ("script", "warning, note", "All ranks read all of the data."),
+    "shards-twice": (
+        "script",
+        "warning",
+        "`ShardedByS3Key`, and `shard(size, rank)` on top: most of the data is read by nobody.",
+    ),
+    "uneven-ranks": ("script", "warning, note", "Nothing makes ranks take the same number of steps."),
+    "batch-size": ("script", "note", "The batch size is that of all replicas together."),
+    "learning-rate": ("script", "note", "The learning rate does not depend on the number of ranks."),
+    "threads": ("script", "note", "A number of threads of the script's own, which overrides the launcher's."),
+    # --- what it leaves ---
+    "all-save": ("script", "warning", "Every process saves under the same name."),
+    "chief-saves-alone": (
+        "script",
+        "warning",
+        "MultiWorkerMirrored: only the chief calls `save`, which waits for all.",
+    ),
+    "no-checkpoint": ("script", "warning, note", "No checkpoints in the folder that SageMaker keeps."),
+    "no-resume": ("script", "warning", "Checkpoints are written and never read."),
+    "checkpoint-elsewhere": (
+        "script",
+        "warning",
+        "Checkpoints are written, and not to the folder that SageMaker keeps.",
+    ),
+    "no-sigterm": ("script", "note", "Nothing is done at SIGTERM."),
+    "no-model": ("script", "warning", "Nothing is saved to `SM_MODEL_DIR`."),
+    "model-dir-s3": ("script", "warning", "`--model_dir` is an address in S3, which TensorFlow cannot write to."),
+    "s3-path": ("script", "warning", "`s3://` without `tensorflow_io`."),
+    "path": ("script", "warning, note", "A path of one machine, such as `/home/...`."),
+}
+
+
+def table() -> str:
+    """Return the checks as a Markdown table."""
+    rows = ["| check | looks at | severity | finds |", "|---|---|---|---|"]
+    rows += [f"| `{name}` | {where} | {severity} | {text} |" for name, (where, severity, text) in CHECKS.items()]
+    return "\n".join(rows)

@@ -1,0 +1,152 @@
+"""Whether the script takes the arguments, channels and variables that the job gives it."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from entrypoint.doctor.case import Case
+from entrypoint.doctor.code import Code, Use
+from entrypoint.doctor.finding import Finding, Place, error, warning
+from entrypoint.job import params
+
+_OF_V3 = (
+    "SM_MASTER_ADDR",
+    "SM_MASTER_PORT",
+    "SM_HOST_COUNT",
+    "SM_CURRENT_HOST_RANK",
+    "SM_SOURCE_DIR",
+    "SM_ENTRY_SCRIPT",
+    "SM_DISTRIBUTED_CONFIG",
+    "SM_INPUT_DATA_DIR",
+    "SM_OUTPUT_FAILURE",
+)
+_INSTEAD = {
+    "SM_MASTER_ADDR": 'json.loads(os.environ["SM_HOSTS"])[0]',
+    "SM_HOST_COUNT": 'len(json.loads(os.environ["SM_HOSTS"]))',
+    "SM_CURRENT_HOST_RANK": 'json.loads(os.environ["SM_HOSTS"]).index(os.environ["SM_CURRENT_HOST"])',
+    "SM_SOURCE_DIR": "/opt/ml/code, the working directory",
+    "SM_ENTRY_SCRIPT": 'os.environ["SM_USER_ENTRY_POINT"]',
+    "SM_INPUT_DATA_DIR": '"/opt/ml/input/data"',
+}
+_FALSE_IS_TRUE = "which takes the text False for true: every text that is not empty is"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """An option of argparse."""
+
+    names: tuple[str, ...]  # as they stand: --epochs, -e
+    required: bool
+    place: Place
+
+    @property
+    def keys(self) -> set[str]:
+        return {name.lstrip("-") for name in self.names}
+
+
+def of_arguments(case: Case) -> Iterator[Finding]:
+    """Yield hyperparameters that the script refuses or misses, and what it looks for in vain."""
+    options, whole = _options(case.code)
+    yield from _of_bools(case.code)
+    if case.job is not None:
+        yield from _of_parser(case, options, whole)
+        yield from _of_channels(case)
+    if not (case.known or case.code.has("tensorflow*", kind="import")):
+        return
+    for source, node, found in case.code.strings(r"^SM_[A-Z_]+$"):
+        outer = source.parents.get(node)
+        if found[0] in _OF_V3 and isinstance(outer, ast.Subscript):
+            yield error(
+                "variable-missing",
+                source.at(node),
+                f"{found[0]} is set by SDK v3's own drivers alone: KeyError",
+                _INSTEAD.get(found[0], "one of the variables of docs/user-code.md"),
+            )
+
+
+def _options(code: Code) -> tuple[list[Option], bool]:
+    """Return (options, whether these are all): a name that is computed may be any."""
+    found, whole = [], True
+    for use in code.calls(".add_argument"):
+        assert isinstance(use.node, ast.Call)
+        names = [each.value for each in use.node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        if len(names) < len(use.node.args) or not use.node.args:
+            whole = False
+        required = any(
+            word.arg == "required" and isinstance(word.value, ast.Constant) and word.value.value is True
+            for word in use.node.keywords
+        )
+        if any(name.startswith("-") for name in names):
+            found.append(Option(names=tuple(names), required=required, place=use.place))
+    return found, whole
+
+
+def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Finding]:
+    assert case.job is not None
+    given = params.of_the_script(case.job.hyperparameters)
+    strict = case.code.first(".parse_args", kind="call")
+    known = {key for option in options for key in option.keys}
+    if strict and options and whole and not case.code.has(".parse_known_args"):
+        for key in sorted(given):
+            # argparse takes the beginning of a long name for the name
+            if key not in known and not any(name.startswith(key) for name in known if len(key) > 1):
+                sent = " (SDK v2's TensorFlow adds it)" if key == "model_dir" else ""
+                yield error(
+                    "argument-unknown",
+                    strict.place,
+                    f"the job has hyperparameter {key}{sent}, and the script's options do "
+                    f"not: argparse exits with 2 at --{key}",
+                    f'args, _ = parser.parse_known_args(), or parser.add_argument("--{key}")',
+                )
+    for option in options:
+        if option.required and not option.keys & given.keys():
+            name = next(iter(sorted(option.keys, key=len, reverse=True)))
+            yield error(
+                "argument-missing",
+                option.place,
+                f"{option.names[0]} is required, and the job has no such hyperparameter: argparse exits with 2",
+                f'hyperparameters={{"{name}": ...}}, or default= in place of required=',
+            )
+
+
+def _of_bools(code: Code) -> Iterator[Finding]:
+    for use in code.calls(".add_argument"):
+        kind = use.argument("type")
+        if isinstance(kind, ast.Name) and kind.id == "bool":
+            yield warning(
+                "bool-argument",
+                use.place,
+                f"{use.written} has type=bool, {_FALSE_IS_TRUE}",
+                'type=lambda text: text.lower() == "true"',
+            )
+
+
+def _of_channels(case: Case) -> Iterator[Finding]:
+    """Channels that are asked for by name, without a way out if they are not there."""
+    assert case.job is not None
+    there = set(case.job.input_data_config)
+    for use in case.code.uses("os.environ", kind="name"):
+        outer = use.source.parents.get(use.node)
+        if isinstance(outer, ast.Subscript) and isinstance(outer.slice, ast.Constant):
+            found = re.fullmatch(r"SM_CHANNEL_(\w+)", str(outer.slice.value))
+            if found and found[1].lower() not in {name.lower() for name in there} and not _tried(use):
+                yield _absent(use.source.at(outer), found[1].lower(), there)
+    for source, node, found in case.code.strings(r"^/opt/ml/input/data/([\w.-]+)"):
+        name = re.sub(r"_\d+$", "", found[1])
+        if not {found[1], name, name.removesuffix("-manifest")} & there:
+            yield _absent(source.at(node), found[1], there)
+
+
+def _tried(use: Use) -> bool:
+    """Return whether it stands in a condition, a `try`, or behind one that asks."""
+    return any(isinstance(outer, ast.Try | ast.If | ast.IfExp | ast.BoolOp) for outer in use.source.around(use.node))
+
+
+def _absent(place: Place, name: str, there: set[str]) -> Finding:
+    return error(
+        "channel-missing",
+        place,
+        f"the script reads channel {name}, and the job has {', '.join(sorted(there)) or 'none'}",
+        f'fit({{"{name}": ...}}), or one of these names',
+    )

@@ -1,0 +1,186 @@
+"""What the image has under another name, or not at all: TensorFlow 1, modules, paths."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from entrypoint.doctor.case import Case
+from entrypoint.doctor.code import Source
+from entrypoint.doctor.finding import Finding, Place, error, note, warning
+from entrypoint.job.job import Mode
+
+LOOK = Path(__file__).resolve().parents[1] / "children" / "prepare" / "look.py"
+SHIM = 'import tensorflow.compat.v1 as tf; tf.disable_v2_behavior(); or environment={"ENTRYPOINT_TF1": "shim"}'
+FIRST_WITH_KERAS_3 = (2, 16)
+_PATHS = re.compile(r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)")
+_MAY_BE_THERE = ("/mnt/", "/data/")  # in an image of one's own
+_LACKING = {
+    "smdebug": "TensorBoard's callback, or a try around the import: docs/debugger.md",
+    "smdistributed.modelparallel": "horovod.tensorflow, or smdistributed.dataparallel, for which Horovod stands in",
+    "smdistributed.dataparallel.torch": "smdistributed.dataparallel.tensorflow",
+    "herring": "horovod.tensorflow",
+}
+
+
+def of_names(case: Case) -> Iterator[Finding]:
+    """Yield what ends the script when it comes to it."""
+    for source in case.code.sources:
+        if source.problem:
+            yield error(
+                "syntax",
+                Place(file=source.shown, line=source.line),
+                f"Python 3 cannot parse it: {source.problem}",
+                "Python 3 (`2to3` makes most of Python 2)",
+            )
+    yield from _of_modules(case)
+    yield from _of_paths(case)
+    yield from _of_hidden_failures(case)
+    yield from _of_job_start(case)
+
+
+def _of_modules(case: Case) -> Iterator[Finding]:
+    lacking = dict(_LACKING)
+    if case.tensorflow >= FIRST_WITH_KERAS_3:
+        lacking["sagemaker_tensorflow"] = 'pipe_dataset("training", "TFRecord") of sagemaker_tf_data'
+    for use in case.code.uses(*lacking, *(f"{name}.*" for name in lacking), kind="import"):
+        if any(isinstance(outer, ast.Try) for outer in use.source.around(use.node)):
+            continue
+        name = next(name for name in lacking if use.name == name or use.name.startswith(f"{name}."))
+        brings = case.code.folder / "requirements.txt"
+        if brings.is_file() and name.split(".")[0] in brings.read_text(errors="replace"):
+            continue
+        yield error(
+            "module-missing",
+            use.place,
+            f"{name} is not in the image of TensorFlow {'.'.join(map(str, case.tensorflow))}: ModuleNotFoundError",
+            lacking[name],
+        )
+
+
+def _of_paths(case: Case) -> Iterator[Finding]:
+    seen = set()
+    for source, node, found in case.code.strings(_PATHS.pattern):
+        if (source.shown, found[0]) not in seen:
+            seen.add((source.shown, found[0]))
+            make = note if found[0] in _MAY_BE_THERE else warning
+            yield make(
+                "path",
+                source.at(node),
+                f"{node.value!r} is a place of one machine, and not there in the container",
+                'os.environ["SM_CHANNEL_TRAINING"] to read, SM_MODEL_DIR or SM_OUTPUT_DATA_DIR to write',
+            )
+    if case.code.has("tensorflow_io*", kind="import") or case.code.has(
+        "boto3*", "s3fs*", "sagemaker_tf_data.checkpoints*"
+    ):
+        return
+    for source, node, _ in case.code.strings(r"^s3://\w"):
+        if not any(isinstance(outer, ast.Compare) for outer in source.around(node)):
+            yield warning(
+                "s3-path",
+                source.at(node),
+                f"{node.value!r}: TensorFlow since 2.6 has no file system for s3://",
+                "a channel, whose files lie in SM_CHANNEL_...; or `import tensorflow_io` (TensorFlow 2.14)",
+            )
+            return
+
+
+def _of_hidden_failures(case: Case) -> Iterator[Finding]:
+    for source in case.code.sources:
+        for node in ast.walk(source.tree):
+            if not isinstance(node, ast.ExceptHandler) or not _catches_all(
+                source.dotted(node.type) if node.type else ""
+            ):
+                continue
+            for inner in ast.walk(node):
+                name = source.dotted(inner.func) if isinstance(inner, ast.Call) else ""
+                if name in ("sys.exit", "os._exit", "exit", "quit") and _is_zero(inner):
+                    yield error(
+                        "failure-hidden",
+                        source.at(inner),
+                        "an exception is caught, and the script exits with 0: the job counts as completed",
+                        "raise",
+                    )
+
+
+def _catches_all(name: str) -> bool:
+    return name in ("", "Exception", "BaseException")
+
+
+def _is_zero(call: ast.AST) -> bool:
+    assert isinstance(call, ast.Call)
+    return not call.args or (isinstance(call.args[0], ast.Constant) and call.args[0].value in (0, None))
+
+
+def _of_job_start(case: Case) -> Iterator[Finding]:
+    """What the launcher itself looks for when a job starts: by its own program."""
+    settings = case.job.settings if case.job else None
+    shim = bool(settings and settings.tf1 == "shim")
+    told = _look(case, settings.ps_workers if settings else "script")
+    at = {source.shown: source for source in case.code.sources}
+    for name, lines, old, new, gone in told["names"]:
+        for line in [line for line in lines if not _is_asked_first(at[name], line)][:1]:
+            more = f" (and in {len(lines) - 1} lines more)" if len(lines) > 1 else ""
+            place = Place(file=name, line=line)
+            if gone:
+                instead = (
+                    "line 2.14 of the image (build.sh), which has it"
+                    if old == "estimator"
+                    else "what TensorFlow 2 has: "
+                )
+                instead += "" if old == "estimator" else "tensorflow_addons, tf_slim, tf.keras.layers"
+                yield error("tf-gone", place, f"tf.{old}{more} {gone}", instead)
+            elif not shim:
+                yield error(
+                    "tf1-name", place, f"tf.{old}{more} is of TensorFlow 1; AttributeError", f"{new}; or {SHIM}"
+                )
+    for sentence in told["doubts"]:
+        name = next((shown for shown in at if sentence.startswith(f"{shown} ")), case.code.main.shown)
+        check = "estimator-never-ends" if "Estimator" in sentence else "keras-3-fit"
+        uses = (use for use in at[name].uses if use.name.endswith((".fit", ".train_and_evaluate", ".Estimator")))
+        first = next(uses, None)
+        found, _, instead = sentence.removeprefix(f"{name} ").partition(". Set ")
+        yield error(check, first.place if first else Place(file=name), found, f"set {instead}")
+    if "tf1-train" in told["flags"] and case.known and case.together(Mode.PS):
+        use = case.code.first(".train", kind="call")
+        yield error(
+            "estimator-never-ends",
+            use.place if use else case.code.place,
+            "estimator.train with parameter servers connects to "
+            "a server at its own address, which it does not start: the job fails after a minute",
+            "tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec)",
+        )
+
+
+def _is_asked_first(source: Source, line: int) -> bool:
+    """Return whether what stands in a line is for an older TensorFlow, and the script looks which one there is."""
+    for use in source.uses:
+        if use.line != line:
+            continue
+        for outer in source.around(use.node):
+            if isinstance(outer, ast.If | ast.IfExp) and re.search(
+                r"version|hasattr|\btf2\b", ast.unparse(outer.test), re.I
+            ):
+                return True
+            if isinstance(outer, ast.Try) and any(isinstance(each, ast.ExceptHandler) for each in outer.handlers):
+                caught = " ".join(ast.unparse(each.type) for each in outer.handlers if each.type)
+                if re.search("AttributeError|ImportError|ModuleNotFoundError", caught):
+                    return True
+    return False
+
+
+def _look(case: Case, ps_workers: str) -> dict[str, Any]:
+    asked = {
+        "files": [(source.shown, source.text) for source in case.code.sources if source.path.suffix == ".py"],
+        "tensorflow": ".".join(map(str, case.tensorflow)),
+        "mode": str(case.mode) if case.several and case.mode else "",
+        "ps_workers": ps_workers,
+        "environment": dict(case.environment),
+    }
+    command = [sys.executable, str(LOOK)]
+    answer = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=120)
+    return dict(json.loads(answer.stdout))

@@ -1,0 +1,177 @@
+"""`entrypoint doctor` runs launch scripts with both of Amazon's SDKs, and hears what their requests do not say."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from local_mode import ROOT, python_of
+from test_submit import IMAGE, ROLE, blocks_for
+
+from entrypoint.doctor.examine import Report, examine
+from entrypoint.doctor.finding import Severity
+from entrypoint.doctor.show import as_text
+
+ENVIRONMENT = {"PATH": os.environ["PATH"], "AWS_DEFAULT_REGION": "eu-west-1"}
+V2 = f"""
+from sagemaker.estimator import Estimator
+from sagemaker.tensorflow import TensorFlow
+
+common = dict(
+    image_uri={IMAGE!r}, role={ROLE!r}, instance_count=2, instance_type="ml.c5.xlarge",
+    entry_point="train.py", source_dir="src", debugger_hook_config=False, disable_profiler=True,
+)
+"""
+V3 = f"""
+from sagemaker.core.training.configs import Compute, InputData, SourceCode
+from sagemaker.train import ModelTrainer
+from sagemaker.train.distributed import MPI
+
+code = InputData(channel_name="code", data_source="src")
+rows = InputData(channel_name="training", data_source="s3://bucket/rows/")
+common = dict(
+    training_image={IMAGE!r}, role={ROLE!r}, compute=Compute(instance_type="ml.c5.xlarge", instance_count=2),
+    environment={{"ENTRYPOINT_MODE": "mpi"}},
+)
+"""
+TRAIN = """
+import argparse
+import os
+
+import horovod.tensorflow.keras as hvd
+import tensorflow as tf
+from sagemaker_tf_data import file_names, shard
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model_dir")
+args = parser.parse_args()
+hvd.init()
+model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1 * hvd.size())), "mse")
+rows = shard(tf.data.TFRecordDataset(file_names("training"))).batch(8)
+model.fit(rows, steps_per_epoch=10, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+if hvd.rank() == 0:
+    model.save(os.path.join(os.environ["SM_MODEL_DIR"], "1"))
+"""
+
+
+def ask(
+    sdk: str,
+    folder: Path,
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...] = (),
+    train: str = TRAIN,
+) -> Report:
+    """Examine a launch script with an SDK's own Python, in a folder with src/train.py."""
+    python = python_of(sdk)
+    if not python.exists():
+        why = f"no environment of SageMaker's SDK {sdk} (tests/sdk/make_environments.sh makes it)"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
+    (folder / "src").mkdir()
+    (folder / "src/train.py").write_text(train)
+    (folder / "submit_job.py").write_text(text)
+    monkeypatch.chdir(folder)
+    home = {**ENVIRONMENT, "HOME": str(folder)}
+    return examine(["submit_job.py"], python=str(python), environment=home)
+
+
+def checks(report: Report, least: Severity = Severity.WARNING) -> list[str]:
+    return [each.check for each in report.findings if each.severity >= least]
+
+
+def line_of(text: str, words: str) -> int:
+    return next(number for number, line in enumerate(text.splitlines(), 1) if words in line)
+
+
+def test_v2_drops_a_distribution_of_estimators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mpi = '{"mpi": {"enabled": True, "processes_per_host": 2}}'
+    text = f'{V2}\nEstimator(**common, distribution={mpi}, colour="red").fit("s3://bucket/rows")\n'
+    report = ask("v2", tmp_path, text, monkeypatch)
+    assert set(checks(report)) == {"nothing-shared", "distribution-dropped", "argument-dropped"}
+    dropped = next(each for each in report.findings if each.check == "distribution-dropped")
+    assert dropped.place.line == line_of(text, "colour")
+    assert '"ENTRYPOINT_MODE": "mpi"' in dropped.instead
+
+
+def test_v2_as_it_should_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An Estimator with our setting; the class for TensorFlow, with the SDK's own; a job of the local mode."""
+    text = f"""{V2}
+Estimator(**common, environment={{"ENTRYPOINT_MODE": "mpi"}}).fit("s3://bucket/rows")
+TensorFlow(**common, framework_version="2.14", distribution={{"mpi": {{"enabled": True}}}}).fit("s3://bucket/rows")
+here = {{**common, "instance_type": "local"}}
+Estimator(**here, environment={{"ENTRYPOINT_MODE": "mpi"}}, output_path="file:///tmp/out").fit("s3://bucket/rows")
+"""
+    report = ask("v2", tmp_path, text, monkeypatch)
+    assert checks(report) == []
+    assert [job.plan.title if job.plan else "" for job in report.jobs] == 3 * ["MPI: 2 ranks on 2 hosts, 1 on each"]
+    assert [(each.place.line) for each in report.findings if each.check == "local-mode"] == [line_of(text, "**here")]
+    assert "differs   each rank has the SM_* of its own host" in as_text(report)
+
+
+def test_v2_adds_an_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--model_dir`, which a strict script refuses."""
+    text = f"""{V2}
+TensorFlow(**common, framework_version="2.14", distribution={{"mpi": {{"enabled": True}}}}).fit("s3://bucket/rows")
+"""
+    report = ask("v2", tmp_path, text, monkeypatch, train=TRAIN.replace("--model_dir", "--epochs"))
+    assert checks(report) == ["argument-unknown"]
+
+
+def test_v3_starts_drivers_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"""{V3}
+source = SourceCode(source_dir="src", entry_script="train.py")
+ModelTrainer(**common, source_code=source, distributed=MPI()).train([rows])
+command = SourceCode(source_dir="src", command="train")
+ModelTrainer(**common, source_code=command, hyperparameters={{"sagemaker_program": "train.py"}}).train([rows])
+"""
+    report = ask("v3", tmp_path, text, monkeypatch)
+    assert checks(report) == ["not-our-entrypoint", "command-keeps-sigterm"]
+    assert [each.place.line for each in report.findings[:2]] == [line_of(text, "MPI())"), line_of(text, "=command")]
+
+
+def test_v3_as_it_should_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code as a channel; our Launcher; a command that leaves bash; a job of the local mode."""
+    (tmp_path / "tf_launcher").symlink_to(ROOT / "examples/tf_launcher")
+    text = f"""{V3}
+from sagemaker.train.model_trainer import Mode
+from tf_launcher import Launcher
+program = {{"sagemaker_program": "train.py"}}
+ModelTrainer(**common, hyperparameters=program).train([code, rows])
+source = SourceCode(source_dir="src", entry_script="train.py")
+ModelTrainer(**{{**common, "environment": {{}}}}, source_code=source, distributed=Launcher(mode="mpi")).train([rows])
+command = SourceCode(source_dir="src", command="exec train")
+ModelTrainer(**common, source_code=command, hyperparameters=program).train([rows])
+compute = Compute(instance_type="local_cpu", instance_count=2)
+here = {{**common, "compute": compute, "training_mode": Mode.LOCAL_CONTAINER, "hyperparameters": program}}
+ModelTrainer(**here).train([code, rows])
+"""
+    report = ask("v3", tmp_path, text, monkeypatch)
+    assert checks(report) == []
+    assert [job.plan.title if job.plan else "" for job in report.jobs] == 4 * ["MPI: 2 ranks on 2 hosts, 1 on each"]
+    assert [each.place.line for each in report.findings if each.check == "local-mode"] == [line_of(text, "**here)")]
+
+
+@pytest.mark.parametrize("sdk", ["v2", "v3"])
+def test_submit_py_is_clean(sdk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ("examples/deepfm/train.py", "--mode", "mpi", "--instances", "2", "--image", IMAGE, "--role", ROLE)
+    channels = ("--channel", "training=s3://bucket/rows/", "--checkpoints", "s3://bucket/checkpoints", "--spot")
+    if not python_of(sdk).exists():
+        pytest.skip(f"no environment of SageMaker's SDK {sdk}")
+    command = [sys.executable, "-m", "entrypoint", "doctor", "examples/submit.py", "--strict"]
+    command += ["--python", str(python_of(sdk)), "--args", *arguments, *channels]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "MPI: 2 ranks on 2 hosts, 1 on each" in done.stdout
+    assert "0 errors, 0 warnings" in done.stdout
+
+
+@pytest.mark.parametrize("sdk", ["v2", "v3"])
+def test_what_the_documents_show_is_clean(sdk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tf_launcher").symlink_to(ROOT / "examples/tf_launcher")
+    names = {"image": IMAGE, "role": ROLE, "IMAGE": IMAGE, "ROLE": ROLE}
+    text = "\n".join([*(f"{key} = {value!r}" for key, value in names.items()), *blocks_for(sdk)])
+    report = ask(sdk, tmp_path, text, monkeypatch, train="")
+    assert len(report.jobs) >= 8
+    assert [each for each in report.findings if each.severity >= Severity.WARNING] == []

@@ -1,0 +1,246 @@
+"""Launch scripts are run, nothing leaves the machine, and what they do not say is told."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from looking import HOROVOD, REQUEST, found, look
+from waiting import eventually
+
+from entrypoint.cli import run
+from entrypoint.doctor.examine import examine, launched_jobs
+from entrypoint.doctor.launches import launched
+from entrypoint.job.job import Mode
+
+SUBMITS = f"""
+import boto3
+
+client = boto3.client("sagemaker", region_name="eu-west-1")
+request = {REQUEST!r}
+request["ResourceConfig"]["InstanceCount"] = 2
+request["Environment"] = {{"ENTRYPOINT_MODE": "mpi"}}
+client.create_training_job(**request)
+"""
+
+
+def launch(folder: Path, text: str) -> Path:
+    path = folder / "submit_job.py"
+    path.write_text(text)
+    return path
+
+
+def test_a_launch_becomes_a_job(tmp_path: Path) -> None:
+    did, (job,) = launched_jobs(launch(tmp_path, SUBMITS))
+    assert did.problem == ""
+    assert job.job is not None and job.job.mode is Mode.MPI
+    assert job.plan is not None and job.plan.hosts == ("algo-1", "algo-2")
+    assert job.request.line == SUBMITS.splitlines().index("client.create_training_job(**request)") + 1
+
+
+def test_the_program_of_a_launch_is_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(HOROVOD.replace("hvd.init()", ""))
+    report = examine([str(launch(tmp_path, SUBMITS)), str(tmp_path / "train.py")])
+    assert [each.check for each in report.findings] == ["hvd-no-init"]
+
+
+def test_an_sdk_that_is_not_there(tmp_path: Path) -> None:
+    text = "\nimport no_sdk_here\nimport boto3\nboto3.client('sagemaker').create_training_job()\n"
+    report = examine([str(launch(tmp_path, text.replace("no_sdk_here", "sagemaker.estimator")))])
+    assert found(report, "no-sdk") == [("error", 2)]
+    report = examine([str(launch(tmp_path, text))])
+    assert (found(report, "no-sdk"), found(report, "launch-failed")) == ([], [("error", 2)])
+
+
+def test_a_launch_that_fails_before_and_after_its_job(tmp_path: Path) -> None:
+    report = examine([str(launch(tmp_path, f"import boto3\nraise ValueError('which?')\n{SUBMITS}"))])
+    assert found(report, "launch-failed") == [("error", 2)]
+    assert "ValueError: which?" in report.findings[0].found
+    report = examine([str(launch(tmp_path, f"{SUBMITS}\nraise SystemExit('enough')\n"))])
+    assert [severity for severity, _ in found(report, "launch-failed")] == ["note"]
+    assert len(report.jobs) == 1
+
+
+def test_a_launch_that_misses_arguments(tmp_path: Path) -> None:
+    asks = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--image', required=True)\n"
+    path = launch(tmp_path, f"{asks}parser.parse_args()\n{SUBMITS}")
+    report = examine([str(path)])
+    assert found(report, "launch-failed") == [("error", 4)]
+    assert "exits with 2: " in report.findings[0].found and "--image" in report.findings[0].found
+    assert found(examine([str(path)], arguments=["--image", "x"]), "launch-failed") == []
+
+
+def test_a_launch_that_never_ends(tmp_path: Path) -> None:
+    """It is killed, with what it has forked."""
+    told = tmp_path / "child"
+    forks = f"import os, pathlib\nif os.fork() == 0:\n    pathlib.Path({str(told)!r}).write_text(str(os.getpid()))\n"
+    path = launch(tmp_path, f"{forks}while True:\n    pass\n{SUBMITS}")
+    did = launched(path, str(path), (), environment={}, longest=8)
+    assert did.problem == "it did not end within 8 s"
+    status = Path("/proc", told.read_text(), "status")
+    eventually(lambda: not status.exists() or "zombie" in status.read_text(), within=30, what="the fork is gone")
+
+
+def test_a_launch_without_a_job(tmp_path: Path) -> None:
+    report = examine([str(launch(tmp_path, SUBMITS.replace("client.create", "if False: client.create")))])
+    assert [each.check for each in report.findings] == ["no-request"]
+    assert found(examine([str(launch(tmp_path, SUBMITS))]), "no-request") == []
+
+
+def test_what_the_api_refuses_ends_the_launch(tmp_path: Path) -> None:
+    report = examine([str(launch(tmp_path, SUBMITS.replace("'ml.c5.xlarge'", "3")))])
+    assert found(report, "launch-failed") == [
+        ("error", SUBMITS.splitlines().index("client.create_training_job(**request)") + 1)
+    ]
+    assert "InstanceType" in report.findings[0].found
+
+
+@pytest.mark.parametrize(
+    "way_out",
+    [
+        "import urllib.request; urllib.request.urlopen('http://127.0.0.1:{port}/')",
+        "import socket; socket.create_connection(('127.0.0.1', {port}))",
+        "import socket; socket.getaddrinfo('localhost', {port})",
+        "import subprocess; subprocess.run(['touch', '{folder}/out'])",
+        "import os; os.system('touch {folder}/out')",
+        "import os; os.posix_spawnp('touch', ['touch', '{folder}/out'], os.environ)",
+        "import os; os.execvp('touch', ['touch', '{folder}/out'])",
+    ],
+)
+def test_nothing_leaves_the_machine(way_out: str, tmp_path: Path) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        port = server.getsockname()[1]
+        report = examine([str(launch(tmp_path, f"{way_out.format(port=port, folder=tmp_path)}\n{SUBMITS}"))])
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert found(report, "launch-failed") == [("error", 1)]
+    assert "neither connect nor start programs" in report.findings[0].found
+    assert not (tmp_path / "out").exists()
+
+
+def test_real_credentials_are_not_seen(tmp_path: Path) -> None:
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws/config").write_text("[profile work]\nregion = eu-north-1\ncredential_process = /bin/false\n")
+    text = f"""
+import boto3, os
+seen = boto3.Session(profile_name="work")
+key = seen.get_credentials()
+assert (seen.region_name, key.access_key, key.secret_key) == ("eu-north-1", "nobody", "nothing"), seen.region_name
+assert "AWS_SESSION_TOKEN" not in os.environ
+{SUBMITS}"""
+    environment = {"HOME": str(tmp_path), "AWS_SECRET_ACCESS_KEY": "real", "AWS_SESSION_TOKEN": "real", "PATH": "/bin"}
+    did, jobs = launched_jobs(launch(tmp_path, text), environment=environment)
+    assert (did.problem, len(jobs)) == ("", 1)
+
+
+def test_the_jobs_of_a_tuning(tmp_path: Path) -> None:
+    text = f"""
+import boto3
+request = {REQUEST!r}
+definition = {{key: request[key] for key in ("AlgorithmSpecification", "RoleArn", "InputDataConfig", "OutputDataConfig",
+    "ResourceConfig", "StoppingCondition")}} | {{"StaticHyperParameters": request["HyperParameters"]}}
+boto3.client("sagemaker", region_name="eu-west-1").create_hyper_parameter_tuning_job(
+    HyperParameterTuningJobName="t", TrainingJobDefinition=definition,
+    HyperParameterTuningJobConfig={{"Strategy": "Random", "ResourceLimits": {{"MaxParallelTrainingJobs": 1}}}})
+"""
+    _, (job,) = launched_jobs(launch(tmp_path, text))
+    assert job.job is not None and job.job.program.name == "train.py"
+
+
+def test_a_program_that_is_not_in_its_folder(tmp_path: Path) -> None:
+    """As SDK v3 uploads it: what it names is in the files of its driver."""
+    from entrypoint.doctor.described import described
+    from entrypoint.doctor.examine import _entry_missing
+    from entrypoint.doctor.requests import Launch, Request
+
+    (tmp_path / "other.py").touch()
+    where = {"entry_point": "train.py", "source_dir": str(tmp_path)}
+    ill = described(Request(body=REQUEST, file="submit.py", line=3, launch=Launch(**where)))
+    (missing,) = _entry_missing(ill)
+    assert missing.check == "entry-missing" and "other.py" in missing.instead
+    well = described(Request(body=REQUEST, file="submit.py", line=3, launch=Launch(entry_point="train.py")))
+    assert _entry_missing(well) == []
+
+
+# --- the command ---
+
+
+def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("parser.add_argument('--flag', type=bool)\n")
+    assert run(["doctor", str(script)]) == 0
+    assert run(["doctor", str(script), "--strict"]) == 1
+    script.write_text("print 'x'\n")
+    assert run(["doctor", str(script)]) == 1
+    capsys.readouterr()
+    assert run(["doctor", str(tmp_path / "none.py")]) == 2
+    assert "there is no file" in capsys.readouterr().err
+    (tmp_path / "some.json").write_text("{}")
+    assert run(["doctor", str(tmp_path / "some.json")]) == 2
+    assert "wanted a CreateTrainingJob request" in capsys.readouterr().err
+    (tmp_path / "data.csv").touch()
+    assert run(["doctor", str(tmp_path / "data.csv")]) == 2
+
+
+def test_without_a_file_it_is_about_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor"]) == 0
+    assert "mode single: ready" in capsys.readouterr().out
+
+
+def test_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("\nparser.add_argument('--flag', type=bool)\n")
+    assert run(["doctor", "--json", str(script)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["errors"], told["warnings"], told["notes"]) == (0, 1, 0)
+    (finding,) = told["findings"]
+    assert (finding["check"], finding["severity"], finding["file"], finding["line"]) == (
+        "bool-argument",
+        "warning",
+        str(script),
+        2,
+    )
+
+
+def test_what_runs_comes_first(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "entrypoint", "doctor", str(launch(tmp_path, SUBMITS)), "--args", "--more"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[0].endswith("MPI: 2 ranks on 2 hosts, 1 on each"), done.stdout + done.stderr
+
+
+def test_secrets_are_masked(tmp_path: Path) -> None:
+    from entrypoint.doctor.show import as_json, as_text
+
+    report = look(
+        tmp_path, change={"Environment": {"ENTRYPOINT_MODE": "hunter2hunter2", "DB_PASSWORD": "hunter2hunter2"}}
+    )
+    assert report.findings
+    assert "hunter2" not in as_text(report) + json.dumps(as_json(report))
+
+
+@pytest.mark.parametrize("spelling", ["camel", "snake"])
+def test_other_spellings_of_a_request(spelling: str, tmp_path: Path) -> None:
+    import re
+
+    def other(name: str) -> str:
+        if spelling == "camel":
+            return name[0].lower() + name[1:]
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+    def change(value: object) -> object:
+        if isinstance(value, list):
+            return [change(each) for each in value]
+        users = ("HyperParameters", "Environment")
+        if isinstance(value, dict):
+            return {other(key): inside if key in users else change(inside) for key, inside in value.items()}
+        return value
+
+    path = tmp_path / "request.json"
+    path.write_text(json.dumps(change(REQUEST), indent=1))
+    report = examine([str(path)])
+    assert report.findings == ()
+    assert report.jobs[0].request.body == REQUEST
