@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from entrypoint.job.job import Job
+from entrypoint.monitor.marks import Marks
 from entrypoint.monitor.metrics import Reader
 from entrypoint.monitor.progress import Progress
 from entrypoint.monitor.record import Record
@@ -52,6 +53,9 @@ class Monitor:
         self._wanted = [(name, re.compile(expression)) for name, expression in job.settings.metrics]
         self._readers: dict[str, Reader] = {}
         self._lines: dict[str, deque[str]] = {}  # that were printed last, until they are recorded
+        self._marks: Marks | None = None
+        with suppress(OSError):  # such as too long a path
+            self._marks = Marks(job.paths.marks)
         self._progress = Progress()
         self._was_still = False
         self._stacks_taken = 0  # the last time that they were asked for
@@ -70,8 +74,13 @@ class Monitor:
         self._add("host", about(self._job))
         poll = select.poll()
         poll.register(self._feed, select.POLLIN)
+        if self._marks:
+            poll.register(self._marks.socket, select.POLLIN)
         while True:
-            if poll.poll(max(0.0, min(look_at, review_at) - time.monotonic()) * 1000) and not self._hear():
+            ready = dict(poll.poll(max(0.0, min(look_at, review_at) - time.monotonic()) * 1000))
+            if self._marks and self._marks.socket.fileno() in ready:
+                self._marks.hear()
+            if self._feed.fileno() in ready and not self._hear():
                 break
             now = time.monotonic()
             if now >= look_at:
@@ -83,6 +92,9 @@ class Monitor:
                 review_at = now + (min(pace, LIVE) if fast else pace)
         if self._sampling:
             self._look()
+        self._add_marks()
+        if self._marks:
+            self._marks.close()
         self._add_lines(*self._lines)
         self._finish()
 
@@ -124,16 +136,30 @@ class Monitor:
             return
         self._printed[process] += len(text) if seen else int(text)
         if seen:
-            if process not in self._readers:
-                self._readers[process] = Reader(self._wanted)
             told = text.decode("utf-8", "replace")
-            self._readers[process].read(told)
+            self._reader(process).read(told)
             self._lines.setdefault(process, deque(maxlen=LINES)).extend(last_lines(told))
+
+    def _reader(self, process: str) -> Reader:
+        if process not in self._readers:
+            self._readers[process] = Reader(self._wanted)
+        return self._readers[process]
 
     def _add_lines(self, *processes: str) -> None:
         for process in processes:
             if lines := self._lines.pop(process, None):
                 self._add("lines", process, list(lines))
+
+    def _add_marks(self) -> None:
+        """Write down what the scripts told by their library since the last look."""
+        marks, metrics, weights = self._marks.take() if self._marks else ({}, {}, [])
+        for process, sums in marks.items():
+            for what, (times, seconds) in sums.items():
+                self._add("mark", process, {"what": what, "seconds": round(seconds, 4), "times": times})
+        for process, values in metrics.items():
+            self._reader(process).note(values)
+        for process, told in weights:
+            self._add("weights", process, *told)
 
     # --- what the host uses ---
 
@@ -146,6 +172,7 @@ class Monitor:
         printed, self._printed = self._printed, Counter()
         sample = self._sampling.look(self._running, printed)
         self._add("sample", *sample)
+        self._add_marks()
         for process, reader in self._readers.items():
             if found := reader.take():
                 self._add("metric", process, found)
