@@ -30,6 +30,7 @@ from entrypoint.plan.plan import Duty, Plan, ProcessSpec, Serves
 from entrypoint.plan.render import command_line
 from entrypoint.policy import events
 from entrypoint.policy.events import Action, Event
+from entrypoint.policy.history import History
 from entrypoint.policy.phase import Phase
 from entrypoint.policy.policy import Policy
 from entrypoint.policy.status import status
@@ -63,6 +64,7 @@ class Supervisor:
         self.began = time.monotonic()
         self.policy = Policy(plan, self.host, job.settings, self.began)
         self.facts = self.policy.facts
+        self.history = History(len(plan.hosts), self.began, lambda line: tell("decided", log.secret.mask_all(line)))
         self.inbox = Inbox()
         self.processes: dict[str, process.Process] = {}
         self.spawner = Spawner(job, self.facts, environment, log, begun or {})
@@ -99,7 +101,7 @@ class Supervisor:
             self.peers = Peers(
                 self.job.cluster, self.job.settings, self.inbox.put, self._ask_status, self.log.say, self._records()
             )
-            self._carry_out(self.policy.repeat())
+            self._carry_out(self.history.note_repeat(time.monotonic(), self.policy.repeat()))
         fault: Exception | None = None
         give_up = inf
         while self.outcome is None:
@@ -175,7 +177,8 @@ class Supervisor:
     def _decide(self, *happened: Event) -> None:
         if any(isinstance(event, events.NotStarted | events.Broken) for event in happened):
             self._free_spare()  # to say it, to tell the others and to end takes some
-        self._carry_out(self.policy.on(happened, time.monotonic()))
+        now = time.monotonic()
+        self._carry_out(self.history.note(happened, now, self.policy.on(happened, now)))
         if self.facts.phase is not self._told_phase:
             self._told_phase = self.facts.phase
             self._tell("phase", str(self._told_phase))

@@ -10,6 +10,7 @@ import select
 import socket
 import time
 from collections import Counter, deque
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from entrypoint.monitor.sampling import Sampling
     from entrypoint.monitor.watch import Watch
 
+EARLY = 1.5  # seconds until what the job is, is written and brought
 QUIET = 0.5  # seconds at the start in which it only listens: the job's programs start then
 LEAST, REVIEW = 0.5, 5.0  # seconds between two pieces that are written, and that a follower brings
 LAST = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
@@ -35,11 +37,11 @@ LONGEST_MESSAGE = 1 << 18
 TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
 
 
-def run(feed: socket.socket, job: Job, plan: Plan) -> None:
-    """Be the monitor until the launcher closes its end."""
+def run(feed: socket.socket, job: Job, plan: Plan, description: Mapping[str, Any]) -> None:
+    """Be the monitor until the launcher closes its end. `description`: of the job, for its record."""
     with suppress(OSError):
         Path("/proc/self/comm").write_text("monitor")
-    Monitor(feed, job, plan).run()
+    Monitor(feed, job, plan).run(description)
 
 
 class Monitor:
@@ -66,12 +68,13 @@ class Monitor:
         self._delivery: Delivery | None = None  # a follower's
         self._watch: Watch | None = None  # the coordinator's
 
-    def run(self) -> None:
+    def run(self, description: Mapping[str, Any]) -> None:
         """Listen, look and review until the launcher has no more to say."""
         settings = self._job.settings
         pace = min(REVIEW, max(LEAST, settings.hang_after / 4)) if settings.hang_after else REVIEW
-        look_at, review_at = time.monotonic() + QUIET, time.monotonic() + pace
+        look_at, review_at = time.monotonic() + QUIET, time.monotonic() + min(pace, EARLY)
         self._add("host", about(self._job))
+        self._record.add("described", time.time(), description)
         poll = select.poll()
         poll.register(self._feed, select.POLLIN)
         if self._marks:
@@ -118,6 +121,8 @@ class Monitor:
 
     def _note(self, message: bytes) -> None:
         self._record.add_line(message)
+        if message.startswith(b'["decided"'):  # for replay/ alone
+            return
         line = json.loads(message)
         if self._job.cluster.is_coordinator:
             self._fresh.append(line)
