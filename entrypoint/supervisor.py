@@ -99,7 +99,7 @@ class Supervisor:
             if self.plan.processes:
                 self._decide(events.Fingerprinted(fingerprints=fingerprint(self.job, self.plan)))
             self.peers = Peers(
-                self.job.cluster, self.job.settings, self.inbox.put, self._ask_status, self.log.say, self._records()
+                self.job.cluster, self.job.settings, self.inbox.put, self._ask_status, self.log.say, _records(self.job)
             )
             self._carry_out(self.history.note_repeat(time.monotonic(), self.policy.repeat()))
         fault: Exception | None = None
@@ -280,15 +280,6 @@ class Supervisor:
             order, inbox = self.spawner.order, self.inbox
             Ranks(self.job.paths.ranks, lambda *asked: inbox.ask(partial(order, *asked)), inbox.put, self.log)
 
-    def _records(self) -> "Records | None":
-        """Return where the coordinator keeps the others' records; None on others, and where there are none."""
-        if not (self.job.settings.monitor and self.job.cluster.is_coordinator):
-            return None
-        from entrypoint.control.records import Records
-
-        followers = {host.name for host in self.job.cluster.followers}
-        return Records(self.job.paths.records, self.job.paths.run / "wants.json", followers)
-
     def _ask_status(self) -> dict[str, Any]:
         told = self.inbox.ask(lambda: status(self.facts, time.monotonic()), patience=1)
         masked: dict[str, Any] = self.log.secret.mask_all(told)
@@ -303,3 +294,12 @@ class Supervisor:
         self.log.flush_unfinished()
         for path in (*self.job.paths.ssh.glob("*_key"), self.job.paths.prepared, self.job.paths.ranks):
             path.unlink(missing_ok=True)
+
+
+def _records(job: Job) -> "Records | None":
+    """Return where the coordinator keeps the others' records; None on others, and where there are none."""
+    if not (job.settings.monitor and job.cluster.is_coordinator):
+        return None
+    from entrypoint.control.records import Records
+
+    return Records(job.paths.records, job.paths.run / "wants.json", {host.name for host in job.cluster.followers})
