@@ -165,6 +165,22 @@ def _settings(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return 0
 
 
+def _replay(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    import shlex
+
+    from entrypoint.replay.command import compare, once_more, replay
+    from entrypoint.report.sources import find
+
+    records = find(args.bundle)
+    if args.rerun is None:
+        return replay(records, args.host)
+    output = args.output or _new_output(argparse.Namespace(program=args.rerun, mode="rerun"))
+    words = ["local", *once_more(records, str(args.rerun)), "--engine", args.engine, "--output", str(output)]
+    print(f"entrypoint {shlex.join(words)}", flush=True)
+    run(words, environment)
+    return compare(records, find(str(output)))
+
+
 def _top(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint.live.top import show, source
 
@@ -262,6 +278,12 @@ and of a job that you have, before it costs anything; exit code 1 if there are e
   entrypoint doctor train.py --json --strict
   entrypoint doctor --python venv/bin/python examples/submit.py --args train.py --mode mwms --image IMAGE --role ROLE
 """,
+    "replay": """\
+examples; exit code 1 if this version would decide otherwise, or the second run ends otherwise:
+  entrypoint replay output.tar.gz                 # of a job on SageMaker, as it lies in S3
+  entrypoint replay out/train-ps-20260101-120000 --host algo-1
+  entrypoint replay output.tar.gz --rerun src/train.py
+""",
     "top": """\
 examples:
   entrypoint top                                # in a container of the job, or where `entrypoint local` runs
@@ -338,6 +360,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_host(add("host", "be one host of a job of containers, as compose.yaml starts them", _CHANNELS))
     _add_top(add("top", "show a job while it runs: its hosts, processes, progress and last lines"))
     _add_doctor(add("doctor", "say what this machine or image has for each mode; of files, what their job would miss"))
+    _add_replay(add("replay", "show what every host of a job knew and decided, second by second"))
     add("settings", "print all settings with their defaults").set_defaults(command=_settings)
     add("train", "be a host of the job in /opt/ml: what SageMaker runs on each").set_defaults(command=_train)
     return parser
@@ -425,6 +448,16 @@ def _add_top(top: argparse.ArgumentParser) -> None:
         "container, else the newest in out/",
     )
     top.add_argument("--once", action="store_true", help="print it once, as it is now")
+
+
+def _add_replay(replay: argparse.ArgumentParser) -> None:
+    replay.set_defaults(command=_replay)
+    add = replay.add_argument
+    add("bundle", metavar="BUNDLE", help="what a job left: its output folder, output.tar.gz, or s3://.../output.tar.gz")
+    add("--host", metavar="NAME", help="this host alone")
+    add("--rerun", type=Path, metavar="SCRIPT", help="run it on simulated hosts, with the faults that the job had")
+    add("--engine", choices=["process", "netns", "docker"], default="process", help="of --rerun; default: process")
+    add("--output", type=Path, metavar="DIR", help="of --rerun; default: out/SCRIPT-rerun-TIME")
 
 
 def _add_program(parser: argparse.ArgumentParser) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PIECE = 1 << 14  # bytes of output in one message
 RATE, BURST = 1 << 15, 1 << 18  # bytes of output a second that it is shown, and at once: more than people read
+LONGEST = 1 << 17  # bytes of a line of the record
 KEPT = 1000  # lines of the record that wait for it
 LEAVES = (
     3.0  # seconds that it has at the end. It takes some milliseconds, or until the coordinator has heard the others
@@ -54,6 +55,8 @@ class Feed:
         """Tell it a line of the record, as of now."""
         if self._socket:
             line = json.dumps([kind, round(time.time(), 3), *values], separators=(",", ":")).encode()
+            if len(line) > LONGEST:
+                return  # it would never get through; who reads the record misses it by its number
             with self._lock:
                 self._waiting.append(line)
                 self._send()
@@ -149,9 +152,10 @@ def _be_monitor(feed: socket.socket, job: "Job", plan: "Plan") -> NoReturn:
             os.dup2(nothing, fd)
         os.closerange(3, kept)  # whoever reads our stdout, and sees its end, is to see the launcher's
         os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+        from entrypoint.monitor.description import described
         from entrypoint.monitor.monitor import run
 
-        run(feed, job, plan)
+        run(feed, job, plan, described(job, os.environ))
     except Exception:
         import traceback
 

@@ -11,6 +11,8 @@ from entrypoint.job.open_mpi import ORTE
 from entrypoint.job.settings import Settings
 from entrypoint.python310 import StrEnum
 
+MARKS = "ENTRYPOINT_MARKS"  # environment variable: the socket where a script's library tells the monitor of its steps
+
 
 class Mode(StrEnum):
     """How the work is spread over the hosts."""
@@ -75,6 +77,11 @@ class Paths(Tree):
     def ranks(self) -> Path:
         """The socket where the ranks that mpirun starts on this host report."""
         return self.run / "ranks.sock"
+
+    @property
+    def marks(self) -> Path:
+        """The socket where scripts tell the monitor of their steps."""
+        return self.run / "marks.sock"
 
     @property
     def public_keys(self) -> Path:
