@@ -1,4 +1,4 @@
-"""What people call: `entrypoint plan`, `local`, `doctor`, `host`, `settings` and `train`."""
+"""What people call: `entrypoint plan`, `local`, `doctor`, `host`, `report`, `settings` and `train`."""
 
 import argparse
 import json
@@ -147,6 +147,12 @@ def _settings(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return 0
 
 
+def _report(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.report.command import report
+
+    return report(args)
+
+
 def _train(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint.launch import train
 
@@ -232,6 +238,12 @@ examples, of this machine and of an image:
   entrypoint doctor
   docker run --rm IMAGE entrypoint doctor
 """,
+    "report": """\
+examples:
+  entrypoint report out/train-ps-20270101-120000             # a folder of `entrypoint local`
+  entrypoint report output.tar.gz --price 3.06               # USD for a host and hour
+  entrypoint report s3://bucket/job/output/output.tar.gz --output job.html --rules straggler=1.2,idle=off
+""",
     "settings": """\
 examples:
   entrypoint settings
@@ -301,6 +313,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_local(add("local", "run a script on simulated hosts of this machine", f"{_CHANNELS}\n{_FAULTS}"))
     _add_host(add("host", "be one host of a job of containers, as compose.yaml starts them", _CHANNELS))
     add("doctor", "say what this machine or image has for each mode, and lacks").set_defaults(command=_doctor)
+    _add_report(add("report", "make a job's report again, from the records of its monitor"))
     add("settings", "print all settings with their defaults").set_defaults(command=_settings)
     add("train", "be a host of the job in /opt/ml: what SageMaker runs on each").set_defaults(command=_train)
     return parser
@@ -346,6 +359,15 @@ def _add_host(host: argparse.ArgumentParser) -> None:
     add("--most", type=int, metavar="N", help="as many hosts as there can be")
     _add_job(host)
     add("--env", action="append", default=[], metavar="K=V", help="for this host; may be repeated")
+
+
+def _add_report(report: argparse.ArgumentParser) -> None:
+    report.set_defaults(command=_report)
+    add = report.add_argument
+    add("place", metavar="PLACE", help="a job's output folder, its record folder, output.tar.gz, or one in s3://")
+    add("--price", metavar="USD", help="of a host for an hour, for the bill")
+    add("--output", type=Path, default=Path("report.html"), metavar="FILE", help="default: report.html")
+    add("--rules", default="", metavar="NAME=N,...", help="thresholds in place of the job's; see docs/report.md")
 
 
 def _add_program(parser: argparse.ArgumentParser) -> None:

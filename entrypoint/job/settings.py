@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from entrypoint.errors import ConfigError, ConfigErrors, did_you_mean
+from entrypoint.job.rules import parse_rules
 
 ENVIRONMENT_PREFIX = "ENTRYPOINT_"
 HYPERPARAMETER_PREFIX = "sagemaker_entrypoint_"
@@ -342,6 +343,12 @@ class Settings:
         truth,
         "Whether a job ends with exit code 78 when a host is seen to train alone: its processes exchange nothing with "
         "those of other hosts. Without it, one line says so.",
+    )
+    rules: tuple[tuple[str, float], ...] = _setting(
+        (),
+        parse_rules,
+        "Thresholds of the rules by which the report judges the job: `input_bound=0.3,straggler=1.5,idle=off`. "
+        "[report.md](report.md#rules) has all, with their defaults.",
     )
     run_dir: str = _setting(
         "", str, "Folder for keys and sockets. Default: /run/entrypoint, else a temporary one.", machine=True
