@@ -29,20 +29,23 @@ class Columns:
             start = max(0.0, start)
             if start >= end:
                 return
-        self.grow(end)
-        width, whole = self.width, end - start
+        if end >= self.width * self.limit:
+            self.grow(end)
         for key in amounts.keys() - self.amounts.keys():
             self.amounts[key] = self._zeros()
         for key in peaks.keys() - self.peaks.keys():
             self.peaks[key] = self._zeros()
-        for at in range(int(start / width), min(self.limit - 1, int(end / width)) + 1):
-            seconds = min(end, (at + 1) * width) - max(start, at * width)
+        width, whole, columns = self.width, end - start, self.amounts
+        first, last = int(start / width), min(self.limit - 1, int(end / width))
+        for at in range(first, last + 1):
+            seconds = whole if first == last else min(end, (at + 1) * width) - max(start, at * width)
             self.seconds[at] += seconds
             part = seconds / whole
             for key, amount in amounts.items():
-                self.amounts[key][at] += amount * part
-            for key, level in peaks.items():
-                column = self.peaks[key]
+                columns[key][at] += amount * part
+        for key, level in peaks.items():
+            column = self.peaks[key]
+            for at in range(first, last + 1):
                 if level > column[at]:
                     column[at] = level
 

@@ -1,15 +1,14 @@
-"""What the page shows, as JSON: names, spans, and columns of figures with three digits."""
+"""What the page shows, as JSON: names, spans, and columns of figures with a few digits."""
 
 import math
 import time
-from collections.abc import Iterable
 from typing import Any
 
 from entrypoint.report.bill import Bill
 from entrypoint.report.columns import Series
+from entrypoint.report.host import Host, Process
 from entrypoint.report.job import JobRecord
 from entrypoint.report.phases import IDLE, ORDER, Span, of_process
-from entrypoint.report.reading import Host, Process
 from entrypoint.report.rules.steps import is_loss, seconds_per_step
 from entrypoint.report.rules.verdict import Verdict
 
@@ -65,10 +64,12 @@ def digits(value: float | None) -> float | int | None:
     return int(short) if short == int(short) else short
 
 
-def _column(values: Iterable[float | None], count: int, unit: float = 1.0) -> list[float | int | None] | None:
-    """Return a column for the page; None where it holds nothing but zeros."""
-    found = [digits(None if value is None else value / unit) for value in list(values)[:count]]
-    return found if any(found) else None
+def _column(values: list[float | None], count: int, unit: float = 1.0) -> str | None:
+    """Return a column for the page: numbers with blanks between them, nothing for a gap. None if all are 0."""
+    if not any(values):
+        return None
+    factor = 1.0 / unit
+    return " ".join(["" if value is None else f"{value * factor:.4g}" for value in values[:count]])
 
 
 def _host(job: JobRecord, host: Host, count: int) -> dict[str, Any]:
@@ -196,9 +197,9 @@ def _metrics(job: JobRecord, index: dict[str, int], count: int) -> list[dict[str
     ]
 
 
-def _exact(values: list[float | None]) -> list[float | None]:
-    """Return them with five digits: metrics change little."""
-    return [None if value is None or not math.isfinite(value) else float(f"{value:.5g}") for value in values]
+def _exact(values: list[float | None]) -> str:
+    """Return a column with six digits: metrics change little."""
+    return " ".join(["" if value is None else f"{value:.6g}" for value in values])
 
 
 def _stragglers(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:

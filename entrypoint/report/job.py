@@ -1,6 +1,8 @@
 """The records of all hosts, brought together: one axis of time, and what is true of the job."""
 
+import math
 import statistics
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,12 +10,15 @@ from typing import Any
 from entrypoint.job.rules import parse_rules, thresholds
 from entrypoint.report import phases
 from entrypoint.report.columns import Columns
+from entrypoint.report.host import SERVES, Host, Process
+from entrypoint.report.lines import WRONG, count_lines, first_line, number, text
 from entrypoint.report.phases import Span
-from entrypoint.report.reading import SERVES, WRONG, Host, Process, first_line, number, read, text
+from entrypoint.report.reading import read
 
 PIECES, MOST_PIECES, LEAST_PIECES = 40_000, 1024, 32  # of time: of all hosts, of one
 OTHER_CLOCK = 3600.0  # seconds that a host's clock is off, after which it is set right
-QUICK = 350_000  # bytes of records, as they are compressed, for each second that there is for all
+QUICK = 15_000  # lines that are read for each second that there is for all
+READS = 0.6  # of that time, at most
 
 
 @dataclass
@@ -29,8 +34,9 @@ class JobRecord:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Return what the coordinator's record says first; {} if there is none."""
-        return self.coordinator.about if self.coordinator else {}
+        """Return what the coordinator's record says first, or another's; {} if there is none."""
+        told = [host.about for host in [self.coordinator, *self.hosts] if host and host.about]
+        return told[0] if told else {}
 
     @property
     def coordinator(self) -> Host | None:
@@ -92,16 +98,19 @@ def gather(records: Mapping[str, bytes], within: float = 0.0) -> JobRecord:
     zero = min((begin for begin in begins if abs(begin - usual) <= OTHER_CLOCK), default=0.0)
     job = JobRecord(hosts=[], zero=zero)
     limit = _power_of_two(PIECES // max(1, len(records)))
-    every = max(1, round(sum(map(len, records.values())) / (within * QUICK))) if within else 1
+    every = math.ceil(sum(map(count_lines, records.values())) / (within * QUICK)) if within else 1
+    began = time.monotonic()
     interval = _interval(next((found[1] for found in firsts.values() if found), {}))  # one setting, of all hosts
     for name, data in records.items():
-        host = read(name, data, zero + off.get(name, 0.0), Columns(interval, limit), every)
+        host = read(name, data, zero + off.get(name, 0.0), Columns(interval, limit), max(1, every))
         job.hosts.append(host)
+        if within and time.monotonic() - began > within * READS * len(job.hosts) / len(records):
+            every *= 2
         job.notes += [f"the record of {name}: {problem}" for problem in host.problems]
         if name in off:
             job.notes.append(f"the clock of {name} is {off[name]:+.0f} s off; its times are shown without that")
-    if every > 1:
-        job.notes.append(f"the records are long: of each {every} samples one was read; `entrypoint report` reads all")
+    if (most := max((host.every for host in job.hosts), default=1)) > 1:
+        job.notes.append(f"the records are long: of each {most} samples one was read; `entrypoint report` reads all")
     _put_together(job)
     return job
 

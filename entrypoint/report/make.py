@@ -1,5 +1,6 @@
 """From records to the file of the report."""
 
+import gc
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,9 +23,15 @@ def make(
     `price`: USD for a host and hour; `rules`: thresholds in place of the job's own; `within`: seconds in which the
     records should be read, 0 for all the time that it takes. OSError if the file cannot be written.
     """
-    job = gather(records, within)
-    verdicts = judge(job, {**job.rules, **(rules or {})})
-    page = content(job, verdicts, bill_of(job, price))
+    is_on = gc.isenabled()
+    gc.disable()  # it would look at each of a million numbers again and again; what is made here is in no circle
+    try:
+        job = gather(records, within)
+        verdicts = judge(job, {**job.rules, **(rules or {})})
+        page = content(job, verdicts, bill_of(job, price))
+    finally:
+        if is_on:
+            gc.enable()
     scratch = output.with_name(f".{output.name}.new")
     try:
         scratch.write_text(render(page), encoding="utf-8")

@@ -17,7 +17,7 @@ end          from the end of the last program of the job on
 from dataclasses import dataclass
 from itertools import pairwise
 
-from entrypoint.report.reading import Host, Process, Run
+from entrypoint.report.host import Host, Process, Run
 
 ORDER = (
     "start", "prepare", "rendezvous", "import", "first step", "train", "data wait", "evaluation", "checkpoint", "serve",

@@ -3,150 +3,35 @@
 A record may be cut, broken, or written by somebody who means harm: what does not fit is counted and left out.
 """
 
-import json
-import math
-import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 from entrypoint.report.columns import Columns, Key, Series
+from entrypoint.report.host import Host, Mark, Process, Run
+from entrypoint.report.lines import WRONG, batches, lines_of, number, numbers, parsed, text
 
-MOST_BYTES = 1 << 30  # of one record, expanded
-MOST_LINE = 1 << 20
+MOST_WRONG = 10_000  # lines, after which it is no record any more
 MOST_SAID, MOST_STACKS, MOST_MARKS, MOST_PROCESSES, MOST_METRICS = 2000, 64, 20_000, 1024, 24
 LONGEST = 60 * 86_400.0  # seconds that a job can take, else a time is wrong
-SERVES, HELPS = {"ps"}, {"prepare", "key", "sshd", "mpirun"}
-WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
-
-
-@dataclass
-class Run:
-    """One time that a process was started. Times are seconds since the job's begin."""
-
-    start: float
-    end: float | None = None
-    how: str = ""  # it ended
-
-
-@dataclass
-class Mark:
-    """What a script has said of itself: something that ended at `at` and took so many seconds."""
-
-    at: float
-    what: str
-    seconds: float
-
-
-@dataclass
-class Process:
-    """A process of the plan, or a rank."""
-
-    name: str
-    role: str = ""
-    task: str = ""
-    runs: list[Run] = field(default_factory=list)
-    metrics: dict[str, Series] = field(default_factory=dict)
-    marks: list[Mark] = field(default_factory=list)
-    step_marks: Series = field(default_factory=Series)  # seconds of a step
-    first_output: float | None = None
-
-    @property
-    def trains(self) -> bool:
-        """Whether it is the user's program that learns, and no server, helper or evaluator."""
-        return self.role not in SERVES | HELPS | {"evaluator", ""}
-
-    @property
-    def steps(self) -> Series:
-        """Return the steps that it said to have taken, if it did."""
-        return self.metrics.get("step") or self.metrics.get("epoch_step") or Series()
-
-    def seconds_of(self, what: str) -> float:
-        """Return how long it was at that, by its marks."""
-        return sum(mark.seconds for mark in self.marks if mark.what == what)
-
-
-@dataclass
-class Host:
-    """What the record of one host tells. Times are seconds since the job's begin."""
-
-    name: str
-    columns: Columns
-    rank: int = 0
-    about: dict[str, Any] = field(default_factory=dict)
-    begin: float | None = None
-    end: float = 0.0
-    processes: dict[str, Process] = field(default_factory=dict)
-    phases: list[tuple[float, str]] = field(default_factory=list)
-    still: list[tuple[float, str, float, float]] = field(default_factory=list)  # at, process, seconds, CPUs
-    said: list[tuple[float, str]] = field(default_factory=list)
-    stacks: list[dict[str, Any]] = field(default_factory=list)
-    outcome: dict[str, Any] | None = None
-    oom: int = 0
-    exchanged: dict[str, list[float]] = field(default_factory=dict)  # other host -> bytes received, sent
-    problems: list[str] = field(default_factory=list)
-    every: int = 1  # of so many samples one was read
-
-    def figure(self, key: str) -> float:
-        """Return a number of its `host` lines; 0 where it is not known."""
-        value = self.about.get(key)
-        return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
-
-    @property
-    def cpus(self) -> float:
-        """Return how many there are; 1 where that is not known."""
-        return max(1.0, self.figure("cpus"))
-
-    @property
-    def trainers(self) -> list[Process]:
-        """Return its processes that train."""
-        return [process for process in self.processes.values() if process.trains]
-
-
-def first_line(data: bytes) -> tuple[float, dict[str, Any]] | None:
-    """Return (time, about) of a record's first line; None if it is none."""
-    try:
-        line = json.loads(zlib.decompressobj(31).decompress(data[: 1 << 16], MOST_LINE).partition(b"\n")[0])
-        return (number(line[1]), dict(line[2])) if line[0] == "host" else None
-    except (zlib.error, *WRONG):
-        return None
 
 
 def read(name: str, data: bytes, zero: float, columns: Columns, every: int = 1) -> Host:
     """Return what a record tells. `zero`: the job's begin by this host's clock; `every`: read one sample of so many."""
     host = Host(name=name, columns=columns, every=every)
-    reader = _Reader(host, zero)
-    count = wrong = 0
-    for line in _lines(data, host.problems):
-        if every > 1 and line.startswith((b'["sample"', b'["metric"')):
-            count += line.startswith(b'["sample"')
-            if count % every and b"NaN" not in line:
-                continue
-        try:
-            reader.take(json.loads(line))
-        except WRONG:
-            wrong += 1
+    reader, wrong = _Reader(host, zero), 0
+    for lines in batches(lines_of(data, host.problems), every):
+        for line in parsed(lines):
+            try:
+                reader.take(line)
+            except WRONG:
+                wrong += 1
+        if wrong > MOST_WRONG:
+            host.problems.append("the rest was not read")
+            break
     if wrong:
         host.problems.append(f"{wrong} lines could not be understood")
     host.begin = 0.0 if host.begin is None else host.begin
     return host
-
-
-def _lines(data: bytes, problems: list[str]) -> Iterator[bytes]:
-    expand, rest, size = zlib.decompressobj(31), b"", 0
-    try:
-        while data and not expand.eof:
-            piece = expand.decompress(data, 1 << 20)
-            data, size = expand.unconsumed_tail, size + len(piece)
-            *whole, rest = (rest + piece).split(b"\n")
-            yield from whole
-            if size > MOST_BYTES or len(rest) > MOST_LINE:
-                problems.append("it is longer than is read")
-                return
-    except zlib.error:
-        problems.append("from some place on it is broken")
-    if not size:
-        problems.append("it is empty, or no record")
 
 
 class _Reader:
@@ -285,24 +170,3 @@ _LISTS: list[tuple[str, list[Key]]] = [
     ("disk", [("disk", way) for way in ("read", "written")]),
     ("net", [("net", way) for way in ("received", "sent")]),
 ]
-
-
-def number(value: Any) -> float:
-    """Return a finite number of a sane size; ValueError else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e18:
-        raise ValueError("no number")
-    return float(value)
-
-
-def numbers(values: list[Any]) -> list[float]:
-    """Return a list that holds nothing but such numbers; ValueError or TypeError else."""
-    if not abs(sum(values)) < 1e18:
-        raise ValueError("no numbers")
-    return values
-
-
-def text(value: Any, most: int = 200) -> str:
-    """Return a text, cut; ValueError if it is none."""
-    if not isinstance(value, str):
-        raise ValueError("no text")
-    return value if len(value) <= most else value[: most - 3] + "..."

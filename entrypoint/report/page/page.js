@@ -3,6 +3,14 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const { hosts, job, width, count } = data;
 
+  // Columns are texts: numbers with blanks between them, nothing for a gap.
+  const unpack = text => text ? text.split(" ").map(word => word === "" ? null : +word) : null;
+  for (const host of hosts) {
+    for (const name of Object.keys(host.columns)) host.columns[name] = unpack(host.columns[name]);
+    for (const process of host.processes) [process.cpu, process.memory] = [unpack(process.cpu), unpack(process.memory)];
+  }
+  for (const line of [...data.rates, ...data.metrics.flatMap(metric => metric.lines)]) line.values = unpack(line.values);
+
   // ---- words, numbers, elements ----
 
   const css = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
@@ -36,6 +44,7 @@
     }
     return `${+n.toPrecision(3)} TB`;
   }
+  const NICE = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 604800]; // seconds between ticks
   const share = part => `${(100 * part).toFixed(part < 0.1 && part > 0 ? 1 : 0)} %`;
   const usd = seconds => { const n = seconds / 3600 * data.bill.price; return `$${n < 1 ? n.toFixed(3) : n.toFixed(2)}`; };
   const hide = id => { document.getElementById(id).hidden = true; };
@@ -110,14 +119,14 @@
       el("ul", { class: "legend", "aria-label": "Phases" }, ...data.phases.filter((_, number) => used.has(number)).map(phase => el("li", {}, swatch(phase), called(phase)))),
       el("div", { class: "controls" }, el("label", { for: "rows" }, "Show"), choice), box);
     const draw = () => {
-      const wide = box.clientWidth || 800, left = wide < 600 ? 88 : 150, right = 8, scale = (wide - left - right) / job.seconds;
+      const wide = box.clientWidth || 800, left = wide < 600 ? 88 : 150, right = 8, scale = (wide - left - right) / (job.seconds || 1);
       const [defs, fill] = fills();
       const rows = hosts.flatMap(host => [[host.name, host.spans, true, []], ...(choice.value === "0" ? host.processes.filter(process => process.spans.length).map(process => [process.name, process.spans, false, process.ticks]) : [])]);
       const heights = rows.map(row => row[2] ? (hosts.length > 30 ? 14 : 22) : 13), head = 20;
       const high = head + heights.reduce((sum, h) => sum + h, 0) + 4;
       const svg = el("svg", { width: wide - 2, height: high, role: "img", "aria-label": `${hosts.length} hosts over ${duration(job.seconds)}` }, defs);
-      const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 604800], step = steps.find(s => s * scale > 70) || 604800;
-      for (let t = 0; t <= job.seconds; t += step) svg.append(el("line", { class: "grid", x1: left + t * scale, x2: left + t * scale, y1: head - 4, y2: high }), el("text", { class: "sub", x: left + t * scale, y: 12, "text-anchor": t ? "middle" : "start" }, clock(t)));
+      const step = NICE.find(s => s * scale > 70) || 604800;
+      for (let t = 0; t <= job.seconds; t += step) svg.append(el("line", { class: "grid", x1: left + t * scale, x2: left + t * scale, y1: head - 4, y2: high }), el("text", { class: "sub", x: left + t * scale, y: 12, "text-anchor": !t ? "start" : t * scale > wide - left - right - 20 ? "end" : "middle" }, clock(t)));
       let y = head;
       rows.forEach(([name, spans, isHost, ticks], number) => {
         const h = heights[number], most = Math.floor((left - (isHost ? 6 : 16)) / 6.8);
@@ -191,9 +200,9 @@
     const axis = { stroke: () => css("ink-2"), grid: { stroke: () => css("grid"), width: 1 }, ticks: { stroke: () => css("grid"), size: 4 }, font: "11px system-ui, sans-serif" };
     const made = new uPlot({
       width: 480, height: 170, cursor: { sync: { key: "t" }, points: { show: !stacked } },
-      legend: { live: true }, padding: [8, 8, 0, 0],
+      legend: { live: true }, padding: [8, 20, 0, 0],
       scales: { x: { time: false, range: [0, job.seconds || 1] }, y: { range: range || ((_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1]) } },
-      axes: [{ ...axis, size: 26, values: (_, ticks) => ticks.map(clock) }, { ...axis, size: 50, values: (_, ticks) => ticks.map(short) }],
+      axes: [{ ...axis, size: 26, space: 64, incrs: NICE, values: (_, ticks) => ticks.map(clock) }, { ...axis, size: 50, values: (_, ticks) => ticks.map(short) }],
       series: [{ label: "time", value: (_, t) => t === null ? "–" : clock(t) }, ...order.map(number => ({
         label: series[number].name, spanGaps: true, width: stacked ? 0 : 1.5, stroke: () => css(series[number].colour), points: { show: count < 3 || raw[number].filter(value => value !== null).length < 3 },
         fill: stacked ? () => css(series[number].colour) : undefined, dash: stacked ? undefined : series[number].dash, value: (_, __, ___, i) => i === null || i === undefined ? "–" : short(raw[number][i]),

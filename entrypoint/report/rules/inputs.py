@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from entrypoint.report.host import Host
 from entrypoint.report.job import JobRecord
-from entrypoint.report.reading import Host
 from entrypoint.report.rules.verdict import WARNING, Verdict, duration, percent, size
 
 LEAST = 2.0  # seconds of training that can be judged

@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Iterator
 
 from entrypoint.report.columns import Series
+from entrypoint.report.host import Process
 from entrypoint.report.job import JobRecord
-from entrypoint.report.reading import Process
 from entrypoint.report.rules.verdict import CRITICAL, WARNING, Verdict, duration, percent
 
 LEAST = 20  # steps, and values of a loss, that can be judged

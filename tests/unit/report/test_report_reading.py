@@ -123,10 +123,15 @@ def test_very_many_names_have_an_end():
 
 
 def test_what_expands_without_end_is_read_to_a_bound(monkeypatch):
-    monkeypatch.setattr("entrypoint.report.reading.MOST_BYTES", 1 << 22)
-    data = packed(b'["said",1800000001,"' + b" " * 1000 + b'"]\n' + b"\n" * (64 << 20))
-    (host,) = gather({"algo-1": data}).hosts
-    assert "it is longer than is read" in host.problems
+    monkeypatch.setattr("entrypoint.report.lines.MOST_BYTES", 1 << 22)
+    first, line = b'["host",1800000000,{}]\n', b'["said",1800000001,"' + b" " * 1000 + b'"]\n'
+    (host,) = gather({"algo-1": packed(first + line * 10_000)}).hosts
+    assert "it is longer than is read" in host.problems and len(host.said) == 2000
+
+
+def test_what_is_wrong_without_end_is_given_up():
+    (host,) = gather({"algo-1": packed(b"\n" * (64 << 20))}).hosts
+    assert "the rest was not read" in host.problems
 
 
 def test_of_long_records_a_part_is_read_where_time_is_short(monkeypatch):

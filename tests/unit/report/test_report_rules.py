@@ -293,7 +293,7 @@ class TestWords:
     def test_of_many_hosts_the_worst_is_named_and_the_others_counted(self):
         records = [trained(f"algo-{n + 1}", 6, sample={"programs": (10 + n) * GB}) for n in range(6)]
         found = verdicts(*records, memory=0.6)["memory"]
-        assert found.host == "algo-6" and "(and so do algo-1, algo-2, algo-3 and 2 more hosts)" in found.text
+        assert found.host == "algo-6" and "; so it is with algo-1, algo-2, algo-3 and 2 more hosts" in found.text
 
     def test_the_critical_come_first(self):
         record = TestLoss.losses(1.0, math.nan)
