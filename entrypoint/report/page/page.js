@@ -37,6 +37,10 @@
     const [h, m, sec] = [Math.floor(s / 3600), Math.floor(s / 60) % 60, Math.floor(s % 60)].map(n => String(n).padStart(2, "0"));
     return job.seconds >= 3600 ? `${h}:${m}:${sec}` : `${m}:${sec}`;
   }
+  /** The short form, of ticks. */
+  function tick(s) {
+    return job.seconds < 3600 ? clock(s) : `${Math.floor(s / 3600)}h${String(Math.floor(s / 60) % 60).padStart(2, "0")}`;
+  }
   function bytes(n) {
     for (const unit of ["B", "kB", "MB", "GB"]) {
       if (Math.abs(n) < 1000) return `${+n.toPrecision(3)} ${unit}`;
@@ -45,7 +49,7 @@
     return `${+n.toPrecision(3)} TB`;
   }
   const NICE = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 604800]; // seconds between ticks
-  const share = part => `${(100 * part).toFixed(part < 0.1 && part > 0 ? 1 : 0)} %`;
+  const share = part => `${(100 * part).toFixed((part < 0.1 && part > 0) || (part > 0.99 && part < 1) ? 1 : 0)} %`;
   const usd = seconds => { const n = seconds / 3600 * data.bill.price; return `$${n < 1 ? n.toFixed(3) : n.toFixed(2)}`; };
   const hide = id => { document.getElementById(id).hidden = true; };
 
@@ -126,7 +130,7 @@
       const high = head + heights.reduce((sum, h) => sum + h, 0) + 4;
       const svg = el("svg", { width: wide - 2, height: high, role: "img", "aria-label": `${hosts.length} hosts over ${duration(job.seconds)}` }, defs);
       const step = NICE.find(s => s * scale > 70) || 604800;
-      for (let t = 0; t <= job.seconds; t += step) svg.append(el("line", { class: "grid", x1: left + t * scale, x2: left + t * scale, y1: head - 4, y2: high }), el("text", { class: "sub", x: left + t * scale, y: 12, "text-anchor": !t ? "start" : t * scale > wide - left - right - 20 ? "end" : "middle" }, clock(t)));
+      for (let t = 0; t <= job.seconds; t += step) svg.append(el("line", { class: "grid", x1: left + t * scale, x2: left + t * scale, y1: head - 4, y2: high }), el("text", { class: "sub", x: left + t * scale, y: 12, "text-anchor": !t ? "start" : t * scale > wide - left - right - 20 ? "end" : "middle" }, tick(t)));
       let y = head;
       rows.forEach(([name, spans, isHost, ticks], number) => {
         const h = heights[number], most = Math.floor((left - (isHost ? 6 : 16)) / 6.8);
@@ -172,9 +176,9 @@
     const order = hosts.map((host, number) => [host, data.bill.hosts[number]]);
     const by = el("table", { class: "plain" }, head(["Host", ...phases.map(([name]) => name), "idle in all"]),
       el("tbody", {}, ...order.map(([host, sums]) => el("tr", {}, el("th", { scope: "row" }, host.name), ...sums.map(sum => el("td", {}, sum ? duration(sum) : "–")), el("td", {}, duration(sums.reduce((all, sum, number) => all + (about(phases[number][0]).idle ? sum : 0), 0)))))));
-    at("bill").append(el("div", { class: "bar" }, bar), el("div", { class: "scroll wide" }, table),
-      price === null ? el("p", { class: "muted" }, "For money, make the report again: entrypoint report FOLDER --price USD_PER_HOST_HOUR") : null,
-      el("details", {}, el("summary", {}, "By host"), el("div", { class: "scroll wide", tabindex: 0 }, by)));
+    at("bill").append(el("div", { class: "bar" }, bar), el("div", { class: "scroll wide" }, table));
+    if (price === null) at("bill").append(el("p", { class: "muted" }, "For money, make the report again: entrypoint report FOLDER --price USD_PER_HOST_HOUR"));
+    at("bill").append(el("details", {}, el("summary", {}, "By host"), el("div", { class: "scroll wide", tabindex: 0 }, by)));
   }
 
   // ---- plots ----
@@ -202,7 +206,7 @@
       width: 480, height: 170, cursor: { sync: { key: "t" }, points: { show: !stacked } },
       legend: { live: true }, padding: [8, 20, 0, 0],
       scales: { x: { time: false, range: [0, job.seconds || 1] }, y: { range: range || ((_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1]) } },
-      axes: [{ ...axis, size: 26, space: 64, incrs: NICE, values: (_, ticks) => ticks.map(clock) }, { ...axis, size: 50, values: (_, ticks) => ticks.map(short) }],
+      axes: [{ ...axis, size: 26, space: 64, incrs: NICE, values: (_, ticks) => ticks.map(tick) }, { ...axis, size: 50, values: (_, ticks) => ticks.map(short) }],
       series: [{ label: "time", value: (_, t) => t === null ? "–" : clock(t) }, ...order.map(number => ({
         label: series[number].name, spanGaps: true, width: stacked ? 0 : 1.5, stroke: () => css(series[number].colour), points: { show: count < 3 || raw[number].filter(value => value !== null).length < 3 },
         fill: stacked ? () => css(series[number].colour) : undefined, dash: stacked ? undefined : series[number].dash, value: (_, __, ___, i) => i === null || i === undefined ? "–" : short(raw[number][i]),
