@@ -316,8 +316,8 @@ class Settings:
         False,
         truth,
         "Whether each host records what it uses and what the training says of itself, by a process beside the "
-        "launcher; kept on the coordinator in `/opt/ml/output/data/record`, with `report.html` beside it, which is made "
-        "of it ([report.md](report.md)). The settings below need it.",
+        "launcher; kept on the coordinator in `/opt/ml/output/data/record`, with `report.html` beside it, which is "
+        "made of it ([report.md](report.md)). The settings below need it.",
     )
     monitor_interval: float = _setting(1.0, _seconds(0.1, 60), "Seconds between two looks of the monitor.")
     metrics: tuple[tuple[str, str], ...] = _setting(
