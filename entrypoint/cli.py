@@ -1,4 +1,4 @@
-"""What people call: `entrypoint plan`, `local`, `host`, `top`, `doctor`, `settings` and `train`."""
+"""What people call: `entrypoint plan`, `local`, `host`, `top`, `report`, `replay`, `doctor`, `settings` and `train`."""
 
 import argparse
 import json
@@ -187,6 +187,12 @@ def _top(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return show(source(args.where, environment), args.once)
 
 
+def _report(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.report.command import report
+
+    return report(args)
+
+
 def _train(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint.launch import train
 
@@ -290,6 +296,12 @@ examples:
   entrypoint top http://localhost:7979          # of a port that is forwarded to the coordinator's
   entrypoint top out/train-mpi-20260101-120000 --once
 """,
+    "report": """\
+examples:
+  entrypoint report out/train-ps-20270101-120000             # a folder of `entrypoint local`
+  entrypoint report output.tar.gz --price 3.06               # USD for a host and hour
+  entrypoint report s3://bucket/job/output/output.tar.gz --output job.html --rules straggler=1.2,idle=off
+""",
     "settings": """\
 examples:
   entrypoint settings
@@ -361,6 +373,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_top(add("top", "show a job while it runs: its hosts, processes, progress and last lines"))
     _add_doctor(add("doctor", "say what this machine or image has for each mode; of files, what their job would miss"))
     _add_replay(add("replay", "show what every host of a job knew and decided, second by second"))
+    _add_report(add("report", "make a job's report again, from the records of its monitor"))
     add("settings", "print all settings with their defaults").set_defaults(command=_settings)
     add("train", "be a host of the job in /opt/ml: what SageMaker runs on each").set_defaults(command=_train)
     return parser
@@ -458,6 +471,15 @@ def _add_replay(replay: argparse.ArgumentParser) -> None:
     add("--rerun", type=Path, metavar="SCRIPT", help="run it on simulated hosts, with the faults that the job had")
     add("--engine", choices=["process", "netns", "docker"], default="process", help="of --rerun; default: process")
     add("--output", type=Path, metavar="DIR", help="of --rerun; default: out/SCRIPT-rerun-TIME")
+
+
+def _add_report(report: argparse.ArgumentParser) -> None:
+    report.set_defaults(command=_report)
+    add = report.add_argument
+    add("place", metavar="PLACE", help="a job's output folder, its record folder, output.tar.gz, or one in s3://")
+    add("--price", metavar="USD", help="of a host for an hour, for the bill")
+    add("--output", type=Path, default=Path("report.html"), metavar="FILE", help="default: report.html")
+    add("--rules", default="", metavar="NAME=N,...", help="thresholds in place of the job's; see docs/report.md")
 
 
 def _add_program(parser: argparse.ArgumentParser) -> None:

@@ -28,9 +28,7 @@ PIECE = 1 << 14  # bytes of output in one message
 RATE, BURST = 1 << 15, 1 << 18  # bytes of output a second that it is shown, and at once: more than people read
 LONGEST = 1 << 17  # bytes of a line of the record
 KEPT = 1000  # lines of the record that wait for it
-LEAVES = (
-    3.0  # seconds that it has at the end. It takes some milliseconds, or until the coordinator has heard the others
-)
+LEAVES = 4.5  # seconds that it has at the end: of the coordinator, to hear the others (1) and to make the report (3)
 
 
 class Feed:
@@ -48,6 +46,8 @@ class Feed:
                 import shutil
 
                 shutil.rmtree(job.paths.records, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                job.paths.report.unlink()
             with contextlib.suppress(OSError):  # the job goes on without
                 self._socket, self._pid = _fork(job, plan)
 
@@ -110,7 +110,7 @@ class Feed:
         self._listener.join(LEAVES)  # its end closes the connection
         if self._listener.is_alive():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
+                os.killpg(self._pid, signal.SIGKILL)  # and what it has started
             self._why = f"it has not ended within {LEAVES:g} s"
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)

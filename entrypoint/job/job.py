@@ -62,6 +62,11 @@ class Tree:
         """Return the folder of what the monitor has seen: on the coordinator, of all hosts."""
         return self.output / "data" / "record"
 
+    @property
+    def report(self) -> Path:
+        """Return the page that is made of them."""
+        return self.output / "data" / "report.html"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Paths(Tree):
@@ -106,6 +111,7 @@ class Program:
 class Job:
     """Everything the plan is made from."""
 
+    name: str = ""  # that SageMaker, or whoever started it, has given it
     mode: Mode
     cluster: Cluster
     program: Program

@@ -8,6 +8,7 @@ import json
 import re
 import select
 import socket
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from entrypoint.job.job import Job
+from entrypoint.monitor.about import about
 from entrypoint.monitor.marks import Marks
 from entrypoint.monitor.metrics import Reader
 from entrypoint.monitor.progress import Progress
@@ -61,6 +63,7 @@ class Monitor:
         self._progress = Progress()
         self._was_still = False
         self._stacks_taken = 0  # the last time that they were asked for
+        self._found: list[dict[str, Any]] = []  # what a thread has found out about this host, for its record
         self._there: list[str] = []  # hosts whose records are about to end
         self._record = Record(job.paths.records / f"{self._me}.jsonl.gz")
         self._fresh: list[list[Any]] = []  # its lines, for the coordinator's eye
@@ -173,8 +176,11 @@ class Monitor:
             from entrypoint.monitor.sampling import Sampling
 
             self._sampling = Sampling(self._job)
+            threading.Thread(target=self._find_more, name="channels", daemon=True).start()
             return
         printed, self._printed = self._printed, Counter()
+        while self._found:
+            self._add("host", self._found.pop(0))
         sample = self._sampling.look(self._running, printed)
         self._add("sample", *sample)
         self._add_marks()
@@ -188,6 +194,14 @@ class Monitor:
         # Only now, as this reads a file for each thread: one that gets no processor is at work, too.
         delays = self._sampling.delays(training) if quiet else {}
         self._progress.look(now, training, processes, gpus, delays)
+
+    def _find_more(self) -> None:
+        from entrypoint.monitor.about import channels, limits
+
+        with suppress(Exception):  # what is not known is left out
+            self._found.append(limits(self._job))
+        with suppress(Exception):
+            self._found.append({"channels": channels(self._job)})
 
     def _training(self) -> dict[str, int]:
         trains = self._trains[self._me]
@@ -264,12 +278,19 @@ class Monitor:
             if self._watch:
                 fresh, self._fresh = self._fresh, []
                 self._watch.show_last(fresh)
+            self._report()
             return
         self._bring()
         if self._delivery and self._delivery.finish(LAST):
             with suppress(OSError):
                 path.unlink()  # the coordinator has it
                 path.parent.rmdir()
+
+    def _report(self) -> None:
+        from entrypoint.monitor.reporting import make_report
+
+        for words in make_report(self._job.paths.records, self._job.paths.report):
+            self._tell({"say": words})
 
     def _wait_for_others(self, folder: Path) -> None:
         """Wait until each of the hosts that are still there has brought all, or LAST seconds."""
@@ -288,23 +309,3 @@ def last_lines(text: str) -> list[str]:
 
 
 _CONTROLS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
-
-
-def about(job: Job) -> dict[str, Any]:
-    """Return what the record says first: whose it is, and of what."""
-    from entrypoint.host.machine import this_machine
-
-    machine, cluster = this_machine(), job.cluster
-    return {
-        "version": 1,
-        "host": cluster.me.name,
-        "rank": cluster.me.rank,
-        "hosts": [host.name for host in cluster.hosts],
-        "coordinator": cluster.coordinator.name,
-        "mode": str(job.mode),
-        "instance_type": str(job.resource_config.get("current_instance_type", "")),
-        "cpus": machine.cpus,
-        "gpus": machine.gpus,
-        "interval": job.settings.monitor_interval,
-        "limits": {"stop": job.settings.stop_grace},
-    }

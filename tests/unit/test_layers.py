@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "feed": "host job monitor outcome plan policy",
     "supervisor": "control errands host job outcome plan policy",
     "launch": "control errors feed host job outcome plan policy secrets supervisor",
-    "local": "errors host job launch live outcome plan secrets",
+    "local": "errors host job launch live outcome plan report secrets",
     "doctor": "errors job plan secrets",
     "replay": "errors job outcome plan policy",
     "report": "errors job",
@@ -57,7 +57,16 @@ BUT = {  # what these pure rooms have of it
 # As pyproject.toml says.
 INSTALLED_WITH = {"boto3", "botocore", "flask", "psutil", "pynvml", "rich", "tomli", "waitress"}
 LONGEST_CLASS = 255  # lines
-EXIT = {"__main__", "launch", "feed", "cli", "local", "children", "serving/__main__"}  # end it, read its environment
+EXIT = {
+    "__main__",
+    "launch",
+    "feed",
+    "cli",
+    "local",
+    "children",
+    "report/__main__",
+    "serving/__main__",
+}  # end it, read its environment
 
 
 def module(path: Path) -> str:
