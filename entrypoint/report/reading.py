@@ -123,11 +123,11 @@ class _Reader:
 
     def _take_mark(self, at: float, name: str, told: dict[str, Any]) -> None:
         process = self._process(name)
-        what, seconds = text(told["what"], 40), number(told.get("seconds", 0))
-        if not 0 <= seconds <= LONGEST:
+        what, seconds, times = text(told["what"], 40), number(told.get("seconds", 0)), number(told.get("times", 1))
+        if not (0 <= seconds <= LONGEST and times >= 1):
             raise ValueError("no time that something took")
         if what == "step":
-            process.step_marks.add(at, seconds)
+            process.step_marks.add(at, seconds / times)
         elif len(process.marks) < MOST_MARKS:
             process.marks.append(Mark(at, what, seconds))
 
