@@ -1,4 +1,4 @@
-"""What people call: `entrypoint plan`, `local`, `host`, `top`, `report`, `replay`, `doctor`, `settings` and `train`."""
+"""What people call: `entrypoint local`, `plan`, `doctor`, `top`, `report`, `replay` and others; `entrypoint --help`."""
 
 import argparse
 import json
@@ -181,6 +181,18 @@ def _replay(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return compare(records, find(str(output)))
 
 
+def _metrics(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.export.command import metrics
+
+    return metrics(args.place, args.name, args.sdk)
+
+
+def _tensorboard(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.export.command import tensorboard
+
+    return tensorboard(args.place, args.logdir, args.live)
+
+
 def _top(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint.live.top import show, source
 
@@ -235,6 +247,7 @@ def _local_job(args: argparse.Namespace, program: str, source: Path, output: Pat
         output=output.absolute(),
         timeout=getattr(args, "timeout", None),
         watch=getattr(args, "watch", None),
+        tensorboard=getattr(args, "tensorboard", None),
         faults=tuple(parse_fault(text, host_names(hosts)) for text in getattr(args, "fault", ())),
     )
 
@@ -283,6 +296,17 @@ and of a job that you have, before it costs anything; exit code 1 if there are e
   entrypoint doctor request.json src/train.py
   entrypoint doctor train.py --json --strict
   entrypoint doctor --python venv/bin/python examples/submit.py --args train.py --mode mwms --image IMAGE --role ROLE
+""",
+    "metrics": """\
+examples:
+  entrypoint metrics                                            # of the names that Keras has
+  entrypoint metrics out/train-mpi-20260101-120000 --sdk v3     # of what a job on this machine has told
+  entrypoint metrics --name mAP --name images_per_second --sdk json
+""",
+    "tensorboard": """\
+examples:
+  entrypoint tensorboard s3://bucket/job/output/output.tar.gz --logdir runs/job
+  entrypoint tensorboard /opt/ml --live --logdir /opt/ml/output/tensorboard     # beside a job, in its container
 """,
     "replay": """\
 examples; exit code 1 if this version would decide otherwise, or the second run ends otherwise:
@@ -374,6 +398,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_doctor(add("doctor", "say what this machine or image has for each mode; of files, what their job would miss"))
     _add_replay(add("replay", "show what every host of a job knew and decided, second by second"))
     _add_report(add("report", "make a job's report again, from the records of its monitor"))
+    _add_metrics(add("metrics", "print metric definitions, with which SageMaker sends a job's metrics to CloudWatch"))
+    _add_tensorboard(add("tensorboard", "write a job's metrics and figures as TensorBoard's event files"))
     add("settings", "print all settings with their defaults").set_defaults(command=_settings)
     add("train", "be a host of the job in /opt/ml: what SageMaker runs on each").set_defaults(command=_train)
     return parser
@@ -436,6 +462,14 @@ def _add_local(local: argparse.ArgumentParser) -> None:
         metavar="PORT",
         help="show the job while it runs, on a page at this port of localhost; without PORT: at any",
     )
+    add(
+        "--tensorboard",
+        type=int,
+        nargs="?",
+        const=6006,
+        metavar="PORT",
+        help="write TensorBoard's event files of the job while it runs, and serve them; without PORT: at 6006",
+    )
     add("--fault", action="append", default=[], metavar="FAULT", help="what is to go wrong; may be repeated; see below")
 
 
@@ -461,6 +495,22 @@ def _add_top(top: argparse.ArgumentParser) -> None:
         "container, else the newest in out/",
     )
     top.add_argument("--once", action="store_true", help="print it once, as it is now")
+
+
+def _add_metrics(metrics: argparse.ArgumentParser) -> None:
+    metrics.set_defaults(command=_metrics)
+    add = metrics.add_argument
+    add("place", nargs="?", metavar="PLACE", help="a job's output: definitions of what it told; as of `report`")
+    add("--name", action="append", default=[], metavar="NAME", help="of this metric; may be repeated")
+    add("--sdk", choices=["v2", "v3", "json"], default="v2", help="for which SageMaker SDK, or as JSON; default: v2")
+
+
+def _add_tensorboard(tensorboard: argparse.ArgumentParser) -> None:
+    tensorboard.set_defaults(command=_tensorboard)
+    add = tensorboard.add_argument
+    add("place", metavar="PLACE", help="a job's output folder, its record folder, output.tar.gz, or one in s3://")
+    add("--logdir", type=Path, default=Path("tensorboard"), metavar="DIR", help="default: tensorboard")
+    add("--live", action="store_true", help="go on while the job runs; PLACE is a folder then")
 
 
 def _add_replay(replay: argparse.ArgumentParser) -> None:

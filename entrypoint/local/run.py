@@ -2,6 +2,8 @@
 
 import contextlib
 import signal
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from entrypoint.errors import ExitCode
 from entrypoint.local.engine import Engine
@@ -10,7 +12,7 @@ from entrypoint.local.injector import Injector
 from entrypoint.local.live_page import live_page
 from entrypoint.local.spec import LocalJob
 from entrypoint.local.summary import exit_code, summary
-from entrypoint.local.tree import check_size, folders_of, output_folder, write_tree
+from entrypoint.local.tree import HostFolder, check_size, folders_of, output_folder, write_tree
 from entrypoint.local.watch import Terminal, Watch, signals
 from entrypoint.secrets import Secrets
 
@@ -49,9 +51,18 @@ def run_local(job: LocalJob, engine: Engine) -> int:
 
         watched = folders[0].output / "data/record"  # the first is the coordinator, unless instance groups have it else
         page = contextlib.nullcontext() if job.watch is None else live_page(watched, job.watch, terminal.say)
-        with page, feeding(streams, failed), engine.ready():
+        boards = contextlib.nullcontext() if job.tensorboard is None else _board(job, folders, terminal)
+        with page, boards, feeding(streams, failed), engine.ready():
             if job.patience:
                 terminal.say(f"many hosts on few CPUs: ENTRYPOINT_PEER_TIMEOUT is {job.patience:g}, unless you set it")
             exits = Watch(engine, injector, terminal, happened).run(folders, job.timeout)
         terminal.say(summary(folders, exits, injector.report()))
     return ExitCode.CONFIG if problems else exit_code(folders, exits)
+
+
+def _board(job: LocalJob, folders: Sequence[HostFolder], terminal: Terminal) -> AbstractContextManager[None]:
+    from entrypoint.local.board import board  # here, as it is asked for seldom
+
+    return board(
+        [each.output / "data/record" for each in folders], job.output / "tensorboard", job.tensorboard, terminal.say
+    )

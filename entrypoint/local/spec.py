@@ -46,6 +46,7 @@ class LocalJob:
     timeout: float | None = None
     faults: tuple[Fault, ...] = ()
     watch: int | None = None  # the port of this machine that shows it as it runs; 0: any
+    tensorboard: int | None = None  # the port of a TensorBoard beside it; 0: any
 
     def __post_init__(self) -> None:
         """ConfigError if the values cannot describe a job, whatever lies on this machine."""
@@ -58,8 +59,9 @@ class LocalJob:
                 f"--processes-per-host is for --mode ps, mwms and mpi; the mode is {self.mode}, "
                 "in which each host runs the script once"
             )
-        if self.watch is not None and not 0 <= self.watch < 1 << 16:
-            raise ConfigError(f"--watch is {self.watch}; wanted a port of this machine, or 0 for any")
+        for option, port in (("--watch", self.watch), ("--tensorboard", self.tensorboard)):
+            if port is not None and not 0 <= port < 1 << 16:
+                raise ConfigError(f"{option} is {port}; wanted a port of this machine, or 0 for any")
         check_together(self.channels)
         for name, _ in self.environment:
             if not _VARIABLE.fullmatch(name):

@@ -33,11 +33,12 @@ MAY_IMPORT = {
     "feed": "host job monitor outcome plan policy",
     "supervisor": "control errands host job outcome plan policy",
     "launch": "control errors feed host job outcome plan policy secrets supervisor",
-    "local": "errors host job launch live outcome plan report secrets",
+    "local": "errors export host job launch live outcome plan report secrets",
     "doctor": "errors job plan secrets",
     "replay": "errors job outcome plan policy",
     "report": "errors job",
-    "cli": "doctor errors host job launch live local plan replay report secrets",
+    "export": "errors monitor replay report",
+    "cli": "doctor errors export host job launch live local plan replay report secrets",
     "__main__": "cli",
     "serving": "errors",
     "children": "",
@@ -55,7 +56,7 @@ BUT = {  # what these pure rooms have of it
     "plan/ssh": {"os", "pathlib", "sys"},  # writes files; passes on its own PATH and library path
 }
 # As pyproject.toml says.
-INSTALLED_WITH = {"boto3", "botocore", "flask", "psutil", "pynvml", "rich", "tomli", "waitress"}
+INSTALLED_WITH = {"boto3", "botocore", "flask", "psutil", "pynvml", "rich", "tensorboard", "tomli", "waitress"}
 LONGEST_CLASS = 255  # lines
 EXIT = {
     "__main__",

@@ -1,0 +1,58 @@
+"""`entrypoint metrics` and `entrypoint tensorboard`."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from entrypoint.errors import ConfigError
+from entrypoint.export.definitions import USUAL, definitions, told
+from entrypoint.export.follow import follow
+from entrypoint.export.points import Points
+from entrypoint.export.tensorboard import EventFiles
+from entrypoint.replay.command import expand
+from entrypoint.report.sources import find
+
+RECORDS = ("*/ml/output/data/record", "output/data/record", "data/record", "record", ".")
+
+
+def metrics(place: str | None, names: list[str], sdk: str) -> int:
+    """Print definitions of the metrics named, of those that a job has told, or of the usual ones; 0."""
+    if place:
+        names = names + [name for name in told(_lines(find(place))) if name not in names]
+        if not names:
+            raise ConfigError(f"the records of {place} hold no metrics; wanted --name, or a script that prints some")
+    print(definitions(names or USUAL, sdk))
+    return 0
+
+
+def _lines(records: dict[str, bytes]) -> Iterator[list[Any]]:
+    for record in records.values():
+        yield from _parsed(record)
+
+
+def _parsed(record: bytes) -> Iterator[list[Any]]:
+    for text in expand(record).split(b"\n"):
+        try:
+            line = json.loads(text)
+        except ValueError:  # the last, cut
+            continue
+        if isinstance(line, list):
+            yield line
+
+
+def tensorboard(place: str, logdir: Path, is_live: bool) -> int:
+    """Write a job's event files; while it runs, if it is live; 0. ConfigError where there is nothing to write."""
+    files = EventFiles(logdir)
+    try:
+        if is_live:
+            folder = Path(place)
+            count = follow(lambda: [each for part in RECORDS for each in folder.glob(part)], files, lambda: False)
+        else:
+            count = sum(files.add(Points(host).of(_parsed(record))) for host, record in find(place).items())
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        files.close()
+    print(f"{count} points in {logdir}; to see them: tensorboard --logdir {logdir}")
+    return 0

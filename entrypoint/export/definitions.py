@@ -1,0 +1,51 @@
+"""Metric definitions for SageMaker, which sends to CloudWatch what they find in the log."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+USUAL = ("loss", "accuracy", "val_loss", "val_accuracy", "steps_per_second")
+NUMBER = r"[-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?"
+SDKS = ("v2", "v3", "json")
+MOST = 40  # that SageMaker takes of a job
+
+
+def regex(name: str) -> str:
+    """Return an expression for `name: 0.5` of Keras' bars and for `name=0.5`; not for a longer name that ends so."""
+    return rf"\b{re.escape(name)}\s*[=:]\s*({NUMBER})"
+
+
+def definitions(names: Sequence[str], sdk: str) -> str:
+    """Return them in the words of an SDK: "v2", "v3", or "json" for a request."""
+    if sdk == "json":
+        return json.dumps([{"Name": name, "Regex": regex(name)} for name in names], indent=1)
+    make: Callable[[str], str] = _of_v3 if sdk == "v3" else _of_v2
+    rows = "".join(f"    {make(name)},\n" for name in names)
+    if sdk == "v3":
+        return f"from sagemaker.core.training.configs import MetricDefinition\n\nmetrics = [\n{rows}]\n" + (
+            "trainer = ModelTrainer(...).with_metric_definitions(metrics)"
+        )
+    return f"metrics = [\n{rows}]\nestimator = Estimator(..., metric_definitions=metrics)"
+
+
+def _of_v2(name: str) -> str:
+    return f'{{"Name": {json.dumps(name)}, "Regex": {_raw(regex(name))}}}'
+
+
+def _of_v3(name: str) -> str:
+    return f"MetricDefinition(name={json.dumps(name)}, regex={_raw(regex(name))})"
+
+
+def _raw(text: str) -> str:
+    return f'r"{text}"' if '"' not in text else repr(text)
+
+
+def told(lines: Iterable[Sequence[object]]) -> list[str]:
+    """Return the names of all metrics in lines of records, those that every process told first."""
+    names: dict[str, int] = {}
+    for line in lines:
+        match line:
+            case ["metric", _, str(), dict(found)]:
+                for name in found:
+                    names[name] = names.get(name, 0) + 1
+    return sorted(names, key=lambda name: (-names[name], name))[:MOST]

@@ -1,0 +1,56 @@
+"""A job's metrics for other tools: `entrypoint local --tensorboard`, `entrypoint tensorboard`, `entrypoint metrics`."""
+
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+
+from hosts import LONG, ROOT
+from waiting import eventually
+
+STEPS = """
+import os, pathlib, time
+stop = pathlib.Path(os.environ["TEST_FOLDER"], "stop")
+for step in range(100_000):
+    print(f"step={step} loss={1 / (1 + step):.5f}", flush=True)
+    if stop.exists() and step > 20:
+        break
+    time.sleep(0.05)
+"""
+# By TensorBoard's own reader, in a process of its own: it imports TensorFlow.
+READ = """
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+written = EventAccumulator(sys.argv[1])
+written.Reload()
+print(json.dumps([[event.step, event.value] for event in written.Scalars("loss")]))
+"""
+
+
+def entrypoint(*arguments) -> str:
+    command = [sys.executable, "-m", "entrypoint", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=LONG, cwd=ROOT, check=True).stdout
+
+
+def test_tensorboard_shows_a_job_while_it_runs_and_afterwards(local, tmp_path):
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "train.py").write_text(STEPS)
+    environment = ["--env", f"TEST_FOLDER={tmp_path}"]
+    run = local(folder / "train.py", "--hosts", "2", "--mode", "single", "--tensorboard", "0", *environment)
+    address = eventually(lambda: re.search(r"TensorBoard: (http://localhost:\d+/)", run.terminal), within=LONG)[1]
+
+    def tags() -> str:
+        with urllib.request.urlopen(f"{address}data/plugin/scalars/tags", timeout=LONG) as answer:
+            return answer.read().decode()
+
+    eventually(lambda: '"algo-2/script": {"' in tags() and '"loss"' in tags(), within=LONG)
+    (tmp_path / "stop").touch()
+    assert run.end() == 0
+    assert "points in" in entrypoint("tensorboard", run.output, "--logdir", tmp_path / "runs")
+
+    read = [sys.executable, "-c", READ, str(tmp_path / "runs" / "algo-2" / "script")]
+    steps = json.loads(subprocess.run(read, capture_output=True, timeout=LONG, check=True).stdout.splitlines()[-1])
+    assert steps and all(abs(value - 1 / (1 + step)) < 1e-4 for step, value in steps)
+    assert '"Name": "loss"' in entrypoint("metrics", run.output, "--sdk", "json")
