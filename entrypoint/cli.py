@@ -1,4 +1,4 @@
-"""What people call: `entrypoint plan`, `local`, `host`, `top`, `doctor`, `settings` and `train`."""
+"""What people call: `entrypoint plan`, `local`, `host`, `top`, `doctor`, `rehearse`, `settings` and `train`."""
 
 import argparse
 import json
@@ -158,6 +158,12 @@ def _doctor_of_files(args: argparse.Namespace, environment: Mapping[str, str]) -
     return int(report.worst is not None and report.worst >= least)
 
 
+def _rehearse(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.rehearse.command import rehearse_command
+
+    return rehearse_command(args, environment)
+
+
 def _settings(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint.job.settings import settings_table
 
@@ -262,6 +268,12 @@ and of a job that you have, before it costs anything; exit code 1 if there are e
   entrypoint doctor train.py --json --strict
   entrypoint doctor --python venv/bin/python examples/submit.py --args train.py --mode mwms --image IMAGE --role ROLE
 """,
+    "rehearse": """\
+examples; exit code 0: go, 1: no-go, 2: it could not be begun:
+  entrypoint rehearse submit_job.py --channel training=data/rows
+  entrypoint rehearse submit_job.py --price 3.825 --speedup 40
+  entrypoint rehearse --python venv/bin/python examples/submit.py --args train.py --mode mwms --image IMAGE --role ROLE
+""",
     "top": """\
 examples:
   entrypoint top                                # in a container of the job, or where `entrypoint local` runs
@@ -338,6 +350,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_host(add("host", "be one host of a job of containers, as compose.yaml starts them", _CHANNELS))
     _add_top(add("top", "show a job while it runs: its hosts, processes, progress and last lines"))
     _add_doctor(add("doctor", "say what this machine or image has for each mode; of files, what their job would miss"))
+    _add_rehearse(add("rehearse", "run what a launch script would submit for a minute on simulated hosts: go or no-go"))
     add("settings", "print all settings with their defaults").set_defaults(command=_settings)
     add("train", "be a host of the job in /opt/ml: what SageMaker runs on each").set_defaults(command=_train)
     return parser
@@ -371,6 +384,37 @@ def _add_doctor(doctor: argparse.ArgumentParser) -> None:
     add("--python", default=sys.executable, metavar="PYTHON", help="runs launch scripts: that of the SageMaker SDK")
     add("--json", action="store_true", help="for programs")
     add("--strict", action="store_true", help="exit code 1 for warnings, too")
+    add(
+        "--args", nargs=argparse.REMAINDER, default=[], metavar="...", help="the rest is arguments of the launch script"
+    )
+
+
+def _add_rehearse(rehearse: argparse.ArgumentParser) -> None:
+    rehearse.set_defaults(command=_rehearse)
+    add = rehearse.add_argument
+    add(
+        "launch",
+        metavar="LAUNCH",
+        help="a launch script (nothing that it does leaves this machine), or a request, .json",
+    )
+    add("--engine", choices=["process", "netns", "docker"], default="process", help="what a host is; default: process")
+    add("--image", default="sagemaker-tf-entrypoint:latest", metavar="TAG", help="docker; default: %(default)s")
+    add("--hosts", type=int, metavar="N", help="simulated hosts; default: the request's, at most 4")
+    add("--seconds", type=float, default=60.0, metavar="S", help="of training in a run, at most; default: 60")
+    add("--records", type=int, default=2000, metavar="N", help="of each channel, at about; default: 2000")
+    add(
+        "--channel",
+        action="append",
+        default=[],
+        metavar="NAME=DIR",
+        help="a local copy of a channel's data, or of some",
+    )
+    add("--source", type=Path, metavar="DIR", help="the folder of the training script, if it is not found")
+    add("--output", type=Path, metavar="DIR", help="logs, records, models; default: out/rehearse-LAUNCH-TIME")
+    add("--price", type=float, metavar="USD", help="for one host for an hour")
+    add("--speedup", type=float, metavar="X", help="how many times as fast the real job is as this one")
+    add("--python", default=sys.executable, metavar="PYTHON", help="runs the launch script: that of the SageMaker SDK")
+    add("--json", action="store_true", help="for programs")
     add(
         "--args", nargs=argparse.REMAINDER, default=[], metavar="...", help="the rest is arguments of the launch script"
     )

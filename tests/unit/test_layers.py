@@ -35,7 +35,8 @@ MAY_IMPORT = {
     "launch": "control errors feed host job outcome plan policy secrets supervisor",
     "local": "errors host job launch live outcome plan secrets",
     "doctor": "errors job plan secrets",
-    "cli": "doctor errors host job launch live local plan secrets",
+    "rehearse": "doctor errors host job local monitor secrets",
+    "cli": "doctor errors host job launch live local plan rehearse secrets",
     "__main__": "cli",
     "serving": "errors",
     "children": "",
@@ -55,7 +56,16 @@ BUT = {  # what these pure rooms have of it
 # As pyproject.toml says.
 INSTALLED_WITH = {"boto3", "botocore", "flask", "psutil", "pynvml", "rich", "tomli", "waitress"}
 LONGEST_CLASS = 255  # lines
-EXIT = {"__main__", "launch", "feed", "cli", "local", "children", "serving/__main__"}  # end it, read its environment
+EXIT = {
+    "__main__",
+    "launch",
+    "feed",
+    "cli",
+    "local",
+    "children",
+    "serving/__main__",
+    "rehearse/runs",
+}  # end it, read its environment
 
 
 def module(path: Path) -> str:
