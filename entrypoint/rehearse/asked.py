@@ -146,8 +146,13 @@ def job_for(
     timeout: float,
     faults: Sequence[Fault] = (),
     mounted: bool,
+    stop_grace: float | None = None,
 ) -> RehearsedJob:
-    """Return the job of one run. `mounted`: hosts see `checkpoints` as /opt/ml/checkpoints alone."""
+    """Return the job of one run.
+
+    `mounted`: hosts see `checkpoints` as /opt/ml/checkpoints alone. `stop_grace`: seconds to stop, in place of the
+    request's.
+    """
     request = asked.described.request
     folder = "/opt/ml/checkpoints" if mounted else str(checkpoints)
     for key in asked.moved:
@@ -155,6 +160,8 @@ def job_for(
     values = {**asked.hyperparameters, **{key: json.dumps(f"{folder}/{key}") for key in asked.moved}}
     told = {**request.environment, **of_our_driver(request)}
     environment = {key: value for key, value in told.items() if key not in _SET} | {"ENTRYPOINT_MONITOR": "true"}
+    if stop_grace is not None:
+        environment["ENTRYPOINT_STOP_GRACE"] = f"{stop_grace:g}"
     return RehearsedJob(
         program=asked.program,
         source=asked.source,

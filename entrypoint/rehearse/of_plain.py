@@ -162,15 +162,15 @@ def of_distributed(case: Case) -> Iterator[Finding]:
             "distributed", "ranks of hosts that are processes of one machine share its memory: it is not seen whether "
             "they train together", "--engine netns or docker",
         )  # fmt: skip
-    elif run.together is not None:
-        together, words = run.together
-        what = words.removeprefix("distributed: ")
-        yield fine("distributed", what) if together else error("distributed", what, _NOT_ALONE)
     elif case.request.mode == "single":
         yield error(
             "distributed", f"no distribution was asked for: each of {case.request.hosts} hosts trains alone",
             'environment={"ENTRYPOINT_MODE": "ps"}, "mwms" or "mpi"; "single" if that is meant',
         )  # fmt: skip
+    elif run.together is not None:
+        together, words = run.together
+        what = words.removeprefix("distributed: ")
+        yield fine("distributed", what) if together else error("distributed", what, _NOT_ALONE)
     else:
         yield note(
             "distributed", f"it is not known: {size(run.exchanged)} were exchanged in {span(run.seconds)}",

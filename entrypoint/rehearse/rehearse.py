@@ -11,7 +11,7 @@ from entrypoint.errors import ConfigError
 from entrypoint.local.engine import Engine
 from entrypoint.local.fault import Action, Fault
 from entrypoint.local.spec import LocalJob
-from entrypoint.local.tree import check_size
+from entrypoint.local.tree import MARKER, check_size
 from entrypoint.rehearse.asked import Asked, asked_for, groups_of, job_for, last_host
 from entrypoint.rehearse.case import Case, Request
 from entrypoint.rehearse.finding import Finding
@@ -26,6 +26,7 @@ from entrypoint.rehearse.seen import Seen, seen
 
 MOST_HOSTS = 4
 SECONDS = 60.0
+SOON = 10.0  # seconds
 START = 600.0  # seconds in which a run may get ready: packages are installed, TensorFlow is imported
 CHECKS = (
     of_request, of_data, of_end, of_shards, of_distributed, of_speed, of_memory, of_stop, of_keeping, of_kill,
@@ -73,6 +74,7 @@ def rehearse(options: Options, environment: Mapping[str, str], say: Say) -> tupl
         raise ConfigError(f"--output {options.output} holds the code {asked.source}; wanted another folder")
     samples = options.output / "samples"
     samples.mkdir(parents=True)
+    (options.output / MARKER).touch()  # so that it is no part of the code, if it lies in that folder
     try:
         with stoppable():
             return _rehearse(options, asked, samples, environment, say)
@@ -114,6 +116,7 @@ class _Stage:
         self._runs: list[Seen] = []
         self._reads_told = tells_reads(options.output)
         self._by_steps = False
+        self._budget = asked.described.job.settings.stop_grace if asked.described.job else SOON
 
     def case(self) -> Case:
         """Return what is known before anything ran."""
@@ -144,7 +147,7 @@ class _Stage:
             seconds=options.seconds,
             samples=self._taken,
             streamed=tuple(streamed(local)),
-            budget=job.settings.stop_grace,
+            budget=self._budget,
             price=options.price,
             speedup=options.speedup,
             kept=asked.keeps_checkpoints or bool(asked.moved),
@@ -214,6 +217,8 @@ class _Stage:
             output=self._options.output / name,
             timeout=START + 3 * self._options.seconds,
             faults=faults,
+            # How long it takes to stop is known by then.
+            stop_grace=min(SOON, self._budget) if name in ("kill", "resume") else None,
             mounted=self._options.engine != "process",
         )
 

@@ -1,6 +1,7 @@
 """What a run has left: the records of its hosts, their logs and folders, as facts."""
 
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from entrypoint.rehearse.moments import NOT_TRAINING
 from entrypoint.rehearse.runs import OLD, Ended, files_in
 
 LOG = 8 << 20  # bytes of a log in which the first step is looked for
+_OF_PROCESS = re.compile(r"\[\S+ ([^\]]+)\] (.*)")  # a line that a program printed, in a host's log
 COUNTED = ("step", "epoch")  # metrics that tell how far it is
 
 
@@ -211,9 +213,13 @@ def _read_of(folder: Path, names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _first(log: Path) -> tuple[tuple[str, float], ...]:
     """Return the first value of each of COUNTED in a log. (A record has the last of each second.)"""
-    reader, found = Reader(), dict[str, float]()
+    readers, found = dict[str, Reader](), dict[str, float]()
     for line in _text(log, LOG).splitlines():
-        reader.read(line)
+        told = _OF_PROCESS.match(line)
+        if not told:
+            continue
+        reader = readers.setdefault(told[1], Reader())
+        reader.read(told[2])
         for name, value in reader.take().items():
             if name in COUNTED:
                 found.setdefault(name, value)
