@@ -83,7 +83,7 @@ def of_end(case: Case) -> Iterator[Finding]:
     elif run.has_failed:
         yield error("end", f"it failed {took}: {run.cause}", f"see {run.log}")
     elif run.kind:
-        yield fine("end", f"it ran {span(run.seconds)}, until it was stopped")
+        yield fine("end", f"it ran {span(run.trained)}, until it was stopped")
     else:
         last = " | ".join(run.last_lines)
         yield error("end", f"it ended with code {run.ended.code} and no word of why: {last}", f"see {run.log}")
@@ -108,7 +108,8 @@ def of_shards(case: Case) -> Iterator[Finding]:
         if any(host.read is None for host in run.hosts):
             yield note("shards", f"{name}: this file system does not tell which files were read")
             continue
-        yield from _of_reads(case, run, name, dealt)
+        if not run.has_failed:
+            yield from _of_reads(case, run, name, dealt)
 
 
 def _of_reads(case: Case, run: Seen, name: str, dealt: dict[str, tuple[str, ...]]) -> Iterator[Finding]:
@@ -171,9 +172,9 @@ def of_distributed(case: Case) -> Iterator[Finding]:
         together, words = run.together
         what = words.removeprefix("distributed: ")
         yield fine("distributed", what) if together else error("distributed", what, _NOT_ALONE)
-    else:
+    elif not run.has_failed:
         yield note(
-            "distributed", f"it is not known: {size(run.exchanged)} were exchanged in {span(run.seconds)}",
+            "distributed", f"it is not known: {size(run.exchanged)} were exchanged in {span(run.trained)}",
             "a longer run (--seconds), or a script that prints its steps (step=300)",
         )  # fmt: skip
 
@@ -185,6 +186,8 @@ def of_speed(case: Case) -> Iterator[Finding]:
         return
     if rate := run.steps_per_second:
         yield fine("speed", f"{rate:.3g} steps a second here; at the end {figures(run.metrics)}")
+    elif rate := run.rate_of("epoch"):
+        yield fine("speed", f"{rate * 60:.3g} epochs a minute here; at the end {figures(run.metrics)}")
     else:
         yield note(
             "speed", "the script does not say its steps in a form that is known",

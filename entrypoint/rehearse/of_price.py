@@ -51,7 +51,7 @@ def whole(case: Case, run: Seen) -> tuple[float, str] | None:
         if total and rate:
             return total / rate, f"{name} {total:g} at {rate:.3g} steps a second"
     part = min((sample.part for sample in case.samples), default=1.0)
-    of = f"{part:.2%} of the data" if part < 1 else "all data"
+    of = f"{part:.2%} of the data" if part < 1 else "all of the data"
     if run.is_whole and run.seconds:
         return run.seconds / part, f"{span(run.seconds)} for {of}"
     epochs, steps = metrics.get("epochs"), metrics.get("epoch_steps")
@@ -60,6 +60,9 @@ def whole(case: Case, run: Seen) -> tuple[float, str] | None:
             epochs * steps / rate / part,
             f"{epochs:g} epochs of {steps:g} steps on {of} at {rate:.3g} steps a second",
         )
+    by_epoch = run.rate_of("epoch")
+    if by_epoch and epochs:
+        return epochs / by_epoch / part, f"{epochs:g} epochs on {of}, {by_epoch * 60:.3g} of them a minute"
     return None
 
 

@@ -12,7 +12,7 @@ _KEEP = (
     "CheckpointConfig in the request (checkpoint_s3_uri), and checkpoints in /opt/ml/checkpoints that the script reads "
     "at its start: sagemaker_tf_data.checkpoints"
 )
-_CATCH = "a handler of SIGTERM that saves and ends; signal.signal(signal.SIGTERM, ...)"
+_CATCH = "a handler of SIGTERM that saves and ends: signal.signal(signal.SIGTERM, ...)"
 
 
 def of_stop(case: Case) -> Iterator[Finding]:
@@ -32,16 +32,22 @@ def of_stop(case: Case) -> Iterator[Finding]:
         f"{host.name} {process.name}" for host in run.hosts for process in host.processes if _is_killed(process.how)
     ]
     if killed:
-        yield error(
+        # MultiWorkerMirroredStrategy does so by itself, and where nothing is to be saved, little is lost.
+        yield (error if case.request.spot else warning)(
             "stop",
             f"SIGTERM does not end it: {', '.join(killed[:4])} had to be killed after {span(case.budget)}",
-            _CATCH,
+            catch(case),
         )
     elif took > SAGEMAKERS:
-        yield error("stop", f"it took {span(took)} to end; SageMaker kills after {SAGEMAKERS:.0f} s", _CATCH)
+        yield error("stop", f"it took {span(took)} to end; SageMaker kills after {SAGEMAKERS:.0f} s", catch(case))
     else:
         yield fine("stop", f"SIGTERM ended it within {span(took)}")
     yield from _of_what_it_left(case, run, acted)
+
+
+def catch(case: Case) -> str:
+    """Return what to do for SIGTERM to be heard, in the mode of the job."""
+    return f"{_CATCH}, after the strategy is made, which installs its own" if case.request.mode == "mwms" else _CATCH
 
 
 def _is_killed(how: str) -> bool:
@@ -60,7 +66,7 @@ def _of_what_it_left(case: Case, run: Seen, acted: float) -> Iterator[Finding]:
         yield warning(
             "stop",
             f"it keeps nothing when it is stopped: the last checkpoint was {span(acted - max(before))} old",
-            _CATCH,
+            catch(case),
         )
     else:
         yield warning("stop", "stopped in its middle it leaves neither a checkpoint nor a model", f"{_CATCH}; {_KEEP}")
@@ -85,7 +91,7 @@ def of_keeping(case: Case) -> Iterator[Finding]:
         yield error("checkpoints", "it went to its end and has written no checkpoint", _KEEP)
     else:
         yield severe(
-            "checkpoints", f"none was written within {span(run.seconds)}: a job that loses a host loses at least that",
+            "checkpoints", f"none was written within {span(run.trained)}: a job that loses a host loses at least that",
             f"more often, or a longer --seconds to see the first; {_KEEP}",
         )  # fmt: skip
 

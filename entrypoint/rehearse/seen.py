@@ -87,11 +87,21 @@ class Seen:
         return found
 
     @property
+    def trained(self) -> float:
+        """Return how long its programs ran until they were stopped, if they were."""
+        began = [process.began for host in self.hosts for process in host.processes]
+        return self.ended.acted - min(began) if self.ended.acted and began else self.seconds
+
+    @property
     def steps_per_second(self) -> float | None:
         """Return the rate of the process that said most steps; None where none did for a second."""
+        return self.rate_of("step")
+
+    def rate_of(self, metric: str) -> float | None:
+        """Return by how much a metric grows in a second, at the process that said it most often."""
         rates = []
         for values in self._by_process().values():
-            steps = [(at, each["step"]) for at, each in values if "step" in each]
+            steps = [(at, each[metric]) for at, each in values if metric in each]
             if len(steps) > 1 and steps[-1][0] - steps[0][0] >= 1 and steps[-1][1] > steps[0][1]:
                 rates.append((len(steps), (steps[-1][1] - steps[0][1]) / (steps[-1][0] - steps[0][0])))
         return max(rates)[1] if rates else None

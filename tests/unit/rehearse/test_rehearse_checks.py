@@ -220,7 +220,12 @@ class TestStop:
         killed = (Process(name="script", role="worker", began=9.0, ended=31.0, how="killed by SIGKILL"),)
         case = with_plain(hosts=(host("algo-1", (), processes=killed),))
         (level, words), *_ = told(case, "stop")
-        assert level == "error" and "algo-1 script had to be killed after 100.0 s" in words
+        assert level == "warning" and "algo-1 script had to be killed after 100.0 s" in words
+
+    def test_a_spot_instance_does_not_wait_for_one_that_ignores_it(self) -> None:
+        killed = (Process(name="script", role="worker", began=9.0, ended=31.0, how="killed by SIGKILL"),)
+        case = with_plain(hosts=(host("algo-1", (), processes=killed),))
+        assert told(replace(case, request=replace(case.request, spot=True)), "stop")[0][0] == "error"
 
     def test_one_that_takes_too_long(self) -> None:
         (level, words), *_ = told(with_plain(acted=-100.0), "stop")
@@ -248,7 +253,7 @@ class TestStop:
 class TestKeeping:
     def test_no_checkpoints(self) -> None:
         ((level, words),) = told(with_plain(kept=((30.5, CHECKPOINT),)), "checkpoints")
-        assert level == "warning" and "none was written within 22.0 s" in words
+        assert level == "warning" and "none was written within 21.0 s" in words
         ((level, words),) = told(with_plain(acted=None, kind="succeeded", kept=()), "checkpoints")
         assert level == "error" and "has written no checkpoint" in words
 
@@ -317,6 +322,13 @@ class TestHours:
         case = with_plain(hosts=(host("algo-1", (), metrics=metrics),))
         case = replace(case, request=replace(case.request, hyperparameters=()))
         assert told(case, "hours")[0][1].startswith("50.0 min at the rate")
+
+    def test_epochs_without_steps(self) -> None:
+        metrics = tuple((10.0 + 2 * n, "script", {"epoch": 1.0 + n, "epochs": 30.0}) for n in range(9))
+        case = with_plain(hosts=(host("algo-1", (), metrics=metrics),))
+        case = replace(case, request=replace(case.request, hyperparameters=()))
+        assert told(case, "speed") == [] and "30 epochs a minute" in findings(case, "speed")[0].seen
+        assert told(case, "hours")[0][1].startswith("100.0 min at the rate")
 
     def test_what_is_not_known_is_not_said(self) -> None:
         case = with_plain()
