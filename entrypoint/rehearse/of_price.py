@@ -7,6 +7,7 @@ from entrypoint.rehearse.finding import Finding, fine, note, span
 from entrypoint.rehearse.seen import Seen
 
 TOTALS = ("max_steps", "total_steps", "train_steps", "num_steps")  # what a script calls all steps that it makes
+EPOCHS = ("epochs", "num_epochs", "n_epochs", "max_epochs")  # hyperparameters
 
 
 def of_hours(case: Case) -> Iterator[Finding]:
@@ -54,7 +55,8 @@ def whole(case: Case, run: Seen) -> tuple[float, str] | None:
     of = f"{part:.2%} of the data" if part < 1 else "all of the data"
     if run.is_whole and run.seconds:
         return run.seconds / part, f"{span(run.seconds)} for {of}"
-    epochs, steps = metrics.get("epochs"), metrics.get("epoch_steps")
+    asked = next((value for name in EPOCHS if (value := _number(hyperparameters.get(name, "")))), None)
+    epochs, steps = metrics.get("epochs") or asked, metrics.get("epoch_steps")
     if rate and epochs and steps:
         return (
             epochs * steps / rate / part,

@@ -330,6 +330,12 @@ class TestHours:
         assert told(case, "speed") == [] and "30 epochs a minute" in findings(case, "speed")[0].seen
         assert told(case, "hours")[0][1].startswith("100.0 min at the rate")
 
+    def test_epochs_that_are_asked_for(self) -> None:
+        metrics = tuple((10.0 + 2 * n, "script", {"epoch": 1.0 + n}) for n in range(9))
+        case = with_plain(hosts=(host("algo-1", (), metrics=metrics),))
+        case = replace(case, request=replace(case.request, hyperparameters=(("epochs", '"60"'),)))
+        assert told(case, "hours")[0][1].startswith("3.3 h at the rate")
+
     def test_what_is_not_known_is_not_said(self) -> None:
         case = with_plain()
         case = replace(case, request=replace(case.request, hyperparameters=(("lr", "0.1"),)))
