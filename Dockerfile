@@ -222,6 +222,6 @@ ARG VERSION=unknown
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="sagemaker-tf-entrypoint" \
       org.opencontainers.image.description="Entrypoint for distributed TensorFlow training on Amazon SageMaker" \
-      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.licenses="Apache-2.0 AND MIT" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"

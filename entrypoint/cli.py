@@ -1,4 +1,4 @@
-"""What people call: `entrypoint plan`, `local`, `host`, `top`, `doctor`, `rehearse`, `settings` and `train`."""
+"""What people call: `entrypoint plan`, `local`, `host`, `top`, `report`, `replay`, `doctor`, `rehearse` and so on."""
 
 import argparse
 import json
@@ -171,10 +171,32 @@ def _settings(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return 0
 
 
+def _replay(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    import shlex
+
+    from entrypoint.replay.command import compare, once_more, replay
+    from entrypoint.report.sources import find
+
+    records = find(args.bundle)
+    if args.rerun is None:
+        return replay(records, args.host)
+    output = args.output or _new_output(argparse.Namespace(program=args.rerun, mode="rerun"))
+    words = ["local", *once_more(records, str(args.rerun)), "--engine", args.engine, "--output", str(output)]
+    print(f"entrypoint {shlex.join(words)}", flush=True)
+    run(words, environment)
+    return compare(records, find(str(output)))
+
+
 def _top(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint.live.top import show, source
 
     return show(source(args.where, environment), args.once)
+
+
+def _report(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.report.command import report
+
+    return report(args)
 
 
 def _train(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -274,11 +296,23 @@ examples; exit code 0: go, 1: no-go, 2: it could not be begun:
   entrypoint rehearse submit_job.py --price 3.825 --speedup 40
   entrypoint rehearse --python venv/bin/python examples/submit.py --args train.py --mode mwms --image IMAGE --role ROLE
 """,
+    "replay": """\
+examples; exit code 1 if this version would decide otherwise, or the second run ends otherwise:
+  entrypoint replay output.tar.gz                 # of a job on SageMaker, as it lies in S3
+  entrypoint replay out/train-ps-20260101-120000 --host algo-1
+  entrypoint replay output.tar.gz --rerun src/train.py
+""",
     "top": """\
 examples:
   entrypoint top                                # in a container of the job, or where `entrypoint local` runs
   entrypoint top http://localhost:7979          # of a port that is forwarded to the coordinator's
   entrypoint top out/train-mpi-20260101-120000 --once
+""",
+    "report": """\
+examples:
+  entrypoint report out/train-ps-20270101-120000             # a folder of `entrypoint local`
+  entrypoint report output.tar.gz --price 3.06               # USD for a host and hour
+  entrypoint report s3://bucket/job/output/output.tar.gz --output job.html --rules straggler=1.2,idle=off
 """,
     "settings": """\
 examples:
@@ -351,6 +385,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_top(add("top", "show a job while it runs: its hosts, processes, progress and last lines"))
     _add_doctor(add("doctor", "say what this machine or image has for each mode; of files, what their job would miss"))
     _add_rehearse(add("rehearse", "run what a launch script would submit for a minute on simulated hosts: go or no-go"))
+    _add_replay(add("replay", "show what every host of a job knew and decided, second by second"))
+    _add_report(add("report", "make a job's report again, from the records of its monitor"))
     add("settings", "print all settings with their defaults").set_defaults(command=_settings)
     add("train", "be a host of the job in /opt/ml: what SageMaker runs on each").set_defaults(command=_train)
     return parser
@@ -469,6 +505,25 @@ def _add_top(top: argparse.ArgumentParser) -> None:
         "container, else the newest in out/",
     )
     top.add_argument("--once", action="store_true", help="print it once, as it is now")
+
+
+def _add_replay(replay: argparse.ArgumentParser) -> None:
+    replay.set_defaults(command=_replay)
+    add = replay.add_argument
+    add("bundle", metavar="BUNDLE", help="what a job left: its output folder, output.tar.gz, or s3://.../output.tar.gz")
+    add("--host", metavar="NAME", help="this host alone")
+    add("--rerun", type=Path, metavar="SCRIPT", help="run it on simulated hosts, with the faults that the job had")
+    add("--engine", choices=["process", "netns", "docker"], default="process", help="of --rerun; default: process")
+    add("--output", type=Path, metavar="DIR", help="of --rerun; default: out/SCRIPT-rerun-TIME")
+
+
+def _add_report(report: argparse.ArgumentParser) -> None:
+    report.set_defaults(command=_report)
+    add = report.add_argument
+    add("place", metavar="PLACE", help="a job's output folder, its record folder, output.tar.gz, or one in s3://")
+    add("--price", metavar="USD", help="of a host for an hour, for the bill")
+    add("--output", type=Path, default=Path("report.html"), metavar="FILE", help="default: report.html")
+    add("--rules", default="", metavar="NAME=N,...", help="thresholds in place of the job's; see docs/report.md")
 
 
 def _add_program(parser: argparse.ArgumentParser) -> None:

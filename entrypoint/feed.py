@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 
 PIECE = 1 << 14  # bytes of output in one message
 RATE, BURST = 1 << 15, 1 << 18  # bytes of output a second that it is shown, and at once: more than people read
+LONGEST = 1 << 17  # bytes of a line of the record
 KEPT = 1000  # lines of the record that wait for it
-LEAVES = (
-    3.0  # seconds that it has at the end. It takes some milliseconds, or until the coordinator has heard the others
-)
+LEAVES = 4.5  # seconds that it has at the end: of the coordinator, to hear the others (1) and to make the report (3)
 
 
 class Feed:
@@ -47,6 +46,8 @@ class Feed:
                 import shutil
 
                 shutil.rmtree(job.paths.records, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                job.paths.report.unlink()
             with contextlib.suppress(OSError):  # the job goes on without
                 self._socket, self._pid = _fork(job, plan)
 
@@ -54,6 +55,8 @@ class Feed:
         """Tell it a line of the record, as of now."""
         if self._socket:
             line = json.dumps([kind, round(time.time(), 3), *values], separators=(",", ":")).encode()
+            if len(line) > LONGEST:
+                return  # it would never get through; who reads the record misses it by its number
             with self._lock:
                 self._waiting.append(line)
                 self._send()
@@ -107,7 +110,7 @@ class Feed:
         self._listener.join(LEAVES)  # its end closes the connection
         if self._listener.is_alive():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
+                os.killpg(self._pid, signal.SIGKILL)  # and what it has started
             self._why = f"it has not ended within {LEAVES:g} s"
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
@@ -149,9 +152,10 @@ def _be_monitor(feed: socket.socket, job: "Job", plan: "Plan") -> NoReturn:
             os.dup2(nothing, fd)
         os.closerange(3, kept)  # whoever reads our stdout, and sees its end, is to see the launcher's
         os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+        from entrypoint.monitor.description import described
         from entrypoint.monitor.monitor import run
 
-        run(feed, job, plan)
+        run(feed, job, plan, described(job, os.environ))
     except Exception:
         import traceback
 

@@ -30,6 +30,7 @@ from entrypoint.plan.plan import Duty, Plan, ProcessSpec, Serves
 from entrypoint.plan.render import command_line
 from entrypoint.policy import events
 from entrypoint.policy.events import Action, Event
+from entrypoint.policy.history import History
 from entrypoint.policy.phase import Phase
 from entrypoint.policy.policy import Policy
 from entrypoint.policy.status import status
@@ -63,6 +64,7 @@ class Supervisor:
         self.began = time.monotonic()
         self.policy = Policy(plan, self.host, job.settings, self.began)
         self.facts = self.policy.facts
+        self.history = History(len(plan.hosts), self.began, lambda line: tell("decided", log.secret.mask_all(line)))
         self.inbox = Inbox()
         self.processes: dict[str, process.Process] = {}
         self.spawner = Spawner(job, self.facts, environment, log, begun or {})
@@ -97,9 +99,9 @@ class Supervisor:
             if self.plan.processes:
                 self._decide(events.Fingerprinted(fingerprints=fingerprint(self.job, self.plan)))
             self.peers = Peers(
-                self.job.cluster, self.job.settings, self.inbox.put, self._ask_status, self.log.say, self._records()
+                self.job.cluster, self.job.settings, self.inbox.put, self._ask_status, self.log.say, _records(self.job)
             )
-            self._carry_out(self.policy.repeat())
+            self._carry_out(self.history.note_repeat(time.monotonic(), self.policy.repeat()))
         fault: Exception | None = None
         give_up = inf
         while self.outcome is None:
@@ -175,7 +177,8 @@ class Supervisor:
     def _decide(self, *happened: Event) -> None:
         if any(isinstance(event, events.NotStarted | events.Broken) for event in happened):
             self._free_spare()  # to say it, to tell the others and to end takes some
-        self._carry_out(self.policy.on(happened, time.monotonic()))
+        now = time.monotonic()
+        self._carry_out(self.history.note(happened, now, self.policy.on(happened, now)))
         if self.facts.phase is not self._told_phase:
             self._told_phase = self.facts.phase
             self._tell("phase", str(self._told_phase))
@@ -277,15 +280,6 @@ class Supervisor:
             order, inbox = self.spawner.order, self.inbox
             Ranks(self.job.paths.ranks, lambda *asked: inbox.ask(partial(order, *asked)), inbox.put, self.log)
 
-    def _records(self) -> "Records | None":
-        """Return where the coordinator keeps the others' records; None on others, and where there are none."""
-        if not (self.job.settings.monitor and self.job.cluster.is_coordinator):
-            return None
-        from entrypoint.control.records import Records
-
-        followers = {host.name for host in self.job.cluster.followers}
-        return Records(self.job.paths.records, self.job.paths.run / "wants.json", followers)
-
     def _ask_status(self) -> dict[str, Any]:
         told = self.inbox.ask(lambda: status(self.facts, time.monotonic()), patience=1)
         masked: dict[str, Any] = self.log.secret.mask_all(told)
@@ -300,3 +294,12 @@ class Supervisor:
         self.log.flush_unfinished()
         for path in (*self.job.paths.ssh.glob("*_key"), self.job.paths.prepared, self.job.paths.ranks):
             path.unlink(missing_ok=True)
+
+
+def _records(job: Job) -> "Records | None":
+    """Return where the coordinator keeps the others' records; None on others, and where there are none."""
+    if not (job.settings.monitor and job.cluster.is_coordinator):
+        return None
+    from entrypoint.control.records import Records
+
+    return Records(job.paths.records, job.paths.run / "wants.json", {host.name for host in job.cluster.followers})

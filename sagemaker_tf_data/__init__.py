@@ -1,9 +1,13 @@
-"""For training scripts: channels, sharding, Pipe mode, even ranks, checkpoints. Imports TensorFlow only where used."""
+"""For training scripts: channels, sharding, Pipe mode, even ranks, checkpoints, what the monitor is told.
+
+Imports TensorFlow only where used.
+"""
 
 from sagemaker_tf_data.channels import Channel, Part, all_channels, channel, first_of, part
 from sagemaker_tf_data.errors import DataError
 from sagemaker_tf_data.evenness import count_records, end_together, even_steps
 from sagemaker_tf_data.gpus import pin_gpu
+from sagemaker_tf_data.marks import keras_callback, log_metrics, mark, tell_weights, timed
 from sagemaker_tf_data.pipe import pipe_dataset, serve_pipes
 from sagemaker_tf_data.recordio_datasets import image_records, protobuf_records
 from sagemaker_tf_data.sharding import file_names, files, shard
@@ -21,10 +25,15 @@ __all__ = [
     "files",
     "first_of",
     "image_records",
+    "keras_callback",
+    "log_metrics",
+    "mark",
     "part",
     "pin_gpu",
     "pipe_dataset",
     "protobuf_records",
     "serve_pipes",
     "shard",
+    "tell_weights",
+    "timed",
 ]

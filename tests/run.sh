@@ -361,6 +361,7 @@ main() {
         step site site || true
     fi
     export COVERAGE_FILE=$scratch/coverage
+    if asked_for local; then need chromium chromium || true; fi # for the report's page; tests that lack it say so
     if asked_for unit; then
         COVERAGE_PROCESS_START=$HERE/pyproject.toml step unit ring unit tests/unit -n 4 --dist worksteal || true
     fi

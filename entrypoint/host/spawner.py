@@ -9,7 +9,7 @@ from entrypoint.host import descendants, process
 from entrypoint.host.logs import Log
 from entrypoint.host.machine import this_machine
 from entrypoint.job.channels import SHARDS
-from entrypoint.job.job import Job
+from entrypoint.job.job import MARKS, Job
 from entrypoint.plan.plan import ATTEMPT, Duty, ProcessSpec
 from entrypoint.policy import events
 from entrypoint.policy.events import Event
@@ -78,6 +78,8 @@ class Spawner:
     ) -> dict[str, str]:
         flags = self._facts.flags or ()
         count = {ATTEMPT: str(self._facts.times_restarted(spec.name)), descendants.MARK: spec.name}
+        if self._job.settings.monitor:
+            count[MARKS] = str(self._job.paths.marks)
         given = {**self._environment, **(self._prepared["env"] if spec.program and self._prepared else {})}
         part = self._machine.part_of(spec, given, cpus)
         return {**given, **part, **count, **self._shards(spec, place), **spec.environment(flags)}

@@ -113,6 +113,7 @@ def read_what_can_be(
     each = errors.instead(1, _processes_per_host, mode, settings, hyperparameters, gpus_of_each)
     options = params.SMDATAPARALLEL_CUSTOM_MPI_OPTIONS if smdistributed else params.MPI_CUSTOM_OPTIONS
     job = Job(
+        name=environment.get(params.TRAINING_JOB_ENV, ""),
         mode=mode,
         cluster=cluster,
         program=program,

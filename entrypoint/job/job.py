@@ -11,6 +11,8 @@ from entrypoint.job.open_mpi import ORTE
 from entrypoint.job.settings import Settings
 from entrypoint.python310 import StrEnum
 
+MARKS = "ENTRYPOINT_MARKS"  # environment variable: the socket where a script's library tells the monitor of its steps
+
 
 class Mode(StrEnum):
     """How the work is spread over the hosts."""
@@ -60,6 +62,11 @@ class Tree:
         """Return the folder of what the monitor has seen: on the coordinator, of all hosts."""
         return self.output / "data" / "record"
 
+    @property
+    def report(self) -> Path:
+        """Return the page that is made of them."""
+        return self.output / "data" / "report.html"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Paths(Tree):
@@ -75,6 +82,11 @@ class Paths(Tree):
     def ranks(self) -> Path:
         """The socket where the ranks that mpirun starts on this host report."""
         return self.run / "ranks.sock"
+
+    @property
+    def marks(self) -> Path:
+        """The socket where scripts tell the monitor of their steps."""
+        return self.run / "marks.sock"
 
     @property
     def public_keys(self) -> Path:
@@ -99,6 +111,7 @@ class Program:
 class Job:
     """Everything the plan is made from."""
 
+    name: str = ""  # that SageMaker, or whoever started it, has given it
     mode: Mode
     cluster: Cluster
     program: Program

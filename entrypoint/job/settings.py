@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from entrypoint.errors import ConfigError, ConfigErrors, did_you_mean
+from entrypoint.job.rules import parse_rules
 
 ENVIRONMENT_PREFIX = "ENTRYPOINT_"
 HYPERPARAMETER_PREFIX = "sagemaker_entrypoint_"
@@ -315,7 +316,8 @@ class Settings:
         True,
         truth,
         "Whether each host records what it uses and what the training says of itself, by a process beside the "
-        "launcher; kept on the coordinator in `/opt/ml/output/data/record`. The settings below need it.",
+        "launcher; kept on the coordinator in `/opt/ml/output/data/record`, with `report.html` beside it, which is "
+        "made of it ([report.md](report.md)). The settings below need it.",
     )
     monitor_interval: float = _setting(1.0, _seconds(0.1, 60), "Seconds between two looks of the monitor.")
     metrics: tuple[tuple[str, str], ...] = _setting(
@@ -342,6 +344,12 @@ class Settings:
         truth,
         "Whether a job ends with exit code 78 when a host is seen to train alone: its processes exchange nothing with "
         "those of other hosts. Without it, one line says so.",
+    )
+    rules: tuple[tuple[str, float], ...] = _setting(
+        (),
+        parse_rules,
+        "Thresholds of the rules by which the report judges the job: `input_bound=0.3,straggler=1.5,idle=off`. "
+        "[report.md](report.md#rules) has all, with their defaults.",
     )
     run_dir: str = _setting(
         "", str, "Folder for keys and sockets. Default: /run/entrypoint, else a temporary one.", machine=True

@@ -42,7 +42,7 @@ class View:
         match line:
             case ["host", at, dict(about)]:
                 known.began = known.began or at
-                known.about |= {**about, "limits": {**known.about.get("limits", {}), **about.get("limits", {})}}
+                known.about.update(about)
             case ["process", _, str(name), dict(about)]:
                 known.processes[name] = _Process(name, str(about.get("role", "")))
             case ["ended", _, str(name), words]:
@@ -170,7 +170,7 @@ class _Host:
     def note_sample(self, at: float, seconds: float, used: Mapping[str, Any], processes: Mapping[str, Any]) -> None:
         user, system = (*used.get("cpu", ()), 0.0, 0.0)[:2]
         memory = (*used.get("memory", ()), 0, 0, 0)[2]
-        limit = self.about.get("limits", {}).get("memory", 0)
+        limit = self.about.get("memory_limit", 0)
         cpu = min(1.0, (user + system) / seconds / max(1, self.about.get("cpus", 1)))
         self.now = {
             "cpu": round(cpu, 3),

@@ -10,6 +10,7 @@ from typing import Any
 from entrypoint.local.engine import last_line
 from entrypoint.local.tree import HostFolder
 from entrypoint.outcome.outcome import Exit
+from entrypoint.report.render import verdicts_of
 
 _COLUMNS = ("host", "exit", "start s", "train s", "tail s")
 
@@ -27,7 +28,8 @@ def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Se
     width = max(len(row[0]) for row in rows)
     lines = ["", *(f"{row[0]:<{width}}" + "".join(f"{cell:>10}" for cell in row[1:]) for row in rows), ""]
     lines += [f"failed: {cause}" for cause in _causes(folders, exits, reports)]
-    return "\n".join([*lines, *faults, *_places(folders)])
+    verdicts = [f"report: {words}" for folder in folders for words in verdicts_of(folder.report)]
+    return "\n".join([*lines, *faults, *verdicts, *_places(folders)])
 
 
 def _report(folder: HostFolder) -> dict[str, Any]:
@@ -78,6 +80,8 @@ def _places(folders: Sequence[HostFolder]) -> list[str]:
     lines = [_place("logs", [folder.log for folder in folders])]
     models = [folder.model for folder in folders if folder.model.is_dir() and any(folder.model.iterdir())]
     failures = [folder.failure for folder in folders if folder.failure.exists()]
+    reports = [folder.report for folder in folders if folder.report.exists()]
+    lines += [_place("report", reports)] if reports else []
     lines += [_place("model", models)] if models else []
     lines += [_place("failure", failures)] if failures else []
     return lines

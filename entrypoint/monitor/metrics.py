@@ -8,7 +8,7 @@ pairs     step=300 loss=0.51 images_per_second=120        step 300: loss 0.51
 import contextlib
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 LONGEST = 1000  # characters of a line that are looked at
@@ -68,6 +68,11 @@ class Reader:
                 self._read_line(line)
             else:
                 self._last.append(line[:LONGEST])
+
+    def note(self, values: Mapping[str, float]) -> None:
+        """Note metrics that were not printed."""
+        for name, value in values.items():
+            self._note(name, value)
 
     def take(self) -> dict[str, float]:
         """Return metrics that were said since the last call, the last value of each."""

@@ -8,13 +8,17 @@ import json
 import re
 import select
 import socket
+import threading
 import time
 from collections import Counter, deque
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from entrypoint.job.job import Job
+from entrypoint.monitor.about import about
+from entrypoint.monitor.marks import Marks
 from entrypoint.monitor.metrics import Reader
 from entrypoint.monitor.progress import Progress
 from entrypoint.monitor.record import Record
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from entrypoint.monitor.sampling import Sampling
     from entrypoint.monitor.watch import Watch
 
+EARLY = 1.5  # seconds until what the job is, is written and brought
 QUIET = 0.5  # seconds at the start in which it only listens: the job's programs start then
 LEAST, REVIEW = 0.5, 5.0  # seconds between two pieces that are written, and that a follower brings
 LAST = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
@@ -34,11 +39,11 @@ LONGEST_MESSAGE = 1 << 18
 TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
 
 
-def run(feed: socket.socket, job: Job, plan: Plan) -> None:
-    """Be the monitor until the launcher closes its end."""
+def run(feed: socket.socket, job: Job, plan: Plan, description: Mapping[str, Any]) -> None:
+    """Be the monitor until the launcher closes its end. `description`: of the job, for its record."""
     with suppress(OSError):
         Path("/proc/self/comm").write_text("monitor")
-    Monitor(feed, job, plan).run()
+    Monitor(feed, job, plan).run(description)
 
 
 class Monitor:
@@ -52,9 +57,13 @@ class Monitor:
         self._wanted = [(name, re.compile(expression)) for name, expression in job.settings.metrics]
         self._readers: dict[str, Reader] = {}
         self._lines: dict[str, deque[str]] = {}  # that were printed last, until they are recorded
+        self._marks: Marks | None = None
+        with suppress(OSError):  # such as too long a path
+            self._marks = Marks(job.paths.marks)
         self._progress = Progress()
         self._was_still = False
         self._stacks_taken = 0  # the last time that they were asked for
+        self._found: list[dict[str, Any]] = []  # what a thread has found out about this host, for its record
         self._there: list[str] = []  # hosts whose records are about to end
         self._record = Record(job.paths.records / f"{self._me}.jsonl.gz")
         self._fresh: list[list[Any]] = []  # its lines, for the coordinator's eye
@@ -62,16 +71,22 @@ class Monitor:
         self._delivery: Delivery | None = None  # a follower's
         self._watch: Watch | None = None  # the coordinator's
 
-    def run(self) -> None:
+    def run(self, description: Mapping[str, Any]) -> None:
         """Listen, look and review until the launcher has no more to say."""
         settings = self._job.settings
         pace = min(REVIEW, max(LEAST, settings.hang_after / 4)) if settings.hang_after else REVIEW
-        look_at, review_at = time.monotonic() + QUIET, time.monotonic() + pace
+        look_at, review_at = time.monotonic() + QUIET, time.monotonic() + min(pace, EARLY)
         self._add("host", about(self._job))
+        self._record.add("described", time.time(), description)
         poll = select.poll()
         poll.register(self._feed, select.POLLIN)
+        if self._marks:
+            poll.register(self._marks.socket, select.POLLIN)
         while True:
-            if poll.poll(max(0.0, min(look_at, review_at) - time.monotonic()) * 1000) and not self._hear():
+            ready = dict(poll.poll(max(0.0, min(look_at, review_at) - time.monotonic()) * 1000))
+            if self._marks and self._marks.socket.fileno() in ready:
+                self._marks.hear()
+            if self._feed.fileno() in ready and not self._hear():
                 break
             now = time.monotonic()
             if now >= look_at:
@@ -83,6 +98,9 @@ class Monitor:
                 review_at = now + (min(pace, LIVE) if fast else pace)
         if self._sampling:
             self._look()
+        self._add_marks()
+        if self._marks:
+            self._marks.close()
         self._add_lines(*self._lines)
         self._finish()
 
@@ -106,6 +124,8 @@ class Monitor:
 
     def _note(self, message: bytes) -> None:
         self._record.add_line(message)
+        if message.startswith(b'["decided"'):  # for replay/ alone
+            return
         line = json.loads(message)
         if self._job.cluster.is_coordinator:
             self._fresh.append(line)
@@ -124,16 +144,30 @@ class Monitor:
             return
         self._printed[process] += len(text) if seen else int(text)
         if seen:
-            if process not in self._readers:
-                self._readers[process] = Reader(self._wanted)
             told = text.decode("utf-8", "replace")
-            self._readers[process].read(told)
+            self._reader(process).read(told)
             self._lines.setdefault(process, deque(maxlen=LINES)).extend(last_lines(told))
+
+    def _reader(self, process: str) -> Reader:
+        if process not in self._readers:
+            self._readers[process] = Reader(self._wanted)
+        return self._readers[process]
 
     def _add_lines(self, *processes: str) -> None:
         for process in processes:
             if lines := self._lines.pop(process, None):
                 self._add("lines", process, list(lines))
+
+    def _add_marks(self) -> None:
+        """Write down what the scripts told by their library since the last look."""
+        marks, metrics, weights = self._marks.take() if self._marks else ({}, {}, [])
+        for process, sums in marks.items():
+            for what, (times, seconds) in sums.items():
+                self._add("mark", process, {"what": what, "seconds": round(seconds, 4), "times": times})
+        for process, values in metrics.items():
+            self._reader(process).note(values)
+        for process, told in weights:
+            self._add("weights", process, *told)
 
     # --- what the host uses ---
 
@@ -142,10 +176,14 @@ class Monitor:
             from entrypoint.monitor.sampling import Sampling
 
             self._sampling = Sampling(self._job)
+            threading.Thread(target=self._find_more, name="channels", daemon=True).start()
             return
         printed, self._printed = self._printed, Counter()
+        while self._found:
+            self._add("host", self._found.pop(0))
         sample = self._sampling.look(self._running, printed)
         self._add("sample", *sample)
+        self._add_marks()
         for process, reader in self._readers.items():
             if found := reader.take():
                 self._add("metric", process, found)
@@ -156,6 +194,14 @@ class Monitor:
         # Only now, as this reads a file for each thread: one that gets no processor is at work, too.
         delays = self._sampling.delays(training) if quiet else {}
         self._progress.look(now, training, processes, gpus, delays)
+
+    def _find_more(self) -> None:
+        from entrypoint.monitor.about import channels, limits
+
+        with suppress(Exception):  # what is not known is left out
+            self._found.append(limits(self._job))
+        with suppress(Exception):
+            self._found.append({"channels": channels(self._job)})
 
     def _training(self) -> dict[str, int]:
         trains = self._trains[self._me]
@@ -232,12 +278,19 @@ class Monitor:
             if self._watch:
                 fresh, self._fresh = self._fresh, []
                 self._watch.show_last(fresh)
+            self._report()
             return
         self._bring()
         if self._delivery and self._delivery.finish(LAST):
             with suppress(OSError):
                 path.unlink()  # the coordinator has it
                 path.parent.rmdir()
+
+    def _report(self) -> None:
+        from entrypoint.monitor.reporting import make_report
+
+        for words in make_report(self._job.paths.records, self._job.paths.report):
+            self._tell({"say": words})
 
     def _wait_for_others(self, folder: Path) -> None:
         """Wait until each of the hosts that are still there has brought all, or LAST seconds."""
@@ -256,23 +309,3 @@ def last_lines(text: str) -> list[str]:
 
 
 _CONTROLS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
-
-
-def about(job: Job) -> dict[str, Any]:
-    """Return what the record says first: whose it is, and of what."""
-    from entrypoint.host.machine import this_machine
-
-    machine, cluster = this_machine(), job.cluster
-    return {
-        "version": 1,
-        "host": cluster.me.name,
-        "rank": cluster.me.rank,
-        "hosts": [host.name for host in cluster.hosts],
-        "coordinator": cluster.coordinator.name,
-        "mode": str(job.mode),
-        "instance_type": str(job.resource_config.get("current_instance_type", "")),
-        "cpus": machine.cpus,
-        "gpus": machine.gpus,
-        "interval": job.settings.monitor_interval,
-        "limits": {"stop": job.settings.stop_grace},
-    }

@@ -15,8 +15,9 @@ from entrypoint.monitor import hang
 from entrypoint.monitor.distributed import Together
 from entrypoint.monitor.hang import Hangs
 from entrypoint.monitor.others import Tail
+from entrypoint.monitor.weights import Weights
 
-JUDGED = ("process", "ended", "still", "stacks", "sample", "metric")  # what hangs and Together know
+JUDGED = ("process", "ended", "still", "stacks", "sample", "metric", "weights")  # what hangs, Together, Weights know
 SHOWN = ("host", "process", "ended", "phase", "metric", "lines", "said", "outcome")  # of what a View wants, the cheap
 ADVICE = {
     Mode.SINGLE: "no distribution was asked for; ENTRYPOINT_MODE=single says that this is meant",
@@ -40,6 +41,7 @@ class Watch:
         self._hangs = Hangs(job.settings.hang_after, job.mode is Mode.MPI)
         self._together = Together([host for host, processes in trains.items() if processes])
         self._together.told = not _is_to_be_judged(job)
+        self._weights = Weights()
         self._view = View()
         self.live = False  # whether somebody looks at it
 
@@ -52,7 +54,9 @@ class Watch:
         """Note what is new of all hosts, `own` of this one, and see what follows."""
         self._read(own)
         if found := self._together.look():
-            self._tell_together(*found)
+            self._tell_together(*found, what="trains alone")
+        if found := self._weights.look():
+            self._tell_together(*found, what="weights that differ")
         asked = self._hangs.asked
         if places := self._hangs.look(time.monotonic()):
             self._tell_hang(places)
@@ -74,7 +78,7 @@ class Watch:
             _write(self._job.paths.records / STATE, self._view.state(time.time()))
 
     def _read(self, own: Iterable[list[Any]]) -> None:
-        wanted = {*SHOWN, *JUDGED} if self.live or not self._together.told else {*SHOWN, "still", "stacks"}
+        wanted = {*SHOWN, *JUDGED} if self.live or not self._together.told else {*SHOWN, "still", "stacks", "weights"}
         for line in own:
             self._note(self._me, line)
         for host, tail in self._tails.items():
@@ -89,6 +93,10 @@ class Watch:
             is_process and not (values[0] in self._trains[host] or values[0].startswith("rank "))
         ):
             return
+        if kind == "weights":
+            self._weights.note((host, values[0]), *values[1:4])
+        elif kind in ("process", "ended"):
+            self._weights.forget((host, values[0]))
         self._hangs.note(host, kind, *values)
         if not self._together.told:
             self._together.note(host, at, kind, *values)
@@ -96,11 +104,11 @@ class Watch:
     def _is_training(self, host: str, process: str) -> bool:
         return process in self._trains[host] or process.startswith("rank ")
 
-    def _tell_together(self, together: bool, words: str) -> None:
+    def _tell_together(self, together: bool, words: str, what: str) -> None:
         advice = "" if together else f": {ADVICE[self._job.mode]}"
         self._tell({"say": words + advice})
         if not together and self._job.settings.require_distributed:
-            self._blame("", "trains alone", words + advice, ExitCode.CONFIG)
+            self._blame("", what, words + advice, ExitCode.CONFIG)
 
     def _tell_hang(self, places: dict[hang.Who, hang.Place]) -> None:
         settings = self._job.settings

@@ -182,7 +182,7 @@ def test_configuration(image: str) -> None:
     assert config["WorkingDir"] == "/"
     assert not config.get("Healthcheck")
     labels = config["Labels"]
-    assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
+    assert labels["org.opencontainers.image.licenses"] == "Apache-2.0 AND MIT"
     assert labels["com.amazonaws.sagemaker.capabilities.accept-bind-to-port"] == "true"  # serve
     assert labels["org.opencontainers.image.version"] in (ROOT / "pyproject.toml").read_text()
 

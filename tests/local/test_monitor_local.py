@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import textwrap
 import zlib
 from collections import Counter
 
@@ -224,3 +225,77 @@ class TestDistributed:
         job.signal(signal.SIGTERM)
         assert job.end() == [143, 143]
         assert "distributed:" not in job[1].log
+
+
+class TestMarks:
+    """What scripts tell by sagemaker_tf_data."""
+
+    def test_a_script_says_more_than_it_prints(self, hosts):
+        code = """
+            import time
+            from sagemaker_tf_data import log_metrics, mark, timed
+            for number, _ in enumerate(timed(range(4))):
+                time.sleep(0.2)
+                log_metrics(step=number, loss=0.5)
+            with mark("checkpoint"):
+                time.sleep(0.3)
+            """
+        job = hosts(2, "train.py", code={"train.py": textwrap.dedent(code)})
+        assert job.end() == [0, 0]
+        assert "loss" not in job[1].log
+        for host in ("algo-1", "algo-2"):
+            sums: Counter = Counter()
+            for name, told in lines(job, host, "mark"):
+                assert name == "script"
+                sums[told["what"], "times"] += told["times"]
+                sums[told["what"], "seconds"] += told["seconds"]
+            assert [sums[what, "times"] for what in ("step", "data_wait", "compute", "checkpoint")] == [4, 4, 4, 1]
+            assert sums["compute", "seconds"] >= 0.8 and sums["checkpoint", "seconds"] >= 0.3
+            metrics: dict = {}
+            for _, found in lines(job, host, "metric"):
+                metrics |= found
+            assert metrics["loss"] == 0.5
+
+    def test_keras_tells_its_steps_by_a_callback(self, hosts):
+        code = """
+            import numpy as np, tensorflow as tf
+            from sagemaker_tf_data import keras_callback
+            model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+            model.compile("sgd", "mse")
+            x, y = np.ones((80, 3), "float32"), np.ones(80, "float32")
+            model.fit(x, y, batch_size=8, epochs=2, validation_data=(x, y), verbose=0,
+                      callbacks=[keras_callback(weights_every=5)])
+            """
+        job = hosts(1, "train.py", code={"train.py": textwrap.dedent(code)})
+        assert job.end() == [0]
+        times: Counter = Counter()
+        for _, told in lines(job, "algo-1", "mark"):
+            times[told["what"]] += told["times"]
+        assert times == {"step": 20, "evaluation": 2}
+        assert [told[1] for told in lines(job, "algo-1", "weights")] == [5, 10, 15, 20]
+        metrics: dict = {}
+        for _, found in lines(job, "algo-1", "metric"):
+            metrics |= found
+        assert (metrics["epoch"], metrics["epochs"]) == (2, 2) and metrics["val_loss"] >= 0
+
+    @pytest.mark.parametrize("weights", ["equal", "different"])
+    def test_ranks_are_to_have_the_same_weights(self, hosts, weights):
+        code = f"""
+            import os, tensorflow as tf
+            from sagemaker_tf_data import tell_weights
+            own = int(os.environ["SM_CURRENT_HOST"][-1])
+            tell_weights(100, [tf.Variable([1.0, {"own" if weights == "different" else 2.0}])])
+            import pathlib, time
+            stop = pathlib.Path(os.environ["TEST_FOLDER"], "stop")
+            while not stop.exists():
+                time.sleep(0.05)
+            """
+        environment = {"ENTRYPOINT_REQUIRE_DISTRIBUTED": "true", "ENTRYPOINT_MODE": "mwms"}
+        job = hosts(2, "train.py", code={"train.py": textwrap.dedent(code)}, environment=environment)
+        if weights == "equal":
+            job.says("equal weights on all 2 processes after step 100", host=1)
+            (job.folder / "stop").touch()
+            assert job.end() == [0, 0]
+        else:
+            assert job.end() == [78, 78]
+            assert "weights differ after step 100: their norm is" in job[2].failure

@@ -18,7 +18,7 @@ import pytest
 from control_group import why_not as why_no_group
 from open_mpi import DAEMON
 from outcomes.case import Case, Way
-from outcomes.judge import complaints, figures
+from outcomes.judge import complaints, figures, replays
 from outcomes.pairs import PAIRS
 from outcomes.run import ALONE, Result, run
 from outcomes.table import CASES
@@ -106,6 +106,7 @@ def test_a_row_that_is_wrong_fails(tmp_path: Path) -> None:
     ):
         (complaint,) = complaints(replace(result, case=replace(row, **wrong)))
         assert said in complaint
+    assert len(replays(result)) == len(row.names), "each host leaves what can be played again"
     (complaint,) = complaints(replace(result, left=("sleep 600",)))
     assert "left behind: sleep 600" in complaint
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from statistics import median
 
+from entrypoint.replay.command import Played, play, read
 from outcomes.case import BOUNDS, Case
 from outcomes.run import LONG, Result
 
@@ -19,6 +20,7 @@ def complaints(result: Result) -> list[str]:
     found = [*_exits(result), *_texts(result), *_late(result)]
     found += result.terminal.not_done()
     found += [f"left behind: {what}" for what in result.left]
+    found += _replayed(result)
     if result.case.says and not _like(result.case.fill_in(result.case.says), result.terminal.text, anywhere=True):
         found.append(f"the log does not say: {result.case.fill_in(result.case.says)}")
     return found
@@ -88,3 +90,26 @@ def _line(label: str, limit: float, seconds: dict[str, float | None]) -> list[st
     worst = max(known, key=lambda name: known[name])
     middle = median(known.values())
     return [f"{label:<28}{len(known):>6}{limit:>8.1f}{middle:>8.2f}{known[worst]:>8.2f}  {worst}"]
+
+
+def _replayed(result: Result) -> Iterable[str]:
+    """What the policy decides otherwise when it is given the history that the hosts of a row have left.
+
+    A host that could not write, that was killed, or whose job could not be read leaves none, or a part.
+    """
+    for played in replays(result):
+        host, step = played.recorded.host, played.differs
+        if step and not played.incomplete:
+            yield f"{host}, replayed, decides otherwise at its second {step.at:.3f}: {step.actions}; then: {step.then}"
+        if not (step or played.incomplete or played.same_outcome):
+            yield f"{host}, replayed, ends with {played.outcome}; the record has {played.recorded.outcome}"
+
+
+def replays(result: Result) -> list[Played]:
+    """The hosts of a row whose records are there, played."""
+    records = {
+        path.name.removesuffix(".jsonl.gz"): path.read_bytes()
+        for folder in result.folder.glob("**/output/data/record")
+        for path in folder.glob("*.jsonl.gz")
+    }
+    return [play(recorded) for record in records.values() if (recorded := read(record))]

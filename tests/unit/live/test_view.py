@@ -38,7 +38,7 @@ def test_hosts_come_in_the_order_of_their_ranks_whoever_was_heard_first():
 def test_a_sample_becomes_rates_and_parts():
     made = view(
         ("process", 101.0, "rank 0", {"pid": 7, "role": "rank"}),
-        ("host", 101.0, {"limits": {"memory": 1000}}),
+        ("host", 101.0, {"memory_limit": 1000}),
         ("sample", 102.0, 2.0, USED, {"rank 0": {"cpu": 1.0, "memory": 77}}, {}),
     )
     host = host_of(made)

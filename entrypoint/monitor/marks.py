@@ -1,0 +1,63 @@
+"""What scripts tell of themselves, by sagemaker_tf_data: a socket of this host, and sums of what came by it."""
+
+import json
+import math
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+MOST, LONGEST = 100, 1 << 14  # messages that are read at once, and bytes of each
+MOST_NAMES = 30  # of one process, until they are taken
+
+
+class Marks:
+    """Takes messages of `sagemaker_tf_data.marks`; what is none is dropped. OSError if the socket cannot be had."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(path))
+        self.socket.setblocking(False)
+        self._path = path
+        self._sums: dict[str, dict[str, list[float]]] = {}
+        self._metrics: dict[str, dict[str, float]] = {}
+        self._weights: list[tuple[str, list[float]]] = []
+
+    def close(self) -> None:
+        """Take no more."""
+        self.socket.close()
+        self._path.unlink(missing_ok=True)
+
+    def hear(self) -> None:
+        """Take what has come."""
+        with suppress(OSError):
+            for _ in range(MOST):
+                message = self.socket.recv(LONGEST)
+                with suppress(ValueError, KeyError, TypeError, AttributeError):
+                    self._note(json.loads(message))
+
+    def _note(self, told: dict[str, Any]) -> None:
+        process = str(told["process"])
+        sums, metrics = self._sums.setdefault(process, {}), self._metrics.setdefault(process, {})
+        for what, (times, seconds) in told["marks"].items():
+            if what in sums or len(sums) < MOST_NAMES:
+                before = sums.get(what, [0, 0.0])
+                sums[what] = [before[0] + int(times), before[1] + max(0.0, float(seconds))]
+        for name, value in told["metrics"].items():
+            if name in metrics or len(metrics) < MOST_NAMES:
+                metrics[name] = float(value)
+        if told["weights"]:
+            step, norm, total = map(float, told["weights"])
+            if math.isfinite(step):
+                self._weights.append((process, [int(step), norm, total]))
+
+    def take(self) -> tuple[dict[str, dict[str, list[float]]], dict[str, dict[str, float]], list[Any]]:
+        """Return what has come since the last call: {process: {what: [times, seconds]}}, {process: metrics}, weights.
+
+        Weights are (process, [step, norm, sum]).
+        """
+        taken = self._sums, self._metrics, self._weights
+        self._sums, self._metrics, self._weights = {}, {}, []
+        return taken

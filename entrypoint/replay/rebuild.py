@@ -1,0 +1,31 @@
+"""The job and the plan that a record describes, made again by the same code that made them then."""
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from entrypoint.errors import ConfigError
+from entrypoint.job.config import read_job
+from entrypoint.job.job import Job
+from entrypoint.plan.plan import Plan
+from entrypoint.plan.planner import plan_for
+
+FILES = ("resourceconfig", "inputdataconfig", "hyperparameters")
+RUN = Path("/run/entrypoint")
+
+
+def rebuild(described: Mapping[str, Any], gpus: int) -> tuple[Job, Plan]:
+    """Return the job of one host and its plan; `gpus` are the host's. ConfigError if it cannot be made."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            for name in FILES:
+                Path(folder, f"{name}.json").write_text(json.dumps(described[name]))
+            environment = {str(name): str(value) for name, value in described["environment"].items()}
+            job = read_job(Path(described["base"]), environment, RUN, gpus, config=Path(folder))
+            job = replace(job, open_mpi=int(described["open_mpi"]))
+        return job, plan_for(job)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"the record does not describe its job: {error!r}") from None

@@ -1,0 +1,142 @@
+"""Figures over time in a bounded number of numbers, however long a job took."""
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping
+
+Key = tuple[str, ...]  # ("cpu", "user"), ("process", "worker/1", "memory")
+
+
+class Columns:
+    """What was used in each of at most `limit` pieces of time, which are as long for all keys, and grow by doubling.
+
+    Times are seconds since the job's begin. An amount is spread over the time in which it was used; of what is a
+    level, such as memory, the peak is kept.
+    """
+
+    def __init__(self, width: float, limit: int) -> None:
+        self.width, self.limit = width, limit
+        self.seconds = self._zeros()  # that were looked at, of each piece
+        self.amounts: dict[Key, array[float]] = {}
+        self.peaks: dict[Key, array[float]] = {}
+
+    def _zeros(self) -> "array[float]":
+        return array("d", bytes(8 * self.limit))
+
+    def add(self, start: float, end: float, amounts: Mapping[Key, float], peaks: Mapping[Key, float]) -> None:
+        """Note what was used from `start` to `end`."""
+        if not 0 <= start < end:
+            start = max(0.0, start)
+            if start >= end:
+                return
+        if end >= self.width * self.limit:
+            self.grow(end)
+        for key in amounts.keys() - self.amounts.keys():
+            self.amounts[key] = self._zeros()
+        for key in peaks.keys() - self.peaks.keys():
+            self.peaks[key] = self._zeros()
+        width, whole, columns = self.width, end - start, self.amounts
+        first, last = int(start / width), min(self.limit - 1, int(end / width))
+        for at in range(first, last + 1):
+            seconds = whole if first == last else min(end, (at + 1) * width) - max(start, at * width)
+            self.seconds[at] += seconds
+            part = seconds / whole
+            for key, amount in amounts.items():
+                columns[key][at] += amount * part
+        for key, level in peaks.items():
+            column = self.peaks[key]
+            for at in range(first, last + 1):
+                if level > column[at]:
+                    column[at] = level
+
+    def grow(self, end: float) -> None:
+        """Make pieces so long that there is one for this time."""
+        while end >= self.width * self.limit:
+            self.width *= 2
+            half = bytes(8 * (self.limit - self.limit // 2))
+            self.seconds = array("d", map(sum, _pairs(self.seconds))) + array("d", half)
+            for key, column in self.amounts.items():
+                self.amounts[key] = array("d", map(sum, _pairs(column))) + array("d", half)
+            for key, column in self.peaks.items():
+                self.peaks[key] = array("d", map(max, _pairs(column))) + array("d", half)
+
+    def per_second(self, key: Key) -> list[float | None]:
+        """Return the amounts of a key per second; None where nothing was looked at, [] where it never was."""
+        column = self.amounts.get(key)
+        if column is None:
+            return []
+        return [amount / seconds if seconds > 0 else None for amount, seconds in zip(column, self.seconds, strict=True)]
+
+    def levels(self, key: Key) -> list[float | None]:
+        """Return the peaks of a key, as `per_second` does."""
+        column = self.peaks.get(key)
+        if column is None:
+            return []
+        return [peak if seconds > 0 else None for peak, seconds in zip(column, self.seconds, strict=True)]
+
+    def total(self, key: Key, start: float = 0.0, end: float = math.inf) -> float:
+        """Return the amount of a key in pieces that begin in this time."""
+        column = self.amounts.get(key)
+        return sum(column[self._slice(start, end)]) if column else 0.0
+
+    def observed(self, start: float = 0.0, end: float = math.inf) -> float:
+        """Return the seconds that were looked at, of pieces that begin in this time."""
+        return sum(self.seconds[self._slice(start, end)])
+
+    def between(self, values: list[float | None], start: float, end: float) -> list[float]:
+        """Return those of the values (of `per_second` or `levels`) that are of this time, without gaps."""
+        return [value for value in values[self._slice(start, end)] if value is not None]
+
+    def _slice(self, start: float, end: float) -> slice:
+        last = self.limit if end == math.inf else math.ceil(end / self.width)
+        return slice(max(0, math.ceil(start / self.width)), max(0, last))
+
+
+def _pairs(column: "array[float]") -> Iterable[tuple[float, float]]:
+    odd = column[1::2] if len(column) % 2 == 0 else column[1::2] + array("d", [0.0])
+    return zip(column[::2], odd, strict=True)
+
+
+class Series:
+    """Single values with their times; of very many, every second is left out again and again."""
+
+    MOST = 4096
+
+    def __init__(self) -> None:
+        self.times, self.values = array("d"), array("d")
+        self.broken: tuple[float, float] | None = None  # (time, value) of the first that is NaN or infinite
+        self._every, self._count = 1, 0
+
+    def add(self, at: float, value: float) -> None:
+        """Note a value."""
+        if not math.isfinite(value):
+            self.broken = self.broken or (at, value)
+            return
+        self._count += 1
+        if self._count % self._every:
+            return
+        self.times.append(at)
+        self.values.append(value)
+        if len(self.times) >= self.MOST:
+            self.times, self.values, self._every = self.times[1::2], self.values[1::2], 2 * self._every
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def in_pieces(self, width: float, count: int) -> list[float | None]:
+        """Return the last value of each of `count` pieces of time."""
+        found: list[float | None] = [None] * count
+        for at, value in zip(self.times, self.values, strict=True):
+            if 0 <= at < width * count:
+                found[int(at / width)] = value
+        return found
+
+    def rates(self, width: float, count: int) -> list[float | None]:
+        """Return, of a value that counts up, by how much a second, in each piece of time; a restart is left out."""
+        columns = Columns(width, count)
+        for before, at, first, then in zip(
+            self.times[:-1], self.times[1:], self.values[:-1], self.values[1:], strict=True
+        ):
+            if then >= first and 0 <= before < at < width * count:
+                columns.add(before, at, {("count",): then - first}, {})
+        return columns.per_second(("count",))

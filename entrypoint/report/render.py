@@ -1,0 +1,60 @@
+"""The page: one file of HTML, with its style, its program, uPlot and the job's figures in it. It loads nothing."""
+
+import json
+import re
+from html import escape, unescape
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).with_name("page")
+MOST_HEAD = 1 << 16
+
+
+def render(content: dict[str, Any]) -> str:
+    """Return the page. Nothing of a job's texts can become HTML or end the script that holds them."""
+    job = content["job"]
+    outcome = job["outcome"]["kind"] if job["outcome"] else "end unknown"
+    verdicts = [
+        f'<meta name="verdict" content="{escape(words, quote=True)}">'
+        for words in (line_of(verdict) for verdict in content["verdicts"][:3])
+    ]
+    title = f"{job['name'] or 'Training job'}: {outcome}"
+    licence = (PAGE / "uPlot.LICENSE").read_text("utf-8").strip()
+    parts = {
+        "title": escape(title),
+        "verdicts": "\n".join(verdicts),
+        "styles": _file("uPlot.min.css") + "\n" + _file("page.css"),
+        "uplot": f"/* uPlot, {licence.replace('*/', '')} */\n{_file('uPlot.iife.min.js')}",
+        "program": _file("page.js"),
+        "data": as_script(content),
+    }
+    page = _file("page.html")
+    return re.sub(r"<!--(\w+)-->", lambda found: parts[found[1]], page)
+
+
+def _file(name: str) -> str:
+    return (PAGE / name).read_text("utf-8")
+
+
+def as_script(value: Any) -> str:
+    """Return JSON that may stand in a script: no character in it means anything to HTML."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
+
+
+def line_of(verdict: dict[str, Any]) -> str:
+    """Return a verdict as one line of a log, without what a terminal would take for a command."""
+    process, host = verdict["process"], verdict["host"]
+    where = f"{process} on {host}: " if process and host else f"{process or host}: " if process or host else ""
+    line = f"{verdict['severity']}: {verdict['rule']}: {where}{verdict['text']}; {verdict['advice']}"
+    return "".join(c if c.isprintable() else " " for c in line)[:1000]
+
+
+def verdicts_of(page: Path) -> list[str]:
+    """Return the worst verdicts of a page, as its head has them; [] if there is none, or no page."""
+    try:
+        with page.open(encoding="utf-8", errors="replace") as file:
+            head = file.read(MOST_HEAD)
+    except OSError:
+        return []
+    return [unescape(words) for words in re.findall(r'<meta name="verdict" content="([^"]*)">', head)]

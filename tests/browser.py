@@ -1,0 +1,65 @@
+"""A page as a browser shows it: headless Chromium, without network, as a user's who never had one."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+OPTIONS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--hide-scrollbars", "--enable-logging=stderr",
+    "--mute-audio", "--proxy-server=127.0.0.1:9", "--disable-dev-shm-usage",
+)  # fmt: skip
+PATIENCE = 300.0  # seconds, on a machine that does other things
+SCHEMES = {"dark": "0", "light": "1"}  # as Chromium numbers what the reader prefers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """A page, once its scripts have run."""
+
+    dom: str
+    complaints: list[str]  # on the console: errors, and what the page was not allowed to load
+    picture: Path | None
+
+
+class Browser:
+    """Opens pages, each in a Chromium of its own."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        self._program, self._folder = program, folder
+
+    def open(self, page: Path, *, width: int = 1280, height: int = 2000, scheme: str = "light") -> Shown:
+        """Return the page as it is after its scripts; with a picture of it beside."""
+        picture = self._folder / f"{page.stem}-{width}-{scheme}.png"
+        size = (f"--window-size={width},{height}", f"--blink-settings=preferredColorScheme={SCHEMES[scheme]}")
+        shot = self._run(page, *size, f"--screenshot={picture}")
+        dom = self._run(page, *size, "--dump-dom")
+        complaints = re.findall(r"CONSOLE[^\]]*\] (.*)", shot.stderr + dom.stderr)
+        return Shown(dom=dom.stdout, complaints=complaints, picture=picture if picture.exists() else None)
+
+    def dom(self, page: Path) -> str:
+        """Return the page as it is after its scripts, at once."""
+        return self._run(page, "--dump-dom").stdout
+
+    def _run(self, page: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+        with tempfile.TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as profile:
+            environment = {**os.environ, "HOME": profile, "XDG_CONFIG_HOME": profile, "XDG_CACHE_HOME": profile}
+            return subprocess.run(
+                [self._program, *OPTIONS, f"--user-data-dir={profile}/user", "--virtual-time-budget=5000", *options,
+                 page.as_uri()],
+                env=environment, capture_output=True, text=True, errors="replace", timeout=PATIENCE, check=True,
+            )  # fmt: skip
+
+
+def browser_in(folder: Path) -> Browser:
+    """Return a browser that keeps what it makes in `folder`; the test is skipped without one, or fails with CI=true."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not program:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs Chromium: apt-get install chromium")
+    return Browser(program, folder)

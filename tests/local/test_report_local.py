@@ -1,0 +1,192 @@
+"""Real jobs with an illness and without, and what their reports say; a job's end does not depend on its report."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from hosts import LISTENS, ROOT
+
+from entrypoint.report.make import make
+from entrypoint.report.sources import records_in
+
+PS = {"sagemaker_parameter_server_enabled": "true"}
+# A job of so few seconds is judged by one rule: on hosts that share a busy machine, others have reasons to speak.
+OTHERS_OFF = (
+    "cpu_starved,gpu_starved,memory,disk,network,idle,small_files,loss,straggler,step_growth,ps_unbalanced,input_bound"
+)
+
+LOSS = """
+import math, time
+for step in range(60):
+    print(f"step={{step}} loss={{{loss}}}", flush=True)
+    time.sleep(0.1)
+"""
+STEPS = """
+import os, time
+pause = {slow} if os.environ["SM_CURRENT_HOST"] == "algo-2" else 0.05
+began, step = time.monotonic(), 0
+while time.monotonic() < began + 8:
+    step += 1
+    print(f"step={{step}} loss={{1 / step:.4f}}", flush=True)
+    time.sleep(pause)
+"""
+ENDS = """
+import os, time
+for step in range({steps} if os.environ["SM_CURRENT_HOST"] == "algo-2" else 80):
+    print(f"step={{step}} loss={{1 / (step + 1):.4f}}", flush=True)
+    time.sleep(0.1)
+"""
+TRAINS = "import time\nfor step in range(40):\n    print(f'step={step}', flush=True)\n    time.sleep(0.1)\n"
+GROWS = """
+import time
+for step in range(165):
+    print(f"step={{step}}", flush=True)
+    time.sleep({pace})
+"""
+
+
+@pytest.fixture
+def judged(hosts):
+    """Runs a job on simulated hosts; (job, its data as the page has them)."""
+
+    def run(count: int, code: str, rule: str, threshold: str = "", **options):
+        others = ",".join(f"{name}=off" for name in OTHERS_OFF.split(",") if name != rule)
+        environment = {
+            "ENTRYPOINT_MONITOR": "true",
+            "ENTRYPOINT_MONITOR_INTERVAL": "0.25",
+            "ENTRYPOINT_RULES": f"{others},{rule}={threshold}" if threshold else others,
+            **options.pop("environment", {}),
+        }
+        job = hosts(count, "train.py", code={"train.py": code}, environment=environment, **options)
+        assert job.end() == [0] * count
+        return job, page_of(job)
+
+    return run
+
+
+LATE = "no report.html: it was not made within"  # on a machine so busy that three seconds do not suffice
+
+
+def page_of(job) -> dict:
+    """The report's figures; where it was late, of the one that is made again, as the log says."""
+    page = job[1].base / "output/data/report.html"
+    if LATE in job[1].log:
+        assert not page.exists()
+        make(records_in(page.parent / "record"), page)
+    text = page.read_text("utf-8")
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1])
+
+
+def told(page: dict) -> list[str]:
+    return [verdict["rule"] for verdict in page["verdicts"]]
+
+
+@pytest.mark.parametrize(("loss", "words"), [("math.nan if step > 30 else 1 / (1 + step)", "loss is nan"), ("0.5", "")])
+def test_a_loss_that_is_ill(judged, loss, words):
+    job, page = judged(1, LOSS.format(loss=loss), "loss", "0.01")
+    assert told(page) == ["loss"] and words in page["verdicts"][0]["text"]
+    severity = "critical" if words else "warning"
+    said = rf"^\[algo-1\] (report: {severity}: loss: script on algo-1: |{LATE})"
+    assert re.search(said, job[1].log, re.MULTILINE)
+
+
+def test_a_loss_that_falls(judged):
+    job, page = judged(1, LOSS.format(loss="1 / (1 + step)"), "loss", "0.01")
+    assert told(page) == [] and "report:" not in job[1].log
+
+
+@pytest.mark.parametrize(("slow", "verdicts"), [(0.25, ["straggler"]), (0.05, [])])
+def test_one_host_is_slower(judged, slow, verdicts):
+    # Five times as slow is the illness; three times is more than two hosts differ by on a busy machine.
+    _, page = judged(2, STEPS.format(slow=slow), "straggler", "3", environment={"ENTRYPOINT_MODE": "single"})
+    assert told(page) == verdicts
+    assert not verdicts or (page["verdicts"][0]["host"], page["verdicts"][0]["process"]) == ("algo-2", "script")
+
+
+@pytest.mark.parametrize(("steps", "verdicts"), [(5, ["idle"]), (80, [])])
+def test_one_host_ends_long_before_the_other(judged, steps, verdicts):
+    _, page = judged(2, ENDS.format(steps=steps), "idle", "0.25", environment={"ENTRYPOINT_MODE": "single"})
+    assert told(page) == verdicts
+    phases = [page["phases"][phase]["name"] for phase, *_ in page["hosts"][1]["spans"]]
+    assert "train" in phases and phases[-1] == "end"
+    assert not verdicts or ("idle" in phases and page["verdicts"][0]["host"] == "algo-2")
+
+
+@pytest.mark.parametrize(("files", "verdicts"), [(300, ["small_files"]), (3, [])])
+def test_a_channel_of_small_files(judged, files, verdicts):
+    base_files = {f"input/data/train/{number}.txt": "row" for number in range(files)}
+    _, page = judged(1, TRAINS, "small_files", "200", base_files=base_files)
+    assert told(page) == verdicts
+    assert page["hosts"][0]["channels"][0]["files"] == files
+
+
+@pytest.mark.parametrize(("pace", "verdicts"), [("0.03 if step < 150 else 0.4", ["step_growth"]), ("0.05", [])])
+def test_steps_that_take_ever_longer(judged, pace, verdicts):
+    _, page = judged(1, GROWS.format(pace=pace), "step_growth", "4")
+    assert told(page) == verdicts
+
+
+def test_all_hosts_and_their_processes_are_on_one_axis(judged):
+    environment = {**LISTENS, "TRAINING_JOB_NAME": "my-job-17"}
+    job, page = judged(2, TRAINS, "loss", hyperparameters=PS, environment=environment)
+    assert page["job"]["name"] == "my-job-17" and page["job"]["mode"] == "ps" and page["notes"] == []
+    names = [(host["name"], sorted(process["role"] for process in host["processes"])) for host in page["hosts"]]
+    assert names == [("algo-1", ["chief", "prepare", "ps"]), ("algo-2", ["prepare", "ps", "worker"])]
+    for host in page["hosts"]:
+        phases = [page["phases"][phase]["name"] for phase, *_ in host["spans"]]
+        assert "train" in phases and phases[0] == "start"
+        assert host["memory"] > 0 and host["disk"] > 0
+    assert not list((job[2].base / "output/data").glob("report.html")), "one page for all hosts"
+
+
+def test_a_failure_has_its_report_too(hosts):
+    environment = {"ENTRYPOINT_MONITOR": "true", "ENTRYPOINT_RULES": "idle=off"}
+    code = "print('step=1 loss=0.5', flush=True)\nraise ValueError('no such row')\n"
+    job = hosts(2, "train.py", code={"train.py": code}, environment=environment)
+    assert job.end() == [1, 1]
+    outcome = page_of(job)["job"]["outcome"]
+    assert outcome["kind"] == "failed" and "no such row" in outcome["cause"]["error"]
+    assert job[1].failure and "Traceback" not in job[1].log.partition("job failed")[2]
+
+
+def test_without_room_for_it_the_job_is_the_same(hosts):
+    """A folder lies where the page would be."""
+    code = (
+        "import os\nos.makedirs(os.environ['SM_OUTPUT_DATA_DIR'] + '/report.html/full')\nprint('step=1', flush=True)\n"
+    )
+    job = hosts(1, "train.py", code={"train.py": code}, environment={"ENTRYPOINT_MONITOR": "true"})
+    assert job.end() == [0]
+    assert re.search(rf"^\[algo-1\] (no report.html: \w+Error|{LATE})", job[1].log, re.MULTILINE)
+    assert "Traceback" not in job[1].log
+
+
+def test_a_rule_that_there_is_not_ends_the_job_at_its_start(hosts):
+    job = hosts(1, "exits.py", environment={"ENTRYPOINT_RULES": "stragler=2"})
+    assert job.end() == [78]
+    assert "did you mean straggler?" in job[1].failure
+
+
+def test_without_the_monitor_there_is_none(hosts):
+    job = hosts(1, "exits.py", environment={"ENTRYPOINT_MONITOR": "false"})
+    assert job.end() == [0]
+    assert not (job[1].base / "output/data/report.html").exists()
+
+
+def test_entrypoint_local_says_where_it_is_and_the_command_makes_it_again(local, tmp_path):
+    (tmp_path / "train.py").write_text(LOSS.format(loss="math.nan"))
+    run = local(
+        tmp_path / "train.py", "--hosts", "2", "--env", "ENTRYPOINT_MONITOR=true", "--env", "ENTRYPOINT_MODE=single"
+    )
+    assert run.end() == 0
+    end = run.terminal.rpartition("tail s")[2]
+    if LATE not in run.terminal:
+        assert re.search(r"^report: critical: loss: script on algo-\d: loss is nan", end, re.MULTILINE)
+        assert re.search(r"^report   .*algo-1/ml/output/data/report.html$", end, re.MULTILINE)
+    made = subprocess.run(
+        [sys.executable, "-m", "entrypoint", "report", run.output, "--price", "3", "--output", tmp_path / "again.html"],
+        env={"PYTHONPATH": str(ROOT), "PATH": ""}, cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.startswith("critical: loss") and (tmp_path / "again.html").exists()

@@ -1,0 +1,193 @@
+"""The report in a browser: what stands on it, at two widths, dark and light; hostile records; a large job."""
+
+import json
+import re
+import time
+import zlib
+from html import unescape
+from itertools import pairwise
+
+import pytest
+from browser import browser_in
+from records import GB, HostRecord, packed, trained
+
+from entrypoint.report.make import make
+
+HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
+
+
+@pytest.fixture
+def browser(tmp_path, no_leftovers):
+    return browser_in(tmp_path)
+
+
+def job_of_four(**about) -> dict[str, HostRecord]:
+    """A job that has something to say in every part of the page."""
+    records = {}
+    channels = {"train": {"mode": "FastFile", "distribution": "ShardedByS3Key", "files": 20_000, "bytes": 10**9}}
+    for number in range(4):
+        name = f"algo-{number + 1}"
+        used = {
+            "gpus": [[0.3, 8 * GB, 16 * GB, 90.0]], "fifos": {"pipe": [40_000, 65_536]}, "net": [10**7, 10**7],
+            "peers": {f"algo-{other + 1}": [10**6, 10**6] for other in range(4) if other != number},
+        }  # fmt: skip
+        record = trained(
+            name, 4, seconds=120 if number else 180, step=0.2 if number == 2 else 0.1, process=f"rank {number}",
+            role="rank", gpus=1, channels=channels, job="resnet-17", sample=used, **{"mode": "mpi", **about},
+        )  # fmt: skip
+        for second in range(125, 180) if number else ():
+            record.sample(second)
+        record.add("mark", 60, f"rank {number}", {"what": "checkpoint", "seconds": 8})
+        record.add("mark", 90, f"rank {number}", {"what": "evaluation", "seconds": 12})
+        record.add("said", 5, f"rank {number} started, pid 17")
+        record.add(
+            "stacks", 100, f"rank {number}", {"by": "py-spy", "place": "train.py:7", "inside": "", "text": "f()"}
+        )
+        records[name] = record
+    return records
+
+
+def report(tmp_path, records, **options):
+    page = tmp_path / "report.html"
+    make({name: record.data for name, record in records.items()}, page, **options)
+    return page
+
+
+def words_of(dom: str, section: str) -> str:
+    """The text of a section as it is shown."""
+    inside = re.search(rf'<section id="{section}".*?</section>', dom, re.DOTALL)
+    assert inside and "hidden" not in inside[0].partition(">")[0], f"{section} is not there"
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", inside[0])))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 420])
+def test_all_is_there_at_each_width_and_in_each_scheme(browser, tmp_path, width, scheme):
+    shown = browser.open(report(tmp_path, job_of_four(), price=3.6), width=width, scheme=scheme)
+    assert shown.complaints == []
+    assert 'data-ready="yes"' in shown.dom
+    assert shown.picture and shown.picture.stat().st_size > 20_000
+    top = unescape(re.search(r"<header.*?</header>", shown.dom, re.DOTALL)[0])
+    assert "resnet-17" in top and "succeeded" in top and "MPI, Horovod" in top and "3 min 06 s" in top
+    rules = re.findall(r'<b>([a-z ]+)</b><span class="where">', shown.dom)
+    assert set(rules) == {"small files", "gpu starved", "idle", "straggler"}
+    assert words_of(shown.dom, "verdicts").count("What to do:") == 4
+    assert not re.search(
+        r">[^<]*\b(null|undefined|NaN)\b", re.sub(r"<script.*?</script>", "", shown.dom, flags=re.DOTALL)
+    )
+    timeline = words_of(shown.dom, "timeline")
+    phases = ("prepare", "idle: rendezvous", "import", "first step", "train", "evaluation", "checkpoint", "idle", "end")
+    assert all(phase in timeline for phase in phases)
+    assert all(name in timeline for name in ("algo-1", "algo-4", "rank 3"))
+    bill = words_of(shown.dom, "bill")
+    assert re.search(r"All \S+ (min|s|h).* 100 % \$0\.\d+", bill) and "of that idle" in bill
+    assert {"Steps", "loss"} <= set(re.findall(r"<h3>(\w+)<", shown.dom))
+    use = words_of(shown.dom, "use")
+    assert all(name in use for name in ("CPUs", "Memory", "GPUs", "Network", "Pipes of channels", "Free on the disk"))
+    assert "rank 2" in words_of(shown.dom, "pace") and "slow" in words_of(shown.dom, "pace")
+    assert re.search(r"\d MB in all|\d GB in all", words_of(shown.dom, "traffic"))
+    assert "ShardedByS3Key" in words_of(shown.dom, "data-read") and "20,000" in words_of(shown.dom, "data-read")
+    assert "train.py:7" in words_of(shown.dom, "stacks")
+    assert "rank 1 started" in words_of(shown.dom, "log")
+
+
+def test_nothing_is_wider_than_a_telephone(browser, tmp_path):
+    page = report(tmp_path, job_of_four())
+    probe = "<script>document.body.dataset.wide=document.documentElement.scrollWidth</script></body>"
+    page.write_text(page.read_text("utf-8").replace("</body>", probe), "utf-8")
+    shown = browser.open(page, width=500)  # where it is not for a picture, Chromium's window is no smaller
+    assert int(re.search(r'data-wide="(\d+)"', shown.dom)[1]) <= 500
+
+
+def test_it_can_be_read_without_eyes(browser, tmp_path):
+    """Headings in order, names of what is to be operated, and the bill as a table with headers."""
+    shown = browser.open(report(tmp_path, job_of_four()))
+    levels = [int(level) for level in re.findall(r"<h([1-6])", shown.dom)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(later <= earlier + 1 for earlier, later in pairwise(levels))
+    for name in re.findall(r'<select id="(\w+)"', shown.dom):
+        assert f'<label for="{name}"' in shown.dom
+    bill = re.search(r'<section id="bill".*?</section>', shown.dom, re.DOTALL)[0]
+    assert '<th scope="col">' in bill and '<th scope="row">' in bill
+    assert 'lang="en"' in shown.dom and "<title>resnet-17: succeeded</title>" in shown.dom
+
+
+def test_a_job_that_failed(browser, tmp_path):
+    record = trained()
+    cause = {"host": "algo-1", "process": "script", "what": "exit code 1", "error": "ValueError: no such row"}
+    record.lines = [line for line in record.lines if line[0] != "outcome"]
+    record.ends(66, "failed", 1, cause)
+    shown = browser.open(report(tmp_path, {"algo-1": record}))
+    top = unescape(re.search(r"<header.*?</header>", shown.dom, re.DOTALL)[0])
+    assert "failed, exit code 1" in top and "script on algo-1: exit code 1" in top and "ValueError: no such row" in top
+    assert shown.complaints == []
+
+
+@pytest.mark.parametrize("what", ["nothing", "broken", "a host without a word"])
+def test_records_that_are_missing_or_broken_are_told(browser, tmp_path, what):
+    page = tmp_path / "report.html"
+    records = {
+        "nothing": {},
+        "broken": {"algo-1": b"\x1f\x8bnothing of the kind", "algo-2": trained("algo-2", 3).data},
+        "a host without a word": {"algo-1": HostRecord("algo-1", 1).data},
+    }[what]
+    make(records, page)
+    shown = browser.open(page)
+    assert shown.complaints == [] and 'data-ready="yes"' in shown.dom
+    if what == "broken":
+        assert "the record of algo-1: from some place on it is broken" in shown.dom
+        assert "no record of algo-3" in shown.dom
+    if what == "nothing":
+        assert "There are no records to judge." in shown.dom
+
+
+def test_texts_of_a_job_are_texts(browser, tmp_path):
+    """A hostile record: HTML in each text that it can hold."""
+    record = trained(process=HOSTILE[:90], host=HOSTILE, job=HOSTILE, mode=HOSTILE, instance_type=HOSTILE)
+    record.lines = [line for line in record.lines if line[0] != "outcome"]
+    record.add("said", 5, HOSTILE)
+    record.add("metric", 9, HOSTILE, {HOSTILE: 1.0, "loss": float("nan")})
+    record.add("stacks", 9, HOSTILE, dict.fromkeys(("by", "place", "inside", "text"), HOSTILE))
+    record.add("host", 1, {"channels": {HOSTILE: {"mode": HOSTILE, "files": 1, "bytes": 2}}})
+    record.ends(66, "failed", 1, dict.fromkeys(("host", "process", "what", "error"), HOSTILE))
+    page = tmp_path / "report.html"
+    make({f"algo-1{HOSTILE}": record.data}, page)
+    shown = browser.open(page)
+    assert shown.complaints == [] and 'data-ready="yes"' in shown.dom
+    assert "<title>&lt;/script&gt;" in shown.dom, "the title is the job's own, and nobody has set it"
+    assert "<img" not in shown.dom.split("<script")[0] and shown.dom.count("<script") == 3
+    assert words_of(shown.dom, "log").count("</script>") >= 1
+
+
+def test_a_hundred_hosts_for_an_hour(browser, tmp_path, tell):
+    record = HostRecord("algo-17", 100, mode="mpi")
+    record.runs("rank 17", 5, 3590, "rank")
+    for second in range(1, 3600):
+        record.sample(
+            second, cpu=[3.0 + second * 7 % 13 / 10, 0.5, 0.1, 0.0, 0.0], net=[10**8 + second, 10**8],
+            disk=[second * 1000, second * 10], processes={"rank 17": {"cpu": 3.5, "memory": 10**9}},
+            peers={"algo-1": [10**8, 10**8], "algo-100": [10**6, 10**6]},
+        )  # fmt: skip
+        if second > 7:
+            record.add("metric", second, "rank 17", {"step": second * 10.0, "loss": 5.0 / second})
+    record.ends(3600)
+    first, *rest = zlib.decompressobj(31).decompress(record.data).split(b"\n")
+    records = {}
+    for number in range(100):  # all are like that one, but for their names
+        about = json.loads(first)
+        about[2] |= {"host": f"algo-{number + 1}", "rank": number}
+        lines = b"\n".join([json.dumps(about).encode(), *rest]).replace(b"rank 17", f"rank {number}".encode())
+        records[f"algo-{number + 1}"] = packed(lines)
+    page = tmp_path / "report.html"
+    began = time.monotonic()
+    make(records, page)
+    made = time.monotonic() - began
+    size = page.stat().st_size
+    began = time.monotonic()
+    dom = browser.dom(page)
+    opened = time.monotonic() - began
+    figures = f"{size / 1e6:.2f} MB, made in {made:.1f} s, Chromium opens it in {opened:.1f} s"
+    tell(f"report of 100 hosts for an hour: {figures}")
+    assert size < 3_000_000
+    assert 'data-ready="yes"' in dom and "algo-100" in dom
+    assert opened < 20

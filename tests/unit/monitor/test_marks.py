@@ -1,0 +1,149 @@
+"""marks.py and weights.py, and sagemaker_tf_data.marks, which tells them."""
+
+import json
+import socket
+import time
+
+import pytest
+
+from entrypoint.monitor.marks import MOST_NAMES, Marks
+from entrypoint.monitor.weights import Weights
+from sagemaker_tf_data.marks import Teller, timed
+
+ONE, OTHER = ("algo-1", "rank 0"), ("algo-2", "rank 1")
+
+
+@pytest.fixture
+def marks(tmp_path):
+    taken = Marks(tmp_path / "marks.sock")
+    yield taken
+    taken.close()
+
+
+@pytest.fixture
+def teller(tmp_path):
+    made = []
+
+    def make(process: str = "script", where: str = str(tmp_path / "marks.sock")) -> Teller:
+        made.append(Teller(where, process))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def test_what_a_script_tells_arrives_in_sums(marks, teller):
+    teller = teller("rank 3")
+    teller.mark("step", 0.25)  # told at once
+    teller.mark("step", 0.5)
+    teller.mark("checkpoint", 2.0)
+    teller.metrics({"loss": 0.5, "step": 7})
+    teller.weights(7, 12.5, -1.0)  # and the rest with it
+    marks.hear()
+    sums, metrics, weights = marks.take()
+    assert sums == {"rank 3": {"step": [2, 0.75], "checkpoint": [1, 2.0]}}
+    assert metrics == {"rank 3": {"loss": 0.5, "step": 7.0}}
+    assert weights == [("rank 3", [7, 12.5, -1.0])]
+    assert marks.take() == ({}, {}, [])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b"", b"\xff", b"[]", b"1", b'{"process": "x"}',
+     b'{"process": "x", "marks": {"a": 1}, "metrics": {}, "weights": []}',
+     b'{"process": "x", "marks": {}, "metrics": {"loss": "high"}, "weights": []}',
+     b'{"process": "x", "marks": {}, "metrics": {}, "weights": [1]}', b'{"process": "x", "marks": 3}'],
+)  # fmt: skip
+def test_what_is_no_message_is_dropped_and_the_next_is_heard(marks, teller, tmp_path, message):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(message, str(tmp_path / "marks.sock"))
+    teller().mark("step", 1.0)
+    marks.hear()
+    assert marks.take()[0]["script"] == {"step": [1, 1.0]}
+
+
+def test_names_without_end_do_not_fill_the_memory(marks, tmp_path):
+    told = {"process": "x", "marks": {f"m{n}": [1, 1] for n in range(90)}, "metrics": {}, "weights": []}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(json.dumps(told).encode(), str(tmp_path / "marks.sock"))
+    marks.hear()
+    assert len(marks.take()[0]["x"]) == MOST_NAMES
+
+
+def test_outside_of_a_job_and_with_nobody_who_listens_nothing_happens(teller, tmp_path):
+    for where in ("", str(tmp_path / "none.sock")):
+        nobody = teller("", where)
+        nobody.mark("step", 1.0)
+        nobody.metrics({"loss": 1.0})
+        nobody.weights(1, 1.0, 1.0)
+
+
+def test_a_monitor_that_does_not_read_keeps_no_step_waiting(marks, teller):
+    teller = teller()
+    began = time.monotonic()
+    for step in range(2000):  # far more than a socket holds
+        teller.weights(step, 1.0, 1.0)
+    assert time.monotonic() - began < 30
+
+
+def test_timed_tells_how_long_batches_are_waited_for(monkeypatch, marks, teller):
+    teller = teller()
+    monkeypatch.setattr("sagemaker_tf_data.marks._TELLER", teller)
+
+    def slow():
+        for number in range(3):
+            time.sleep(0.05)
+            yield number
+
+    assert list(timed(slow())) == [0, 1, 2]
+    teller.tell()
+    marks.hear()
+    sums = marks.take()[0]["script"]
+    assert {what: times for what, (times, _) in sums.items()} == {"data_wait": 3, "compute": 3, "step": 3}
+    assert sums["data_wait"][1] >= 0.15 > sums["compute"][1]
+
+
+# --- weights.py ---
+
+
+def told(*notes) -> Weights:
+    weights = Weights()
+    for who, step, norm in notes:
+        weights.note(who, step, norm, norm / 2)
+    return weights
+
+
+def test_equal_weights_are_said_once():
+    weights = told((ONE, 500, 12.5), (OTHER, 500, 12.5))
+    assert weights.look() == (True, "equal weights on all 2 processes after step 500")
+    assert weights.look() is None
+
+
+def test_weights_that_differ_are_said_with_their_norms():
+    equal, words = told((ONE, 500, 12.5), (OTHER, 500, 12.9)).look()
+    assert not equal
+    assert words == (
+        "distributed: NO: weights differ after step 500: their norm is rank 0 on algo-1 12.5, rank 1 on algo-2 12.9"
+    )
+
+
+def test_they_are_compared_after_the_same_step():
+    assert told((ONE, 500, 12.5), (OTHER, 400, 9.0)).look() is None
+    assert told((ONE, 400, 9.0), (ONE, 500, 12.5), (OTHER, 400, 9.0)).look()[0]
+
+
+def test_one_alone_is_never_equal():
+    assert told((ONE, 500, 12.5)).look() is None
+
+
+def test_rounding_is_no_difference_and_what_is_no_number_is_equal():
+    assert told((ONE, 5, 12.5), (OTHER, 5, 12.500001)).look()[0]
+    assert told((ONE, 5, float("nan")), (OTHER, 5, float("nan"))).look()[0]
+    assert not told((ONE, 5, float("nan")), (OTHER, 5, 1.0)).look()[0]
+
+
+def test_who_begins_anew_is_not_compared_with_what_it_told_before():
+    weights = told((ONE, 500, 12.5), (OTHER, 500, 12.9))
+    weights.forget(OTHER)
+    assert weights.look() is None
