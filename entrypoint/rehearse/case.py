@@ -34,7 +34,6 @@ class Case:
     environment: tuple[tuple[str, str], ...] = ()  # of the request
     engine: str
     hosts: int  # simulated
-    processes_here: int  # on each of them
     seconds: float  # that were asked for
     samples: tuple[Sample, ...] = ()
     streamed: tuple[str, ...] = ()  # channels in Pipe mode
@@ -42,7 +41,6 @@ class Case:
     budget: float = 100.0  # seconds that scripts have to stop
     price: float | None = None  # USD for one host for an hour
     speedup: float | None = None  # how many times as fast the real job is
-    kept: bool = False  # whether anything that outlasts the hosts can be written at all
 
     def run(self, name: str) -> Seen | None:
         return next((run for run in self.runs if run.name == name), None)

@@ -23,11 +23,11 @@ def of_request(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
     if case.hosts != request.hosts:
         yield note("hosts", f"{case.hosts} simulated hosts stand for {request.hosts}", "--hosts N for more")
-    if case.processes_here != request.processes_per_host:
+    here = max((len(host.processes) for host in case.plain.hosts), default=0) if case.plain else 0
+    if 0 < here < request.processes_per_host:
         yield note(
             "processes",
-            f"{case.processes_here} on each host, where the request makes {request.processes_per_host}: as many as it "
-            "has GPUs",
+            f"{here} on each host, where the request makes {request.processes_per_host}: one for each GPU that it has",
         )
     if request.moved:
         names = ", ".join(request.moved)
@@ -80,8 +80,16 @@ def of_end(case: Case) -> Iterator[Finding]:
     took = f"after {span(run.seconds)}"
     if run.is_whole:
         yield fine("end", f"the sample was trained to its end {took}, exit code 0 on all hosts")
+        if not any(host.saved for host in run.hosts) and not case.request.moved:
+            yield warning("model", "at its end it leaves no model in /opt/ml/model", "save it in SM_MODEL_DIR")
     elif run.has_failed:
         yield error("end", f"it failed {took}: {run.cause}", f"see {run.log}")
+    elif run.kind and run.ended.acted is None:
+        yield error(
+            "end",
+            "no training had begun when it was stopped, ten minutes later",
+            f"see {run.log} for what it waits for",
+        )
     elif run.kind:
         yield fine("end", f"it ran {span(run.trained)}, until it was stopped")
     else:

@@ -78,12 +78,12 @@ def of_keeping(case: Case) -> Iterator[Finding]:
     if run is None or run.has_failed:
         return
     severe = error if case.request.spot else warning
-    if not case.kept:
+    acted = run.ended.acted or run.ended.ended + 1
+    before = [at for at, _ in run.ended.kept if at < acted]
+    if not before and not case.request.keeps_checkpoints:
         what = "the request has no CheckpointConfig"
         yield severe("checkpoints", f"{what}: a job that loses a host begins anew, and is paid for twice", _KEEP)
         return
-    acted = run.ended.acted or run.ended.ended + 1
-    before = [at for at, _ in run.ended.kept if at < acted]
     if before:
         first = min(before) - min((p.began for host in run.hosts for p in host.processes), default=run.ended.began)
         yield fine("checkpoints", f"the first is there {span(max(0.0, first))} after the script's start")
@@ -107,7 +107,8 @@ def of_kill(case: Case) -> Iterator[Finding]:
         yield note("kill", "it went to its end without the host that was killed")
     else:
         took = run.ended.ended - run.ended.acted
-        yield fine("kill", f"a host was killed, and the others had ended {span(took)} later")
+        others = "the others" if len(run.hosts) > 1 else "the job"
+        yield fine("kill", f"a host was killed, and {others} had ended {span(took)} later")
 
 
 def of_resume(case: Case) -> Iterator[Finding]:

@@ -143,14 +143,12 @@ class _Stage:
             environment=tuple(asked.described.request.environment.items()),
             engine=options.engine,
             hosts=self._hosts,
-            processes_here=job.processes_per_host,
             seconds=options.seconds,
             samples=self._taken,
             streamed=tuple(streamed(local)),
             budget=self._budget,
             price=options.price,
             speedup=options.speedup,
-            kept=asked.keeps_checkpoints or bool(asked.moved),
         )
 
     def runs(self) -> Iterator[tuple[Seen, ...]]:

@@ -60,7 +60,7 @@ HEALTHY = Case(
         title="mwms: the script as worker on each of 2 hosts", mode="mwms", hosts=2,
         instance_types=("ml.c5.xlarge",), keeps_checkpoints=True, hyperparameters=(("max_steps", "36000"),),
     ),
-    engine="netns", hosts=2, processes_here=1, seconds=20.0, samples=(SAMPLE,), runs=(PLAIN, KILL, RESUME), kept=True,
+    engine="netns", hosts=2, seconds=20.0, samples=(SAMPLE,), runs=(PLAIN, KILL, RESUME),
 )  # fmt: skip
 
 
@@ -123,6 +123,16 @@ class TestPlain:
         assert found["plan"].level is Level.WARNING and "2 further requests" in found["launch"].seen
         places = [each.seen for each in findings(case, "places")]
         assert places[0].startswith("model_dir: a folder") and places[1].startswith("rows name S3")
+
+    def test_one_that_never_begins(self) -> None:
+        assert told(with_plain(acted=None, kind="stopped", hosts=()), "end")[0][0] == "error"
+
+    def test_one_that_leaves_no_model(self) -> None:
+        case = with_plain(acted=None, kind="succeeded")
+        assert told(case, "model") == [("warning", "at its end it leaves no model in /opt/ml/model")]
+        assert told(replace(case, request=replace(case.request, moved=("model_dir",))), "model") == []
+        saving = with_plain(acted=None, kind="succeeded", hosts=(host("algo-1", (), saved=1),))
+        assert told(saving, "model") == []
 
     def test_memory(self) -> None:
         def using(count: int, instance_type: str) -> list[tuple[str, str]]:
@@ -258,7 +268,8 @@ class TestKeeping:
         assert level == "error" and "has written no checkpoint" in words
 
     def test_nowhere_to_keep_them(self) -> None:
-        case = replace(HEALTHY, kept=False)
+        case = with_plain(kept=())
+        case = replace(case, request=replace(case.request, keeps_checkpoints=False))
         ((level, words),) = told(case, "checkpoints")
         assert level == "warning" and "begins anew" in words
         spot = replace(case, request=replace(case.request, spot=True))
