@@ -1,4 +1,4 @@
-"""What people call: `entrypoint local`, `plan`, `doctor`, `top`, `report`, `replay` and others; `entrypoint --help`."""
+"""What people call: `entrypoint plan`, `local`, `host`, `top`, `report`, `replay`, `doctor`, `rehearse` and so on."""
 
 import argparse
 import json
@@ -158,6 +158,12 @@ def _doctor_of_files(args: argparse.Namespace, environment: Mapping[str, str]) -
     return int(report.worst is not None and report.worst >= least)
 
 
+def _rehearse(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.rehearse.command import rehearse_command
+
+    return rehearse_command(args, environment)
+
+
 def _settings(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint.job.settings import settings_table
 
@@ -308,6 +314,12 @@ examples:
   entrypoint tensorboard s3://bucket/job/output/output.tar.gz --logdir runs/job
   entrypoint tensorboard /opt/ml --live --logdir /opt/ml/output/tensorboard     # beside a job, in its container
 """,
+    "rehearse": """\
+examples; exit code 0: go, 1: no-go, 2: it could not be begun:
+  entrypoint rehearse submit_job.py --channel training=data/rows
+  entrypoint rehearse submit_job.py --price 3.825 --speedup 40
+  entrypoint rehearse --python venv/bin/python examples/submit.py --args train.py --mode mwms --image IMAGE --role ROLE
+""",
     "replay": """\
 examples; exit code 1 if this version would decide otherwise, or the second run ends otherwise:
   entrypoint replay output.tar.gz                 # of a job on SageMaker, as it lies in S3
@@ -396,6 +408,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_host(add("host", "be one host of a job of containers, as compose.yaml starts them", _CHANNELS))
     _add_top(add("top", "show a job while it runs: its hosts, processes, progress and last lines"))
     _add_doctor(add("doctor", "say what this machine or image has for each mode; of files, what their job would miss"))
+    _add_rehearse(add("rehearse", "run what a launch script would submit for a minute on simulated hosts: go or no-go"))
     _add_replay(add("replay", "show what every host of a job knew and decided, second by second"))
     _add_report(add("report", "make a job's report again, from the records of its monitor"))
     _add_metrics(add("metrics", "print metric definitions, with which SageMaker sends a job's metrics to CloudWatch"))
@@ -433,6 +446,37 @@ def _add_doctor(doctor: argparse.ArgumentParser) -> None:
     add("--python", default=sys.executable, metavar="PYTHON", help="runs launch scripts: that of the SageMaker SDK")
     add("--json", action="store_true", help="for programs")
     add("--strict", action="store_true", help="exit code 1 for warnings, too")
+    add(
+        "--args", nargs=argparse.REMAINDER, default=[], metavar="...", help="the rest is arguments of the launch script"
+    )
+
+
+def _add_rehearse(rehearse: argparse.ArgumentParser) -> None:
+    rehearse.set_defaults(command=_rehearse)
+    add = rehearse.add_argument
+    add(
+        "launch",
+        metavar="LAUNCH",
+        help="a launch script (nothing that it does leaves this machine), or a request, .json",
+    )
+    add("--engine", choices=["process", "netns", "docker"], default="process", help="what a host is; default: process")
+    add("--image", default="sagemaker-tf-entrypoint:latest", metavar="TAG", help="docker; default: %(default)s")
+    add("--hosts", type=int, metavar="N", help="simulated hosts; default: the request's, at most 4")
+    add("--seconds", type=float, default=60.0, metavar="S", help="of training in a run, at most; default: 60")
+    add("--records", type=int, default=2000, metavar="N", help="of each channel, at about; default: 2000")
+    add(
+        "--channel",
+        action="append",
+        default=[],
+        metavar="NAME=DIR",
+        help="a local copy of a channel's data, or of some",
+    )
+    add("--source", type=Path, metavar="DIR", help="the folder of the training script, if it is not found")
+    add("--output", type=Path, metavar="DIR", help="logs, records, models; default: out/rehearse-LAUNCH-TIME")
+    add("--price", type=float, metavar="USD", help="for one host for an hour")
+    add("--speedup", type=float, metavar="X", help="how many times as fast the real job is as this one")
+    add("--python", default=sys.executable, metavar="PYTHON", help="runs the launch script: that of the SageMaker SDK")
+    add("--json", action="store_true", help="for programs")
     add(
         "--args", nargs=argparse.REMAINDER, default=[], metavar="...", help="the rest is arguments of the launch script"
     )

@@ -1,0 +1,43 @@
+"""How much memory an instance type has, by AWS's tables of EC2 instance types."""
+
+_GIB = 1 << 30
+# GiB for each vCPU; a size has 2 (large), 4 (xlarge) or 4 N (Nxlarge) of these.
+_BY_CPU = {
+    **dict.fromkeys(("m4", "m5", "m5d", "m6i", "m6id", "m7i", "g4dn", "g5", "g6", "t3"), 4.0),
+    **dict.fromkeys(("c5", "c5d", "c6i", "c6id", "c7i"), 2.0),
+    **dict.fromkeys(("r5", "r5d", "r6i", "r7i", "g6e"), 8.0),
+    "c4": 1.875,
+}
+_ODD = {  # GiB
+    "c5n.xlarge": 10.5,
+    "c5n.2xlarge": 21,
+    "c5n.4xlarge": 42,
+    "c5n.9xlarge": 96,
+    "c5n.18xlarge": 192,
+    "p2.xlarge": 61,
+    "p2.8xlarge": 488,
+    "p2.16xlarge": 732,
+    "p3.2xlarge": 61,
+    "p3.8xlarge": 244,
+    "p3.16xlarge": 488,
+    "p3dn.24xlarge": 768,
+    "p4d.24xlarge": 1152,
+    "p4de.24xlarge": 1152,
+    "p5.48xlarge": 2048,
+    "p5e.48xlarge": 2048,
+    "p5en.48xlarge": 2048,
+    "t3.medium": 4,
+}
+
+
+def memory_of(instance_type: str) -> int | None:
+    """Return the bytes of an instance type such as ml.m5.xlarge; None where that is not known here."""
+    name = instance_type.removeprefix("ml.")
+    if name in _ODD:
+        return int(_ODD[name] * _GIB)
+    family, _, of = name.partition(".")
+    cpus = {"large": 2, "xlarge": 4}.get(of, 0)
+    times = of.removesuffix("xlarge")
+    if of.endswith("xlarge") and times.isdecimal():
+        cpus = 4 * int(times)
+    return int(_BY_CPU[family] * cpus * _GIB) if family in _BY_CPU and cpus else None

@@ -1,0 +1,208 @@
+"""`entrypoint rehearse`: launch scripts whose jobs are well, and ill in one way each."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts import ROOT
+from processes import processes_with
+from waiting import eventually
+
+LIMIT = 300.0  # seconds; says when to give up
+SUBMITS = """
+import boto3
+
+boto3.client("sagemaker", region_name="eu-west-1").create_training_job(
+    TrainingJobName="job",
+    RoleArn="arn:aws:iam::123456789012:role/Training",
+    AlgorithmSpecification={{"TrainingImage": "image:2.14.1-cpu", "TrainingInputMode": "File"}},
+    HyperParameters={{"sagemaker_program": "train.py", "steps": "100000"}},
+    Environment={environment!r},
+    InputDataConfig=[
+        {{
+            "ChannelName": "training",
+            "DataSource": {{
+                "S3DataSource": {{
+                    "S3DataType": "S3Prefix", "S3Uri": "s3://bucket/rows/", "S3DataDistributionType": "ShardedByS3Key"
+                }}
+            }},
+        }}
+    ],
+    OutputDataConfig={{"S3OutputPath": "s3://bucket/out"}},
+    ResourceConfig={{"InstanceType": "ml.c5.xlarge", "InstanceCount": {hosts}, "VolumeSizeInGB": 30}},
+    StoppingCondition={{"MaxRuntimeInSeconds": 3600}},
+    **{more!r},
+)
+"""
+TRAINS = """
+import json, os, pathlib, signal, sys, time
+
+stop, me = [], os.environ["SM_CURRENT_HOST"]
+signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
+rows = [row for path in pathlib.Path(os.environ["SM_CHANNEL_TRAINING"]).iterdir() for row in path.read_text().split()]
+kept = pathlib.Path(os.environ["SM_MODEL_DIR"]).parent / "checkpoints" / f"{me}.json"
+first = json.loads(kept.read_text()) + 1 if kept.exists() and RESUMES else 0
+for step in range(first, 100_000):
+    print(f"step={step} loss={1 / (1 + step):.4f} rows={len(rows)}", flush=True)
+    time.sleep(0.02)
+    if step % 10 == 9 or stop:
+        kept.with_suffix(".tmp").write_text(json.dumps(step))
+        kept.with_suffix(".tmp").replace(kept)
+    if stop:
+        break
+pathlib.Path(os.environ["SM_MODEL_DIR"], me).write_text("weights")
+"""
+ALONE = """
+import time
+for step in range(100_000):
+    print(f"step={step} loss=1.0", flush=True)
+    time.sleep(0.005)
+"""
+DEAF = f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{ALONE}"
+SINGLE = {"ENTRYPOINT_MODE": "single"}
+KEPT = {"CheckpointConfig": {"S3Uri": "s3://bucket/kept"}}
+
+
+@dataclass
+class Rehearsal:
+    process: "subprocess.Popen[bytes]"
+    folder: Path
+
+    def end(self) -> int:
+        return self.process.wait(LIMIT)
+
+    @property
+    def errors(self) -> str:
+        return (self.folder / "err").read_text()
+
+    @property
+    def value(self) -> dict[str, Any]:
+        return json.loads((self.folder / "said").read_text())
+
+    def told(self, check: str) -> list[tuple[str, str]]:
+        return [(each["level"], each["seen"]) for each in self.value["findings"] if each["check"] == check]
+
+
+@pytest.fixture
+def rehearse(tmp_path, no_leftovers):
+    """Starts `entrypoint rehearse --json` of a launch; nothing is left when it ends."""
+    made: list[Rehearsal] = []
+
+    def start(script: str, *words: str, hosts: int = 1, environment: dict[str, str] = SINGLE, **more: Any) -> Rehearsal:
+        (tmp_path / "train.py").write_text(script)
+        (tmp_path / "rows").mkdir()
+        for number in range(4):
+            (tmp_path / "rows" / f"part-{number}.csv").write_text("1,2\n" * 100)
+        (tmp_path / "submit.py").write_text(SUBMITS.format(environment=environment, hosts=hosts, more=more))
+        environ = {k: v for k, v in os.environ.items() if not k.startswith(("ENTRYPOINT_", "SM_", "AWS_"))}
+        environ |= {"PYTHONPATH": str(ROOT), "PIP_DISABLE_PIP_VERSION_CHECK": "1", "HOME": str(tmp_path)}
+        command = [sys.executable, "-m", "entrypoint", "rehearse", "submit.py", "--json", "--output", "out"]
+        command += ["--channel", "training=rows", "--records", "40", *words]
+        with (tmp_path / "said").open("wb") as said, (tmp_path / "err").open("wb") as err:
+            process = subprocess.Popen(
+                command, env=environ, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=said, stderr=err
+            )
+        made.append(Rehearsal(process, tmp_path))
+        return made[-1]
+
+    yield start
+    for each in made:
+        print(each.errors, (tmp_path / "said").read_text())
+        for log in (tmp_path / "out").glob("*.log"):
+            print(log, log.read_text()[-3000:], sep="\n")
+        if each.process.poll() is None:  # the test failed before it ended
+            each.process.kill()
+            each.process.wait()
+
+
+def test_a_healthy_job_is_a_go(rehearse):
+    job = rehearse(TRAINS.replace("RESUMES", "True"), "--seconds", "4", hosts=2, **KEPT)
+    assert job.end() == 0, job.errors
+    value = job.value
+    assert value["go"] and [run["name"] for run in value["runs"]] == ["plain", "kill", "resume"]
+    assert {each["level"] for each in value["findings"]} <= {"fine", "note"}
+    assert ("fine", "training: each of 4 files was read by one host (algo-1 2, algo-2 2)") in job.told("shards")
+    assert job.told("data")[0][1].startswith("training: 40 records (lines) in 4 of 4 files, 10.00% of it by bytes")
+    assert value["runs"][0]["steps_per_second"] > 0 and value["runs"][0]["memory"]["algo-2"] > 1 << 20
+    ((level, words),) = job.told("resume")
+    assert level == "fine" and words.startswith("it went on from step ")
+    left = [path for path in (job.folder / "out").rglob("*.csv") if "code" not in path.parts]
+    assert not left and not list((job.folder / "out").rglob("samples")), "samples are removed, those of hosts, too"
+    assert list((job.folder / "out/plain").rglob("record/algo-2.jsonl.gz")), "records stay"
+
+
+def test_a_script_that_crashes(rehearse):
+    job = rehearse("raise ValueError('no such layer')", hosts=2)
+    assert job.end() == 1
+    ((level, words),) = job.told("end")
+    assert level == "error" and "ValueError: no such layer" in words
+    assert [run["name"] for run in job.value["runs"]] == ["plain"]
+
+
+def test_hosts_that_train_alone(rehearse):
+    """They leave nothing either, and nothing is kept."""
+    job = rehearse(ALONE, "--seconds", "4", hosts=2, environment={"ENTRYPOINT_MODE": "mwms"})
+    assert job.end() == 1
+    ((level, words),) = job.told("distributed")
+    assert level == "error" and words.startswith("NO: ") and "alone (exchanged nothing" in words
+    assert ("warning", "training: no host has read any file of it") in job.told("shards")
+    ((level, words),) = job.told("checkpoints")
+    assert level == "warning" and "no CheckpointConfig: a job that loses a host begins anew" in words
+    assert ("warning", "stopped in its middle it leaves neither a checkpoint nor a model") in job.told("stop")
+
+
+def test_a_script_that_ignores_sigterm_and_keeps_nothing(rehearse):
+    environment = {**SINGLE, "ENTRYPOINT_STOP_GRACE": "2"}
+    job = rehearse(DEAF, "--seconds", "2", environment=environment, **KEPT, EnableManagedSpotTraining=True)
+    assert job.end() == 1
+    level, words = job.told("stop")[0]
+    assert level == "error" and "SIGTERM does not end it: algo-1 script had to be killed after 2.0 s" in words
+    ((level, words),) = job.told("checkpoints")
+    assert level == "error" and "none was written" in words
+
+
+@pytest.mark.more
+def test_a_job_that_begins_anew_though_it_keeps_checkpoints(rehearse):
+    job = rehearse(TRAINS.replace("RESUMES", "False"), "--seconds", "4", **KEPT)
+    assert job.end() == 1
+    ((level, words),) = job.told("resume")
+    assert level == "error" and "begins anew: its first step is 0" in words
+
+
+@pytest.mark.more
+def test_a_job_that_ends_by_itself_is_stopped_in_a_run_of_its_own(rehearse):
+    script = TRAINS.replace("RESUMES", "True").replace("100_000", "300")
+    job = rehearse(script, "--price", "2", "--speedup", "3", **KEPT)
+    assert job.end() == 0
+    assert [run["name"] for run in job.value["runs"]][:2] == ["plain", "stop"]
+    assert job.told("end")[0][1].startswith("the sample was trained to its end")
+    assert job.told("price")[0][0] == "fine" and "for 10.00% of the data" in job.told("hours")[0][1]
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_ends_it_all(rehearse, number):
+    job = rehearse(ALONE, hosts=2)
+    log = job.folder / "out/plain.log"
+    eventually(lambda: log.exists() and "step=" in log.read_text(), within=LIMIT, what="a step")
+    job.process.send_signal(number)
+    assert job.end() == 130
+    assert "interrupted: all hosts have ended" in job.errors
+    eventually(lambda: not processes_with(str(job.folder)), within=30)
+    assert not (job.folder / "out/samples").exists()
+
+
+@pytest.mark.more
+def test_a_kill_leaves_nothing(rehearse):
+    job = rehearse(ALONE, hosts=2)
+    log = job.folder / "out/plain.log"
+    eventually(lambda: log.exists() and "step=" in log.read_text(), within=LIMIT, what="a step")
+    job.process.kill()
+    job.process.wait()
+    eventually(lambda: not processes_with(str(job.folder)), within=60)
