@@ -16,7 +16,7 @@ from builders import PROGRAM, names, resources, write_config
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoint import __version__, cli
+from entrypoint import __version__, arguments, cli
 from entrypoint.errors import ConfigError
 from entrypoint.job.config import read_job
 from entrypoint.local import ports
@@ -237,7 +237,7 @@ def test_bad_config_file_is_one_line(command, tmp_path):
 
 
 def _subcommands() -> dict[str, argparse.ArgumentParser]:
-    parser = cli._parser()
+    parser = arguments.parser()
     (commands,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     return {"": parser, **commands.choices}
 
@@ -259,7 +259,7 @@ def test_every_subcommands_help_has_an_example_that_parses(name, capsys):
     for words in found:
         assert not name or words[0] == name
         if "--help" not in words:
-            cli._parser().parse_args(words[: words.index("|")] if "|" in words else words)
+            arguments.parser().parse_args(words[: words.index("|")] if "|" in words else words)
 
 
 @pytest.mark.parametrize("name", ["", "plan", "local", "settings"])

@@ -1,0 +1,148 @@
+"""The monitor in containers, with the image's TensorFlow and Horovod: who hangs and where, and who trains alone.
+
+Each job goes on until the line that is waited for was said, and is taken down then.
+"""
+
+import json
+import zlib
+from collections.abc import Callable
+
+import pytest
+from containers import BUSY, Cluster
+
+StartCluster = Callable[..., Cluster]
+
+MODEL = """
+import os, sys, time
+import numpy as np
+import tensorflow as tf
+
+def model(optimizer):
+    made = tf.keras.Sequential([tf.keras.layers.Dense(256, input_shape=(64,)), tf.keras.layers.Dense(1)])
+    made.compile(optimizer, "mse")
+    return made
+
+class Say(tf.keras.callbacks.Callback):
+    step = 0
+    def on_train_batch_end(self, batch, logs=None):
+        Say.step += 1
+        print(f"step={Say.step} loss={logs['loss']:.4f}", flush=True)
+        time.sleep(0.1)
+
+def rows(count=4):
+    return tf.data.Dataset.from_tensors((np.ones((count, 64), "float32"), np.ones((count, 1), "float32"))).repeat(600)
+"""
+FIT = {
+    "mwms": """
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+with strategy.scope():
+    made = model("sgd")
+data = rows(4)
+options = tf.data.Options()
+options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+made.fit(data.with_options(options), epochs=1, steps_per_epoch=600, verbose=0, callbacks=[Say()])
+""",
+    "mpi": """
+import horovod.tensorflow.keras as hvd
+hvd.init()
+made = model(hvd.DistributedOptimizer(tf.keras.optimizers.legacy.SGD(0.01)))
+made.fit(rows(), steps_per_epoch=600, epochs=1, verbose=0,
+         callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0), Say()])
+""",
+    "without a strategy": "model('sgd').fit(rows(), steps_per_epoch=600, epochs=1, verbose=0, callbacks=[Say()])\n",
+    "TF_CONFIG overwritten": """
+import json
+alone = {"cluster": {"worker": ["localhost:2222"]}, "task": {"type": "worker", "index": 0}}
+os.environ["TF_CONFIG"] = json.dumps(alone)
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+with strategy.scope():
+    made = model("sgd")
+made.fit(rows(), steps_per_epoch=600, epochs=1, verbose=0, callbacks=[Say()])
+""",
+    "each its own world": """
+from mpi4py import MPI
+for name in [name for name in os.environ if name.startswith(("OMPI_", "PMIX_", "PRTE_"))]:
+    del os.environ[name]
+os.environ["HOROVOD_RANK"] = "0"
+print("I am rank", os.environ["HOROVOD_RANK"], flush=True)
+model("sgd").fit(rows(), steps_per_epoch=600, epochs=1, verbose=0, callbacks=[Say()])
+""",
+}
+CASES = [
+    ("mwms", "mwms", "distributed: yes: 2 hosts exchange"),
+    ("mpi", "mpi", "distributed: yes: 2 hosts exchange"),
+    ("mwms", "without a strategy", "distributed: NO: every host trains alone"),
+    ("mwms", "TF_CONFIG overwritten", "distributed: NO: every host trains alone"),
+    ("mpi", "without a strategy", "distributed: NO: every host trains alone"),  # Horovod without init
+    ("mpi", "each its own world", "distributed: NO: every host trains alone"),
+]
+MORE = {("mwms", "without a strategy"), ("mpi", "each its own world"), ("mpi", "mpi")}
+
+
+@pytest.mark.parametrize(
+    "mode, script, said",
+    [
+        pytest.param(*case, marks=[pytest.mark.more] if case[:2] in MORE else [], id=f"{case[0]}, {case[1]}")
+        for case in CASES
+    ],
+)
+def test_whether_the_hosts_train_together_is_said(cluster: StartCluster, mode: str, script: str, said: str) -> None:
+    with cluster(
+        program="tells.py", hosts=2, mode=mode, environment=BUSY, hyperparameters={"sagemaker_program": "train.py"},
+        files={"train.py": MODEL + FIT[script]},
+    ) as job:  # fmt: skip
+        job.sees(said, "algo-1")
+        other = "NO" if "yes" in said else "yes"
+        assert f"distributed: {other}" not in job.log("algo-1")
+
+
+UNEVEN = """
+import time
+import tensorflow as tf
+import horovod.tensorflow as hvd
+hvd.init()
+
+def step():
+    return hvd.allreduce(tf.constant([1.0]), name="gradient")
+
+def train(batches):
+    for batch in range(batches):
+        step()
+        print(f"step={batch}", flush=True)
+
+def read_more_data():
+    time.sleep(3600)
+
+train(10 + hvd.rank())
+read_more_data()
+"""
+
+
+def test_the_rank_that_waits_in_a_collective_is_named_and_where(cluster: StartCluster) -> None:
+    """One rank has a batch more than the other: it waits for ever, in code whose line the job is told."""
+    with cluster(
+        program="tells.py", hosts=2, mode="mpi", hyperparameters={"sagemaker_program": "train.py"},
+        files={"train.py": UNEVEN},
+        environment={**BUSY, "ENTRYPOINT_HANG_AFTER": "10", "ENTRYPOINT_HANG_ACTION": "fail"},
+    ) as job:  # fmt: skip
+        endings = job.wait(within=400)
+    assert {host: ending.exit_code for host, ending in endings.items()} == {"algo-1": 72, "algo-2": 72}
+    text = endings["algo-2"].failure or ""
+    assert "no progress in any process for 10 s" in text
+    assert "read_more_data" in text and "rank 0" in text, "who is away"
+    assert "rank 1" in text and ("allreduce" in text or "step" in text), "who waits, in what"
+    stacks = (endings["algo-1"].ml / "output/data/stacks-algo-1.txt").read_text()
+    assert "by py-spy" in stacks and "read_more_data" in stacks
+
+
+def test_each_host_leaves_what_report_and_replay_need(cluster: StartCluster) -> None:
+    """On the coordinator: records of all hosts with samples by its control group, and the report made of them."""
+    with cluster(program="trains.py", hosts=2, mode="mwms", environment=BUSY) as job:
+        endings = job.wait(within=400)
+    assert [ending.exit_code for ending in endings.values()] == [0, 0]
+    data = endings["algo-1"].ml / "output/data"
+    for host in ("algo-1", "algo-2"):
+        text = zlib.decompressobj(31).decompress((data / f"record/{host}.jsonl.gz").read_bytes())
+        kinds = {json.loads(line)[0] for line in text.splitlines()}
+        assert {"host", "described", "decided", "process", "sample", "outcome"} <= kinds
+    assert (data / "report.html").exists() or "no report.html" in endings["algo-1"].log
