@@ -19,7 +19,7 @@ from sagemaker_tf_data import recordio, tfrecord
 KEYS = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "eu-west-1"}
 
 
-def request(uri: str = "s3://bucket/rows/", **more: str) -> Request:
+def request(uri: str = "s3://rehearsed/rows/", **more: str) -> Request:
     source = {"S3DataType": "S3Prefix", "S3Uri": uri, **more}
     return Request(
         body={"InputDataConfig": [{"ChannelName": "training", "DataSource": {"S3DataSource": source}}]}, file="x"
@@ -132,8 +132,8 @@ def test_channels_are_as_the_request_has_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("uri", "given", "words"),
     [
-        ("s3://bucket/rows/", {"other": "x"}, "--channel names other, and the request has training"),
-        ("s3://bucket/rows/", {"training": "nowhere"}, "there is no such folder"),
+        ("s3://rehearsed/rows/", {"other": "x"}, "--channel names other, and the request has training"),
+        ("s3://rehearsed/rows/", {"training": "nowhere"}, "there is no such folder"),
         ("file:///nowhere/at/all", {}, "there is no such folder"),
         ("fsx://somewhere", {}, "no S3 path; name a local copy"),
     ],
@@ -154,10 +154,10 @@ def url():
     server.start()
     host, port = server.get_host_and_port()
     client = boto3.client("s3", **KEYS, endpoint_url=f"http://{host}:{port}")
-    client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    client.create_bucket(Bucket="rehearsed", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
     for number in range(3):
-        client.put_object(Bucket="bucket", Key=f"rows/part-{number}.csv", Body=b"row of s3\n" * 1000)
-    client.put_object(Bucket="bucket", Key="rows/", Body=b"")
+        client.put_object(Bucket="rehearsed", Key=f"rows/part-{number}.csv", Body=b"row of s3\n" * 1000)
+    client.put_object(Bucket="rehearsed", Key="rows/", Body=b"")
     yield f"http://{host}:{port}"
     server.stop()
 
@@ -173,7 +173,7 @@ class TestOfS3:
         assert taken.part == pytest.approx(0.01)
         assert (tmp_path / "samples/training/part-2.csv").read_bytes() == b"row of s3\n" * 10
 
-    @pytest.mark.parametrize("uri", ["s3://bucket/nothing/here", "s3://no-such-bucket/rows"])
+    @pytest.mark.parametrize("uri", ["s3://rehearsed/nothing/here", "s3://no-such-bucket/rows"])
     def test_what_is_not_there(self, tmp_path: Path, url: str, uri: str) -> None:
         words = r"(no object below it|NoSuchBucket).*--channel training=FOLDER"
         with pytest.raises(ConfigError, match=words):
