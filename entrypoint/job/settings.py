@@ -20,7 +20,9 @@ HYPERPARAMETER_PREFIX = "sagemaker_entrypoint_"
 MAX_PROCESSES_PER_HOST = 512
 LONGEST_TOKEN = 4096
 # Variables that the launcher sets for those that it starts: no settings, and nothing to warn of inside of a job.
-SET_BY_US = {f"{ENVIRONMENT_PREFIX}{name}" for name in ("SHARDS", "RESTART_COUNT", "PROCESS", "RANKS", "MPI_OPTIONS")}
+SET_BY_US = {
+    f"{ENVIRONMENT_PREFIX}{name}" for name in ("SHARDS", "RESTART_COUNT", "PROCESS", "RANKS", "MARKS", "MPI_OPTIONS")
+}
 MODES = ("auto", "single", "ps", "mwms", "mpi")
 _ALSO_CALLED = {"parameter_server": "ps", "multi_worker_mirrored": "mwms", "horovod": "mpi"}
 HEARTBEATS = 250  # a second, that the coordinator of a large job hears
@@ -350,6 +352,11 @@ class Settings:
         parse_rules,
         "Thresholds of the rules by which the report judges the job: `input_bound=0.3,straggler=1.5,idle=off`. "
         "[report.md](report.md#rules) has all, with their defaults.",
+    )
+    price: float = _setting(
+        0.0,
+        _number(float, 0, 1e6, "USD from 0 to 1e6"),
+        "USD of a host for an hour, for the bill in the report. 0: it has none.",
     )
     run_dir: str = _setting(
         "", str, "Folder for keys and sockets. Default: /run/entrypoint, else a temporary one.", machine=True

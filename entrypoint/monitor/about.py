@@ -31,6 +31,7 @@ def about(job: Job) -> dict[str, Any]:
         "gpus": machine.gpus,
         "interval": job.settings.monitor_interval,
         "limits": {"stop": job.settings.stop_grace},
+        **({"price": job.settings.price} if job.settings.price else {}),
         **({"rules": in_words(job.settings.rules)} if job.settings.rules else {}),
     }
 

@@ -65,6 +65,12 @@ class JobRecord:
             return thresholds({})
 
     @property
+    def price(self) -> float | None:
+        """Return what the job was told that a host costs for an hour, in USD."""
+        given = self.about.get("price")
+        return float(given) if isinstance(given, int | float) and 0 < given < 1e6 else None
+
+    @property
     def limit(self) -> int:
         """Return the pieces of time that each host's columns have."""
         return self.hosts[0].columns.limit if self.hosts else 0

@@ -20,7 +20,7 @@ def make(
 ) -> list[str]:
     """Write the report of these records {host: bytes}; the worst three verdicts, a line each.
 
-    `price`: USD for a host and hour; `rules`: thresholds in place of the job's own; `within`: seconds in which the
+    `price`: USD for a host and hour, and `rules`: thresholds, in place of the job's own; `within`: seconds in which the
     records should be read, 0 for all the time that it takes. OSError if the file cannot be written.
     """
     is_on = gc.isenabled()
@@ -28,7 +28,7 @@ def make(
     try:
         job = gather(records, within)
         verdicts = judge(job, {**job.rules, **(rules or {})})
-        page = content(job, verdicts, bill_of(job, price))
+        page = content(job, verdicts, bill_of(job, job.price if price is None else price))
     finally:
         if is_on:
             gc.enable()

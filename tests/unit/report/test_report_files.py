@@ -120,6 +120,13 @@ class TestCommand:
         bill = data_of(tmp_path / "mine.html")["bill"]
         assert bill["price"] == 36 and bill["total"] == 66
 
+    def test_money_as_the_job_was_told(self, command, tmp_path):
+        write(tmp_path / "record", trained(price=18.0))
+        assert command(tmp_path / "record", "--output", tmp_path / "its.html")[0] == 0
+        assert data_of(tmp_path / "its.html")["bill"]["price"] == 18
+        assert command(tmp_path / "record", "--price", "36", "--output", tmp_path / "mine.html")[0] == 0
+        assert data_of(tmp_path / "mine.html")["bill"]["price"] == 36
+
     def test_other_thresholds(self, command, tmp_path):
         write(tmp_path / "record", trained(sample=ILL, rules="disk=0.01"))
         assert "disk" not in command(tmp_path / "record")[1]
