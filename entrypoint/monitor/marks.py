@@ -19,6 +19,7 @@ class Marks:
         path.unlink(missing_ok=True)
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(str(path))
+        path.chmod(0o600)
         self.socket.setblocking(False)
         self._path = path
         self._sums: dict[str, dict[str, list[float]]] = {}

@@ -71,6 +71,10 @@ def test_names_without_end_do_not_fill_the_memory(marks, tmp_path):
     assert len(marks.take()[0]["x"]) == MOST_NAMES
 
 
+def test_nobody_elses_scripts_are_heard(marks, tmp_path):
+    assert (tmp_path / "marks.sock").stat().st_mode & 0o077 == 0
+
+
 def test_outside_of_a_job_and_with_nobody_who_listens_nothing_happens(teller, tmp_path):
     for where in ("", str(tmp_path / "none.sock")):
         nobody = teller("", where)
