@@ -78,6 +78,7 @@ RUN mkdir -p /pins/gpu /pins/horovod /pins/checks /pins/image && cd /container/l
     awk '/^# ==== /{part = $4} \
          /^[a-z]/{file = part == "2:" ? "rest" : part == "3:" ? "operator" : part == "4:" ? "tools" : "tensorflow"} \
          /^nvidia-/{file = part == "4:" ? "gpu/tools" : "gpu/libraries"} \
+         /^nvidia-ml-py==/{file = "rest"} \
          /^(pip|setuptools|wheel)==/{file = "tools"} /^(horovod|mpi4py)==/{split($1, name, "="); file = name[1]} \
          /^[a-z ]/{print > (file ".txt")}' /container/line/all.txt && \
     grep -c == *.txt; grep -q . horovod.txt
