@@ -7,6 +7,7 @@ import pytest
 
 from entrypoint.host.descendants import MARK
 from entrypoint.job.channels import SHARDS
+from entrypoint.job.job import MARKS
 from entrypoint.job.settings import SET_BY_US, Settings, read_settings, settings_table
 from entrypoint.local.spec import settings_in
 from entrypoint.plan.plan import ATTEMPT
@@ -84,7 +85,7 @@ def test_an_unknown_choice_gets_the_nearest_one():
 
 def test_what_the_launcher_sets_for_its_children_is_not_warned_of():
     """As where a script of a job calls `entrypoint plan`, or `entrypoint local`, whose hosts are of another job."""
-    assert {SHARDS, ATTEMPT, MARK, RANKS_SOCKET, OPTIONS} == SET_BY_US
+    assert {SHARDS, ATTEMPT, MARK, MARKS, RANKS_SOCKET, OPTIONS} == SET_BY_US
     environment = dict.fromkeys(SET_BY_US, "x")
     assert read_settings(environment, {}) == (Settings(), [], [])
     assert settings_in({**environment, "ENTRYPOINT_MODE": "ps"}) == {"ENTRYPOINT_MODE": "ps"}
