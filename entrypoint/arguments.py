@@ -177,12 +177,8 @@ def _add_doctor(doctor: argparse.ArgumentParser) -> None:
     add(
         "--image", default="", metavar="IMAGE", help="the image that the job is to run on, if it is another; by its tag"
     )
-    add("--python", default=sys.executable, metavar="PYTHON", help="runs launch scripts: that of the SageMaker SDK")
-    add("--json", action="store_true", help="for programs")
     add("--strict", action="store_true", help="exit code 1 for warnings, too")
-    add(
-        "--args", nargs=argparse.REMAINDER, default=[], metavar="...", help="the rest is arguments of the launch script"
-    )
+    _add_launch_script(doctor)
 
 
 def _add_rehearse(rehearse: argparse.ArgumentParser) -> None:
@@ -209,11 +205,7 @@ def _add_rehearse(rehearse: argparse.ArgumentParser) -> None:
     add("--output", type=Path, metavar="DIR", help="logs, records, models; default: out/rehearse-LAUNCH-TIME")
     add("--price", type=float, metavar="USD", help="for one host for an hour")
     add("--speedup", type=float, metavar="X", help="how many times as fast the real job is as this one")
-    add("--python", default=sys.executable, metavar="PYTHON", help="runs the launch script: that of the SageMaker SDK")
-    add("--json", action="store_true", help="for programs")
-    add(
-        "--args", nargs=argparse.REMAINDER, default=[], metavar="...", help="the rest is arguments of the launch script"
-    )
+    _add_launch_script(rehearse)
 
 
 def _add_local(local: argparse.ArgumentParser) -> None:
@@ -308,6 +300,15 @@ def _add_report(report: argparse.ArgumentParser) -> None:
     add("--price", metavar="USD", help="of a host for an hour, for the bill")
     add("--output", type=Path, default=Path("report.html"), metavar="FILE", help="default: report.html")
     add("--rules", default="", metavar="NAME=N,...", help="thresholds in place of the job's; see docs/report.md")
+
+
+def _add_launch_script(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--python", default=sys.executable, metavar="PYTHON", help="runs the launch script: that of the SageMaker SDK")
+    add("--json", action="store_true", help="for programs")
+    add(
+        "--args", nargs=argparse.REMAINDER, default=[], metavar="...", help="the rest is arguments of the launch script"
+    )
 
 
 def _add_program(parser: argparse.ArgumentParser) -> None:

@@ -64,7 +64,12 @@ class Supervisor:
         self.began = time.monotonic()
         self.policy = Policy(plan, self.host, job.settings, self.began)
         self.facts = self.policy.facts
-        self.history = History(len(plan.hosts), self.began, lambda line: tell("decided", log.secret.mask_all(line)))
+        self.history = History(
+            len(plan.hosts),
+            self.began,
+            lambda line: tell("decided", log.secret.mask_all(line)),
+            wanted=job.settings.monitor,
+        )
         self.inbox = Inbox()
         self.processes: dict[str, process.Process] = {}
         self.spawner = Spawner(job, self.facts, environment, log, begun or {})

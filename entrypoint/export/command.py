@@ -1,6 +1,5 @@
 """`entrypoint metrics` and `entrypoint tensorboard`."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from entrypoint.export.definitions import USUAL, definitions, told
 from entrypoint.export.follow import follow
 from entrypoint.export.points import Points
 from entrypoint.export.tensorboard import EventFiles
-from entrypoint.replay.command import expand
+from entrypoint.replay.command import lines_of
 from entrypoint.report.sources import find
 
 RECORDS = ("*/ml/output/data/record", "output/data/record", "data/record", "record", ".")
@@ -28,17 +27,7 @@ def metrics(place: str | None, names: list[str], sdk: str) -> int:
 
 def _lines(records: dict[str, bytes]) -> Iterator[list[Any]]:
     for record in records.values():
-        yield from _parsed(record)
-
-
-def _parsed(record: bytes) -> Iterator[list[Any]]:
-    for text in expand(record).split(b"\n"):
-        try:
-            line = json.loads(text)
-        except ValueError:  # the last, cut
-            continue
-        if isinstance(line, list):
-            yield line
+        yield from lines_of(record)
 
 
 def tensorboard(place: str, logdir: Path, is_live: bool) -> int:
@@ -49,7 +38,7 @@ def tensorboard(place: str, logdir: Path, is_live: bool) -> int:
             folder = Path(place)
             count = follow(lambda: [each for part in RECORDS for each in folder.glob(part)], files, lambda: False)
         else:
-            count = sum(files.add(Points(host).of(_parsed(record))) for host, record in find(place).items())
+            count = sum(files.add(Points(host).of(lines_of(record))) for host, record in find(place).items())
     except KeyboardInterrupt:
         return 0
     finally:

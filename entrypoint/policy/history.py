@@ -25,8 +25,8 @@ class History:
     named and not repeated: ["Reported", host], ["Informed", the clock's offset].
     """
 
-    def __init__(self, hosts: int, began: float, write: Callable[[dict[str, Any]], None]) -> None:
-        self._is_kept, self._began, self._write = hosts <= MOST_HOSTS, began, write
+    def __init__(self, hosts: int, began: float, write: Callable[[dict[str, Any]], None], wanted: bool = True) -> None:
+        self._is_kept, self._began, self._write = wanted and hosts <= MOST_HOSTS, began, write
         self._quiet: deque[list[Any]] = deque(maxlen=min(MOST_QUIET, QUIET_SECONDS * (hosts + 2)))
         self._dropped, self._number = 0, 0
         self._reports: dict[str, Report] = {}

@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,14 +47,7 @@ def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
 
 def read(record: bytes) -> Recorded | None:
     """Return what a record has; None if it does not say what its job was."""
-    lines = []
-    for text in expand(record).split(b"\n"):
-        try:
-            line = json.loads(text)
-        except ValueError:  # the last, cut
-            continue
-        if isinstance(line, list) and len(line) > 2 and line[0] in WANTED:
-            lines.append(line)
+    lines = [line for line in lines_of(record) if len(line) > 2 and line[0] in WANTED]
     about: dict[str, Any] = {}
     described = {}
     for kind, _, *values in lines:
@@ -65,6 +58,17 @@ def read(record: bytes) -> Recorded | None:
     if not ("host" in about and described):
         return None
     return Recorded(host=str(about["host"]), about=about, described=described, lines=lines)
+
+
+def lines_of(record: bytes) -> Iterator[list[Any]]:
+    """Yield the lines of a record, as far as it goes and they are arrays."""
+    for text in expand(record).split(b"\n"):
+        try:
+            line = json.loads(text)
+        except ValueError:  # the last, cut
+            continue
+        if isinstance(line, list):
+            yield line
 
 
 def expand(record: bytes) -> bytes:
