@@ -23,6 +23,7 @@ class Exchange:
         self._host_at: dict[str, str] = {}
         self._last: dict[tuple[End, End, int], tuple[int, int]] = {}
         self._owners: dict[int, int] = {}
+        self._pids: frozenset[int] = frozenset()  # among whom they were looked for
         if self._others:
             threading.Thread(target=self._resolve, args=(self._others,), name="names", daemon=True).start()
 
@@ -34,7 +35,8 @@ class Exchange:
             found = [each for each in connections() if each.remote[0] in self._host_at]
         except OSError:  # a kernel without sock_diag, or one that forbids it
             return {}
-        if any(each.inode not in self._owners for each in found):
+        if frozenset(pids) != self._pids or any(each.inode not in self._owners for each in found):
+            self._pids = frozenset(pids)
             self._owners = {each.inode: 0 for each in found} | inodes_of(pids)
         sums: dict[str, list[int]] = {}
         counts = {}

@@ -181,7 +181,7 @@ class Monitor:
         printed, self._printed = self._printed, Counter()
         while self._found:
             self._add("host", self._found.pop(0))
-        sample = self._sampling.look(self._running, printed)
+        sample = self._sampling.look(self._running, self._training(), printed)
         self._add("sample", *sample)
         self._add_marks()
         for process, reader in self._readers.items():

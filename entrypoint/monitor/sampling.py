@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from entrypoint.job.channels import InputMode
@@ -29,8 +29,12 @@ class Sampling:
         self._looked = time.monotonic()
         self._host.look()
 
-    def look(self, running: Mapping[str, int], printed: Counter[str]) -> Sample:
-        """Return (seconds, HOST_PART, PROCESS_PART, PEER_PART) as README.md has them; `running`: {name: pid}."""
+    def look(self, running: Mapping[str, int], training: Collection[str], printed: Counter[str]) -> Sample:
+        """Return (seconds, HOST_PART, PROCESS_PART, PEER_PART) as README.md has them.
+
+        `running`: {name: pid} of the plan's processes; `training`: the names of those that train. What mpirun and its
+        daemons exchange, such as all that the ranks print, is not training.
+        """
         now = time.monotonic()
         seconds, self._looked = now - self._looked, now
         families = self._families.of(running)
@@ -40,7 +44,8 @@ class Sampling:
             host["fifos"] = filled
         for name, count in printed.items():
             processes.setdefault(name, {})["output"] = count
-        return round(seconds, 3), host, processes, self._exchange.look(pids)
+        trainers = {pid for name in training for pid in families.get(name, ())}
+        return round(seconds, 3), host, processes, self._exchange.look(trainers)
 
     def delays(self, running: Mapping[str, int]) -> dict[str, float]:
         """Return seconds that the threads of these processes waited for a processor, since the last look."""

@@ -1,16 +1,28 @@
 """Connections as the kernel tells of them."""
 
+import json
 import os
 import socket
+from collections import Counter
 
 import pytest
+from builders import resources, write_config
 from waiting import eventually
 
 from entrypoint.job.cluster import Cluster, Host
+from entrypoint.job.config import read_job
 from entrypoint.monitor.exchange import Exchange
+from entrypoint.monitor.sampling import Sampling
 from entrypoint.monitor.sockets import connections, inodes_of
 
 HOSTS = tuple(Host(name=f"algo-{rank + 1}", rank=rank, address=f"127.45.0.{rank + 1}") for rank in range(3))
+
+
+@pytest.fixture
+def job_of_two(tmp_path):
+    write_config(tmp_path, resources(["algo-1", "algo-2"]), {"sagemaker_program": "train.py"})
+    addresses = {host.name: host.address for host in HOSTS[:2]}
+    return read_job(tmp_path, {"ENTRYPOINT_HOST_ADDRESSES": json.dumps(addresses)}, tmp_path / "run")
 
 
 @pytest.fixture
@@ -61,3 +73,15 @@ def test_exchange_with_each_host(connected):
     assert exchange.look([os.getpid()]) == {}, "nothing since"
     send(theirs, ours, 1000)
     assert exchange.look([]) == {}, "of no process of the job"
+
+
+def test_what_mpirun_and_its_daemons_exchange_is_no_training(connected, job_of_two):
+    """Open MPI brings all that ranks print to the coordinator over the network; the monitor took that for gradients."""
+    ours, theirs = connected
+    sampling = Sampling(job_of_two)
+    running = {"mpirun": os.getpid()}
+    eventually(lambda: len(sampling._exchange._host_at) == 1, within=30)
+    send(theirs, ours, 5000)
+    assert sampling.look(running, [], Counter())[3] == {}
+    send(theirs, ours, 5000)
+    assert sampling.look(running, ["mpirun"], Counter())[3]["algo-2"][0] >= 5000
