@@ -72,6 +72,13 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
             file.write(json.dumps(counts) + "\n")
 
 
+@pytest.fixture(autouse=True)
+def tensorflow(request: pytest.FixtureRequest) -> None:
+    """Import TensorFlow before a test that needs it: whichever comes first would fail of the warnings of its import."""
+    if request.node.get_closest_marker("tensorflow"):
+        pytest.importorskip("tensorflow")
+
+
 @pytest.fixture(scope="session")
 def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return request.config.stash[FIGURES].append

@@ -390,6 +390,9 @@ main() {
     fi
     if asked_for unit && asked_for local && ((${#pytest_arguments[@]} == 0)); then step coverage show_coverage || true; fi
     if asked_for cluster && [[ -z $why_no_docker ]]; then
+        ((EUID == 0)) && need linux.uml user-mode-linux && need ganesha.nfsd nfs-ganesha nfs-ganesha-vfs &&
+            need modprobe kmod && need ip iproute2 ||
+            left_out 'cluster, NFS' 'it takes root, User-mode Linux and nfs-ganesha (on Debian they would be installed)'
         # While the hosts of one job wait, those of another import TensorFlow.
         step cluster ring cluster tests/cluster -n 3 --dist loadfile --no-loadscope-reorder || true
     fi

@@ -18,7 +18,9 @@ from entrypoint.plan.plan import NO_GPU, Duty, ProcessSpec
 
 GPUS = "CUDA_VISIBLE_DEVICES"
 YIELD = "OMPI_MCA_mpi_yield_when_idle"
-LEAST_INTEROP = 2  # with one thread, an operation that waits for another one of its process would wait for ever
+# With one thread, an operation that waits for another one of its process waits for ever: parameter servers on hosts of
+# one CPU hung at the first step.
+LEAST_INTEROP = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,7 @@ class Machine:
     def _threads(self, spec: ProcessSpec, allowed: int) -> dict[str, str]:
         threads = max(1, int(min(allowed, self.cpus / spec.cpu_share) + 0.5))
         if threads >= allowed:
-            return {}
+            return {"TF_NUM_INTEROP_THREADS": str(LEAST_INTEROP)} if allowed < LEAST_INTEROP else {}
         return {
             "TF_NUM_INTRAOP_THREADS": str(threads),
             "TF_NUM_INTEROP_THREADS": str(max(threads, LEAST_INTEROP)),

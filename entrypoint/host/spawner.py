@@ -80,7 +80,8 @@ class Spawner:
         count = {ATTEMPT: str(self._facts.times_restarted(spec.name)), descendants.MARK: spec.name}
         if self._job.settings.monitor:
             count[MARKS] = str(self._job.paths.marks)
-        given = {**self._environment, **(self._prepared["env"] if spec.program and self._prepared else {})}
+        stalls = _stall_settings(self._job.settings.hang_after) if spec.duty is Duty.RANK else {}
+        given = {**stalls, **self._environment, **(self._prepared["env"] if spec.program and self._prepared else {})}
         part = self._machine.part_of(spec, given, cpus)
         return {**given, **part, **count, **self._shards(spec, place), **spec.environment(flags)}
 
@@ -90,3 +91,9 @@ class Spawner:
         if reader and place:
             reader = reader.at(self._job.cluster.me.rank, *place)
         return {SHARDS: json.dumps(self._facts.plan.channels.shards(reader))} if spec.reads else {}
+
+
+def _stall_settings(hang_after: float) -> dict[str, str]:
+    """Return Horovod's variable by which it has said whom it misses when we call the job hung; else its own 60 s do."""
+    before = int(hang_after / 2)
+    return {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(max(1, before))} if hang_after and before < 60 else {}

@@ -1,27 +1,27 @@
 """Does the job hang, and who is it that the others wait for? Pure: what all hosts have told goes in, words come out.
 
 Long epochs, evaluations and compilations print nothing for long, too; but they keep a processor or a GPU busy. What
-waits for others does not, or with Open MPI does so in vain: then somebody else does nothing at all.
+waits for others does not, or with Open MPI does so in vain: Horovod by a thread of its own, which asks the other ranks
+again and again and is told by that, and a rank that calls Open MPI itself while another one does nothing at all.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-WORKS = (
-    0.2  # CPUs: less than this is waiting. Horovod's own thread, which asks for tensors all the time, takes some 0.05
-)
+WORKS = 0.2  # CPUs: less than this is waiting
 ASLEEP = 0.0005  # CPUs of a rank that does not even wait, while others do: 0.3 s in ten minutes
 
 Who = tuple[str, str]  # host, process
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Still:
     """Of a process of training: seconds without any sign of progress, and the CPUs that it used meanwhile."""
 
     seconds: float
     cpus: float
+    cycling: float = 0.0  # of these, what was used by Horovod's own thread
 
 
 def hangs(all_still: Mapping[Who, Still | None], after: float, ranks: bool) -> bool:
@@ -33,8 +33,9 @@ def hangs(all_still: Mapping[Who, Still | None], after: float, ranks: bool) -> b
     stills = list(all_still.values())
     if not stills or any(still is None or still.seconds < after for still in stills):
         return False
-    cpus = [still.cpus for still in stills if still]
-    return all(used < WORKS for used in cpus) or (ranks and any(used < ASLEEP for used in cpus))
+    known = [still for still in stills if still]
+    nobody_works = all(still.cpus - still.cycling < WORKS for still in known)
+    return nobody_works or (ranks and any(still.cpus < ASLEEP for still in known))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +89,7 @@ class Hangs:
         self._after, self._ranks = after, ranks
         self._still: dict[Who, Still | None] = {}  # of those that run
         self._places: dict[Who, Place] = {}
+        self._stalled: set[str] = set()  # ranks that have not come, as Horovod says
         self._asked_at: float | None = None
         self._told = False
         self.asked = 0  # how often stacks were asked for
@@ -101,10 +103,16 @@ class Hangs:
                 self._still.pop((host, name), None)
             case "still", (told,):
                 for who in [who for who in self._still if who[0] == host]:
-                    seconds, cpus = told.get(who[1], (None, 0.0))
-                    self._still[who] = None if seconds is None else Still(seconds=seconds, cpus=cpus)
+                    seconds, *used = told.get(who[1], [None])
+                    self._still[who] = None if seconds is None else Still(seconds, *used)
+            case "stalled", (missing,):
+                self._stalled = {f"rank {number}" for number in missing}
             case "stacks", (name, {"place": place, "inside": inside}) if self._asked_at is not None:
                 self._places[host, name] = Place(place=place, inside=inside)
+
+    def missing(self, places: Mapping[Who, Place]) -> list[Who]:
+        """Return those that Horovod misses, or else those that stand elsewhere than most."""
+        return [who for who in places if who[1] in self._stalled] or missing(places)
 
     def look(self, now: float) -> dict[Who, Place] | None:
         """Return who stands where, once for each hang, when all have told it; before that, count `asked` up."""

@@ -5,12 +5,10 @@ moment; where it fails, the job has no record and is the same else.
 """
 
 import json
-import re
 import select
 import socket
 import threading
 import time
-from collections import Counter, deque
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from entrypoint.job.job import Job
 from entrypoint.monitor.about import about
 from entrypoint.monitor.marks import Marks
-from entrypoint.monitor.metrics import Reader
+from entrypoint.monitor.printed import Printed
 from entrypoint.monitor.progress import Progress
 from entrypoint.monitor.record import Record
 from entrypoint.plan.plan import Plan, Role
@@ -34,7 +32,6 @@ QUIET = 0.5  # seconds at the start in which it only listens: the job's programs
 LEAST, REVIEW = 0.5, 5.0  # seconds between two pieces that are written, and that a follower brings
 LAST = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
 LIVE, LIVE_HOSTS = 1.0, 50  # seconds, as REVIEW, while somebody looks at a job of no more hosts than that
-LINES, WIDTH = 5, 300  # last lines of a process, and characters of each, that are recorded
 LONGEST_MESSAGE = 1 << 18
 TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
 
@@ -53,10 +50,7 @@ class Monitor:
         self._feed, self._job, self._me = feed, job, job.cluster.me.name
         self._trains = {host: {spec.name for spec in plan.on(host) if spec.role in TRAINS} for host in plan.hosts}
         self._running: dict[str, int] = {}  # processes of the plan: name -> pid
-        self._printed: Counter[str] = Counter()  # bytes since the last look
-        self._wanted = [(name, re.compile(expression)) for name, expression in job.settings.metrics]
-        self._readers: dict[str, Reader] = {}
-        self._lines: dict[str, deque[str]] = {}  # that were printed last, until they are recorded
+        self._printed = Printed(job.settings.metrics)
         self._marks: Marks | None = None
         with suppress(OSError):  # such as too long a path
             self._marks = Marks(job.paths.marks)
@@ -101,7 +95,7 @@ class Monitor:
         self._add_marks()
         if self._marks:
             self._marks.close()
-        self._add_lines(*self._lines)
+        self._add_lines()
         self._finish()
 
     def _add(self, kind: str, *values: Any) -> None:
@@ -141,22 +135,14 @@ class Monitor:
     def _hear_output(self, process: str, text: bytes, seen: bool) -> None:
         if not process:
             self._add("said", text.decode("utf-8", "replace"))
-            return
-        self._printed[process] += len(text) if seen else int(text)
-        if seen:
-            told = text.decode("utf-8", "replace")
-            self._reader(process).read(told)
-            self._lines.setdefault(process, deque(maxlen=LINES)).extend(last_lines(told))
-
-    def _reader(self, process: str) -> Reader:
-        if process not in self._readers:
-            self._readers[process] = Reader(self._wanted)
-        return self._readers[process]
+        elif seen:
+            self._printed.hear(process, text.decode("utf-8", "replace"))
+        else:
+            self._printed.hear_of(process, int(text))
 
     def _add_lines(self, *processes: str) -> None:
-        for process in processes:
-            if lines := self._lines.pop(process, None):
-                self._add("lines", process, list(lines))
+        for process, lines in self._printed.take_lines(*processes):
+            self._add("lines", process, lines)
 
     def _add_marks(self) -> None:
         """Write down what the scripts told by their library since the last look."""
@@ -165,7 +151,7 @@ class Monitor:
             for what, (times, seconds) in sums.items():
                 self._add("mark", process, {"what": what, "seconds": round(seconds, 4), "times": times})
         for process, values in metrics.items():
-            self._reader(process).note(values)
+            self._printed.reader(process).note(values)
         for process, told in weights:
             self._add("weights", process, *told)
 
@@ -178,22 +164,22 @@ class Monitor:
             self._sampling = Sampling(self._job)
             threading.Thread(target=self._find_more, name="channels", daemon=True).start()
             return
-        printed, self._printed = self._printed, Counter()
         while self._found:
             self._add("host", self._found.pop(0))
-        sample = self._sampling.look(self._running, self._training(), printed)
+        sample = self._sampling.look(self._running, self._training(), self._printed.take_bytes())
         self._add("sample", *sample)
+        if missing := self._printed.stalls.take():
+            self._add("stalled", missing)
         self._add_marks()
-        for process, reader in self._readers.items():
-            if found := reader.take():
-                self._add("metric", process, found)
+        for process, metrics in self._printed.take_metrics():
+            self._add("metric", process, metrics)
         _, host, processes, _ = sample
         gpus = [gpu[0] for gpu in host.get("gpus", ())]
         now, training = time.monotonic(), self._training()
         quiet = self._progress.still(now, self._job.settings.hang_after / 4) if self._job.settings.hang_after else {}
-        # Only now, as this reads a file for each thread: one that gets no processor is at work, too.
-        delays = self._sampling.delays(training) if quiet else {}
-        self._progress.look(now, training, processes, gpus, delays)
+        # Only now, as this reads files of each thread.
+        threads = self._sampling.threads(training) if quiet else {}
+        self._progress.look(now, training, processes, gpus, threads)
 
     def _find_more(self) -> None:
         from entrypoint.monitor.about import channels, limits
@@ -216,7 +202,7 @@ class Monitor:
             self._add("still", still)
         self._was_still = bool(still)
         if self._is_watched():
-            self._add_lines(*self._lines)
+            self._add_lines()
         if self._job.cluster.is_coordinator:
             self._take_stacks(self._watch_over_all())
         elif self._delivery:
@@ -300,12 +286,3 @@ class Monitor:
             time.sleep(0.005)
         for path in folder.glob("*.whole"):
             path.unlink()
-
-
-def last_lines(text: str) -> list[str]:
-    """Return the last lines of what was printed, of each what a terminal would show last: progress bars overwrite."""
-    lines = [line.rstrip("\r").rpartition("\r")[2] for line in text[-LINES * WIDTH :].split("\n")]
-    return [_CONTROLS.sub("", line)[:WIDTH] for line in lines if line.strip()][-LINES:]
-
-
-_CONTROLS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 GPU_WORKS = 0.05  # of one GPU
-_NONE: Mapping[str, float] = {}
+_NONE: Mapping[str, tuple[float, float]] = {}
 
 
 class Progress:
@@ -12,6 +12,7 @@ class Progress:
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
         self._cpu: dict[str, float] = {}
+        self._cycled: dict[str, float] = {}
 
     def look(
         self,
@@ -19,22 +20,30 @@ class Progress:
         training: Iterable[str],
         used: Mapping[str, Mapping[str, float]],
         gpus: Iterable[float] = (),
-        delays: Mapping[str, float] = _NONE,
+        threads: Mapping[str, tuple[float, float]] = _NONE,
     ) -> None:
-        """Note one sample. `used`: PROCESS_PART; `gpus`: how busy each is, from 0 to 1; `delays`: seconds that threads
-        could have run, and had no processor."""
+        """Note one sample. `used`: PROCESS_PART; `gpus`: how busy each is, from 0 to 1; `threads`: seconds that threads
+        could have run, and had no processor, and that the one which cycles took or would have taken."""
         names = list(training)
         busy = any(gpu > GPU_WORKS for gpu in gpus)
         self._since = {name: self._since.get(name, now) for name in names}
-        worked = {name: used.get(name, {}).get("cpu", 0.0) + delays.get(name, 0.0) for name in names}
+        worked = {name: used.get(name, {}).get("cpu", 0.0) + threads.get(name, (0.0, 0.0))[0] for name in names}
         self._cpu = {name: self._cpu.get(name, 0.0) + worked[name] for name in names}
+        self._cycled = {name: self._cycled.get(name, 0.0) + threads.get(name, (0.0, 0.0))[1] for name in names}
         for name in names:
             if busy or used.get(name, {}).get("output"):
-                self._since[name], self._cpu[name] = now, 0.0
+                self._since[name], self._cpu[name], self._cycled[name] = now, 0.0, 0.0
 
     def still(self, now: float, least: float) -> dict[str, list[float]]:
-        """Return {process: [seconds without a sign, CPUs used meanwhile]}; {} if any has had one within `least`."""
+        """Return {process: [seconds without a sign, CPUs used meanwhile, of which by the thread that cycles]}.
+
+        It is empty if any has had a sign within `least` seconds.
+        """
         seconds = {name: now - since for name, since in self._since.items()}
         if not seconds or min(seconds.values()) < least:
             return {}
-        return {name: [round(gone, 1), round(self._cpu[name] / gone, 4)] for name, gone in seconds.items() if gone > 0}
+        return {
+            name: [round(gone, 1), round(self._cpu[name] / gone, 4), round(self._cycled[name] / gone, 4)]
+            for name, gone in seconds.items()
+            if gone > 0
+        }

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from entrypoint.job.channels import InputMode
-from entrypoint.job.job import Job
+from entrypoint.job.job import Job, Mode
 from entrypoint.monitor.exchange import Exchange
-from entrypoint.monitor.usage import Delays, Families, HostUsage, ProcessUsage, fifos_filled
+from entrypoint.monitor.usage import Families, HostUsage, ProcessUsage, Threads, fifos_filled
 
 Sample = tuple[float, dict[str, Any], dict[str, dict[str, float]], dict[str, list[int]]]
 
@@ -25,7 +25,8 @@ class Sampling:
             for name, channel in job.input_data_config.items()
             if str(channel.get("TrainingInputMode", "")) == InputMode.PIPE
         }
-        self._delays: dict[str, Delays] = {}
+        self._threads: dict[str, Threads] = {}
+        self._ranks = job.mode is Mode.MPI
         self._looked = time.monotonic()
         self._host.look()
 
@@ -47,8 +48,8 @@ class Sampling:
         trainers = {pid for name in training for pid in families.get(name, ())}
         return round(seconds, 3), host, processes, self._exchange.look(trainers)
 
-    def delays(self, running: Mapping[str, int]) -> dict[str, float]:
-        """Return seconds that the threads of these processes waited for a processor, since the last look."""
+    def threads(self, running: Mapping[str, int]) -> dict[str, tuple[float, float]]:
+        """Return seconds since the last look that threads of these processes (waited for a processor, cycled)."""
         families = self._families.of(running)
-        self._delays = {name: self._delays.get(name) or Delays() for name in running}
-        return {name: delays.look(families.get(name, ())) for name, delays in self._delays.items()}
+        self._threads = {name: self._threads.get(name) or Threads() for name in running}
+        return {name: threads.look(families.get(name, ()), self._ranks) for name, threads in self._threads.items()}

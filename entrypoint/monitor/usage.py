@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import termios
+import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from stat import S_ISFIFO
@@ -135,21 +136,46 @@ class ProcessUsage:
 _SIZES, _TIMES = {"memory", "threads"}, {"cpu", "wait"}
 
 
-class Delays:
-    """Knows how long threads that could run had to wait for a processor: on a busy machine, most of their time."""
+class Threads:
+    """Knows what the threads of a process do that only seems to be work, or to be none. Reads files of each thread."""
+
+    CYCLES = (
+        50.0  # times in a second that Horovod's thread sleeps, where nothing keeps it in Open MPI (1000 by default)
+    )
 
     def __init__(self) -> None:
         self._since = Differences()
+        self._looked = time.monotonic()
 
-    def look(self, pids: Collection[int]) -> float:
-        """Return seconds of all threads of these processes since the last look. Reads a file for each thread."""
-        total = 0.0
+    def look(self, pids: Collection[int], ranks: bool = False) -> tuple[float, float]:
+        """Return seconds since the last look that threads of these processes (waited for a processor, cycled).
+
+        On a busy machine, those that could run wait most of their time. With `ranks`, one thread of them all cycles:
+        Horovod's, which asks the other ranks again and again. It is not the main one; it spends its time in the kernel,
+        or it sleeps and wakes all the time and is older than TensorFlow's.
+        """
+        now = time.monotonic()
+        seconds, self._looked = now - self._looked, now
+        waited, asks, sleeps = 0.0, list[float](), list[tuple[int, float]]()
         for pid in pids:
             with contextlib.suppress(OSError, ValueError, IndexError), os.scandir(f"/proc/{pid}/task") as tasks:
                 for task in tasks:
-                    waited = Path(task.path, "schedstat").read_text().split()[1]
-                    total += self._since((pid, task.name), int(waited) / 1e9)
-        return total
+                    ran, waits = (int(word) / 1e9 for word in Path(task.path, "schedstat").read_text().split()[:2])
+                    ran, waits = self._since((task.name, "ran"), ran), self._since((task.name, "waited"), waits)
+                    waited += waits
+                    if ranks and task.name != str(pid):
+                        in_kernel, slept = self._how(task)
+                        asks += [ran + waits] if in_kernel else []
+                        sleeps += [(int(task.name), ran + waits)] if slept > self.CYCLES * seconds else []
+        return waited, max(asks, default=0.0) or min(sleeps, default=(0, 0.0))[1]
+
+    def _how(self, task: "os.DirEntry[str]") -> tuple[bool, float]:
+        """Return whether a thread spent most of its time in the kernel, and how often it slept, since the last look."""
+        words = Path(task.path, "stat").read_text().rpartition(")")[2].split()
+        user, kernel = (self._since((task.name, place), int(words[place])) for place in (11, 12))
+        status = Path(task.path, "status").read_text()
+        count = status.rpartition("\nvoluntary_ctxt_switches:")[2].split(maxsplit=1)[0]
+        return kernel > user, self._since((task.name, "slept"), int(count))
 
 
 def _of_process(pid: int) -> dict[str, float]:

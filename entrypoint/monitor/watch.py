@@ -17,7 +17,8 @@ from entrypoint.monitor.hang import Hangs
 from entrypoint.monitor.others import Tail
 from entrypoint.monitor.weights import Weights
 
-JUDGED = ("process", "ended", "still", "stacks", "sample", "metric", "weights")  # what hangs, Together, Weights know
+# What hangs, Together and Weights know.
+JUDGED = ("process", "ended", "still", "stalled", "stacks", "sample", "metric", "weights")
 SHOWN = ("host", "process", "ended", "phase", "metric", "lines", "said", "outcome")  # of what a View wants, the cheap
 ADVICE = {
     Mode.SINGLE: "no distribution was asked for; ENTRYPOINT_MODE=single says that this is meant",
@@ -78,7 +79,11 @@ class Watch:
             _write(self._job.paths.records / STATE, self._view.state(time.time()))
 
     def _read(self, own: Iterable[list[Any]]) -> None:
-        wanted = {*SHOWN, *JUDGED} if self.live or not self._together.told else {*SHOWN, "still", "stacks", "weights"}
+        wanted = (
+            {*SHOWN, *JUDGED}
+            if self.live or not self._together.told
+            else {*SHOWN, "still", "stalled", "stacks", "weights"}
+        )
         for line in own:
             self._note(self._me, line)
         for host, tail in self._tails.items():
@@ -115,7 +120,7 @@ class Watch:
         words = f"no progress in any process for {settings.hang_after:g} s: {hang.in_words(places)}"
         self._tell({"say": f"warning: {words}; all stacks are in output/data/stacks-HOST.txt of each host"})
         if settings.hang_action != "wait":
-            host, process = hang.missing(places)[0]
+            host, process = self._hangs.missing(places)[0]
             self._blame(process, "no progress", words, ExitCode.HUNG, host, settings.hang_action == "restart")
 
     def _blame(self, process: str, what: str, error: str, code: int, host: str = "", again: bool = False) -> None:

@@ -132,9 +132,9 @@ class _Reader:
             process.marks.append(Mark(at, what, seconds))
 
     def _take_still(self, at: float, told: dict[str, Any]) -> None:
-        for name, (seconds, cpus) in dict(told).items():
+        for name, (seconds, cpus, *cycling) in dict(told).items():
             if len(self._host.still) < MOST_MARKS:
-                self._host.still.append((at, text(name), number(seconds), number(cpus)))
+                self._host.still.append((at, text(name), number(seconds), number(cpus) - sum(map(number, cycling))))
 
     def _take_stacks(self, at: float, name: str, told: dict[str, Any]) -> None:
         if len(self._host.stacks) < MOST_STACKS:

@@ -96,6 +96,69 @@ def test_whether_the_hosts_train_together_is_said(cluster: StartCluster, mode: s
         assert f"distributed: {other}" not in job.log("algo-1")
 
 
+UNEVEN = """
+import time
+import horovod.tensorflow as hvd, tensorflow as tf
+
+def read_more_data():
+    time.sleep(3000)
+
+def train():
+    for step in range(10 + 10 * hvd.rank()):
+        hvd.allreduce(tf.ones([1000]), name="gradient")
+        print(f"step={step}", flush=True)
+
+hvd.init()
+train()
+read_more_data()
+"""
+
+
+@pytest.mark.parametrize("hosts", [2, pytest.param(3, marks=pytest.mark.more)])
+def test_ranks_with_uneven_batches_are_a_hang_that_names_who_is_missing(cluster: StartCluster, hosts: int) -> None:
+    """Rank 0 is away, the others are in a collective; Horovod's own thread keeps processors busy on every host."""
+    with cluster(
+        program="tells.py", hosts=hosts, mode="mpi",
+        environment={**BUSY, "ENTRYPOINT_HANG_AFTER": "15", "ENTRYPOINT_HANG_ACTION": "fail"},
+        hyperparameters={"sagemaker_program": "train.py"}, files={"train.py": UNEVEN},
+    ) as job:  # fmt: skip
+        endings = job.wait(within=600)
+    assert {ending.exit_code for ending in endings.values()} == {72}
+    failure = endings["algo-1"].failure
+    assert "no progress in any process for 15 s: rank 0 on algo-1 is in train.py:6 read_more_data" in failure
+    assert "train.py:10 train" in failure
+    assert "gradient" in (endings["algo-1"].log)  # Horovod's warning stays in the log
+
+
+BUSY_ALONE = """
+import time
+import numpy as np
+import horovod.tensorflow as hvd, tensorflow as tf
+
+hvd.init()
+hvd.allreduce(tf.ones([1000]), name="gradient")
+print("step=1", flush=True)
+if hvd.rank() == 0:
+    a = tf.random.normal([256, 256])
+    until = time.time() + 60
+    while time.time() < until:
+        a = tf.tanh(a @ a)
+hvd.allreduce(tf.ones([1000]), name="gradient")
+print("ended well", flush=True)
+"""
+
+
+def test_one_rank_that_evaluates_while_the_others_wait_is_no_hang(cluster: StartCluster) -> None:
+    with cluster(
+        program="tells.py", hosts=2, mode="mpi",
+        environment={**BUSY, "ENTRYPOINT_HANG_AFTER": "15", "ENTRYPOINT_HANG_ACTION": "fail"},
+        hyperparameters={"sagemaker_program": "train.py"}, files={"train.py": BUSY_ALONE},
+    ) as job:  # fmt: skip
+        endings = job.wait(within=600)
+    assert [ending.exit_code for ending in endings.values()] == [0, 0], endings["algo-1"].log
+    assert "no progress" not in endings["algo-1"].log
+
+
 STEPS = """
 import time
 for step in range(60):

@@ -22,13 +22,6 @@ def missing(why: str) -> None:
     (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
 
 
-@pytest.fixture(autouse=True)
-def tensorflow(request: pytest.FixtureRequest) -> None:
-    """Import TensorFlow before a test that needs it: whichever comes first would fail of the warnings of its import."""
-    if request.node.get_closest_marker("tensorflow"):
-        pytest.importorskip("tensorflow")
-
-
 @pytest.fixture(scope="session")
 def image() -> str:
     """The tag under test: of the environment variable TEST_IMAGE, else what ./build.sh has built."""

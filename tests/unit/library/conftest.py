@@ -13,7 +13,6 @@ def job_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
     """Makes a job with a Pipe channel of that name and a File channel `plain`; returns its input/data."""
 
     def make(pipe: str) -> Path:
-        pytest.importorskip("tensorflow")
         for name in list(os.environ):
             if name.startswith(("SM_", "ENTRYPOINT_", "TF_CONFIG", "SAGEMAKER_TF_DATA")):
                 monkeypatch.delenv(name)

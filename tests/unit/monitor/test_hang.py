@@ -3,17 +3,20 @@
 import pytest
 
 from entrypoint.monitor.hang import Hangs, Place, Still, hangs, in_words, missing
+from entrypoint.monitor.horovod import Stalls
 from entrypoint.monitor.progress import Progress
 
 AFTER = 600.0
 DATA, REDUCE = Place(place="data.py:41 __next__"), Place(place="train.py:9 step", inside="horovod.allreduce")
 
 
-def job(*cpus: float | None, seconds: float = AFTER) -> dict:
-    """Processes that have shown nothing for so long; None: one that has."""
+def job(*used: float | tuple[float, float] | None, seconds: float = AFTER) -> dict:
+    """Processes that have shown nothing for so long, by CPUs (and of these, Horovod's thread's); None: one that has."""
     return {
-        ("algo-1", f"rank {number}"): None if each is None else Still(seconds=seconds, cpus=each)
-        for number, each in enumerate(cpus)
+        ("algo-1", f"rank {number}"): None
+        if each is None
+        else Still(seconds, *(each if isinstance(each, tuple) else (each,)))
+        for number, each in enumerate(used)
     }
 
 
@@ -25,6 +28,8 @@ def job(*cpus: float | None, seconds: float = AFTER) -> dict:
         pytest.param(job(0.0, 1.0, 1.0), True, True, id="one sleeps, the others ask Open MPI again and again"),
         pytest.param(job(0.05, 1.0), True, False, id="one evaluates, the others wait for it"),
         pytest.param(job(1.0, 1.0), True, False, id="a long compilation, or epoch"),
+        pytest.param(job((1.0, 0.95), (0.08, 0.08)), True, True, id="Horovod's own threads, and nobody else"),
+        pytest.param(job((1.0, 0.02), (0.9, 0.9)), True, False, id="one evaluates, Horovod's threads cycle"),
         pytest.param(job(0.0, 1.0), False, False, id="a chief that saves for long"),
         pytest.param(job(0.0, None), True, False, id="one has printed something"),
         pytest.param(job(0.0, 0.0, seconds=AFTER - 1), True, False, id="not for long enough"),
@@ -127,13 +132,13 @@ class TestProgress:
         self.look(progress, 0, output=5)
         for now in range(1, 11):
             self.look(progress, now, cpu=0.1)
-        assert progress.still(10, least=10) == {"a": [10, 0.1], "b": [10, 0.55]}
+        assert progress.still(10, least=10) == {"a": [10, 0.1, 0.0], "b": [10, 0.55, 0.0]}
         assert progress.still(10, least=11) == {}
 
     def test_who_gets_no_processor_is_at_work(self):
         progress = Progress()
         for now in range(11):
-            progress.look(now, ["a"], {"a": {"cpu": 0.05}}, delays={"a": 0.9} if now else {})
+            progress.look(now, ["a"], {"a": {"cpu": 0.05}}, threads={"a": (0.9, 0.0)} if now else {})
         assert progress.still(10, least=1)["a"][1] > 0.9
 
     @pytest.mark.parametrize("sign", [{"output": 1}, {"gpus": [0.0, 0.3]}], ids=["output", "GPU"])
@@ -145,3 +150,32 @@ class TestProgress:
 
     def test_nothing_runs(self):
         assert Progress().still(1000, least=1) == {}
+
+
+WARNED = """\
+[2026-11-25 18:22:30.153037: W /horovod/horovod/common/stall_inspector.cc:107] One or more tensors were submitted \
+to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more than 60 \
+seconds. This may indicate that different ranks are trying to submit different tensors or that only subset of ranks is \
+submitting tensors, which will cause deadlock.
+Missing ranks:
+0: [HorovodAllreduce]
+3: [HorovodAllreduce, gradient_1]
+"""
+
+
+def test_horovods_warning_is_no_progress_and_tells_who_is_missing():
+    stalls = Stalls()
+    assert stalls.without("rank 0", "step=1\n" + WARNED) == "step=1\n"
+    assert stalls.take() == [0, 3]
+    assert stalls.take() == []
+    first, second = WARNED[: WARNED.index("3:")], WARNED[WARNED.index("3:") :]
+    assert stalls.without("rank 0", first) == ""
+    assert stalls.without("rank 1", "0: [1]\n") == "0: [1]\n"
+    assert stalls.without("rank 0", second + "step=2\n0: [1]\n") == "step=2\n0: [1]\n"
+    assert stalls.take() == [0, 3]
+
+
+def test_whom_horovod_misses_is_to_blame():
+    heard = Hangs(AFTER, ranks=True)
+    heard.note("algo-1", "stalled", [1])
+    assert heard.missing({("algo-1", "rank 0"): DATA, ("algo-2", "rank 1"): REDUCE}) == [("algo-2", "rank 1")]

@@ -95,7 +95,9 @@ def threads(machine: Machine, share: int, allowed: int | None = None) -> tuple[s
         (Machine(allowed=8), 3, ("3", "3", "3")),  # 2.67
         (Machine(allowed=4), 3, ("1", "2", "1")),  # 1.33
         (Machine(allowed=2), 8, ("1", "2", "1")),  # never less than one
-        (Machine(allowed=1), 8, (None,) * 3),
+        (Machine(allowed=1), 8, (None, "2", None)),  # with one, parameter servers hung
+        (Machine(allowed=1), 1, (None, "2", None)),
+        (Machine(allowed=1), 0, (None,) * 3),
         (Machine(allowed=2, quota=0.5), 1, ("1", "2", "1")),
     ],
 )
