@@ -231,16 +231,17 @@ class Monitor:
         """Take the stacks of all processes of training, if that is wanted and not done yet."""
         if wanted <= self._stacks_taken:
             return
-        from entrypoint.monitor.stacks import stack_of
+        from entrypoint.monitor.stacks import stack_of_family
+        from entrypoint.monitor.usage import Families
 
         self._stacks_taken = wanted
         texts = [f"{time.ctime()}: no progress"]
-        for name, pid in self._training().items():
-            stack = stack_of(pid)
+        for name, pids in Families().of(self._training()).items():
+            stack = stack_of_family(pids)
             self._add(
                 "stacks", name, {"by": stack.by, "place": stack.place, "inside": stack.inside, "text": stack.text}
             )
-            texts.append(f"{name}, pid {pid}, by {stack.by}\n\n{stack.text}")
+            texts.append(f"{name}, {stack.text}")
         data = self._job.paths.output / "data"
         with suppress(OSError), (data / f"stacks-{self._me}.txt").open("a") as file:
             file.write("\n\n".join(texts) + "\n\n")

@@ -8,18 +8,19 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from entrypoint.host.descendants import read_stat
 
 PATIENCE = 20.0  # seconds for one process
+MOST = 8  # processes of a family
 _OURS = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen", "<string>")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Stack:
     """What is known of one process: all stacks as text, and where its main thread stands."""
 
@@ -29,8 +30,18 @@ class Stack:
     inside: str = ""  # what that has called, of a library: `horovod allreduce`
 
 
+def stack_of_family(pids: Collection[int]) -> Stack:
+    """Return the stacks of a process and what it has started, and where the first stands that is in the user's code.
+
+    What we have started may be a shell, or the small program by which mpirun starts a rank.
+    """
+    found = {pid: stack_of(pid) for pid in sorted(pids)[:MOST]}
+    best = max(found.values(), key=lambda stack: (bool(stack.place), bool(stack.inside)), default=Stack("", ""))
+    return replace(best, text="\n\n".join(f"pid {pid}, by {stack.by}\n\n{stack.text}" for pid, stack in found.items()))
+
+
 def stack_of(pid: int) -> Stack:
-    """Return the stacks of a process: all of its threads, with native frames where they can be had."""
+    """Return the stacks of one process: all of its threads, with native frames where they can be had."""
     if (status := read_stat(pid)) and status.state in "Tt":
         return Stack(by="the kernel", text="stopped by a signal", place="no code: stopped by a signal")
     tool = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
