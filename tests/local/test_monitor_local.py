@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import textwrap
 import zlib
 from collections import Counter
@@ -43,6 +44,26 @@ else:
     while not done.exists():
         time.sleep(0.05)
     seen.touch()
+"""
+FULL_PIPE = """
+import subprocess, sys
+print("begins", flush=True)
+def feed(reader):
+    reader.stdin.write(bytes(1 << 20))
+feed(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], stdin=subprocess.PIPE))
+"""
+SILENT_S3 = """
+import boto3
+print("begins", flush=True)
+def load(key):
+    return boto3.client("s3").get_object(Bucket="rows", Key=key)["Body"].read()
+load("part-00000")
+"""
+COMPILES = """
+import pathlib, subprocess, sys
+print("begins", flush=True)
+compiler = "import time\\nwhile time.process_time() < 8: pass"
+subprocess.run([sys.executable, "-c", compiler], check=True)
 """
 SOON = {"ENTRYPOINT_HANG_AFTER": "2"}
 MPI = {"sagemaker_mpi_enabled": "true"}
@@ -187,6 +208,28 @@ class TestHangs:
         job = hosts(2, "train.py", code={"train.py": WORKS}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"})
         assert job.end() == [0, 0]
         assert "no progress" not in job[1].log
+
+    def test_a_compiler_that_works_for_long_is_none(self, hosts):
+        job = hosts(1, "train.py", code={"train.py": COMPILES}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"})
+        assert job.end() == [0]
+        assert "no progress" not in job[1].log
+
+    def test_a_pipe_that_nobody_empties(self, hosts):
+        job = hosts(1, "train.py", code={"train.py": FULL_PIPE}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"})
+        assert job.end() == [72]
+        assert "no progress in any process for 2 s: script on algo-1 is in train.py:5 feed" in job[1].failure
+
+    def test_a_loader_that_waits_for_s3(self, hosts):
+        pytest.importorskip("boto3")
+        keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "eu-west-1"}
+        with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes connections, and answers none
+            keys["AWS_ENDPOINT_URL"] = "http://127.0.0.1:{1}".format(*silent.getsockname())
+            environment = {**SOON, **keys, "ENTRYPOINT_HANG_ACTION": "fail"}
+            job = hosts(1, "train.py", code={"train.py": SILENT_S3}, environment=environment)
+            assert job.end() == [72]
+        assert (
+            "no progress in any process for 2 s: script on algo-1 is in train.py:5 load, in botocore." in job[1].failure
+        )
 
     def test_a_frozen_parameter_server(self, hosts):
         environment = {**LISTENS, **SOON, "ENTRYPOINT_HANG_ACTION": "fail"}
