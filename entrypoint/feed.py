@@ -79,13 +79,17 @@ class Feed:
                 self._room -= PIECE
                 self._put(b"U" + label + str(self._unseen.pop(process)).encode())
 
-    def listen(self, put: "Callable[[Event], None]", say: "Callable[[str], None]") -> None:
+    def listen(
+        self, put: "Callable[[Event], None]", say: "Callable[[str], None]", write: "Callable[[str], None]"
+    ) -> None:
         """Hear what it has found, by a thread, until it ends."""
         if self._socket:
-            self._listener = threading.Thread(target=self._hear, args=(put, say), name="monitor", daemon=True)
+            self._listener = threading.Thread(target=self._hear, args=(put, say, write), name="monitor", daemon=True)
             self._listener.start()
 
-    def _hear(self, put: "Callable[[Event], None]", say: "Callable[[str], None]") -> None:
+    def _hear(
+        self, put: "Callable[[Event], None]", say: "Callable[[str], None]", write: "Callable[[str], None]"
+    ) -> None:
         from entrypoint.outcome.outcome import Cause
         from entrypoint.policy.events import Found
 
@@ -94,6 +98,8 @@ class Feed:
                 match json.loads(message):
                     case {"say": words}:
                         say(words)
+                    case {"print": line}:
+                        write(line)
                     case {"blame": cause}:
                         put(Found(cause=Cause(**cause)))
                     case {"fault": why}:

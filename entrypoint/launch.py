@@ -74,7 +74,7 @@ def _with_log(early_signals: list[int], spare: "_Spare") -> int:
             feed = Feed(job, plan)  # before there is a second thread
             log.show = feed.show
             supervisor = _supervisor(job, plan, log, spare, feed)
-            feed.listen(supervisor.inbox.put, log.say)
+            feed.listen(supervisor.inbox.put, log.say, log.write)
             outcome = supervisor.run(early_signals)
         except ConfigError as error:
             log.say(f"error: {error}")

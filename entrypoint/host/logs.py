@@ -82,6 +82,11 @@ class Log:
         self.show("", "\n".join(lines).encode("utf-8", "replace"))
         self._sink.hand_over()
 
+    def write(self, line: str) -> None:
+        """Write a line without a label, for a program that reads our log."""
+        self._write(f"{self.secret.mask(line)}\n".encode("utf-8", "replace"), RESERVE)
+        self._sink.hand_over()
+
     def open_pipes(self, process: str) -> tuple[int, int]:
         """Open ends to write for stdout and stderr of a process; the caller closes them after handing them on."""
         with self._lock:

@@ -14,8 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from entrypoint.host.machine import this_machine
 from entrypoint.job.job import Job
 from entrypoint.monitor.about import about
+from entrypoint.monitor.emf import Emf
 from entrypoint.monitor.marks import Marks
 from entrypoint.monitor.printed import Printed
 from entrypoint.monitor.progress import Progress
@@ -54,6 +56,9 @@ class Monitor:
         self._marks: Marks | None = None
         with suppress(OSError):  # such as too long a path
             self._marks = Marks(job.paths.marks)
+        self._emf: Emf | None = None
+        if job.settings.emf:
+            self._emf = Emf(job.settings.emf, job.name, self._me, this_machine().cpus)
         self._progress = Progress()
         self._was_still = False
         self._stacks_taken = 0  # the last time that they were asked for
@@ -95,6 +100,8 @@ class Monitor:
         self._add_marks()
         if self._marks:
             self._marks.close()
+        if self._emf and (line := self._emf.take(time.time())):
+            self._tell({"print": line})
         self._add_lines()
         self._finish()
 
@@ -173,7 +180,13 @@ class Monitor:
         self._add_marks()
         for process, metrics in self._printed.take_metrics():
             self._add("metric", process, metrics)
-        _, host, processes, _ = sample
+            if self._emf:
+                self._emf.note_metrics(metrics)
+        seconds, host, processes, _ = sample
+        if self._emf:
+            self._emf.note(seconds, host)
+            if self._emf.is_due:
+                self._tell({"print": self._emf.take(time.time())})
         gpus = [gpu[0] for gpu in host.get("gpus", ())]
         now, training = time.monotonic(), self._training()
         quiet = self._progress.still(now, self._job.settings.hang_after / 4) if self._job.settings.hang_after else {}

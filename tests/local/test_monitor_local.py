@@ -122,6 +122,16 @@ def test_a_lost_hosts_record_is_there_up_to_its_last_seconds(hosts):
     assert lines(job, "algo-1", "outcome")[0][0]["cause"]["host"] == "algo-2"
 
 
+def test_lines_for_cloudwatch(hosts):
+    environment = {"ENTRYPOINT_EMF": "Training/tests"}
+    job = hosts(2, "train.py", code={"train.py": STEPS.format(steps=20, pause=0.1)}, environment=environment)
+    assert job.end() == [0, 0]
+    for number in (1, 2):
+        (told,) = [json.loads(line) for line in job[number].log.splitlines() if line.startswith("{")]
+        assert told["Host"] == f"algo-{number}" and told["step"] == 19 and told["CPUUtilization"] > 0
+        assert told["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "Training/tests"
+
+
 def test_secrets_are_not_in_it(hosts):
     code = "import os\nprint('step=1 loss=0.5 token', os.environ['MY_TOKEN'])\n"
     job = hosts(1, "train.py", code={"train.py": code}, environment={"MY_TOKEN": "hidden-value-17"})

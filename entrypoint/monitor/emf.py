@@ -1,0 +1,64 @@
+"""Lines in CloudWatch's embedded metric format, which CloudWatch makes metrics of where it finds them in a log. Pure.
+
+https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+EVERY = 60.0  # seconds: CloudWatch keeps a value a minute, and each metric costs
+MOST = 90  # metrics in a line; the format allows 100
+_PERCENT, _BYTES = "Percent", "Bytes"
+
+
+class Emf:
+    """What one host has used and its training has said, until it is a line. `cpus`: what it may use."""
+
+    def __init__(self, namespace: str, job: str, host: str, cpus: float) -> None:
+        self._namespace, self._cpus = namespace, cpus
+        self._who = {**({"TrainingJobName": job} if job else {}), "Host": host}
+        self._seconds = self._worked = 0.0
+        self._busy: list[float] = []  # of the GPUs, from 0 to 1
+        self._sizes: dict[str, float] = {}
+        self._metrics: dict[str, float] = {}
+
+    def note(self, seconds: float, used: Mapping[str, Any]) -> None:
+        """Note a sample: HOST_PART of README.md."""
+        self._seconds += seconds
+        self._worked += sum(used.get("cpu", ())[:2])
+        if memory := used.get("memory"):
+            self._sizes["MemoryUsed"] = memory[2]
+        if gpus := used.get("gpus"):
+            self._busy.append(sum(gpu[0] for gpu in gpus) / len(gpus))
+            self._sizes["GPUMemoryUsed"] = sum(gpu[1] for gpu in gpus)
+
+    def note_metrics(self, found: Mapping[str, float]) -> None:
+        """Note the last values of a process's metrics. CloudWatch takes neither NaN nor infinity."""
+        self._metrics |= {name: value for name, value in found.items() if math.isfinite(value)}
+
+    @property
+    def is_due(self) -> bool:
+        return self._seconds >= EVERY
+
+    def take(self, at: float) -> str:
+        """Return the line, as of `at` (seconds since the epoch), and begin anew; "" if nothing was noted."""
+        if not self._seconds:
+            return ""
+        values = {"CPUUtilization": round(100 * self._worked / self._seconds / self._cpus, 2), **self._sizes}
+        units = {"CPUUtilization": _PERCENT, **dict.fromkeys(self._sizes, _BYTES)}
+        if self._busy:
+            values["GPUUtilization"] = round(100 * sum(self._busy) / len(self._busy), 2)
+            units["GPUUtilization"] = _PERCENT
+        values = dict([*values.items(), *self._metrics.items()][:MOST])
+        directive = {
+            "Namespace": self._namespace,
+            "Dimensions": [list(self._who)],
+            "Metrics": [{"Name": name, "Unit": units.get(name, "None")} for name in values],
+        }
+        self._seconds = self._worked = 0.0
+        self._busy, self._metrics = [], {}
+        return json.dumps(
+            {"_aws": {"Timestamp": round(at * 1000), "CloudWatchMetrics": [directive]}, **self._who, **values}
+        )
