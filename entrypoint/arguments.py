@@ -7,6 +7,7 @@ from pathlib import Path
 from entrypoint import __version__
 from entrypoint.errors import ConfigError
 
+_PLACE = "a job's output folder, its record folder, output.tar.gz, or one in s3://"
 _EXAMPLES = {
     "": """\
 examples:
@@ -52,6 +53,11 @@ examples:
 examples:
   entrypoint tensorboard s3://bucket/job/output/output.tar.gz --logdir runs/job
   entrypoint tensorboard /opt/ml --live --logdir /opt/ml/output/tensorboard     # beside a job, in its container
+""",
+    "mlflow": """\
+examples:
+  MLFLOW_TRACKING_URI=http://127.0.0.1:5000 entrypoint mlflow out/train-mpi-20260101-120000
+  MLFLOW_TRACKING_URI=file:///home/me/mlruns entrypoint mlflow s3://bucket/job/output/output.tar.gz
 """,
     "rehearse": """\
 examples; exit code 0: go, 1: no-go, 2: it could not be begun:
@@ -147,6 +153,9 @@ def parser() -> argparse.ArgumentParser:
     _add_report(add("report", "make a job's report again, from the records of its monitor"))
     _add_metrics(add("metrics", "print metric definitions, with which SageMaker sends a job's metrics to CloudWatch"))
     _add_tensorboard(add("tensorboard", "write a job's metrics and figures as TensorBoard's event files"))
+    mlflow = add("mlflow", "write a job's parameters, metrics and figures as a run of MLflow")
+    mlflow.set_defaults(command="mlflow")
+    mlflow.add_argument("place", metavar="PLACE", help=_PLACE)
     add("settings", "print all settings with their defaults").set_defaults(command="settings")
     add("train", "be a host of the job in /opt/ml: what SageMaker runs on each").set_defaults(command="train")
     return made
@@ -278,7 +287,7 @@ def _add_metrics(metrics: argparse.ArgumentParser) -> None:
 def _add_tensorboard(tensorboard: argparse.ArgumentParser) -> None:
     tensorboard.set_defaults(command="tensorboard")
     add = tensorboard.add_argument
-    add("place", metavar="PLACE", help="a job's output folder, its record folder, output.tar.gz, or one in s3://")
+    add("place", metavar="PLACE", help=_PLACE)
     add("--logdir", type=Path, default=Path("tensorboard"), metavar="DIR", help="default: tensorboard")
     add("--live", action="store_true", help="go on while the job runs; PLACE is a folder then")
 
@@ -296,7 +305,7 @@ def _add_replay(replay: argparse.ArgumentParser) -> None:
 def _add_report(report: argparse.ArgumentParser) -> None:
     report.set_defaults(command="report")
     add = report.add_argument
-    add("place", metavar="PLACE", help="a job's output folder, its record folder, output.tar.gz, or one in s3://")
+    add("place", metavar="PLACE", help=_PLACE)
     add("--price", metavar="USD", help="of a host for an hour, for the bill")
     add("--output", type=Path, default=Path("report.html"), metavar="FILE", help="default: report.html")
     add("--rules", default="", metavar="NAME=N,...", help="thresholds in place of the job's; see docs/report.md")

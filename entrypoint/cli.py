@@ -199,6 +199,12 @@ def _tensorboard(args: argparse.Namespace, environment: Mapping[str, str]) -> in
     return tensorboard(args.place, args.logdir, args.live)
 
 
+def _mlflow(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.export.command import mlflow
+
+    return mlflow(args.place)
+
+
 def _top(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint.live.top import show, source
 
@@ -276,6 +282,7 @@ COMMANDS = {
     "top": _top,
     "metrics": _metrics,
     "tensorboard": _tensorboard,
+    "mlflow": _mlflow,
     "replay": _replay,
     "report": _report,
 }

@@ -29,6 +29,7 @@ RATE, BURST = 1 << 15, 1 << 18  # bytes of output a second that it is shown, and
 LONGEST = 1 << 17  # bytes of a line of the record
 KEPT = 1000  # lines of the record that wait for it
 LEAVES = 4.5  # seconds that it has at the end: of the coordinator, to hear the others (1) and to make the report (3)
+TRACKED = 10.0  # more, where MLflow is told of the job
 
 
 class Feed:
@@ -41,6 +42,7 @@ class Feed:
         self._unseen: Counter[str] = Counter()  # bytes of output that it is still to be told of
         self._socket: socket.socket | None = None
         self._listener, self._why = threading.Thread(), ""
+        self._leaves = LEAVES + (TRACKED if is_tracked() else 0.0)
         if job.settings.monitor:
             if job.paths.records.exists():  # of an earlier run
                 import shutil
@@ -106,18 +108,18 @@ class Feed:
                         self._why = why
 
     def finish(self) -> str:
-        """Let it write what it has; on the coordinator, hear the other hosts. LEAVES seconds at most; what is wrong."""
+        """Let it write what it has; on the coordinator, hear the other hosts. In seconds (LEAVES); what is wrong."""
         if not self._socket:
             return ""
         with self._lock:
             self._send()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
-        self._listener.join(LEAVES)  # its end closes the connection
+        self._listener.join(self._leaves)  # its end closes the connection
         if self._listener.is_alive():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._pid, signal.SIGKILL)  # and what it has started
-            self._why = f"it has not ended within {LEAVES:g} s"
+            self._why = f"it has not ended within {self._leaves:g} s"
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
         self._socket.close()
@@ -134,6 +136,11 @@ class Feed:
                 self._socket.send(message, socket.MSG_DONTWAIT)
                 return True
         return False
+
+
+def is_tracked() -> bool:
+    """Return whether MLflow is to be told of the job."""
+    return bool(os.environ.get("MLFLOW_TRACKING_URI"))
 
 
 def _fork(job: "Job", plan: "Plan") -> tuple[socket.socket, int]:
@@ -161,7 +168,7 @@ def _be_monitor(feed: socket.socket, job: "Job", plan: "Plan") -> NoReturn:
         from entrypoint.monitor.description import described
         from entrypoint.monitor.monitor import run
 
-        run(feed, job, plan, described(job, os.environ))
+        run(feed, job, plan, described(job, os.environ), is_tracked())
     except Exception:
         import traceback
 

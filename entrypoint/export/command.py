@@ -1,4 +1,4 @@
-"""`entrypoint metrics` and `entrypoint tensorboard`."""
+"""`entrypoint metrics`, `entrypoint tensorboard` and `entrypoint mlflow`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 from entrypoint.errors import ConfigError
 from entrypoint.export.definitions import USUAL, definitions, told
 from entrypoint.export.follow import follow
+from entrypoint.export.mlflow_run import MlflowRun
 from entrypoint.export.points import Points
 from entrypoint.export.tensorboard import EventFiles
 from entrypoint.replay.command import lines_of
@@ -38,10 +39,20 @@ def tensorboard(place: str, logdir: Path, is_live: bool) -> int:
             folder = Path(place)
             count = follow(lambda: [each for part in RECORDS for each in folder.glob(part)], files, lambda: False)
         else:
-            count = sum(files.add(Points(host).of(lines_of(record))) for host, record in find(place).items())
+            count = sum(files.add(Points(host), lines_of(record)) for host, record in find(place).items())
     except KeyboardInterrupt:
         return 0
     finally:
         files.close()
     print(f"{count} points in {logdir}; to see them: tensorboard --logdir {logdir}")
     return 0
+
+
+def mlflow(place: str) -> int:
+    """Write a job that has ended into MLflow; 0. ConfigError where there is nothing to write, or nowhere."""
+    records = find(place)
+    run = MlflowRun()
+    count = sum(run.add(Points(host), lines_of(record)) for host, record in sorted(records.items()))
+    run.close()
+    print(f"{count} metrics in run {run.id}" if run.id else "nothing written: the records do not say what the job was")
+    return 0 if run.id else 1

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-KINDS = ("host", "sample", "metric", "mark", "outcome")
+KINDS = ("host", "described", "sample", "metric", "mark", "outcome")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +16,7 @@ class Point:
     step: int
     at: float  # seconds since the epoch
     value: float
+    is_metric: bool = False  # of the training, as its process has told it
 
 
 @dataclass
@@ -27,7 +28,14 @@ class Points:
     _limit: int = 0
     _began: float = 0.0
     _steps: dict[str, int] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)  # of the host and its job
+    described: dict[str, Any] = field(default_factory=dict)  # what the job was asked for
+    outcome: dict[str, Any] = field(default_factory=dict)
     ended: bool = False
+
+    @property
+    def is_coordinator(self) -> bool:
+        return self.about.get("coordinator") == self.host
 
     def of(self, lines: Iterable[list[Any]]) -> Iterator[Point]:
         """Yield the points of lines; what is no line of a record is passed over."""
@@ -35,6 +43,7 @@ class Points:
             match line:
                 case ["host", float(at) | int(at), dict(about)]:
                     self._began = self._began or at
+                    self.about |= about
                     self._cpus = int(about.get("cpus") or self._cpus)
                     self._limit = int(about.get("memory_limit") or self._limit)
                 case ["sample", at, seconds, dict(used), dict(processes), dict(peers)] if seconds > 0:
@@ -42,12 +51,14 @@ class Points:
                 case ["metric", at, str(process), dict(found)]:
                     self._steps[process] = int(found.get("step", self._steps.get(process, 0)))
                     for name, value in found.items():
-                        yield self._point(process, name, self._steps[process], at, value)
+                        yield self._point(process, name, self._steps[process], at, value, is_metric=True)
                 case ["mark", at, str(process), {"what": what, "seconds": seconds, **rest}]:
                     each = seconds / rest.get("times", 1)
                     yield self._point(process, f"seconds/{what}", self._steps.get(process, 0), at, each)
-                case ["outcome", *_]:
-                    self.ended = True
+                case ["described", _, dict(described)]:
+                    self.described = described
+                case ["outcome", _, dict(outcome)]:
+                    self.outcome, self.ended = outcome, True
 
     def _of_sample(
         self,
@@ -79,5 +90,6 @@ class Points:
             yield self._point(process, "cpus", step, at, its.get("cpu", 0.0) / seconds)
             yield self._point(process, "memory/bytes", step, at, its.get("memory", 0))
 
-    def _point(self, process: str, name: str, step: int, at: float, value: float) -> Point:
-        return Point(run=f"{self.host}/{process}", name=name, step=step, at=at, value=float(value))
+    def _point(self, process: str, name: str, step: int, at: float, value: float, is_metric: bool = False) -> Point:
+        run = f"{self.host}/{process}"
+        return Point(run=run, name=name, step=step, at=at, value=float(value), is_metric=is_metric)

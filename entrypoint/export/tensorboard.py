@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from entrypoint.errors import ConfigError
-from entrypoint.export.points import Point
+from entrypoint.export.points import Points
 
 _UNSAFE = re.compile(r"[^\w. -]+")
 
@@ -25,10 +25,10 @@ class EventFiles:
         self._folder = folder
         self._writers: dict[str, tuple[IO[bytes], Any]] = {}
 
-    def add(self, points: Iterable[Point]) -> int:
-        """Write points, so that a TensorBoard that looks sees them; how many there were."""
+    def add(self, source: Points, lines: Iterable[list[Any]]) -> int:
+        """Write what lines of a host's record say, so that a TensorBoard that looks sees it; how many points."""
         count = 0
-        for count, point in enumerate(points, 1):  # noqa: B007
+        for count, point in enumerate(source.of(lines), 1):  # noqa: B007
             event = self._proto.Event(wall_time=point.at, step=point.step)
             event.summary.value.add(tag=point.name, simple_value=point.value)
             self._writer(point.run).write(event.SerializeToString())

@@ -110,6 +110,11 @@ class Hangs:
             case "stacks", (name, {"place": place, "inside": inside}) if self._asked_at is not None:
                 self._places[host, name] = Place(place=place, inside=inside)
 
+    @property
+    def runs(self) -> bool:
+        """Whether a process of training runs."""
+        return bool(self._still)
+
     def missing(self, places: Mapping[Who, Place]) -> list[Who]:
         """Return those that Horovod misses, or else those that stand elsewhere than most."""
         return [who for who in places if who[1] in self._stalled] or missing(places)

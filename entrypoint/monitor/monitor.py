@@ -38,18 +38,18 @@ LONGEST_MESSAGE = 1 << 18
 TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
 
 
-def run(feed: socket.socket, job: Job, plan: Plan, description: Mapping[str, Any]) -> None:
-    """Be the monitor until the launcher closes its end. `description`: of the job, for its record."""
+def run(feed: socket.socket, job: Job, plan: Plan, description: Mapping[str, Any], tracked: bool) -> None:
+    """Be the monitor until the launcher closes its end. `description`: of the job; `tracked`: by MLflow."""
     with suppress(OSError):
         Path("/proc/self/comm").write_text("monitor")
-    Monitor(feed, job, plan).run(description)
+    Monitor(feed, job, plan, tracked).run(description)
 
 
 class Monitor:
     """Facts of one host, as far as its record needs them."""
 
-    def __init__(self, feed: socket.socket, job: Job, plan: Plan) -> None:
-        self._feed, self._job, self._me = feed, job, job.cluster.me.name
+    def __init__(self, feed: socket.socket, job: Job, plan: Plan, tracked: bool) -> None:
+        self._feed, self._job, self._me, self._tracked = feed, job, job.cluster.me.name, tracked
         self._trains = {host: {spec.name for spec in plan.on(host) if spec.role in TRAINS} for host in plan.hosts}
         self._running: dict[str, int] = {}  # processes of the plan: name -> pid
         self._printed = Printed(job.settings.metrics)
@@ -231,7 +231,7 @@ class Monitor:
         if self._watch is None:
             from entrypoint.monitor.watch import Watch
 
-            self._watch = Watch(self._job, self._trains, self._tell)
+            self._watch = Watch(self._job, self._trains, self._tell, self._tracked)
         fresh, self._fresh = self._fresh, []
         self._watch.look(fresh)
         return self._watch.wanted

@@ -15,6 +15,7 @@ from entrypoint.monitor import hang
 from entrypoint.monitor.distributed import Together
 from entrypoint.monitor.hang import Hangs
 from entrypoint.monitor.others import Tail
+from entrypoint.monitor.tracking import Tracking
 from entrypoint.monitor.weights import Weights
 
 # What hangs, Together and Weights know.
@@ -35,7 +36,7 @@ class Watch:
     `trains`: {host: its processes of training}.
     """
 
-    def __init__(self, job: Job, trains: dict[str, set[str]], tell: Tell) -> None:
+    def __init__(self, job: Job, trains: dict[str, set[str]], tell: Tell, tracked: bool) -> None:
         self._job, self._trains, self._tell = job, trains, tell
         self._me = job.cluster.me.name
         self._tails = {host: Tail(job.paths.records / f"{host}.jsonl.gz") for host in trains if host != self._me}
@@ -44,6 +45,7 @@ class Watch:
         self._together.told = not _is_to_be_judged(job)
         self._weights = Weights()
         self._view = View()
+        self._tracking = Tracking(job.paths.records) if tracked else None
         self.live = False  # whether somebody looks at it
 
     @property
@@ -62,6 +64,8 @@ class Watch:
         if places := self._hangs.look(time.monotonic()):
             self._tell_hang(places)
         live, self.live = self.live, _is_fresh(self._job.paths.records / WATCHED)
+        if self._tracking:
+            self._tracking.look(self._hangs.runs, self._say)
         if self._hangs.asked > asked or self.live != live:
             _write(self._job.paths.run / "wants.json", {"stacks": self._hangs.asked, "live": self.live})
         if self.live:
@@ -70,6 +74,8 @@ class Watch:
     def show_last(self, own: Iterable[list[Any]]) -> None:
         """Show how it ended to who looked; nothing of that stays in what is packed, unless that one keeps it."""
         self._read(own)
+        if self._tracking:
+            self._tracking.finish(self._say)
         if self.live:
             self._show()
         (self._job.paths.records / WATCHED).unlink(missing_ok=True)
@@ -109,16 +115,19 @@ class Watch:
     def _is_training(self, host: str, process: str) -> bool:
         return process in self._trains[host] or process.startswith("rank ")
 
+    def _say(self, words: str) -> None:
+        self._tell({"say": words})
+
     def _tell_together(self, together: bool, words: str, what: str) -> None:
         advice = "" if together else f": {ADVICE[self._job.mode]}"
-        self._tell({"say": words + advice})
+        self._say(words + advice)
         if not together and self._job.settings.require_distributed:
             self._blame("", what, words + advice, ExitCode.CONFIG)
 
     def _tell_hang(self, places: dict[hang.Who, hang.Place]) -> None:
         settings = self._job.settings
         words = f"no progress in any process for {settings.hang_after:g} s: {hang.in_words(places)}"
-        self._tell({"say": f"warning: {words}; all stacks are in output/data/stacks-HOST.txt of each host"})
+        self._say(f"warning: {words}; all stacks are in output/data/stacks-HOST.txt of each host")
         if settings.hang_action != "wait":
             host, process = self._hangs.missing(places)[0]
             self._blame(process, "no progress", words, ExitCode.HUNG, host, settings.hang_action == "restart")

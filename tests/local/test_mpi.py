@@ -217,7 +217,7 @@ def test_a_rank_that_mpirun_binds_starts_no_more_threads_than_it_has_cpus(hosts)
     job = hosts(1, "mpi_sum.py", hyperparameters=with_ranks(2, sagemaker_mpi_custom_mpi_options=options))
     assert job.end() == [0]
     assert [each["cpus"] for each in told(job)] == [1, 1]
-    assert [threads(each) for each in told(job)] == [[None, None, "9"]] * 2  # it sees its one CPU by itself
+    assert [threads(each) for each in told(job)] == [[None, "2", "9"]] * 2  # it sees its one CPU by itself
 
 
 @pytest.mark.skipif(this_machine().gpus > 0, reason="beside GPUs it is left as it is")

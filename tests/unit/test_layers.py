@@ -67,6 +67,7 @@ EXIT = {
     "cli",
     "local",
     "children",
+    "export/mlflow_run",
     "rehearse/runs",
     "report/__main__",
     "serving/__main__",

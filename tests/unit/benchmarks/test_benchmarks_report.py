@@ -321,6 +321,7 @@ def test_random_jobs_by_mode_and_fault():
         (json.dumps({**head("chaos"), "runs": [{"case": "a"}]}), "run 1 has no measures"),
         (json.dumps({**head("pipe"), "runs": []}), "is of 'pipe', which has no page"),
     ],
+    ids=["no JSON", "no record", "no measures", "no page"],  # by itself, pytest would take the text, which has the load
 )
 def test_a_file_that_is_no_record_is_named_in_one_line(tmp_path, text, said):
     file = tmp_path / "pipe.json"

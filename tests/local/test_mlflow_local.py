@@ -1,0 +1,103 @@
+"""A job in MLflow: its run has parameters, metrics and figures, while it runs or afterwards; by MLflow's own client.
+
+MLflow lies in a folder of its own, as what it wants is not what TensorFlow 2.14 wants.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hosts import ROOT
+from waiting import eventually
+
+MLFLOW = Path(sys.prefix) / "mlflow"  # tests/run.sh makes it
+STEPS = """
+import os, pathlib, time
+for step in range(30):
+    print(f"step={step} loss={1 / (1 + step):.3f}", flush=True)
+    time.sleep(0.1)
+if "WAITS" in os.environ:
+    while not pathlib.Path(os.environ["TEST_FOLDER"], "go").exists():
+        time.sleep(0.1)
+if os.environ.get("FAILS"):
+    raise ValueError("as asked")
+"""
+READ = """
+import json
+from mlflow.tracking import MlflowClient
+client = MlflowClient()
+runs = [run for each in client.search_experiments() for run in client.search_runs([each.experiment_id])]
+print(json.dumps([{
+    "name": run.info.run_name, "status": run.info.status, "params": run.data.params, "tags": run.data.tags,
+    "metrics": {name: [[m.step, m.value] for m in client.get_metric_history(run.info.run_id, name)]
+                for name in run.data.metrics},
+} for run in runs]))
+"""
+
+
+@pytest.fixture
+def tracking(tmp_path) -> dict[str, str]:
+    """The variables of a job that writes into a folder."""
+    if not MLFLOW.exists():
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"no {MLFLOW}; tests/run.sh makes it")
+    return {"MLFLOW_TRACKING_URI": f"file://{tmp_path}/runs", "PYTHONPATH": str(MLFLOW)}
+
+
+def runs_in(tracking: dict[str, str]) -> list[dict]:
+    done = subprocess.run(
+        [sys.executable, "-c", READ], env={**os.environ, **tracking}, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("fails", ["", "yes"], ids=["succeeds", "fails"])
+def test_a_run_of_a_job_of_two_hosts(hosts, tracking, fails):
+    environment = {**tracking, "FAILS": fails, "TRAINING_JOB_NAME": "clicks-7", "MLFLOW_EXPERIMENT_NAME": "clicks"}
+    environment["WAITS"] = ""  # until MLflow, which takes seconds to import, has brought what was there
+    job = hosts(2, "train.py", code={"train.py": STEPS}, hyperparameters={"lr": "0.1"}, environment=environment)
+    folder = Path(tracking["MLFLOW_TRACKING_URI"].removeprefix("file://"))
+    eventually(lambda: list(folder.rglob("metrics/loss")), within=120)
+    (job.folder / "go").touch()
+    codes = job.end()
+    assert codes == ([1, 1] if fails else [0, 0])
+    assert "mlflow: run " in job[1].log and "mlflow" not in job[2].log
+    (run,) = runs_in(tracking)
+    assert (run["name"], run["status"]) == ("clicks-7", "FAILED" if fails else "FINISHED")
+    assert run["params"]["lr"] == "0.1"
+    assert run["tags"]["sagemaker.hosts"] == "2"
+    metrics = run["metrics"]
+    assert metrics["loss"][-1] == [29, 0.033]
+    assert any(name.startswith("algo-2/") and name.endswith("/loss") for name in metrics)
+    assert "system/algo-1/cpu" in metrics
+
+
+def test_a_job_that_has_ended(hosts, tracking):
+    job = hosts(1, "train.py", code={"train.py": STEPS})
+    assert job.end() == [0]
+    done = subprocess.run(
+        [sys.executable, "-m", "entrypoint", "mlflow", str(job[1].base / "output")], env={**os.environ, **tracking},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (run,) = runs_in(tracking)
+    assert run["metrics"]["loss"][-1] == [29, 0.033]
+
+
+def test_without_mlflow_a_line_says_what_to_install(hosts):
+    job = hosts(1, "train.py", code={"train.py": STEPS}, environment={"MLFLOW_TRACKING_URI": "file:///nowhere"})
+    assert job.end() == [0]
+    assert "MLflow is not installed here: add mlflow-skinny to requirements.txt" in job[1].log
+
+
+def test_a_server_that_does_not_answer_does_not_hold_the_job_up(hosts, tracking):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        tracking["MLFLOW_TRACKING_URI"] = "http://127.0.0.1:{1}".format(*silent.getsockname())
+        job = hosts(1, "train.py", code={"train.py": STEPS}, environment=tracking)
+        assert job.end() == [0]
+    assert "warning: mlflow: not all could be sent within 10 s; its run has no end" in job[1].log
