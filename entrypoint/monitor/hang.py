@@ -70,7 +70,7 @@ def in_words(places: Mapping[Who, Place]) -> str:
 
 def _groups(places: Mapping[Who, Place]) -> dict[str, list[Who]]:
     groups: dict[str, list[Who]] = {}
-    for who, place in places.items():
+    for who, place in sorted(places.items(), key=lambda item: item[0]):  # the same, whoever was heard first
         groups.setdefault(str(place), []).append(who)
     return groups
 

@@ -7,7 +7,6 @@ moment; where it fails, the job has no record and is the same else.
 import json
 import select
 import socket
-import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 from entrypoint.host.machine import this_machine
 from entrypoint.job.job import Job
 from entrypoint.monitor.about import about
+from entrypoint.monitor.aside import Aside
 from entrypoint.monitor.emf import Emf
 from entrypoint.monitor.marks import Marks
 from entrypoint.monitor.printed import Printed
 from entrypoint.monitor.progress import Progress
 from entrypoint.monitor.record import Record
+from entrypoint.monitor.reporting import make_report
 from entrypoint.plan.plan import Plan, Role
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ class Monitor:
         self._progress = Progress()
         self._was_still = False
         self._stacks_taken = 0  # the last time that they were asked for
-        self._found: list[dict[str, Any]] = []  # what a thread has found out about this host, for its record
         self._there: list[str] = []  # hosts whose records are about to end
+        self._aside: Aside | None = None
         self._record = Record(job.paths.records / f"{self._me}.jsonl.gz")
         self._fresh: list[list[Any]] = []  # its lines, for the coordinator's eye
         self._sampling: Sampling | None = None
@@ -169,10 +170,10 @@ class Monitor:
             from entrypoint.monitor.sampling import Sampling
 
             self._sampling = Sampling(self._job)
-            threading.Thread(target=self._find_more, name="channels", daemon=True).start()
+            self._aside = Aside(self._job)
             return
-        while self._found:
-            self._add("host", self._found.pop(0))
+        while self._aside and self._aside.found:
+            self._add("host", self._aside.found.pop(0))
         sample = self._sampling.look(self._running, self._training(), self._printed.take_bytes())
         self._add("sample", *sample)
         if missing := self._printed.stalls.take():
@@ -193,14 +194,6 @@ class Monitor:
         # Only now, as this reads files of each thread.
         threads = self._sampling.threads(training) if quiet else {}
         self._progress.look(now, training, processes, gpus, threads)
-
-    def _find_more(self) -> None:
-        from entrypoint.monitor.about import channels, limits
-
-        with suppress(Exception):  # what is not known is left out
-            self._found.append(limits(self._job))
-        with suppress(Exception):
-            self._found.append({"channels": channels(self._job)})
 
     def _training(self) -> dict[str, int]:
         trains = self._trains[self._me]
@@ -287,8 +280,8 @@ class Monitor:
                 path.parent.rmdir()
 
     def _report(self) -> None:
-        from entrypoint.monitor.reporting import make_report
-
+        if self._aside:
+            self._aside.finish()
         for words in make_report(self._job.paths.records, self._job.paths.report):
             self._tell({"say": words})
 

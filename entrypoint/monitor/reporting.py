@@ -1,27 +1,72 @@
-"""Has the report made, at the job's end, by a program of its own: entrypoint/report/__main__.py."""
+"""Has the report made, at the job's end, by a process that is forked: a Python of its own would start too late."""
 
-import subprocess
-import sys
+import contextlib
+import os
+import select
+import signal
+import time
 from pathlib import Path
 
-PROGRAM = Path(__file__).resolve().parents[1] / "report" / "__main__.py"
 WITHIN = 3.0  # seconds, after which it is killed, and the job ends without
+
+
+def prepare() -> None:
+    """Import what makes reports, while there is time; it takes as long as making one of a small job."""
+    import entrypoint.report.make
+    import entrypoint.report.sources  # noqa: F401
 
 
 def make_report(records: Path, report: Path, within: float = WITHIN) -> list[str]:
     """Make the report of all records; what is to be said: the worst verdicts, or why there is no report."""
-    command = [sys.executable, "-I", "-S", str(PROGRAM), str(records), str(report), str(within)]
+    heard, told = os.pipe()
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=within, env={"LC_ALL": "C.UTF-8"}
-        )
-    except subprocess.TimeoutExpired:
-        why = f"it was not made within {within:g} s"
+        pid = os.fork()
     except OSError as error:
-        why = str(error)
-    else:
-        said = [f"report: {line}" for line in done.stdout.decode("utf-8", "replace").splitlines() if line]
-        if done.returncode == 0:
-            return said
-        why = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2] or f"exit code {done.returncode}"
-    return [f"no report.html: {why[:300]}; `entrypoint report` makes it of the records"]
+        os.close(heard)
+        os.close(told)
+        return [_why_not(str(error))]
+    if pid == 0:
+        _make(records, report, within, told)
+    os.close(told)
+    text, is_whole = _hear(heard, within)
+    if not is_whole:
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    if not is_whole:
+        return [_why_not(f"it was not made within {within:g} s")]
+    lines = [line for line in text.splitlines() if line]
+    if status:
+        return [_why_not(lines[-1] if lines else f"its process ended with {status}")]
+    return [f"report: {line}" for line in lines]
+
+
+def _make(records: Path, report: Path, within: float, told: int) -> None:
+    """Be the process that makes it, and end."""
+    code, lines = 1, list[str]()
+    with contextlib.suppress(BaseException):
+        try:
+            from entrypoint.report.make import make
+            from entrypoint.report.sources import records_in
+
+            lines, code = make(records_in(records), report, within=within), 0
+        except Exception as error:  # the job's log is no place for our faults
+            lines = [f"{type(error).__name__}: {error}"]
+        os.write(told, "\n".join(lines).encode("utf-8", "replace")[:4000])
+    os._exit(code)
+
+
+def _hear(heard: int, within: float) -> tuple[str, bool]:
+    """Return what came, and whether that was all, before the time was over."""
+    until, text, is_whole = time.monotonic() + within, b"", False
+    with open(heard, "rb", buffering=0) as pipe:
+        while select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]:
+            piece = pipe.read(1 << 16)
+            if not piece:
+                is_whole = True
+                break
+            text += piece
+    return text.decode("utf-8", "replace"), is_whole
+
+
+def _why_not(why: str) -> str:
+    return f"no report.html: {why[:300]}; `entrypoint report` makes it of the records"

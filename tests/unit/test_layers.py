@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "live": "errors",
     "control": "errors host job live outcome policy",
     "errands": "control host job policy",
-    "monitor": "control errors host job live plan secrets",
+    "monitor": "control errors host job live plan report secrets",
     "feed": "host job monitor outcome plan policy",
     "supervisor": "control errands host job outcome plan policy",
     "launch": "control errors feed host job outcome plan policy secrets supervisor",
@@ -68,8 +68,8 @@ EXIT = {
     "local",
     "children",
     "export/mlflow_run",
+    "monitor/reporting",
     "rehearse/runs",
-    "report/__main__",
     "serving/__main__",
 }  # end it, read its environment
 

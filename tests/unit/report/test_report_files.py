@@ -161,11 +161,15 @@ class TestCommand:
 
 
 class TestAtTheEnd:
-    def test_the_program_needs_python_alone(self, tmp_path):
+    def test_it_needs_python_alone(self, tmp_path):
         write(tmp_path / "record", trained(sample=ILL))
-        command = [sys.executable, "-I", "-S", reporting.PROGRAM, tmp_path / "record", tmp_path / "report.html", "30"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env={})
-        assert done.returncode == 0 and done.stdout.startswith("warning: disk") and done.stderr == ""
+        root, places = Path(reporting.__file__).parents[2], (str(tmp_path / "record"), str(tmp_path / "report.html"))
+        code = f"import sys; sys.path.append({str(root)!r})\nfrom pathlib import Path\n"
+        code += "from entrypoint.monitor.reporting import make_report\n"
+        code += f"print(make_report(*map(Path, {places}), within=120))"
+        command = [sys.executable, "-I", "-S", "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path, env={})
+        assert done.stdout.startswith("['report: warning: disk") and done.stderr == ""
         assert "</html>" in (tmp_path / "report.html").read_text("utf-8")
 
     def test_what_it_says_is_said(self, tmp_path):
