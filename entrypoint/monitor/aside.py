@@ -7,7 +7,7 @@ from typing import Any
 from entrypoint.job.job import Job
 from entrypoint.monitor.reporting import prepare
 
-SETTLED = 5.0  # seconds until the coordinator imports what makes the report
+SETTLED = 2.0  # seconds until the coordinator imports what makes the report
 
 
 class Aside:
