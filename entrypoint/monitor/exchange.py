@@ -10,6 +10,7 @@ from entrypoint.job.cluster import Cluster, Host
 from entrypoint.monitor.sockets import End, connections, inodes_of
 
 LOOK_AGAIN = 10.0  # seconds until names that did not resolve are looked up again
+EVERY = 2.0  # seconds between two looks: the kernel takes milliseconds for each, however few connections there are
 
 
 class Exchange:
@@ -19,6 +20,7 @@ class Exchange:
     """
 
     def __init__(self, cluster: Cluster) -> None:
+        self._due = 0.0  # when to look again
         self._others = [host for host in cluster.hosts if host is not cluster.me]
         self._host_at: dict[str, str] = {}
         self._last: dict[tuple[End, End, int], tuple[int, int]] = {}
@@ -28,9 +30,14 @@ class Exchange:
             threading.Thread(target=self._resolve, args=(self._others,), name="names", daemon=True).start()
 
     def look(self, pids: Collection[int]) -> dict[str, list[int]]:
-        """Return {host: [bytes received, sent]} since the last look, over connections of these processes."""
-        if not self._others:
+        """Return {host: [bytes received, sent]} since the last look, over connections of these processes.
+
+        It looks every two seconds, and returns nothing in between.
+        """
+        now = time.monotonic()
+        if not self._others or now < self._due:
             return {}
+        self._due = now + EVERY
         try:
             found = [each for each in connections() if each.remote[0] in self._host_at]
         except OSError:  # a kernel without sock_diag, or one that forbids it

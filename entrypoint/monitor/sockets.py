@@ -12,12 +12,13 @@ import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-_SOCK_DIAG_BY_FAMILY, _NLMSG_DONE, _NLMSG_ERROR = 20, 3, 2
+# Of both families at once, which SOCK_DIAG_BY_FAMILY cannot: the kernel looks through all of its table each time.
+_TCPDIAG_GETSOCK, _NLMSG_DONE, _NLMSG_ERROR = 18, 3, 2
 _REQUEST_DUMP = 0x301  # NLM_F_REQUEST | NLM_F_ROOT | NLM_F_MATCH
 _INFO = 2  # INET_DIAG_INFO
 _ESTABLISHED = 1 << 1
 _HEAD = struct.Struct("=IHHII")
-_REQUEST = struct.Struct("=BBBBI48s")
+_REQUEST = struct.Struct("=BBBB48sII")
 _MESSAGE = struct.Struct("=BBBB2s2s16s16sI8sIIIII")
 _COUNTS = 120  # where bytes_acked and bytes_received stand in tcp_info
 _TIMEOUT = 1.0  # seconds
@@ -39,12 +40,12 @@ def connections() -> list[Connection]:
     """Return all established connections of TCP over IPv4 and IPv6; OSError if the kernel does not tell."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 4) as asking:  # NETLINK_SOCK_DIAG
         asking.settimeout(_TIMEOUT)
-        return [found for family in (socket.AF_INET, socket.AF_INET6) for found in _of_family(asking, family)]
+        return list(_ask(asking))
 
 
-def _of_family(asking: socket.socket, family: int) -> Iterator[Connection]:
-    body = _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (_INFO - 1), 0, _ESTABLISHED, bytes(48))
-    asking.send(_HEAD.pack(_HEAD.size + len(body), _SOCK_DIAG_BY_FAMILY, _REQUEST_DUMP, 1, 0) + body)
+def _ask(asking: socket.socket) -> Iterator[Connection]:
+    body = _REQUEST.pack(socket.AF_UNSPEC, 0, 0, 1 << (_INFO - 1), bytes(48), _ESTABLISHED, 0)
+    asking.send(_HEAD.pack(_HEAD.size + len(body), _TCPDIAG_GETSOCK, _REQUEST_DUMP, 1, 0) + body)
     while True:
         block = memoryview(asking.recv(1 << 18))
         while len(block) >= _HEAD.size:

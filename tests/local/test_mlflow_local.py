@@ -50,7 +50,7 @@ def tracking(tmp_path) -> dict[str, str]:
 def runs_in(tracking: dict[str, str]) -> list[dict]:
     done = subprocess.run(
         [sys.executable, "-c", READ], env={**os.environ, **tracking}, stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, timeout=120,
+        text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -82,7 +82,7 @@ def test_a_job_that_has_ended(hosts, tracking):
     assert job.end() == [0]
     done = subprocess.run(
         [sys.executable, "-m", "entrypoint", "mlflow", str(job[1].base / "output")], env={**os.environ, **tracking},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, cwd=ROOT,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, cwd=ROOT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (run,) = runs_in(tracking)

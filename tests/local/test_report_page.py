@@ -189,7 +189,7 @@ def test_a_hundred_hosts_for_an_hour(browser, tmp_path, tell):
     empty, began = time.monotonic() - began, time.monotonic()
     dom = browser.dom(page)
     opened = time.monotonic() - began
-    figures = f"{size / 1e6:.2f} MB, made in {made:.1f} s, Chromium opens it in {opened:.1f} s, an empty page in {empty:.1f} s"
+    figures = f"{size / 1e6:.2f} MB, made in {made:.1f} s, Chromium opens it in {opened:.1f} s, none in {empty:.1f} s"
     tell(f"report of 100 hosts for an hour: {figures}")
     assert size < 3_000_000
     assert 'data-ready="yes"' in dom and "algo-100" in dom
