@@ -11,7 +11,7 @@ from variants import variants
 
 AWKWARD = {
     "quotes": """it's "quoted" 'twice' \\"thrice\\" """,
-    "command": "$(touch /tmp/x) `id` ; rm -rf $HOME && echo ${PATH} | cat > x & #",
+    "command": "$(touch /tmp/sagemaker-tf-entrypoint-was-run) `id` ; rm -rf $HOME && echo ${PATH} | cat > x & #",
     "glob": "* ? [a-z] {1,2} ~ !x %d %s \\ \\n \\0 ^",
     "lines": "line 1\nline 2\r\nline 3\rline 4\n",
     "tabs": "\ta\tb\v\f",
@@ -88,7 +88,7 @@ def test_every_byte_arrives(hosts, count, mode, environment, processes, program)
     assert len(told) == processes
     for words in told:
         assert words == arguments()
-    assert not os.path.lexists("/tmp/x")
+    assert not os.path.lexists("/tmp/sagemaker-tf-entrypoint-was-run")
 
 
 def test_a_hundred_of_2500_characters_arrive(hosts):
