@@ -12,6 +12,9 @@ from typing import Any, TypeVar, cast
 T = TypeVar("T")
 
 
+FAULT = "fault of the launcher"  # what a cause is where the launcher itself is to blame
+
+
 class ExitCode(IntEnum):
     """Exit codes that the launcher itself chooses."""
 

@@ -8,6 +8,7 @@ What the monitor is too slow for is counted, and not shown.
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import threading
@@ -115,8 +116,7 @@ class Feed:
             self._send()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
-        self._listener.join(self._leaves)  # its end closes the connection
-        if self._listener.is_alive():
+        if not self._has_ended():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._pid, signal.SIGKILL)  # and what it has started
             self._why = f"it has not ended within {self._leaves:g} s"
@@ -125,6 +125,19 @@ class Feed:
         self._socket.close()
         self._socket = None
         return self._why
+
+    def _has_ended(self) -> bool:
+        """Wait for its end, which closes the connection; whether it came in time."""
+        if self._listener.ident is not None:
+            self._listener.join(self._leaves)
+            return not self._listener.is_alive()
+        try:  # the launcher failed before it listened, or had no thread for it
+            while self._socket and select.select([self._socket], [], [], self._leaves)[0]:
+                if not self._socket.recv(1 << 18):
+                    return True
+        except OSError:
+            return True
+        return False
 
     def _send(self) -> None:
         while self._waiting and self._put(self._waiting[0]):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from entrypoint.errors import ConfigError, ExitCode
+from entrypoint.errors import FAULT, ConfigError, ExitCode
 from entrypoint.feed import Feed
 from entrypoint.host.logs import Log
 from entrypoint.outcome.outcome import Cause, Outcome, failed
@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # `train` and `entrypoint` import no more than they need, whe
 
 DEFAULT_BASE = "/opt/ml"
 DEFAULT_RUN = "/run/entrypoint"
-FAULT = "fault of the launcher"
 COMING = 30.0  # seconds in which hosts that are about to start are told of a fault of ours
 THERE = 3.0  # the same, of hosts that were there, and may have gone by now
 SPARE = 12  # file descriptors

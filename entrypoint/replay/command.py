@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from entrypoint.errors import ConfigError
+from entrypoint.errors import FAULT, ConfigError
 from entrypoint.replay.play import Player, Step
 from entrypoint.replay.rebuild import rebuild
 from entrypoint.replay.rerun import arguments, faults
@@ -99,11 +99,18 @@ class Played:
         return next((step for _, step in self.steps if not step.same), None)
 
     @property
+    def was_settled_alone(self) -> bool:
+        """Return whether the host's launcher had a fault of its own before there was anything to decide."""
+        return self.outcome is None and ((self.recorded.outcome or {}).get("cause") or {}).get("what") == FAULT
+
+    @property
     def same_outcome(self) -> bool:
         """Return whether the job ends as it did; True where the record does not say how."""
         then = self.recorded.outcome
-        return not then or (
-            self.outcome is not None and all(then[key] == self.outcome[key] for key in ("kind", "exit_code"))
+        return (
+            not then
+            or self.was_settled_alone
+            or (self.outcome is not None and all(then[key] == self.outcome[key] for key in ("kind", "exit_code")))
         )
 
 
@@ -177,7 +184,9 @@ def _verdict(played: list[Played]) -> int:
         for why in each.incomplete:
             print(f"incomplete: {why}")
         outcome = f"{each.outcome['kind']}, exit code {each.outcome['exit_code']}" if each.outcome else "no outcome"
-        if each.differs or not each.same_outcome:
+        if each.was_settled_alone:
+            print(f"{host}: a {FAULT} ended it, and nothing was decided")
+        elif each.differs or not each.same_outcome:
             code = 1
             was = f"{then['kind']}, exit code {then['exit_code']}" if then else "no outcome"
             where = f"; first at its second {each.differs.at:.3f}" if each.differs else ""

@@ -7,7 +7,7 @@ import re
 import pytest
 from builders import read as job_of
 
-from entrypoint.errors import ConfigError
+from entrypoint.errors import FAULT, ConfigError
 from entrypoint.monitor.description import described
 from entrypoint.outcome.outcome import Cause, Exit, failed
 from entrypoint.plan.planner import plan_for
@@ -232,3 +232,11 @@ def test_the_same_job_on_this_machine(life):
         "src/train.py", "--hosts", "2", "--mode", "ps", "--processes-per-host", "2", "--env", "ENTRYPOINT_RESTARTS=2",
         "--hyperparameters", "lr=0.1", "--fault", "kill algo-2 at 3",
     ]  # fmt: skip
+
+
+def test_a_host_whose_launcher_had_a_fault_decided_nothing():
+    cause = {"host": "algo-1", "process": "", "what": FAULT, "error": "RuntimeError: can't start new thread"}
+    lines = [["outcome", 1.0, {"kind": "failed", "exit_code": 70, "cause": cause, "there": []}]]
+    recorded = command.Recorded(host="algo-1", about={}, described={}, lines=lines)
+    played = command.Played(recorded=recorded, steps=[], incomplete=[], outcome=None)
+    assert played.same_outcome
