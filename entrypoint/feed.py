@@ -30,7 +30,6 @@ RATE, BURST = 1 << 15, 1 << 18  # bytes of output a second that it is shown, and
 LONGEST = 1 << 17  # bytes of a line of the record
 KEPT = 1000  # lines of the record that wait for it
 LEAVES = 4.5  # seconds that it has at the end: of the coordinator, to hear the others (1) and to make the report (3)
-TRACKED = 10.0  # more, where MLflow is told of the job
 
 
 class Feed:
@@ -43,7 +42,11 @@ class Feed:
         self._unseen: Counter[str] = Counter()  # bytes of output that it is still to be told of
         self._socket: socket.socket | None = None
         self._listener, self._why = threading.Thread(), ""
-        self._leaves = LEAVES + (TRACKED if is_tracked() else 0.0)
+        self._leaves = LEAVES
+        if is_tracked():
+            from entrypoint.monitor.tracking import LAST
+
+            self._leaves += LAST
         if job.settings.monitor:
             if job.paths.records.exists():  # of an earlier run
                 import shutil
@@ -109,7 +112,7 @@ class Feed:
                         self._why = why
 
     def finish(self) -> str:
-        """Let it write what it has; on the coordinator, hear the other hosts. In seconds (LEAVES); what is wrong."""
+        """Let it write what it has; on the coordinator, hear the other hosts. In LEAVES seconds; what is wrong."""
         if not self._socket:
             return ""
         with self._lock:

@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from entrypoint.errors import ExitCode
 from entrypoint.job.job import Job, Mode
@@ -15,11 +15,13 @@ from entrypoint.monitor import hang
 from entrypoint.monitor.distributed import Together
 from entrypoint.monitor.hang import Hangs
 from entrypoint.monitor.others import Tail
-from entrypoint.monitor.tracking import Tracking
 from entrypoint.monitor.weights import Weights
 
-# What hangs, Together and Weights know.
-JUDGED = ("process", "ended", "still", "stalled", "stacks", "sample", "metric", "weights")
+if TYPE_CHECKING:
+    from entrypoint.monitor.tracking import Tracking
+
+KEPT_ON = ("still", "stalled", "stacks", "weights")  # what Hangs and Weights know, beside what is shown
+JUDGED = ("process", "ended", "sample", "metric", *KEPT_ON)  # and Together
 SHOWN = ("host", "process", "ended", "phase", "metric", "lines", "said", "outcome")  # of what a View wants, the cheap
 ADVICE = {
     Mode.SINGLE: "no distribution was asked for; ENTRYPOINT_MODE=single says that this is meant",
@@ -45,7 +47,7 @@ class Watch:
         self._together.told = not _is_to_be_judged(job)
         self._weights = Weights()
         self._view = View()
-        self._tracking = Tracking(job.paths.records) if tracked else None
+        self._tracking = _tracking(job) if tracked else None
         self.live = False  # whether somebody looks at it
 
     @property
@@ -85,11 +87,7 @@ class Watch:
             _write(self._job.paths.records / STATE, self._view.state(time.time()))
 
     def _read(self, own: Iterable[list[Any]]) -> None:
-        wanted = (
-            {*SHOWN, *JUDGED}
-            if self.live or not self._together.told
-            else {*SHOWN, "still", "stalled", "stacks", "weights"}
-        )
+        wanted = {*SHOWN, *(JUDGED if self.live or not self._together.told else KEPT_ON)}
         for line in own:
             self._note(self._me, line)
         for host, tail in self._tails.items():
@@ -100,13 +98,11 @@ class Watch:
         self._view.note(host, line)
         kind, at, *values = line
         is_process = kind in ("process", "ended")
-        if kind not in JUDGED or (
-            is_process and not (values[0] in self._trains[host] or values[0].startswith("rank "))
-        ):
+        if kind not in JUDGED or (is_process and not self._is_training(host, values[0])):
             return
         if kind == "weights":
             self._weights.note((host, values[0]), *values[1:4])
-        elif kind in ("process", "ended"):
+        elif is_process:
             self._weights.forget((host, values[0]))
         self._hangs.note(host, kind, *values)
         if not self._together.told:
@@ -156,3 +152,9 @@ def _write(path: Path, value: object) -> None:
     scratch = path.with_suffix(".new")
     scratch.write_text(json.dumps(value))
     scratch.replace(path)
+
+
+def _tracking(job: Job) -> "Tracking":
+    from entrypoint.monitor import tracking  # and subprocess, which few jobs need
+
+    return tracking.Tracking(job.paths.records)
