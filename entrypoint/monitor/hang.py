@@ -90,6 +90,7 @@ class Hangs:
         self._still: dict[Who, Still | None] = {}  # of those that run
         self._places: dict[Who, Place] = {}
         self._stalled: set[str] = set()  # ranks that have not come, as Horovod says
+        self._stalled_at: float | None = None
         self._asked_at: float | None = None
         self._told = False
         self.asked = 0  # how often stacks were asked for
@@ -106,7 +107,7 @@ class Hangs:
                     seconds, *used = told.get(who[1], [None])
                     self._still[who] = None if seconds is None else Still(seconds, *used)
             case "stalled", (missing,):
-                self._stalled = {f"rank {number}" for number in missing}
+                self._stalled, self._stalled_at = {f"rank {number}" for number in missing}, None
             case "stacks", (name, {"place": place, "inside": inside}) if self._asked_at is not None:
                 self._places[host, name] = Place(place=place, inside=inside)
 
@@ -121,6 +122,9 @@ class Hangs:
 
     def look(self, now: float) -> dict[Who, Place] | None:
         """Return who stands where, once for each hang, when all have told it; before that, count `asked` up."""
+        self._stalled_at = now if self._stalled_at is None else self._stalled_at
+        if now > self._stalled_at + self._after:  # Horovod repeats it more often than that, as long as it lasts
+            self._stalled = set()
         if not self._after or not hangs(self._still, self._after, self._ranks):
             self._told, self._asked_at = False, None  # the next time is another one
         elif not self._told and self._asked_at is None:

@@ -179,3 +179,17 @@ def test_whom_horovod_misses_is_to_blame():
     heard = Hangs(AFTER, ranks=True)
     heard.note("algo-1", "stalled", [1])
     assert heard.missing({("algo-1", "rank 0"): DATA, ("algo-2", "rank 1"): REDUCE}) == [("algo-2", "rank 1")]
+
+
+def test_a_stall_that_is_over_blames_nobody():
+    places = {("algo-1", "rank 0"): DATA, ("algo-2", "rank 1"): REDUCE, ("algo-2", "rank 2"): REDUCE}
+    heard = Hangs(AFTER, ranks=True)
+    heard.note("algo-2", "stalled", [1])
+    heard.look(0)
+    heard.look(AFTER)
+    assert heard.missing(places) == [("algo-2", "rank 1")]
+    heard.look(AFTER + 1)
+    assert heard.missing(places) == [("algo-1", "rank 0")]
+    heard.note("algo-2", "stalled", [2])
+    heard.look(AFTER + 2)
+    assert heard.missing(places) == [("algo-2", "rank 2")], "and the next one does"
