@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PIECE = 1 << 14  # bytes of output in one message
 RATE, BURST = 1 << 15, 1 << 18  # bytes of output a second that it is shown, and at once: more than people read
 LONGEST = 1 << 17  # bytes of a line of the record
+ROOM = 1 << 20  # bytes that wait in the socket, as far as the kernel allows: it takes them ten times a second
 KEPT = 1000  # lines of the record that wait for it
 LEAVES = 4.5  # seconds that it has at the end: of the coordinator, to hear the others (1) and to make the report (3)
 
@@ -161,6 +162,7 @@ def is_tracked() -> bool:
 
 def _fork(job: "Job", plan: "Plan") -> tuple[socket.socket, int]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
     pid = os.fork()
     if pid == 0:
         _be_monitor(theirs, job, plan)

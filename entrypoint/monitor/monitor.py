@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from entrypoint.host.machine import this_machine
 from entrypoint.job.job import Job
+from entrypoint.monitor import inbox
 from entrypoint.monitor.about import about
 from entrypoint.monitor.aside import Aside
 from entrypoint.monitor.emf import Emf
@@ -35,7 +36,7 @@ QUIET = 0.5  # seconds at the start in which it only listens: the job's programs
 LEAST, REVIEW = 0.5, 5.0  # seconds between two pieces that are written, and that a follower brings
 LAST = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
 LIVE, LIVE_HOSTS = 1.0, 50  # seconds, as REVIEW, while somebody looks at a job of no more hosts than that
-LONGEST_MESSAGE = 1 << 18
+REST = 0.1  # seconds in which messages gather: to be woken for each line costs more than to read it
 TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
 
 
@@ -50,7 +51,8 @@ class Monitor:
     """Facts of one host, as far as its record needs them."""
 
     def __init__(self, feed: socket.socket, job: Job, plan: Plan, tracked: bool) -> None:
-        self._feed, self._job, self._me, self._tracked = feed, job, job.cluster.me.name, tracked
+        self._feed, self._inbox = feed, inbox.Inbox(feed)
+        self._job, self._me, self._tracked = job, job.cluster.me.name, tracked
         self._trains = {host: {spec.name for spec in plan.on(host) if spec.role in TRAINS} for host in plan.hosts}
         self._running: dict[str, int] = {}  # processes of the plan: name -> pid
         self._printed = Printed(job.settings.metrics)
@@ -78,15 +80,18 @@ class Monitor:
         look_at, review_at = time.monotonic() + QUIET, time.monotonic() + min(pace, EARLY)
         self._add("host", about(self._job))
         self._record.add("described", time.time(), description)
-        poll = select.poll()
+        poll, end = select.poll(), select.poll()
         poll.register(self._feed, select.POLLIN)
+        end.register(self._feed, select.POLLRDHUP)
         if self._marks:
             poll.register(self._marks.socket, select.POLLIN)
         while True:
             ready = dict(poll.poll(max(0.0, min(look_at, review_at) - time.monotonic()) * 1000))
             if self._marks and self._marks.socket.fileno() in ready:
                 self._marks.hear()
-            if self._feed.fileno() in ready and not self._hear():
+            if self._feed.fileno() in ready:
+                self._hear()
+            if self._inbox.ended:
                 break
             now = time.monotonic()
             if now >= look_at:
@@ -96,6 +101,7 @@ class Monitor:
                 self._review()
                 fast = self._is_watched() and len(self._job.cluster.hosts) <= LIVE_HOSTS
                 review_at = now + (min(pace, LIVE) if fast else pace)
+            end.poll(max(0.0, min(REST, look_at - now, review_at - now)) * 1000)
         if self._sampling:
             self._look()
         self._add_marks()
@@ -113,16 +119,16 @@ class Monitor:
 
     # --- what the launcher tells ---
 
-    def _hear(self) -> bool:
-        """Take one message; whether there was one."""
-        message = self._feed.recv(LONGEST_MESSAGE)
-        kind, rest = message[:1], message[1:]
-        if kind == b"[":
-            self._note(message)
-        elif kind:
-            process, _, text = rest.partition(b"\0")
-            self._hear_output(process.decode(errors="replace"), text, seen=kind == b"L")
-        return bool(message)
+    def _hear(self) -> None:
+        for kind, process, what in self._inbox.take():
+            if kind == inbox.LINE:
+                self._note(what)
+            elif kind == inbox.UNSEEN:
+                self._printed.hear_of(process, int(what))
+            elif process:
+                self._printed.hear(process, what.decode("utf-8", "replace"))
+            else:
+                self._add("said", what.decode("utf-8", "replace"))
 
     def _note(self, message: bytes) -> None:
         self._record.add_line(message)
@@ -139,14 +145,6 @@ class Monitor:
                 self._add_lines(name)
             case ["outcome", _, {"there": there}]:
                 self._there = there
-
-    def _hear_output(self, process: str, text: bytes, seen: bool) -> None:
-        if not process:
-            self._add("said", text.decode("utf-8", "replace"))
-        elif seen:
-            self._printed.hear(process, text.decode("utf-8", "replace"))
-        else:
-            self._printed.hear_of(process, int(text))
 
     def _add_lines(self, *processes: str) -> None:
         for process, lines in self._printed.take_lines(*processes):

@@ -181,7 +181,7 @@ class Threads:
 def _of_process(pid: int) -> dict[str, float]:
     """Return totals of one process; {} if it is gone. Read here: psutil takes three times as long for it."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        words = _quickly(f"/proc/{pid}/stat").rpartition(b")")[2].split()
         found = {
             "cpu": (int(words[11]) + int(words[12])) / _TICKS,
             "threads": int(words[17]),
@@ -189,10 +189,16 @@ def _of_process(pid: int) -> dict[str, float]:
             "wait": int(words[39]) / _TICKS,  # delayacct_blkio_ticks
         }
         with contextlib.suppress(OSError):  # another user's
-            counts = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
-            found |= {"read": int(counts["rchar"]), "written": int(counts["wchar"])}
+            read, written = _quickly(f"/proc/{pid}/io").split()[1:4:2]
+            found |= {"read": int(read), "written": int(written)}
         return found
     return {}
+
+
+def _quickly(path: str) -> bytes:
+    """Return what a small file holds: for many files, pathlib takes longer than the kernel."""
+    with open(path, "rb", buffering=0) as file:
+        return file.read(4096) or b""
 
 
 class Families:
