@@ -52,7 +52,7 @@ def size(count: float) -> str:
     """Return bytes in words, as 1.5 GiB."""
     for unit in ("bytes", "KiB", "MiB"):
         if count < 1024:
-            return f"{count:.3g} {unit}" if count % 1 else f"{count:.0f} {unit}"
+            return f"{count:.3g} {unit}" if count % 1 and count < 999.5 else f"{count:.0f} {unit}"
         count /= 1024
     return f"{count:.3g} GiB"
 

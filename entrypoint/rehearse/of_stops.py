@@ -1,5 +1,6 @@
 """Checks of the runs in which something is done to the job: is it stopped in time, does it go on where it was? Pure."""
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -55,8 +56,10 @@ def _is_killed(how: str) -> bool:
 
 
 def _of_what_it_left(case: Case, run: Seen, acted: float) -> Iterator[Finding]:
-    since = [at for at, _ in run.ended.kept if at >= acted]
-    before = [at for at, _ in run.ended.kept if at < acted]
+    heard = any("SIGTERM" not in process.how for host in run.hosts for process in host.processes)
+    last = acted if heard else math.inf  # whom the signal ended at once has saved nothing because of it
+    since = [at for at, _ in run.ended.kept if at >= last]
+    before = [at for at, _ in run.ended.kept if at < last]
     models = sum(host.saved for host in run.hosts)
     if since:
         yield fine("stop", "it kept a checkpoint after the SIGTERM")
@@ -65,7 +68,7 @@ def _of_what_it_left(case: Case, run: Seen, acted: float) -> Iterator[Finding]:
     elif before:
         yield warning(
             "stop",
-            f"it keeps nothing when it is stopped: the last checkpoint was {span(acted - max(before))} old",
+            f"it keeps nothing when it is stopped: the last checkpoint was {span(max(0.0, acted - max(before)))} old",
             catch(case),
         )
     else:

@@ -142,6 +142,9 @@ class TestPlain:
         assert using(4 * GIB, "ml.c5.xlarge") == []
         assert using(7 * GIB, "ml.c5.xlarge") == [("warning", "7 GiB at most on algo-1, of the 8 GiB of ml.c5.xlarge")]
         assert using(9 * GIB, "ml.c5.xlarge") == [("error", "9 GiB at most on algo-1, and ml.c5.xlarge has 8 GiB")]
+        assert (
+            "1000 MiB at most" in findings(with_plain(hosts=(host("algo-1", (), memory=1000 << 20),)), "memory")[0].seen
+        )
         ((level, words),) = using(GIB, "ml.new.xlarge")
         assert level == "note" and "ml.new.xlarge has is not known here" in words
 
@@ -246,6 +249,9 @@ class TestStop:
             ("warning", "stopped in its middle it leaves neither a checkpoint nor a model")
         ]
         assert told(with_plain(kept=(), hosts=(host("algo-1", (), saved=2),)), "stop") == []
+        killed = Process(name="script", role="worker", began=9.0, ended=31.0, how="killed by SIGTERM")
+        ((level, words),) = told(with_plain(hosts=(host("algo-1", (), processes=(killed,)),)), "stop")
+        assert level == "warning" and "keeps nothing" in words, "a checkpoint that came by chance just then"
         ((level, words),) = told(with_plain(kept=((15.0, CHECKPOINT),)), "stop")
         assert level == "warning" and "the last checkpoint was 15.0 s old" in words
 
