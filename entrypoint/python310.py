@@ -4,10 +4,10 @@ import sys
 
 if sys.version_info >= (3, 11):  # novm
     from enum import StrEnum
-    from typing import assert_never
+    from typing import assert_never, dataclass_transform
 else:
     from enum import Enum
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     class StrEnum(str, Enum):
         """Names that are texts, in format() and str(), too."""
@@ -18,8 +18,11 @@ else:
     def assert_never(value: NoReturn) -> NoReturn:
         raise AssertionError(f"nobody thought of {value!r}")
 
+    def dataclass_transform(**_: Any) -> Any:
+        return lambda kind: kind
+
 
 # The option that keeps the folder of a script, or the current one, out of sys.path.
 SAFE_PATH = ("-P",) if sys.version_info >= (3, 11) else ()  # novm
 
-__all__ = ["SAFE_PATH", "StrEnum", "assert_never"]
+__all__ = ["SAFE_PATH", "StrEnum", "assert_never", "dataclass_transform"]

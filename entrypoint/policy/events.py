@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from entrypoint.outcome.outcome import Cause, Exit, Outcome
 from entrypoint.plan.plan import ProcessSpec
 from entrypoint.policy.artifacts import Artifacts
+from entrypoint.policy.message import Message
 
 # --- what one host tells another (see peers.py for how) ---
 
@@ -66,8 +67,7 @@ class News:
 # --- events: what happened ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ended:
+class Ended(Message):
     """A process of this host has ended. `output` is its last output; `memory` what the kernel says of a lack of it;
     `wrote` what it left in the failure file."""
 
@@ -78,14 +78,12 @@ class Ended:
     wrote: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NotStarted:
+class NotStarted(Message):
     name: str
     why: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankStarted:
+class RankStarted(Message):
     """mpirun has started a rank on this host, in an attempt."""
 
     name: str
@@ -93,22 +91,19 @@ class RankStarted:
     attempt: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankOrphaned:
+class RankOrphaned(Message):
     """The process that started a rank on this host has ended, and the rank has not."""
 
     name: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listening:
+class Listening(Message):
     """The port that makes a process ready answers."""
 
     name: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
+class Prepared(Message):
     """What the prepare step found out about the user's code and the software around it."""
 
     flags: frozenset[str]
@@ -116,123 +111,105 @@ class Prepared:
     unused_gpus: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fingerprinted:
+class Fingerprinted(Message):
     """What must be the same on all hosts, as far as it is known before the prepare step ends."""
 
     fingerprints: Mapping[str, str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PublicKey:
+class PublicKey(Message):
     """A public key of this host is there to be made known."""
 
     name: str
     key: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Signalled:
+class Signalled(Message):
     number: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reported:
+class Reported(Message):
     report: Report
 
 
-@dataclass(frozen=True, kw_only=True)
-class Informed:
+class Informed(Message):
     """A follower heard the coordinator. `offset` is the coordinator's clock minus ours, in seconds, where measured."""
 
     news: News
     offset: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unreached:
+class Unreached(Message):
     """A host took no connection of ours: refused, no way to it, or no answer from its kernel."""
 
     host: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class LinkEnded:
+class LinkEnded(Message):
     """The connection that a host kept open to us is closed at its end: its launcher has ended, or has lost it."""
 
     host: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Replaced:
+class Replaced(Message):
     """Where the launcher of a host was, another one speaks now: it was started again, and knows of nothing."""
 
     host: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rejected:
+class Rejected(Message):
     """A host of the job, by its address, was refused; or, on a follower, the coordinator refuses us."""
 
     host: str
     why: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answered:
+class Answered(Message):
     """The coordinator answered a follower, if only that it does not know its address (yet, or no more): it is there."""
 
     host: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Looked:
+class Looked(Message):
     """What came of a Look: (process, error, details) of those that have printed that they are about to end."""
 
     found: tuple[tuple[str, str, str], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Resting:
+class Resting(Message):
     """Scripts that do nothing but serve, by what their processes do: (process, seconds for which it must stay so)."""
 
     found: tuple[tuple[str, float], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Probed:
+class Probed(Message):
     found: tuple[Reach, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Survived:
+class Survived(Message):
     """What came of an Inspect: each process that is left, and what the kernel says of it."""
 
     name: str
     left: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Swept:
+class Swept(Message):
     """What came of a Sweep: each process that is left, and what the kernel says of it. None, as a rule."""
 
     left: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inventoried:
+class Inventoried(Message):
     """What came of a TakeInventory; None if it could not be seen."""
 
     artifacts: Artifacts | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Due:
+class Due(Message):
     """Nothing happened, but a deadline of the policy has come."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Broken:
+class Broken(Message):
     """This host cannot do its part, and no process of it is to blame."""
 
     why: str
@@ -240,15 +217,13 @@ class Broken:
     what: str = "the launcher failed"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
+class Found(Message):
     """The coordinator's monitor has found what is a failure, by the settings, though no process has ended of it."""
 
     cause: Cause
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankEnded:
+class RankEnded(Message):
     """A rank on this host has ended: the loop turns it into an Ended event before the policy sees anything.
 
     Until `let_go` is called, mpirun does not know.
@@ -259,8 +234,7 @@ class RankEnded:
     let_go: Callable[[], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChildrenChanged:
+class ChildrenChanged(Message):
     """SIGCHLD: the loop turns it into Ended events before the policy sees anything."""
 
 
@@ -274,85 +248,72 @@ Event = (
 # --- actions: what to do about it ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Start:
+class Start(Message):
     spec: ProcessSpec
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ask:
+class Ask(Message):
     """SIGTERM to a process and what descends from it; who of them hears it when, hangs on its grace in seconds."""
 
     name: str
     grace: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Force:
+class Force(Message):
     """SIGKILL to a process and what descends from it."""
 
     name: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sweep:
+class Sweep(Message):
     """SIGKILL whatever an attempt has left behind, before the next one; answered by Swept."""
 
     keep: frozenset[str]  # processes that stay
     within: float  # seconds until what is still there counts as what SIGKILL does not end
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inspect:
+class Inspect(Message):
     """See what is left of a process that SIGKILL has not ended; answered by Survived."""
 
     name: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Look:
+class Look(Message):
     """See whether these processes have printed that they are about to end; answered by Looked."""
 
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Probe:
+class Probe(Message):
     """See whether these hosts can be reached; answered by Probed."""
 
     hosts: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TakeInventory:
+class TakeInventory(Message):
     """See what this host leaves in the folders that SageMaker packs; answered by Inventoried."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WritePublicKeys:
+class WritePublicKeys(Message):
     """Write the file of a public key: the keys of the hosts heard so far, in rank order."""
 
     key_name: str
     keys: tuple[tuple[str, str], ...]  # (host, public key)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TellCoordinator:
+class TellCoordinator(Message):
     report: Report
 
 
-@dataclass(frozen=True, kw_only=True)
-class TellFollowers:
+class TellFollowers(Message):
     news: News
 
 
-@dataclass(frozen=True, kw_only=True)
-class Say:
+class Say(Message):
     message: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finish:
+class Finish(Message):
     """Nothing is left to do: leave with this outcome."""
 
     outcome: Outcome

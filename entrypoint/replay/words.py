@@ -39,7 +39,7 @@ class Narrator:
             case events.Found(cause=cause):
                 return f"the monitor found: {cause.headline}"
             case _:
-                told = [f"{value}" for each in fields(event) if (value := getattr(event, each.name))]
+                told = [f"{value}" for name in event.fields if (value := getattr(event, name))]
                 return f"{_spaced(type(event).__name__)}: {_short(', '.join(told))}"
 
     def _news_of(self, who: str, message: Any) -> str:
