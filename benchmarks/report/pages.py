@@ -20,6 +20,7 @@ MADE = "<!-- Made by `python -m benchmarks.report` from the JSON beside it; chan
 IN_BLOCKS = (f"{FOLDER}/profile.md", f"{FOLDER}/README.md", "README.md")  # the rest of these files is written by hand
 PAGES = {  # what: (title, what its template takes beside the record)
     "side-by-side": ("The launcher and the AWS toolkit, side by side", side_by_side.context),
+    "side-by-side-on": ("The launcher and the AWS toolkit on one image", side_by_side.context),
     "many-hosts": ("Many hosts on one machine", many_hosts.context),
     "profile": ("Where the time goes", profile.context),
     "chaos": ("Random jobs under random faults", chaos.context),

@@ -95,7 +95,7 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
     all_rows = rows(record["runs"])
     return {
         "rows": all_rows,
-        "plots": {section: plot_of(section) for section in plots(all_rows)},
+        "plots": {section: plot_of(section) for section in plots(all_rows)} if record["what"] == "side-by-side" else {},
         "rounds": usual_rounds(record["runs"]),
         "aims": aims(all_rows),
         "exits": exits(record["runs"]),

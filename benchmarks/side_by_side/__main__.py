@@ -1,6 +1,7 @@
 """Our launcher and AWS's toolkit, in turns, on the same cases, in containers of this machine. See benchmarks/README.md.
 
 python -m benchmarks.side_by_side --rounds 5 --json docs/benchmarks/side-by-side.json
+python -m benchmarks.side_by_side --on IMAGE --rounds 5 --json docs/benchmarks/side-by-side-on.json
 python -m benchmarks.side_by_side --quick
 """
 
@@ -21,13 +22,15 @@ from benchmarks.side_by_side.run import run
 def main() -> int:
     arguments = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    record = machine.head("side-by-side", LIMITS)
+    record = machine.head("side-by-side-on" if arguments.on else "side-by-side", LIMITS)
     if arguments.resume and arguments.json.exists():
         record = json.loads(arguments.json.read_text())
     try:
         sides = arguments.sides.split(",")
         names = {OURS: arguments.image}
-        if TOOLKIT in sides:
+        if arguments.on:
+            names = {OURS: images.put_ours_on(arguments.on), TOOLKIT: arguments.on}
+        elif TOOLKIT in sides:
             began = time.monotonic()
             names[TOOLKIT] = images.build_toolkit(arguments.image)
             say(f"the toolkit's image: {time.monotonic() - began:.0f} s")
@@ -55,6 +58,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go, after every run")
     parser.add_argument("--resume", action="store_true", help="leave out what the JSON file has already")
     parser.add_argument("--image", default="sagemaker-tf-entrypoint:latest", help="ours; the toolkit's is built on it")
+    parser.add_argument(
+        "--on", metavar="IMAGE", help="an image with the toolkit, such as AWS's own; ours is put on it by build.sh --on"
+    )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the last log of each case and side there")
     parser.add_argument("--quick", action="store_true", help="some cases, once; exit code 1 for what cannot be noise")
     parser.add_argument("--list", action="store_true", help="print the cases and end")
@@ -84,7 +90,8 @@ def parse() -> argparse.Namespace:
 def measure(arguments: argparse.Namespace, record: dict, names: dict[str, str], sides: list[str]) -> None:
     record["order"] = rounds.ORDER.format(together=rounds.TOGETHER, cuts=rounds.CUTS)
     if arguments.json:
-        record["images"] = {side: images.described(side, names[side]) for side in sides}
+        made_of = images.versions(arguments.on) if arguments.on else ""
+        record["images"] = {side: images.described(side, names[side], made_of) for side in sides}
     record["cases"] = [
         {"name": case.name, "title": case.title, "group": case.group, "hosts": case.hosts, "limit_s": case.limit_s}
         for case in arguments.chosen

@@ -1,7 +1,9 @@
-"""The two images: ours, and the peer, which is built on ours."""
+"""The two images: ours, and the peer, which is built on ours; or one that has the toolkit, and ours, put on it."""
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -11,9 +13,14 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 DOCKERFILE = HERE / "Dockerfile.toolkit"
 TOOLKIT = "sagemaker-toolkit-for-comparison"
+OURS_ON = "sagemaker-tf-entrypoint-for-comparison"
 # As build.sh has them.
 CA_VARIABLES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
 BUILD_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL")
+
+PACKAGES = (
+    "tensorflow", "tensorflow-cpu", "keras", "horovod", "sagemaker-training", "sagemaker-tensorflow-training"
+)  # fmt: skip
 
 MADE_OF = {
     "ours": "Debian 12, Python 3.11, TensorFlow 2.14 and Horovod without headers and symbol tables, Open MPI, sshd; "
@@ -38,18 +45,37 @@ def build_toolkit(ours: str) -> str:
     return TOOLKIT
 
 
+def put_ours_on(image: str) -> str:
+    """The name of the image with our launcher in the toolkit's place, as a user would make it."""
+    docker("image", "inspect", "-f", "{{.Id}}", image)  # or its complaint
+    subprocess.run(
+        [str(ROOT / "build.sh"), "--on", image, "--tag", OURS_ON], check=True, stdout=sys.stderr, timeout=1800
+    )
+    return OURS_ON
+
+
+def versions(image: str) -> str:
+    """What an image with the toolkit is made of, as its Python knows it."""
+    code = (
+        "import sys; from importlib.metadata import distributions as d; "
+        "found = {each.metadata['Name'].lower(): each.version for each in d()}; "
+        f"print('Python', sys.version.split()[0] + ''.join(f', {{n}} {{found[n]}}' for n in {PACKAGES} if n in found))"
+    )
+    return docker("run", "--rm", "--network", "none", "--entrypoint", "python", image, "-c", code).strip()
+
+
 def _ca_bundle() -> str | None:
     """The certificates to trust while building, for archives behind a private CA; as build.sh finds them."""
     named = [str(ROOT / "ca-bundle.pem"), *(os.environ.get(name, "") for name in CA_VARIABLES)]
     return next((path for path in named if path and Path(path).is_file()), None)
 
 
-def described(side: str, image: str) -> dict[str, str | int]:
+def described(side: str, image: str, made_of: str = "") -> dict[str, str | int]:
     """`bytes` as `docker images` has them; `files_bytes`: the files that a container sees."""
     seen = docker("run", "--rm", "--network", "none", "--entrypoint", "du", image, "-sxb", "/").split()[0]
     return {
         "name": image,
         "bytes": int(docker("image", "inspect", "-f", "{{.Size}}", image)),
         "files_bytes": int(seen),
-        "made_of": MADE_OF[side],
+        "made_of": made_of or MADE_OF[side],
     }
