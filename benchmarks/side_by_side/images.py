@@ -58,7 +58,7 @@ def versions(image: str) -> str:
     """What an image with the toolkit is made of, as its Python knows it."""
     code = (
         "import sys; from importlib.metadata import distributions as d; "
-        "found = {each.metadata['Name'].lower(): each.version for each in d()}; "
+        "found = {each.metadata['Name'].lower().replace('_', '-'): each.version for each in d()}; "
         f"print('Python', sys.version.split()[0] + ''.join(f', {{n}} {{found[n]}}' for n in {PACKAGES} if n in found))"
     )
     return docker("run", "--rm", "--network", "none", "--entrypoint", "python", image, "-c", code).strip()
