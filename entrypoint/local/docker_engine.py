@@ -44,15 +44,8 @@ class DockerEngine:
     faults = frozenset(Action)
     look_again = 0.5
 
-    def __init__(
-        self,
-        job: LocalJob,
-        environment: Mapping[str, str],
-        image: str,
-        shm_size: str | None,
-        readonly_data: bool = True,
-    ) -> None:
-        self.job, self.image, self.shm_size, self._readonly_data = job, image, shm_size, readonly_data
+    def __init__(self, job: LocalJob, environment: Mapping[str, str], image: str, shm_size: str | None) -> None:
+        self.job, self.image, self.shm_size = job, image, shm_size
         self._ours = dict(environment)
         self._theirs = {**settings_in(environment), **dict(job.environment)}
         self._run = f"entrypoint-{os.getpid()}-{secrets.token_hex(3)}"
@@ -118,7 +111,7 @@ class DockerEngine:
                 run += _mount(folder.base / part, ML / part)
         for name, path in shown(self.job.channels, folder.parts):
             (folder.data / name).mkdir()  # else Docker makes it, as root
-            run += _mount(path, ML / "input" / "data" / name, readonly=self._readonly_data)
+            run += _mount(path, ML / "input" / "data" / name, readonly=True)
         if self.job.checkpoints:
             run += _mount(self.job.checkpoints, ML / "checkpoints")
         return Command(argv=(*run, *self._variables(), self.image, "train"), environment=self._client_environment())

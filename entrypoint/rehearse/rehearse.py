@@ -198,13 +198,12 @@ class _Stage:
         kept = self._asked.kept(checkpoints)
         progress = Progress(job.output, self._by_steps if by_steps is None else by_steps)
         log = self._options.output / f"{name}.log"
-        own_files = name == "plain"
-        engine = self._engine(job, own_files)
+        engine = self._engine(job)
         job.check_files()
         engine.check()
         self._say(f"run {len(self._runs) + 1}: {_WORDS[name]}; its output is in {log}")
-        ended = run(job, engine, log, moment(progress, kept), kept, own_files)
-        self._runs.append(seen(name, job, ended, log, self._reads_told and own_files))
+        ended = run(job, engine, log, moment(progress, kept), kept, own_files=name == "plain")
+        self._runs.append(seen(name, job, ended, log, self._reads_told and name == "plain"))
         return self._runs[-1]
 
     def _job(self, name: str, checkpoints: Path, *faults: Fault) -> LocalJob:
@@ -221,8 +220,8 @@ class _Stage:
             mounted=self._options.engine != "process",
         )
 
-    def _engine(self, job: LocalJob, own_files: bool) -> Engine:
-        return engine_for(self._options.engine, job, self._environment, self._options.image, own_files)
+    def _engine(self, job: LocalJob) -> Engine:
+        return engine_for(self._options.engine, job, self._environment, self._options.image)
 
     def _folder(self, name: str) -> Path:
         return self._options.output / "checkpoints" / name

@@ -42,10 +42,10 @@ class Ended:
     kept: tuple[tuple[float, str], ...] = ()  # (time, file) of what appeared or changed in the folders that are kept
 
 
-def engine_for(name: str, job: LocalJob, environment: Mapping[str, str], image: str, own_files: bool) -> Engine:
-    """Return the engine of that name for a job. `own_files`: as `run` has it."""
-    if name == "docker":  # where it is mounted read-only, no file system notes that a file was read
-        return DockerEngine(job, environment, image, None, readonly_data=not own_files)
+def engine_for(name: str, job: LocalJob, environment: Mapping[str, str], image: str) -> Engine:
+    """Return the engine of that name for a job."""
+    if name == "docker":
+        return DockerEngine(job, environment, image, None)
     if name == "netns":
         return NetnsEngine(job, environment, count_gpus())
     return ProcessEngine(job, environment, count_gpus())
