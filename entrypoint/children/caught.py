@@ -93,6 +93,8 @@ def described() -> dict[str, Any]:
         "SecondaryStatus": "Completed",
         "SecondaryStatusTransitions": [{"Status": "Completed", "StartTime": now, "StatusMessage": ""}],
         "ModelArtifacts": {"S3ModelArtifacts": "s3://caught/model.tar.gz"},
+        "TrainingTimeInSeconds": 60,  # of spot instances SDK v2 tells how much of it is paid
+        "BillableTimeInSeconds": 60,
     }
 
 

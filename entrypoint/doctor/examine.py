@@ -128,7 +128,9 @@ def examine(
         requirements = False
         if at is not None:
             path, shown = at
-            code = programs.setdefault(path.absolute(), read_code(path, shown))
+            if path.absolute() not in programs:
+                programs[path.absolute()] = read_code(path, shown)
+            code = programs[path.absolute()]
             looked.add(path.absolute())
             requirements = (code.folder / "requirements.txt").is_file()
             found += _of_program(_case(code, job, image))

@@ -44,7 +44,7 @@ _READ = {
     "sagemaker_estimator_module",
     "sagemaker_estimator_class_name",
 }
-_SHELL = re.compile(r"[\s;&|<>`]|\$\(")
+_SHELL = re.compile(r"[\s;&|<>`]|\$\(|^'.*'$")
 _ASSIGN = 'environment={"ENTRYPOINT_MODE": "ps"}, "mwms" or "mpi"; "single" if each host is to train alone'
 
 

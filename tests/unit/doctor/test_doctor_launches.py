@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from looking import HOROVOD, REQUEST, found, look
+from looking import HOROVOD, REQUEST, SCRIPT, found, look
 from waiting import eventually
 
 from entrypoint.cli import run
@@ -149,6 +149,36 @@ boto3.client("sagemaker", region_name="eu-west-1").create_hyper_parameter_tuning
 """
     _, (job,) = launched_jobs(launch(tmp_path, text))
     assert job.job is not None and job.job.program.name == "train.py"
+
+
+def test_a_trial_has_the_hosts_of_the_tuning_and_what_is_tuned(tmp_path: Path) -> None:
+    """SDK v2 names hosts in a place of its own; what is tuned is a hyperparameter of each trial, too."""
+    (tmp_path / "train.py").write_text(
+        SCRIPT.replace("args =", 'parser.add_argument("--rate", type=float, required=True)\nargs =')
+    )
+    text = f"""
+import boto3
+request = {REQUEST!r}
+definition = {{key: request[key] for key in ("AlgorithmSpecification", "RoleArn", "InputDataConfig", "OutputDataConfig",
+    "StoppingCondition")}} | {{"StaticHyperParameters": request["HyperParameters"]}}
+hosts = {{"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}}
+definition["HyperParameterTuningResourceConfig"] = hosts
+ranges = {{"ContinuousParameterRanges": [{{"Name": "rate", "MinValue": "0.1", "MaxValue": "1"}}]}}
+boto3.client("sagemaker", region_name="eu-west-1").create_hyper_parameter_tuning_job(
+    HyperParameterTuningJobName="t", TrainingJobDefinition=definition, HyperParameterTuningJobConfig={{
+    "Strategy": "Random", "ResourceLimits": {{"MaxParallelTrainingJobs": 1}}, "ParameterRanges": ranges}})
+"""
+    report = examine([str(launch(tmp_path, text)), str(tmp_path / "train.py")])
+    assert [each.check for each in report.findings] == ["nothing-shared"]
+    assert "2 hosts" in report.findings[0].found
+
+
+def test_a_launch_that_asks_what_spot_instances_saved(tmp_path: Path) -> None:
+    """As `fit` of SDK v2 does at the end of each job; the jobs behind it are to be seen, too."""
+    asks = "told = client.describe_training_job(TrainingJobName='job')\n"
+    text = f"{SUBMITS}{asks}print(1 - told['BillableTimeInSeconds'] / told['TrainingTimeInSeconds'])\n"
+    did, jobs = launched_jobs(launch(tmp_path, f"{text}client.create_training_job(**request)\n"))
+    assert (did.problem, len(jobs)) == ("", 2)
 
 
 def test_a_program_that_is_not_in_its_folder(tmp_path: Path) -> None:
