@@ -269,7 +269,8 @@ def where_code_lies() -> None:
         launch["entry_point"] = entry if isinstance(entry, str) else ""
         launch["source_dir"] = folder if isinstance(folder, str) else ""
         launch["command"] = str(getattr(source, "command", None) or "")
-        launch["distribution"] = short(getattr(made, "distribution", None) or "")
+        mirrored = "multi_worker_mirrored_strategy" in (getattr(made, "distribution", None) or {})
+        launch["unversioned"] = mirrored and getattr(made, "framework_version", None) is None
 
 
 # --- the script ---

@@ -58,7 +58,8 @@ def sort_out(names: Iterable[str]) -> Files:
         if path.suffix == ".json":
             requests.append((path, name))
         elif path.suffix not in (".py", ".sh"):
-            raise ConfigError(f"{name} ends with {path.suffix or 'nothing'}; wanted a .py, .sh or .json file")
+            more = " (of a notebook: `jupyter nbconvert --to script`)" if path.suffix == ".ipynb" else ""
+            raise ConfigError(f"{name} ends with {path.suffix or 'nothing'}; wanted a .py, .sh or .json file{more}")
         elif submits(read_code(path, name)):
             launches.append((path, name))
         else:

@@ -141,6 +141,7 @@ def _launch(found: Mapping[str, Any], script: Path) -> Launch:
         command=found.get("command", ""),
         entry_point=found.get("entry_point", ""),
         source_dir=found.get("source_dir", "") or found.get("code", ""),
+        unversioned=found.get("unversioned", False),
     )
 
 

@@ -12,6 +12,7 @@ from waiting import eventually
 from entrypoint.cli import run
 from entrypoint.doctor.examine import examine, launched_jobs
 from entrypoint.doctor.launches import launched
+from entrypoint.errors import ConfigError
 from entrypoint.job.job import Mode
 
 SUBMITS = f"""
@@ -194,6 +195,12 @@ def test_a_program_that_is_not_in_its_folder(tmp_path: Path) -> None:
     assert missing.check == "entry-missing" and "other.py" in missing.instead
     well = described(Request(body=REQUEST, file="submit.py", line=3, launch=Launch(entry_point="train.py")))
     assert _entry_missing(well) == []
+
+
+def test_a_notebook_is_to_be_exported(tmp_path: Path) -> None:
+    (tmp_path / "submit.ipynb").touch()
+    with pytest.raises(ConfigError, match="nbconvert"):
+        examine([str(tmp_path / "submit.ipynb")])
 
 
 # --- the command ---
