@@ -175,11 +175,12 @@ def job_for(
     faults: Sequence[Fault] = (),
     mounted: bool,
     stop_grace: float | None = None,
+    notes_reads: bool = False,
 ) -> RehearsedJob:
     """Return the job of one run.
 
     `mounted`: hosts see `checkpoints` as /opt/ml/checkpoints alone. `stop_grace`: seconds to stop, in place of the
-    request's.
+    request's. `notes_reads`: it is to be seen which files are read.
     """
     request = asked.described.request
     folder = "/opt/ml/checkpoints" if mounted else str(checkpoints)
@@ -202,6 +203,7 @@ def job_for(
         output=output,
         timeout=timeout,
         faults=tuple(faults),
+        notes_reads=notes_reads,
     )
 
 

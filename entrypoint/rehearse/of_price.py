@@ -67,6 +67,8 @@ def whole(case: Case, run: Seen) -> tuple[float, str] | None:
             f"{epochs:g} epochs of {steps:g} steps on {of} at {rate:.3g} steps a second",
         )
     by_epoch = run.rate_of("epoch")
+    if by_epoch and epochs and case.request.same_epochs:
+        return epochs / by_epoch, f"{epochs:g} epochs, {by_epoch * 60:.3g} of them a minute, as long with all data"
     if by_epoch and epochs:
         return epochs / by_epoch / part, f"{epochs:g} epochs on {of}, {by_epoch * 60:.3g} of them a minute"
     return None

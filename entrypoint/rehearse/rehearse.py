@@ -237,6 +237,7 @@ class _Stage:
             faults=faults,
             # How long it takes to stop is known by then.
             stop_grace=min(SOON, self._budget) if name in ("kill", "resume") else None,
+            notes_reads=name == "plain",
             mounted=self._options.engine != "process",
         )
 

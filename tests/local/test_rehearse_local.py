@@ -148,6 +148,7 @@ def test_a_script_with_the_path_of_a_real_host(rehearse):
     else:
         assert job.end() == 0, job.errors
         assert job.value["engine"] == "netns" and job.told("resume")[0][0] == "fine"
+        assert ("fine", "training: each of 4 files was read by one host (algo-1 2, algo-2 2)") in job.told("shards")
     assert Path("/opt/ml").exists() is there
 
 

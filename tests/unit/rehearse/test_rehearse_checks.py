@@ -374,6 +374,8 @@ class TestHours:
         case = with_plain(hosts=(host("algo-1", (), metrics=metrics),))
         case = replace(case, request=replace(case.request, hyperparameters=(("epochs", '"60"'),)))
         assert told(case, "hours")[0][1].startswith("3.3 h at the rate")
+        case = replace(case, request=replace(case.request, same_epochs=True))
+        assert told(case, "hours")[0][1].startswith("2.0 min at the rate")
 
     def test_what_is_not_known_is_not_said(self) -> None:
         case = with_plain()
