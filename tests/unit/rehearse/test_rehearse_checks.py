@@ -322,6 +322,13 @@ class TestKeeping:
         late = run("kill", None, kind="succeeded")
         assert told(replace(HEALTHY, runs=(PLAIN, late)), "kill")[0][0] == "note"
 
+    @pytest.mark.parametrize("name", ["kill", "stop"])
+    def test_a_run_that_fails_by_itself_is_no_late_one(self, name: str) -> None:
+        plain = run("plain", None, kind="succeeded")
+        ill = run(name, None, kind="failed", cause="algo-2 (not heard for 5 s)")
+        ((level, words),) = told(replace(HEALTHY, runs=(plain, ill)), name)
+        assert level == "warning" and words.endswith("algo-2 (not heard for 5 s)")
+
 
 class TestHours:
     def test_hours_of_this_machine_are_a_note(self) -> None:
