@@ -16,7 +16,7 @@ CHECKS = {
     "api": ("request", "error", "What SageMaker's API would refuse, by botocore's description of it."),
     "job-refused": ("request", "error", "What our launcher refuses at its start, with exit code 78."),
     "job-warning": ("request", "warning", "What our launcher warns of at its start."),
-    "plan-note": ("request", "note", "What `entrypoint plan` notes."),
+    "plan-note": ("request", "note, warning", "What `entrypoint plan` notes; a warning where data are read by nobody."),
     "not-our-entrypoint": (
         "request",
         "error, warning",

@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looking import HOROVOD, MPI, MWMS, PS, SCRIPT, WORKERS, found, look
+from looking import HOROVOD, MPI, MWMS, PS, REQUEST, SCRIPT, SERVERS, WORKERS, found, look
 
 ALONE: dict[str, Any] = {}
+PLACE = {**REQUEST["InputDataConfig"][0]["DataSource"]["S3DataSource"], "S3DataDistributionType": "ShardedByS3Key"}
+SHARDED = {"InputDataConfig": [{"ChannelName": "training", "DataSource": {"S3DataSource": PLACE}}]}
+ESTIMATOR = "import tensorflow as tf\ntf.estimator.train_and_evaluate(tf.estimator.Estimator(f), a, b)\n"
 SPOT = {"EnableManagedSpotTraining": True, "CheckpointConfig": {"S3Uri": "s3://bucket/c"}}
 TO_S3 = {"HyperParameters": {"model_dir": "s3://bucket/m"}}
 BY_LIBRARY = "saver = checkpoints.manager(tf.train.Checkpoint(model=model))\nsaver.restore()\n"
@@ -91,6 +94,8 @@ CHIEF_AND_OTHERS = having(
         (having(SCRIPT, option("--n", ", type=int, nargs='+'")), "argument-refused", {"HyperParameters": {"n": "1"}}),
         (having(SCRIPT, option("--n", ", type=float")), "argument-refused", {"HyperParameters": {"n": "1e-3"}}),
         (having(SCRIPT, option("--n", ", choices=['a', 'b']")), "argument-refused", {"HyperParameters": {"n": "b"}}),
+        # The chief of TensorFlow 1 trains on its host's part.
+        (ESTIMATOR, "plan-note", {**PS, **SHARDED}),
         # It trains in what is not read.
         ('import subprocess\nsubprocess.check_call(["python", "-m", "ours.train"])\n', "no-strategy", MWMS),
         ('import runpy\nrunpy.run_module("ours.train")\n', "no-strategy", MPI),
@@ -169,6 +174,8 @@ def test_no_false_alarm(script: str, check: str, change: dict[str, Any], tmp_pat
         (having(SCRIPT, option("--n", ", choices=['a', 'b']")), "argument-refused", {"HyperParameters": {"n": "c"}}),
         (elsewhere((f"os.path.join({MODEL_DIR}", "os.path.join(args.model_dir")), "model-dir-s3", TO_S3),
         (having(HOROVOD, ("hvd.init()\n", "import wandb\nwandb.init()\n")), "hvd-no-init", MPI),
+        # In TensorFlow 2 the chief trains nothing, and its host has a part of the data.
+        (SERVERS, "plan-note", {**PS, **SHARDED}),
         # The library is used, and not to shard.
         (
             having(HOROVOD, (ROWS, "tf.data.TFRecordDataset(names)"), ("file_names, ", ""), (", shard", "")),
