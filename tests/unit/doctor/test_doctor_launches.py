@@ -12,6 +12,7 @@ from waiting import eventually
 from entrypoint.cli import run
 from entrypoint.doctor.examine import examine, launched_jobs
 from entrypoint.doctor.launches import launched
+from entrypoint.doctor.show import as_json
 from entrypoint.errors import ConfigError
 from entrypoint.job.job import Mode
 
@@ -241,6 +242,15 @@ def test_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         str(script),
         2,
     )
+
+
+def test_a_program_that_was_not_looked_at_is_told_to_programs_too(tmp_path: Path) -> None:
+    """A run of CI would else take no findings for a script that is well."""
+    (tmp_path / "request.json").write_text(json.dumps(REQUEST))
+    (tmp_path / "train.py").write_text(SCRIPT)
+    for names, seen in ((["request.json"], False), (["request.json", "train.py"], True)):
+        (job,) = as_json(examine([str(tmp_path / name) for name in names]))["jobs"]
+        assert job["program_seen"] is seen
 
 
 def test_what_runs_comes_first(tmp_path: Path) -> None:
