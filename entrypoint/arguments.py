@@ -198,7 +198,12 @@ def _add_rehearse(rehearse: argparse.ArgumentParser) -> None:
         metavar="LAUNCH",
         help="a launch script (nothing that it does leaves this machine), or a request, .json",
     )
-    add("--engine", choices=["process", "netns", "docker"], default="process", help="what a host is; default: process")
+    add(
+        "--engine",
+        choices=["process", "netns", "docker"],
+        default="",
+        help="what a host is; default: process, or netns if the script has /opt/ml written in it",
+    )
     add("--image", default="sagemaker-tf-entrypoint:latest", metavar="TAG", help="docker; default: %(default)s")
     add("--hosts", type=int, metavar="N", help="simulated hosts; default: the request's, at most 4")
     add("--seconds", type=float, default=60.0, metavar="S", help="of training in a run, at most; default: 60")

@@ -174,7 +174,7 @@ def _settings(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 def _replay(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     import shlex
 
-    from entrypoint.replay.command import compare, once_more, replay
+    from entrypoint.replay.command import compare, lacks, once_more, replay
     from entrypoint.report.sources import find
 
     records = find(args.bundle)
@@ -183,8 +183,9 @@ def _replay(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     output = args.output or _new_output(argparse.Namespace(program=args.rerun, mode="rerun"))
     words = ["local", *once_more(records, str(args.rerun)), "--engine", args.engine, "--output", str(output)]
     print(f"entrypoint {shlex.join(words)}", flush=True)
-    run(words, environment)
-    return compare(records, find(str(output)))
+    print(f"The bundle has none of these, and the command may need them: {lacks(records)}", flush=True)
+    code = run(words, environment)
+    return compare(records, find(str(output))) if output.exists() else code
 
 
 def _metrics(args: argparse.Namespace, environment: Mapping[str, str]) -> int:

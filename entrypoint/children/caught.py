@@ -93,6 +93,8 @@ def described() -> dict[str, Any]:
         "SecondaryStatus": "Completed",
         "SecondaryStatusTransitions": [{"Status": "Completed", "StartTime": now, "StatusMessage": ""}],
         "ModelArtifacts": {"S3ModelArtifacts": "s3://caught/model.tar.gz"},
+        "TrainingTimeInSeconds": 60,  # of spot instances SDK v2 tells how much of it is paid
+        "BillableTimeInSeconds": 60,
     }
 
 
@@ -267,7 +269,8 @@ def where_code_lies() -> None:
         launch["entry_point"] = entry if isinstance(entry, str) else ""
         launch["source_dir"] = folder if isinstance(folder, str) else ""
         launch["command"] = str(getattr(source, "command", None) or "")
-        launch["distribution"] = short(getattr(made, "distribution", None) or "")
+        mirrored = "multi_worker_mirrored_strategy" in (getattr(made, "distribution", None) or {})
+        launch["unversioned"] = mirrored and getattr(made, "framework_version", None) is None
 
 
 # --- the script ---

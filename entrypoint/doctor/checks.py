@@ -16,7 +16,7 @@ CHECKS = {
     "api": ("request", "error", "What SageMaker's API would refuse, by botocore's description of it."),
     "job-refused": ("request", "error", "What our launcher refuses at its start, with exit code 78."),
     "job-warning": ("request", "warning", "What our launcher warns of at its start."),
-    "plan-note": ("request", "note", "What `entrypoint plan` notes."),
+    "plan-note": ("request", "note, warning", "What `entrypoint plan` notes; a warning where data are read by nobody."),
     "not-our-entrypoint": (
         "request",
         "error, warning",
@@ -64,10 +64,15 @@ CHECKS = {
     ),
     "argument-unknown": ("script", "error", "A hyperparameter that `parse_args` of the script refuses."),
     "argument-missing": ("script", "error", "A required argument that is no hyperparameter of the job."),
+    "argument-refused": (
+        "script",
+        "error",
+        "A value that its `type=` or `choices=` refuses, or a flag that takes none.",
+    ),
     "bool-argument": ("script", "warning", "`type=bool`, which takes the text `False` for true."),
     "channel-missing": ("script", "error", "A channel that the job does not have."),
     "variable-missing": ("script", "error", "A variable that only SDK v3's own drivers set."),
-    "failure-hidden": ("script", "error", "An exception is caught, and the script exits with 0."),
+    "failure-hidden": ("script", "error, warning", "An exception is caught, and the script exits with 0, or goes on."),
     # --- whether it trains on all hosts ---
     "no-strategy": ("script", "error", "The mode's strategy is missing: each process trains alone."),
     "hvd-no-init": ("script", "error", "Horovod without `init()`."),

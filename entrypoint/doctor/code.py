@@ -1,9 +1,10 @@
 """The user's training script and the modules beside it that it imports, as trees: read, never run."""
 
 import ast
+import copy
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -57,6 +58,11 @@ class Source:
                 names = (f"{node.module}.{name.name}" for name in node.names)
                 found += [Use(source=self, node=node, name=name, kind="import") for name in names]
         return tuple(sorted(found, key=lambda use: use.line))
+
+    @cached_property
+    def plain(self) -> str:
+        """The program as Python understands it: no comments, no docstrings."""
+        return ast.unparse(_NoDocstrings().visit(copy.deepcopy(self.tree)))
 
     def dotted(self, node: ast.AST) -> str:
         """Return what an expression names, in full: `hvd.init` is horovod.tensorflow.init; `f().save` is .save."""
@@ -153,7 +159,7 @@ class Code:
     def says(self, expression: str) -> bool:
         """Return whether any name, argument or text of the program matches."""
         pattern = re.compile(expression)
-        return any(pattern.search(_without_comments(source)) for source in self.sources)
+        return any(pattern.search(source.plain) for source in self.sources)
 
 
 def matches(name: str, patterns: tuple[str, ...]) -> bool:
@@ -177,7 +183,37 @@ def read_code(program: Path, shown: str = "") -> Code:
                     inside = path.relative_to(folder) if path.is_relative_to(folder) else path
                     found[path] = _read(path, f"{prefix}{inside}")
                     left.append(path)
-    return Code(sources=tuple(found.values()), folder=folder)
+    main, *modules = found.values()
+    return Code(sources=(main, *_as_imported(main, modules)), folder=folder)
+
+
+def _as_imported(main: Source, modules: list[Source]) -> Iterator[Source]:
+    """Yield modules without what runs only where they are programs themselves: `if __name__ == "__main__":`."""
+    bodies = {each.path: [node for node in each.tree.body if not _is_main_guard(node)] for each in modules}
+    words = {path: _words(body) for path, body in {main.path: main.tree.body, **bodies}.items()}
+    for source in modules:
+        body = bodies[source.path]
+        called = _words([node for node in source.tree.body if _is_main_guard(node)])
+        elsewhere = set().union(*(each for path, each in words.items() if path != source.path))
+        for node in [node for node in body if isinstance(node, ast.FunctionDef) and node.name in called - elsewhere]:
+            others = [each for each in body if each is not node]
+            body = body if node.name in _words(others) else others
+        yield replace(source, tree=ast.Module(body=body, type_ignores=[]))
+
+
+def _is_main_guard(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and "__name__" in _words([node.test]) and not node.orelse
+
+
+def _words(nodes: Sequence[ast.AST]) -> set[str]:
+    """Return the names that are used somewhere in these."""
+    found = set()
+    for node in (each for top in nodes for each in ast.walk(top)):
+        if isinstance(node, ast.Name | ast.Attribute):
+            found.add(node.id if isinstance(node, ast.Name) else node.attr)
+        elif isinstance(node, ast.alias):
+            found.add(node.name)
+    return found
 
 
 def _read(path: Path, shown: str) -> Source:
@@ -239,11 +275,6 @@ def _is_told(source: Source, node: ast.Constant) -> bool:
         elif isinstance(outer, ast.stmt):
             return False
     return False
-
-
-def _without_comments(source: Source) -> str:
-    """Return the program as Python understands it: no comments, no docstrings."""
-    return ast.unparse(_NoDocstrings().visit(ast.parse(source.text))) if source.tree.body else ""
 
 
 class _NoDocstrings(ast.NodeTransformer):

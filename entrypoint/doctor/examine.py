@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from entrypoint.doctor.case import Case, tensorflow_of, ways_of
+from entrypoint.doctor.case import SESSIONS, Case, tensorflow_of, ways_of
 from entrypoint.doctor.code import Code, read_code
 from entrypoint.doctor.described import Described, described
 from entrypoint.doctor.finding import Finding, Severity, error
@@ -58,7 +58,8 @@ def sort_out(names: Iterable[str]) -> Files:
         if path.suffix == ".json":
             requests.append((path, name))
         elif path.suffix not in (".py", ".sh"):
-            raise ConfigError(f"{name} ends with {path.suffix or 'nothing'}; wanted a .py, .sh or .json file")
+            more = " (of a notebook: `jupyter nbconvert --to script`)" if path.suffix == ".ipynb" else ""
+            raise ConfigError(f"{name} ends with {path.suffix or 'nothing'}; wanted a .py, .sh or .json file{more}")
         elif submits(read_code(path, name)):
             launches.append((path, name))
         else:
@@ -125,17 +126,20 @@ def examine(
     unseen: set[str] = set()
     for job in jobs:
         at = program_of(job, files.programs)
-        requirements = False
+        requirements = chief_trains = False
         if at is not None:
             path, shown = at
-            code = programs.setdefault(path.absolute(), read_code(path, shown))
+            if path.absolute() not in programs:
+                programs[path.absolute()] = read_code(path, shown)
+            code = programs[path.absolute()]
             looked.add(path.absolute())
             requirements = (code.folder / "requirements.txt").is_file()
+            chief_trains = code.has(*SESSIONS)
             found += _of_program(_case(code, job, image))
         else:
             unseen |= {job.job.program.name} if job.job else set()
             found += _entry_missing(job)
-        found += of_request(job, image, requirements)
+        found += of_request(job, image, requirements, chief_trains)
     for path, code in programs.items():
         # A module that another of these imports is no program of its own.
         if path not in looked and path not in imported:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,20 +88,14 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 def _result(found: dict[str, Any], script: Path, shown: str, output: str) -> Launched:
     launches = tuple(_launch(each, script) for each in found["launches"])
-    requests = []
+    requests: list[Request] = []
     for each in found["requests"]:
-        body = spelled(each["request"])
-        definition = body.get("TrainingJobDefinition")
-        if each["operation"] == "CreateHyperParameterTuningJob" and definition:
-            body = {"TrainingJobName": "a-trial", **definition}
-            body["HyperParameters"] = {
-                **definition.get("StaticHyperParameters", {}),
-                "_tuning_objective_metric": "objective",
-            }
+        asked = spelled(each["request"])
+        bodies = _trials(asked) if each["operation"] == "CreateHyperParameterTuningJob" else [asked]
         launch = launches[each["launch"]] if each["launch"] is not None else Launch()
         launch = Launch(**{**launch.__dict__, "uploads": each["uploads"]})
-        local = each["operation"] == "local mode"
-        requests.append(Request(body=body, file=shown, line=each["line"] or launch.line, launch=launch, local=local))
+        local, line = each["operation"] == "local mode", each["line"] or launch.line
+        requests += [Request(body=body, file=shown, line=line, launch=launch, local=local) for body in bodies]
     error = found["error"] or {}
     return Launched(
         requests=tuple(requests),
@@ -111,6 +105,30 @@ def _result(found: dict[str, Any], script: Path, shown: str, output: str) -> Lau
         line=error.get("line", 0),
         output=output,
     )
+
+
+def _trials(tuning: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the request of a first trial of each definition of a tuning: with a value of each range."""
+    common = (tuning.get("HyperParameterTuningJobConfig") or {}).get("ParameterRanges") or {}
+    for definition in tuning.get("TrainingJobDefinitions") or [tuning.get("TrainingJobDefinition") or {}]:
+        ranges = {**common, **(definition.get("HyperParameterRanges") or {})}
+        tuned = {
+            each["Name"]: each.get("MinValue") or each.get("ValueHint") or (each.get("Values") or [""])[0]
+            for several in ranges.values()
+            for each in several
+        }
+        hosts = definition.get("HyperParameterTuningResourceConfig") or {}
+        hosts = {**hosts, **(hosts.get("InstanceConfigs") or [{}])[0]}
+        yield {
+            "TrainingJobName": "a-trial",
+            "ResourceConfig": hosts,
+            **definition,
+            "HyperParameters": {
+                **(definition.get("StaticHyperParameters") or {}),
+                **tuned,
+                "_tuning_objective_metric": "objective",
+            },
+        }
 
 
 def _launch(found: Mapping[str, Any], script: Path) -> Launch:
@@ -123,6 +141,7 @@ def _launch(found: Mapping[str, Any], script: Path) -> Launch:
         command=found.get("command", ""),
         entry_point=found.get("entry_point", ""),
         source_dir=found.get("source_dir", "") or found.get("code", ""),
+        unversioned=found.get("unversioned", False),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from entrypoint.doctor.case import Case
 from entrypoint.doctor.code import Code, Use
 from entrypoint.doctor.finding import Finding, Place, error, warning
+from entrypoint.doctor.stands import never_taken, set_or_asked, tried
 from entrypoint.job import params
 
 _OF_V3 = (
@@ -29,6 +30,9 @@ _INSTEAD = {
     "SM_ENTRY_SCRIPT": 'os.environ["SM_USER_ENTRY_POINT"]',
     "SM_INPUT_DATA_DIR": '"/opt/ml/input/data"',
 }
+_BY_CHANNEL = ("channel", "part", "files", "file_names", "pipe_dataset", "shard")  # of our library
+_FLAGS = ("store_true", "store_false", "store_const", "count")
+_NUMBERS = {"int": int, "float": float}
 _FALSE_IS_TRUE = "which takes the text False for true: every text that is not empty is"
 
 
@@ -38,7 +42,7 @@ class Option:
 
     names: tuple[str, ...]  # as they stand: --epochs, -e
     required: bool
-    place: Place
+    use: Use
 
     @property
     def keys(self) -> set[str]:
@@ -56,7 +60,8 @@ def of_arguments(case: Case) -> Iterator[Finding]:
         return
     for source, node, found in case.code.strings(r"^SM_[A-Z_]+$"):
         outer = source.parents.get(node)
-        if found[0] in _OF_V3 and isinstance(outer, ast.Subscript):
+        read = isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Load)
+        if found[0] in _OF_V3 and read and not tried(source, node) and not set_or_asked(case.code, found[0]):
             yield error(
                 "variable-missing",
                 source.at(node),
@@ -78,12 +83,14 @@ def _options(code: Code) -> tuple[list[Option], bool]:
             for word in use.node.keywords
         )
         if any(name.startswith("-") for name in names):
-            found.append(Option(names=tuple(names), required=required, place=use.place))
+            found.append(Option(names=tuple(names), required=required, use=use))
     return found, whole
 
 
 def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Finding]:
     assert case.job is not None
+    if any(_is_given_words(use) for use in case.code.calls(".parse_args", ".parse_known_args")):
+        return
     given = params.of_the_script(case.job.hyperparameters)
     strict = case.code.first(".parse_args", kind="call")
     known = {key for option in options for key in option.keys}
@@ -99,15 +106,59 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
                     f"not: argparse exits with 2 at --{key}",
                     f'args, _ = parser.parse_known_args(), or parser.add_argument("--{key}")',
                 )
+    yield from _of_values(case, options)
     for option in options:
         if option.required and not option.keys & given.keys():
             name = next(iter(sorted(option.keys, key=len, reverse=True)))
             yield error(
                 "argument-missing",
-                option.place,
+                option.use.place,
                 f"{option.names[0]} is required, and the job has no such hyperparameter: argparse exits with 2",
                 f'hyperparameters={{"{name}": ...}}, or default= in place of required=',
             )
+
+
+def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:
+    """Yield values that argparse refuses: by `type=`, by `choices=`, or because an option takes none."""
+    assert case.job is not None
+    strict = not case.code.has(".parse_known_args")
+    for option in options:
+        for key in sorted(option.keys & case.job.hyperparameters.keys()):
+            value = str(case.job.hyperparameters[key])
+            wanted = _wanted(option.use, value)
+            takes_none = isinstance(action := option.use.argument("action"), ast.Constant) and action.value in _FLAGS
+            if takes_none and strict:
+                wanted = "no value behind it, and a hyperparameter always is one"
+            if wanted:
+                yield error(
+                    "argument-refused",
+                    option.use.place,
+                    f"the job has hyperparameter {key}={value!r}, and {option.names[0]} takes {wanted}: "
+                    "argparse exits with 2",
+                    'type=lambda text: text.lower() == "true"' if takes_none else "another value, or another type=",
+                )
+
+
+def _wanted(use: Use, value: str) -> str:
+    """Return what an option takes, where that is not a value like this; "" where it may be."""
+    kind, choices = use.argument("type"), use.argument("choices")
+    if use.argument("nargs") or use.argument("action"):
+        return ""
+    if isinstance(kind, ast.Name) and kind.id in _NUMBERS:
+        try:
+            _NUMBERS[kind.id](value)
+        except ValueError:
+            return f"type={kind.id}"
+    plain = isinstance(choices, ast.List | ast.Tuple) and all(isinstance(each, ast.Constant) for each in choices.elts)
+    if plain and (kind is None or ast.unparse(kind) in ("str", "int")):
+        taken = [str(each.value) for each in choices.elts]  # type: ignore[union-attr]
+        return "" if value in taken else f"one of {', '.join(taken)}"
+    return ""
+
+
+def _is_given_words(use: Use) -> bool:
+    """Return whether a parser gets words of the script's own, as `parse_args([])` of a notebook."""
+    return isinstance(use.argument("args", 0), ast.List | ast.Tuple)
 
 
 def _of_bools(code: Code) -> Iterator[Finding]:
@@ -130,17 +181,24 @@ def _of_channels(case: Case) -> Iterator[Finding]:
         outer = use.source.parents.get(use.node)
         if isinstance(outer, ast.Subscript) and isinstance(outer.slice, ast.Constant):
             found = re.fullmatch(r"SM_CHANNEL_(\w+)", str(outer.slice.value))
-            if found and found[1].lower() not in {name.lower() for name in there} and not _tried(use):
+            if not found or found[1].lower() in {name.lower() for name in there} or isinstance(outer.ctx, ast.Store):
+                continue
+            if not tried(use.source, use.node) and not set_or_asked(case.code, found[0]):
                 yield _absent(use.source.at(outer), found[1].lower(), there)
+    for use in case.code.calls(*(f"sagemaker_tf_data.*{name}" for name in _BY_CHANNEL)):
+        named = use.argument("channel", 1 if use.name.endswith(".shard") else 0)
+        if (
+            isinstance(named, ast.Constant)
+            and named.value
+            and named.value not in there
+            and not tried(use.source, named)
+        ):
+            yield _absent(use.place, str(getattr(named, "value", "")), there)
     for source, node, found in case.code.strings(r"^/opt/ml/input/data/([\w.-]+)"):
         name = re.sub(r"_\d+$", "", found[1])
-        if not {found[1], name, name.removesuffix("-manifest")} & there:
+        missing = not {found[1], name, name.removesuffix("-manifest")} & there
+        if missing and not tried(source, node) and not never_taken(case, source, node):
             yield _absent(source.at(node), found[1], there)
-
-
-def _tried(use: Use) -> bool:
-    """Return whether it stands in a condition, a `try`, or behind one that asks."""
-    return any(isinstance(outer, ast.Try | ast.If | ast.IfExp | ast.BoolOp) for outer in use.source.around(use.node))
 
 
 def _absent(place: Place, name: str, there: set[str]) -> Finding:

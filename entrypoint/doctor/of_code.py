@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from entrypoint.doctor.case import HOROVOD, SERVERS, SESSIONS, WORKERS, Case
 from entrypoint.doctor.finding import Finding, error, note, warning
+from entrypoint.doctor.stands import fallback
 from entrypoint.job.job import Mode
 
 _AVERAGES = (
@@ -30,6 +31,7 @@ _BROADCASTS = (
     ".load_model",
 )
 _PINS = (".pin_gpu", ".set_visible_devices", ".visible_device_list", ".share_gpus")
+_TRAINS = (".fit", ".GradientTape", ".minimize", ".train", ".train_on_batch", ".apply_gradients")
 _ANY_STRATEGY = (".MirroredStrategy", ".OneDeviceStrategy", ".get_strategy", ".CentralStorageStrategy")
 
 
@@ -43,12 +45,13 @@ def of_code(case: Case) -> Iterator[Finding]:
     yield from _of_servers(case)
     if case.several or case.known:
         for source, node, found in case.code.strings(r"\balgo-\d+\b"):
-            yield warning(
-                "host-name",
-                source.at(node),
-                f"{found[0]!r}: SageMaker says that names of hosts are not to be relied on",
-                'json.loads(os.environ["SM_HOSTS"])[0]',
-            )
+            if fallback(source, node) is None:
+                yield warning(
+                    "host-name",
+                    source.at(node),
+                    f"{found[0]!r}: SageMaker says that names of hosts are not to be relied on",
+                    'json.loads(os.environ["SM_HOSTS"])[0]',
+                )
 
 
 def _of_strategies(case: Case) -> Iterator[Finding]:
@@ -56,8 +59,10 @@ def _of_strategies(case: Case) -> Iterator[Finding]:
     if not case.known or case.processes <= 1 or not code.main.tree.body:
         return
     other = code.first(*_ANY_STRATEGY, kind="call")
-    at = other or code.first(".fit", ".GradientTape", ".minimize", ".train", kind="call")
-    place = at.place if at else code.place
+    at = other or code.first(*_TRAINS, kind="call")
+    if at is None:  # it may start a program that is not seen, or be none that learns
+        return
+    place = at.place
     has = f"it has {other.written}, which is for one host" if other else "none is in it"
     if case.may_be(Mode.MWMS) and not code.has(*WORKERS) and not code.has(*SESSIONS):
         yield error(
@@ -106,7 +111,7 @@ def _of_horovod(case: Case) -> Iterator[Finding]:
     imported = code.first(*HOROVOD, kind="import")
     assert imported is not None
     first = imported.place
-    if not code.has("horovod.*.init", "smdistributed.*.init", ".init", kind="call"):
+    if not code.has("horovod.*.init", "smdistributed.*.init", "*hvd*.init", kind="call"):
         yield error(
             "hvd-no-init",
             first,

@@ -27,7 +27,10 @@ _READS = (
 _SHARDS = (
     ".shard",
     ".num_shards",
-    "sagemaker_tf_data.*",
+    "sagemaker_tf_data.shard",
+    "sagemaker_tf_data.part",
+    "sagemaker_tf_data.sharding*",
+    "sagemaker_tf_data.pipe_dataset",
     ".num_input_pipelines",
     ".send_to_data_service",
     ".experimental_distribute_dataset",
@@ -36,6 +39,8 @@ _SHARDS = (
 )
 _EVEN = (".take", ".repeat", ".end_together", ".even_steps", "horovod.*.join", ".drop_remainder", ".JoinOp")
 _RANKS = ("rank", "size")
+# Calls that get a rank, and read nothing.
+_NO_READERS = ("print", "str", "int", "format", "info", "debug", "warning", "log", "broadcast", "broadcast_object")
 _OWN_SHARD = "sagemaker_tf_data."
 
 
@@ -112,14 +117,29 @@ def _is_by_rank_of_all(use: Use) -> bool:
 
 
 def _cut_by_rank(case: Case) -> bool:
-    """Return whether files or rows are chosen by rank: `paths[rank::size]`, `paths[rank]`, `seed=hvd.rank()`."""
+    """Return whether files or rows are chosen by rank: `paths[rank::size]`, `i % size == rank`, `Rows(paths, rank)`."""
     for source in case.code.sources:
         for node in ast.walk(source.tree):
+            given: tuple[ast.AST, ...] = ()
             if isinstance(node, ast.Subscript) and _names_rank(source, node.slice):
                 value = source.dotted(node.value) if isinstance(node.value, ast.Name | ast.Attribute) else ""
                 if "gpu" not in value.lower() and "device" not in value.lower():
                     return True
+            elif isinstance(node, ast.Compare):
+                counts = any(isinstance(each, ast.BinOp) and isinstance(each.op, ast.Mod) for each in ast.walk(node))
+                if counts and _names_rank(source, node):
+                    return True
+            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):  # the first of as many rows a rank
+                given += (node.left, node.right)
+            elif isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] not in _NO_READERS:
+                given += (*node.args, *(word.value for word in node.keywords))
+            if any(_is_rank(source, each) for each in given):
+                return True
     return False
+
+
+def _is_rank(source: Source, node: ast.AST) -> bool:
+    return source.dotted(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2] == "rank"
 
 
 def _names_rank(source: Source, node: ast.AST) -> bool:

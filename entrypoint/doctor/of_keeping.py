@@ -1,11 +1,13 @@
 """What a script leaves: models, checkpoints, and what it does when it is stopped."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 from entrypoint.doctor.case import HOROVOD, SESSIONS, WORKERS, Case
 from entrypoint.doctor.code import Source, Use
 from entrypoint.doctor.finding import Finding, note, warning
+from entrypoint.doctor.who import decides, guarded, on_every_branch
 from entrypoint.job.job import Mode
 
 _SAVES = (
@@ -29,6 +31,7 @@ _WRITES = (
     "sagemaker_tf_data.checkpoints*",
     ".train.Checkpoint",
     ".CheckpointSaverHook",
+    ".save_weights",
 )
 _READS = (
     ".restore",
@@ -41,25 +44,9 @@ _READS = (
     ".load_checkpoint",
     ".read",
 )
-_FOLDER = r"/opt/ml/checkpoints|checkpoint_?(dir|path|s3|local|folder)|SM_CHECKPOINT|checkpointconfig"
-_WHO = (
-    "rank",
-    "local_rank",
-    "is_chief",
-    "chief",
-    "task_index",
-    "task_id",
-    "task_type",
-    "index",
-    "first",
-    "writes",
-    "is_master",
-    "master",
-    "is_main",
-    "current_host",
-    "worker_index",
+_FOLDER = (
+    r"(?i)/opt/ml/checkpoints|(checkpoint|ckpt)s?_?(dir|path|s3|local|folder|root|uri)|SM_CHECKPOINT|checkpoint_?config"
 )
-_SAID = ("print", "info", "warning", "debug", "log", "say", "error")
 
 
 def of_keeping(case: Case) -> Iterator[Finding]:
@@ -84,8 +71,8 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
     writing = [*saves, *code.calls(".ModelCheckpoint"), *([] if code.has(_OUR_MANAGER) else managers)]
     ranks = case.together(Mode.MPI) and code.has(*HOROVOD, kind="import")
     workers = case.together(Mode.MWMS) and code.has(*WORKERS)
-    bare = [use for use in writing if not _guarded(use)]
-    decided = any(_decides(source) for source in code.sources)
+    bare = [use for use in writing if not guarded(use)]
+    decided = any(decides(source) for source in code.sources)
     if (ranks or workers) and bare and not decided:
         use = bare[0]
         yield warning(
@@ -99,82 +86,21 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
             "first: all must call save, and one's is kept",
         )
     if workers and not ranks and not (case.may_be(Mode.PS) and not case.known):
-        for use in saves:
-            if _guarded(use) and not any(_same_call(use, other) for other in bare) and not bare:
-                yield warning(
-                    "chief-saves-alone",
-                    use.place,
-                    f"{use.written} is called by one worker alone, and saving may exchange "
-                    "variables of all: that worker then waits for the others for ever",
-                    "save on all workers, to a temporary folder on all but the first",
-                )
-                break
-
-
-def _same_call(use: Use, other: Use) -> bool:
-    return use.name.rpartition(".")[2] == other.name.rpartition(".")[2]
+        alone = next((use for use in saves if guarded(use)), None)
+        if alone and not bare and not on_every_branch(saves):
+            yield warning(
+                "chief-saves-alone",
+                alone.place,
+                f"{alone.written} is called by one worker alone, and saving may exchange "
+                "variables of all: that worker then waits for the others for ever",
+                "save on all workers, to a temporary folder on all but the first",
+            )
 
 
 def _is_manager(use: Use) -> bool:
     """Return whether what saves is a manager of checkpoints, by the words that it has."""
     words = use.name.lower().split(".")[:-1]
     return any(part in word for word in words for part in ("saver", "manager", "checkpoint"))
-
-
-def _guarded(use: Use) -> bool:
-    """Return whether a call stands where only some process comes by."""
-    inner: ast.AST = use.node
-    for outer in use.source.around(use.node):
-        if (
-            isinstance(outer, ast.If | ast.IfExp | ast.While)
-            and inner is not outer.test
-            and _asks_who(use.source, outer.test)
-        ):
-            return True
-        if isinstance(outer, ast.FunctionDef) and _leaves_early(use, outer):
-            return True
-        inner = outer
-    return False
-
-
-def _leaves_early(use: Use, function: ast.FunctionDef) -> bool:
-    return any(
-        isinstance(each, ast.If)
-        and _asks_who(use.source, each.test)
-        and isinstance(each.body[-1], ast.Return | ast.Raise)
-        for each in function.body
-        if getattr(each, "lineno", 0) < use.line
-    )
-
-
-def _asks_who(source: Source, test: ast.AST) -> bool:
-    names = (
-        source.dotted(each).rpartition(".")[2] for each in ast.walk(test) if isinstance(each, ast.Name | ast.Attribute)
-    )
-    return any(name in _WHO for name in names)
-
-
-def _decides(source: Source) -> bool:
-    """Return whether a file does more by rank than print: chooses a folder, returns, calls."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.IfExp) and _asks_who(source, node.test):
-            if not (isinstance(node.body, ast.Constant) and isinstance(node.orelse, ast.Constant)):
-                return True
-        elif (
-            isinstance(node, ast.If)
-            and _asks_who(source, node.test)
-            and not all(_is_said(source, s) for s in node.body)
-        ):
-            return True
-    return False
-
-
-def _is_said(source: Source, node: ast.stmt) -> bool:
-    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-        return True  # verbose = 1
-    if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
-        return isinstance(node, ast.Pass)
-    return source.dotted(node.value.func).rpartition(".")[2] in _SAID
 
 
 def _of_checkpoints(case: Case, saves: list[Use]) -> Iterator[Finding]:
@@ -185,11 +111,8 @@ def _of_checkpoints(case: Case, saves: list[Use]) -> Iterator[Finding]:
     if learns is None:
         return
     written = code.first(*_WRITES)
-    folder = (
-        code.has(_OUR_MANAGER)
-        or code.says(_FOLDER)
-        or bool(kept.get("LocalPath") and code.says(str(kept["LocalPath"])))
-    )
+    where = str(kept.get("LocalPath") or "/opt/ml/checkpoints")
+    folder = code.has(_OUR_MANAGER) or code.says(_FOLDER) or code.says(re.escape(where)) or _gives(case, where)
     estimators = code.has(*SESSIONS)
     if written is None and not estimators:
         make = warning if spot or kept else note
@@ -234,7 +157,7 @@ def _of_model(case: Case, saves: list[Use]) -> Iterator[Finding]:
     learns = code.first(".fit", ".GradientTape", ".minimize", ".train_and_evaluate", ".apply_gradients", kind="call")
     if learns is None:
         return
-    says_where = code.says(r"SM_MODEL_DIR|/opt/ml/model|model_dir")
+    says_where = code.says(r"SM_MODEL_DIR|/opt/ml/model|model_dir") or _gives(case, "/opt/ml/model")
     if not saves and not code.has(".ModelCheckpoint", ".copytree", ".copy") and not says_where:
         yield warning(
             "no-model",
@@ -249,11 +172,10 @@ def _of_model(case: Case, saves: list[Use]) -> Iterator[Finding]:
             f"{saves[0].written}: nowhere does the script name SM_MODEL_DIR, so the model may stay on the host",
             'os.path.join(os.environ["SM_MODEL_DIR"], "1")',
         )
-    _ = case
     where = str((case.job.hyperparameters if case.job else {}).get("model_dir") or "")
     if where.startswith("s3://") and not code.has("tensorflow_io*", kind="import") and not code.has(_OUR_MANAGER):
         for use in [*saves, *code.calls(".ModelCheckpoint")]:
-            if any(_is_model_dir(each) for each in ast.walk(use.node)):
+            if any(_is_model_dir(case, use.source, each) for each in ast.walk(use.node)):
                 yield warning(
                     "model-dir-s3",
                     use.place,
@@ -263,7 +185,23 @@ def _of_model(case: Case, saves: list[Use]) -> Iterator[Finding]:
                 break
 
 
-def _is_model_dir(node: ast.AST) -> bool:
-    return (isinstance(node, ast.Attribute) and node.attr == "model_dir") or (
-        isinstance(node, ast.Name) and node.id == "model_dir"
-    )
+def _gives(case: Case, folder: str) -> bool:
+    """Return whether the job tells the script of a folder: by a hyperparameter, or a variable."""
+    given = [*(case.job.hyperparameters.values() if case.job else ()), *case.environment.values()]
+    return any(str(each).startswith(folder) for each in given)
+
+
+def _is_model_dir(case: Case, source: Source, node: ast.AST) -> bool:
+    """Return whether it is the value of option --model_dir: not one of --model-dir, or of a name for another folder."""
+    if isinstance(node, ast.Name) and node.id == "model_dir":
+        made = [each.value for each in ast.walk(source.tree) if isinstance(each, ast.Assign) and _makes(each, node.id)]
+        return all("model_dir" in ast.unparse(each) for each in made)
+    if not (isinstance(node, ast.Attribute) and node.attr == "model_dir"):
+        return False
+    options = [ast.unparse(use.node) for use in case.code.calls(".add_argument")]
+    others = any("--model-dir" in each or "dest='model_dir'" in each for each in options)
+    return not others or any("'--model_dir'" in each for each in options)
+
+
+def _makes(node: ast.Assign, name: str) -> bool:
+    return any(isinstance(target, ast.Name) and target.id == name for target in node.targets)

@@ -31,12 +31,17 @@ def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:
     elif launched.problem:
         make = note if launched.requests else error
         more = " after it has asked for a job" if launched.requests else ""
+        instead = (
+            "what it needs up to its first job: variables, files, arguments behind --args. It has no network, starts "
+            "no program, and AWS's answers are invented"
+        )
+        if launched.problem.startswith("TypeError") and any(each.unversioned for each in launched.launches):
+            instead = 'framework_version="2.14", without which SDK v2 has no workers that mirror; it is not sent'
         yield make(
             "launch-failed",
             place,
             f"run with nothing leaving this machine, the script fails{more}: {_told(launched)}",
-            "what it wants before its first job; what it asks AWS for beside jobs is answered with invented values. "
-            "Its arguments come behind --args",
+            instead,
         )
     elif not launched.requests:
         yield error(

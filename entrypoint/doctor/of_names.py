@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.doctor.case import Case
-from entrypoint.doctor.code import Source
+from entrypoint.doctor.code import Source, matches
 from entrypoint.doctor.finding import Finding, Place, error, note, warning
+from entrypoint.doctor.stands import never_taken
 from entrypoint.job.job import Mode
 
 LOOK = Path(__file__).resolve().parents[1] / "children" / "prepare" / "look.py"
@@ -19,6 +20,7 @@ SHIM = 'import tensorflow.compat.v1 as tf; tf.disable_v2_behavior(); or environm
 FIRST_WITH_KERAS_3 = (2, 16)
 _PATHS = re.compile(r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)")
 _MAY_BE_THERE = ("/mnt/", "/data/")  # in an image of one's own
+_READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
 _LACKING = {
     "smdebug": "TensorBoard's callback, or a try around the import: docs/debugger.md",
     "smdistributed.modelparallel": "horovod.tensorflow, or smdistributed.dataparallel, for which Horovod stands in",
@@ -65,7 +67,7 @@ def _of_modules(case: Case) -> Iterator[Finding]:
 def _of_paths(case: Case) -> Iterator[Finding]:
     seen = set()
     for source, node, found in case.code.strings(_PATHS.pattern):
-        if (source.shown, found[0]) not in seen:
+        if (source.shown, found[0]) not in seen and not never_taken(case, source, node):
             seen.add((source.shown, found[0]))
             make = note if found[0] in _MAY_BE_THERE else warning
             yield make(
@@ -74,12 +76,10 @@ def _of_paths(case: Case) -> Iterator[Finding]:
                 f"{node.value!r} is a place of one machine, and not there in the container",
                 'os.environ["SM_CHANNEL_TRAINING"] to read, SM_MODEL_DIR or SM_OUTPUT_DATA_DIR to write',
             )
-    if case.code.has("tensorflow_io*", kind="import") or case.code.has(
-        "boto3*", "s3fs*", "sagemaker_tf_data.checkpoints*"
-    ):
+    if case.code.has("tensorflow_io*", kind="import") or case.code.has(*_READ_S3):
         return
     for source, node, _ in case.code.strings(r"^s3://\w"):
-        if not any(isinstance(outer, ast.Compare) for outer in source.around(node)):
+        if not any(isinstance(outer, ast.Compare) or _starts(source, outer) for outer in source.around(node)):
             yield warning(
                 "s3-path",
                 source.at(node),
@@ -87,6 +87,11 @@ def _of_paths(case: Case) -> Iterator[Finding]:
                 "a channel, whose files lie in SM_CHANNEL_...; or `import tensorflow_io` (TensorFlow 2.14)",
             )
             return
+
+
+def _starts(source: Source, node: ast.AST) -> bool:
+    """Return whether another program is started, such as `aws s3 cp`."""
+    return isinstance(node, ast.Call) and matches(source.dotted(node.func), ("subprocess.*", "os.system", "os.popen"))
 
 
 def _of_hidden_failures(case: Case) -> Iterator[Finding]:
@@ -105,6 +110,27 @@ def _of_hidden_failures(case: Case) -> Iterator[Finding]:
                         "an exception is caught, and the script exits with 0: the job counts as completed",
                         "raise",
                     )
+            if _only_tells(source, node) and _trains(source, source.parents[node]):
+                yield warning(
+                    "failure-hidden",
+                    source.at(node),
+                    "an exception of the training is caught and told, and the script goes on as if there was none",
+                    "raise, behind what is told",
+                )
+
+
+def _only_tells(source: Source, handler: ast.ExceptHandler) -> bool:
+    calls = [each.value for each in handler.body if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)]
+    names = {source.dotted(each.func).rpartition(".")[2] for each in calls}
+    told = names <= {"print", "print_exc", "exception", "error", "warning", "info"}
+    return told and len(calls) + sum(isinstance(each, ast.Pass) for each in handler.body) == len(handler.body)
+
+
+def _trains(source: Source, attempt: ast.AST) -> bool:
+    """Return whether a `try` trains, and is no attempt of several."""
+    again = any(isinstance(outer, ast.For | ast.While) for outer in source.around(attempt))
+    inside = [each for node in getattr(attempt, "body", []) for each in ast.walk(node) if isinstance(each, ast.Call)]
+    return not again and any(source.dotted(each.func).endswith((".fit", ".train_and_evaluate")) for each in inside)
 
 
 def _catches_all(name: str) -> bool:

@@ -44,16 +44,21 @@ _READ = {
     "sagemaker_estimator_module",
     "sagemaker_estimator_class_name",
 }
-_SHELL = re.compile(r"[\s;&|<>`]|\$\(")
+_SHELL = re.compile(r"[\s;&|<>`]|\$\(|^'.*'$")
 _ASSIGN = 'environment={"ENTRYPOINT_MODE": "ps"}, "mwms" or "mpi"; "single" if each host is to train alone'
 
 
-def of_request(described: Described, image: str, has_requirements: bool) -> Iterator[Finding]:
-    """Yield what is amiss; `image` is the one that the job will run on, where that is another than the request's."""
+def of_request(
+    described: Described, image: str, has_requirements: bool, chief_trains: bool = False
+) -> Iterator[Finding]:
+    """Yield what is amiss; `image` is the one that the job will run on, where that is another than the request's.
+
+    `chief_trains`: with parameter servers, as it does in TensorFlow 1's sessions and Estimators.
+    """
     request = described.request
     yield from _of_api(request)
     yield from _of_entrypoint(described)
-    yield from _of_our_reader(described)
+    yield from _of_our_reader(described, chief_trains)
     yield from _of_image(described, image)
     yield from _of_hyperparameters(request)
     yield from _of_the_rest(described, has_requirements)
@@ -125,7 +130,7 @@ def _of_entrypoint(described: Described) -> Iterator[Finding]:
                 )
 
 
-def _of_our_reader(described: Described) -> Iterator[Finding]:
+def _of_our_reader(described: Described, chief_trains: bool) -> Iterator[Finding]:
     request, job = described.request, described.job
     if not our_launcher_runs(request):
         return
@@ -149,8 +154,11 @@ def _of_our_reader(described: Described) -> Iterator[Finding]:
         if "no way of distributing" not in text:
             yield warning("job-warning", request.at(), text, "see docs/settings.md")
     for text in described.plan.notes if described.plan else ():
-        if text not in job.warnings:
-            yield note("plan-note", request.at(), text, "nothing, if it is meant so")
+        unread = "is ShardedByS3Key, and not all" in text
+        if text not in job.warnings and not (unread and job.mode is Mode.PS and chief_trains):
+            found, _, wanted = text.partition(": wanted ") if unread else (text, "", "")
+            make = warning if unread else note
+            yield make("plan-note", request.at(), found, wanted or "nothing, if it is meant so")
     names = {str(each.get("ChannelName")) for each in request.channels}
     if not described.problems and job.program.source == str(job.paths.code) and "code" not in names:
         yield warning(

@@ -27,6 +27,7 @@ class Launch:
     command: str = ""
     entry_point: str = ""
     source_dir: str = ""
+    unversioned: bool = False  # v2: workers that mirror, and no framework_version, on which its fit fails
     uploads: Mapping[str, str] = field(default_factory=dict)  # v3: the files of channel sm_drivers
 
 

@@ -44,6 +44,7 @@ def as_json(report: Report) -> dict[str, Any]:
                 "mode": str(job.job.mode) if job.job else None,
                 "hosts": len(job.job.cluster.hosts) if job.job else None,
                 "program": job.job.program.name if job.job else None,
+                "program_seen": job.job is not None and job.job.program.name not in report.unseen,
                 "processes": len(job.plan.processes) if job.plan else None,
                 "differences": list(differences_of(job)),
             }

@@ -10,7 +10,7 @@ from entrypoint.export.follow import follow
 from entrypoint.export.mlflow_run import MlflowRun
 from entrypoint.export.points import Points
 from entrypoint.export.tensorboard import EventFiles
-from entrypoint.replay.command import lines_of
+from entrypoint.report.lines import arrays_of
 from entrypoint.report.sources import find
 
 RECORDS = ("*/ml/output/data/record", "output/data/record", "data/record", "record", ".")
@@ -28,7 +28,7 @@ def metrics(place: str | None, names: list[str], sdk: str) -> int:
 
 def _lines(records: dict[str, bytes]) -> Iterator[list[Any]]:
     for record in records.values():
-        yield from lines_of(record)
+        yield from arrays_of(record)
 
 
 def tensorboard(place: str, logdir: Path, is_live: bool) -> int:
@@ -39,7 +39,7 @@ def tensorboard(place: str, logdir: Path, is_live: bool) -> int:
             folder = Path(place)
             count = follow(lambda: [each for part in RECORDS for each in folder.glob(part)], files, lambda: False)
         else:
-            count = sum(files.add(Points(host), lines_of(record)) for host, record in find(place).items())
+            count = sum(files.add(Points(host), arrays_of(record)) for host, record in find(place).items())
     except KeyboardInterrupt:
         return 0
     finally:
@@ -52,7 +52,7 @@ def mlflow(place: str) -> int:
     """Write a job that has ended into MLflow; 0. ConfigError where there is nothing to write, or nowhere."""
     records = find(place)
     run = MlflowRun()
-    count = sum(run.add(Points(host), lines_of(record)) for host, record in sorted(records.items()))
+    count = sum(run.add(Points(host), arrays_of(record)) for host, record in sorted(records.items()))
     run.close()
     print(f"{count} metrics in run {run.id}" if run.id else "nothing written: the records do not say what the job was")
     return 0 if run.id else 1

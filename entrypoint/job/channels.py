@@ -283,7 +283,7 @@ def complaints(channels: Channels, training: Mapping[str, Sequence[Reader]]) -> 
         if short and first.distribution is Distribution.SHARDED and (wanted == 1 or source.own_data):
             found.append(
                 f"channel {name} is ShardedByS3Key, and not all of the part of {shorten(', '.join(short))} is read: "
-                f"wanted FullyReplicated, or at least {wanted} processes that train there (a chief does with TF1 only)"
+                f"wanted FullyReplicated, or {wanted} or more processes that train there (a chief does with TF1 only)"
             )
     unsaid = [each for each in sources(channels, most) if each.own_data and not {each.name, ""} & said.keys()]
     if unsaid:  # inputdataconfig.json has no S3 paths

@@ -61,7 +61,11 @@ RULES = {
     "small_files": Rule(
         default=10_000, most=1e9, doc="a channel has at least N files, of less than 256 kB on average"
     ),
-    "idle": Rule(default=0.1, most=1, doc="hosts are idle in at least N of all host-seconds: they have ended, or wait"),
+    "idle": Rule(
+        default=0.1,
+        most=1,
+        doc="hosts are idle in at least N of all host-seconds, and in two or more: they have ended, or wait",
+    ),
 }  # fmt: skip
 
 

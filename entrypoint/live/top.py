@@ -1,5 +1,6 @@
 """`entrypoint top`: the live page's contents in a terminal, drawn by Rich."""
 
+import http.client
 import importlib
 import json
 import sys
@@ -54,10 +55,13 @@ def _ask(address: str, token: str) -> dict[str, Any]:
     request = urllib.request.Request(address, headers={"X-Entrypoint-Token": token} if token else {})
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-            return dict(json.load(answer))
+            state = json.load(answer)
+        if not isinstance(state, dict) or (state and "hosts" not in state):
+            raise ValueError("what answers is no job's control port")
+        return state
     except urllib.error.HTTPError as error:
         raise ConfigError(f"{address} said {error.code}: {error.read(1000).decode(errors='replace')}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise ConfigError(f"nobody shows a job at {address}: {error}") from None
 
 

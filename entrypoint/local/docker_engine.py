@@ -111,7 +111,7 @@ class DockerEngine:
                 run += _mount(folder.base / part, ML / part)
         for name, path in shown(self.job.channels, folder.parts):
             (folder.data / name).mkdir()  # else Docker makes it, as root
-            run += _mount(path, ML / "input" / "data" / name, readonly=True)
+            run += _mount(path, ML / "input" / "data" / name, readonly=not self.job.notes_reads)
         if self.job.checkpoints:
             run += _mount(self.job.checkpoints, ML / "checkpoints")
         return Command(argv=(*run, *self._variables(), self.image, "train"), environment=self._client_environment())

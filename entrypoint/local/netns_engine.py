@@ -104,6 +104,7 @@ class NetnsEngine:
             "base": str(folder.base),
             "hosts": str(hosts),
             "channels": [(name, str(path)) for name, path in shown(self.job.channels, folder.parts)],
+            "notes_reads": self.job.notes_reads,
             "checkpoints": str(self.job.checkpoints or ""),
             "kept": _needed_again(self._inherited),
         }

@@ -106,7 +106,8 @@ def _furnish(spec: dict[str, Any]) -> None:
         mount(ML / part, ML / part, flags=BIND | RECURSIVE)
     for name, folder in channels.items():
         _show(folder, ML / "input" / "data" / name)
-        mount("none", ML / "input" / "data" / name, flags=BIND | REMOUNT | READ_ONLY)
+        if not spec["notes_reads"]:
+            mount("none", ML / "input" / "data" / name, flags=BIND | REMOUNT | READ_ONLY)
 
     if checkpoints is not None:
         _show(checkpoints, ML / "checkpoints")

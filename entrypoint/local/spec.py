@@ -45,6 +45,7 @@ class LocalJob:
     output: Path
     timeout: float | None = None
     faults: tuple[Fault, ...] = ()
+    notes_reads: bool = False  # channels are not read-only, of which no file system notes what is read
     watch: int | None = None  # the port of this machine that shows it as it runs; 0: any
     tensorboard: int | None = None  # the port of a TensorBoard beside it; 0: any
 

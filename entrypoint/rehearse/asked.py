@@ -1,15 +1,20 @@
 """What a launch asks for, and the same as a job on simulated hosts: mode, processes, hyperparameters, environment."""
 
+import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from entrypoint.doctor.case import Case
+from entrypoint.doctor.code import Code, read_code
 from entrypoint.doctor.described import Described, of_our_driver, our_launcher_runs
 from entrypoint.doctor.examine import jobs_of, program_of, sort_out
 from entrypoint.doctor.of_requests import folder_said
+from entrypoint.doctor.stands import never_taken
 from entrypoint.errors import ConfigError
 from entrypoint.job import params
 from entrypoint.job.groups import Group
@@ -17,6 +22,7 @@ from entrypoint.local.channels import Channel
 from entrypoint.local.fault import Fault
 from entrypoint.local.spec import LocalJob, host_names
 
+BASE = "/opt/ml"
 _SET = ("SAGEMAKER_PROGRAM", "SAGEMAKER_SUBMIT_DIRECTORY", "ENTRYPOINT_MONITOR", "ENTRYPOINT_MONITOR_INTERVAL")
 # Names of hyperparameters that say where a script writes; in a rehearsal it must not write there.
 _WRITTEN = re.compile(r"model_?dir|checkpoint|ckpt|output|out_?dir|log_?dir|save|export|tensorboard", re.IGNORECASE)
@@ -73,6 +79,28 @@ class Asked:
         """Return hyperparameters and variables that name S3 and stay as they are."""
         told = {**self.hyperparameters, **self.described.request.environment}
         return tuple(key for key, value in told.items() if _in_s3(value) and key not in self.moved)
+
+    @cached_property
+    def code(self) -> Code:
+        return read_code(self.source / self.program, self.program)
+
+    @property
+    def same_epochs(self) -> bool:
+        """Return whether the program gives its epochs a number of steps, and not one that it computes from the data."""
+        given = (use.argument("steps_per_epoch") for use in self.code.calls(".fit"))
+        return any(isinstance(each, ast.Constant | ast.Attribute) for each in given)
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """Return where /opt/ml is written out, and used: hyperparameters, variables, lines of the program."""
+        request, code = self.described.request, self.code
+        told = {**self.hyperparameters, **request.environment}
+        found = [key for key, value in told.items() if value.strip('"').startswith(BASE)]
+        case = Case(code=code, job=self.described.job, described=self.described, environment=request.environment)
+        for source, node, _ in code.strings(f"^{BASE}\\b"):
+            if not never_taken(case, source, node):
+                found.append(str(source.at(node)))
+        return tuple(dict.fromkeys(found))
 
     def kept(self, checkpoints: Path) -> list[Path]:
         """Return the folders of what outlasts the job's hosts, of a run's folder of checkpoints."""
@@ -147,11 +175,12 @@ def job_for(
     faults: Sequence[Fault] = (),
     mounted: bool,
     stop_grace: float | None = None,
+    notes_reads: bool = False,
 ) -> RehearsedJob:
     """Return the job of one run.
 
     `mounted`: hosts see `checkpoints` as /opt/ml/checkpoints alone. `stop_grace`: seconds to stop, in place of the
-    request's.
+    request's. `notes_reads`: it is to be seen which files are read.
     """
     request = asked.described.request
     folder = "/opt/ml/checkpoints" if mounted else str(checkpoints)
@@ -174,6 +203,7 @@ def job_for(
         output=output,
         timeout=timeout,
         faults=tuple(faults),
+        notes_reads=notes_reads,
     )
 
 

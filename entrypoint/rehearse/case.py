@@ -22,6 +22,8 @@ class Request:
     ours: bool = True  # whether our launcher is what the request starts
     moved: tuple[str, ...] = ()
     unmoved: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()  # where /opt/ml is written out
+    same_epochs: bool = False  # epochs have a number of steps that is no matter of the data
     others: int = 0
     hyperparameters: tuple[tuple[str, str], ...] = ()
 

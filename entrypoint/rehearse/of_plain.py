@@ -37,6 +37,11 @@ def of_request(case: Case) -> Iterator[Finding]:
             "places", f"{', '.join(request.unmoved)} name S3, and were left as they are: with your credentials, the "
             "script reads and writes there",
         )  # fmt: skip
+    if request.fixed and case.engine == "process":
+        yield warning(
+            "places", f"/opt/ml is written out ({', '.join(request.fixed[:4])}), and here is that of this machine: "
+            "what is there is not seen", "--engine netns or docker; or SM_MODEL_DIR, SM_CHANNEL_... in its place",
+        )  # fmt: skip
     if request.others:
         yield note("launch", f"{request.others} further requests of the launch script were not rehearsed")
 
@@ -90,6 +95,11 @@ def of_end(case: Case) -> Iterator[Finding]:
             "no training had begun when it was stopped, ten minutes later",
             f"see {run.log} for what it waits for",
         )
+    elif run.kind and _has_begun_nothing(case, run):
+        yield error(
+            "end", f"it ran {span(run.trained)}, until it was stopped, and had read no file and told no step: nothing "
+            "of the training was seen", f"a longer --seconds, if it only starts slowly; else see {run.log}",
+        )  # fmt: skip
     elif run.kind:
         yield fine("end", f"it ran {span(run.trained)}, until it was stopped")
     else:
@@ -97,10 +107,17 @@ def of_end(case: Case) -> Iterator[Finding]:
         yield error("end", f"it ended with code {run.ended.code} and no word of why: {last}", f"see {run.log}")
 
 
+def _has_begun_nothing(case: Case, run: Seen) -> bool:
+    """Return whether no sign of training is there, where some could be: files that were read, metrics."""
+    files = [name for sample in case.samples if (name := sample.channel.name) not in case.streamed]
+    unread = all(host.read is not None and not any(_read(host, name) for name in files) for host in run.hosts)
+    return bool(files) and unread and not run.metrics
+
+
 def of_shards(case: Case) -> Iterator[Finding]:
     """Yield what each host got and read: what is read twice, what by nobody."""
     run = case.plain
-    if run is None or not run.hosts:
+    if run is None or not run.hosts or (run.kind and not run.is_whole and _has_begun_nothing(case, run)):
         return
     for sample in case.samples:
         name = sample.channel.name

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from entrypoint.rehearse.case import Case
 from entrypoint.rehearse.finding import Finding, fine, note, span
-from entrypoint.rehearse.seen import Seen
+from entrypoint.rehearse.seen import COUNTED, Seen
 
 TOTALS = ("max_steps", "total_steps", "train_steps", "num_steps")  # what a script calls all steps that it makes
 EPOCHS = ("epochs", "num_epochs", "n_epochs", "max_epochs")  # hyperparameters
@@ -54,18 +54,31 @@ def whole(case: Case, run: Seen) -> tuple[float, str] | None:
     part = min((sample.part for sample in case.samples), default=1.0)
     of = f"{part:.2%} of the data" if part < 1 else "all of the data"
     if run.is_whole and run.seconds:
-        return run.seconds / part, f"{span(run.seconds)} for {of}"
+        start = _start(run)
+        of = f"{of}, beside {span(start)} for the start" if start else of
+        return start + (run.seconds - start) / part, f"{span(run.seconds - start)} for {of}"
     asked = next((value for name in EPOCHS if (value := _number(hyperparameters.get(name, "")))), None)
     epochs, steps = metrics.get("epochs") or asked, metrics.get("epoch_steps")
+    if rate and epochs and steps and case.request.same_epochs:
+        return epochs * steps / rate, f"{epochs:g} epochs of {steps:g} steps at {rate:.3g} steps a second"
     if rate and epochs and steps:
         return (
             epochs * steps / rate / part,
             f"{epochs:g} epochs of {steps:g} steps on {of} at {rate:.3g} steps a second",
         )
     by_epoch = run.rate_of("epoch")
+    if by_epoch and epochs and case.request.same_epochs:
+        return epochs / by_epoch, f"{epochs:g} epochs, {by_epoch * 60:.3g} of them a minute, as long with all data"
     if by_epoch and epochs:
         return epochs / by_epoch / part, f"{epochs:g} epochs on {of}, {by_epoch * 60:.3g} of them a minute"
     return None
+
+
+def _start(run: Seen) -> float:
+    """Return the seconds until the first metric, which are the same for all of the data; 0 where none is said."""
+    began = min(process.began for host in run.hosts for process in host.processes)
+    said = [at for host in run.hosts for at, _, values in host.metrics if values.keys() & set(COUNTED)]
+    return max(0.0, min(said, default=began) - began)
 
 
 def _number(text: str) -> float | None:

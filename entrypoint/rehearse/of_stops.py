@@ -22,6 +22,9 @@ def of_stop(case: Case) -> Iterator[Finding]:
     if run is None:
         return
     acted = run.ended.acted
+    if acted is None and run.has_failed:
+        yield _failed_before("stop", run)
+        return
     if acted is None:
         yield note("stop", "it ended before it could be stopped in its middle", "a larger sample: --records")
         return
@@ -44,6 +47,13 @@ def of_stop(case: Case) -> Iterator[Finding]:
     else:
         yield fine("stop", f"SIGTERM ended it within {span(took)}")
     yield from _of_what_it_left(case, run, acted)
+
+
+def _failed_before(check: str, run: Seen) -> Finding:
+    """A second run of the same job, in which nothing had been done to it yet."""
+    return warning(
+        check, f"this time it failed by itself, before anything was done to it: {run.cause}", f"see {run.log}"
+    )
 
 
 def catch(case: Case) -> str:
@@ -104,7 +114,9 @@ def of_kill(case: Case) -> Iterator[Finding]:
     run = case.run("kill")
     if run is None:
         return
-    if run.ended.acted is None:
+    if run.ended.acted is None and run.has_failed:
+        yield _failed_before("kill", run)
+    elif run.ended.acted is None:
         yield note("kill", "it ended before a host could be killed", "a larger sample: --records")
     elif run.kind == "succeeded":
         yield note("kill", "it went to its end without the host that was killed")

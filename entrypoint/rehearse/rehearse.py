@@ -12,7 +12,7 @@ from entrypoint.local.engine import Engine
 from entrypoint.local.fault import Action, Fault
 from entrypoint.local.spec import LocalJob
 from entrypoint.local.tree import MARKER, check_size
-from entrypoint.rehearse.asked import Asked, asked_for, groups_of, job_for, last_host
+from entrypoint.rehearse.asked import BASE, Asked, asked_for, groups_of, job_for, last_host
 from entrypoint.rehearse.case import Case, Request
 from entrypoint.rehearse.finding import Finding
 from entrypoint.rehearse.moments import Progress, after, after_keeping
@@ -42,7 +42,7 @@ class Options:
     launch: str
     arguments: tuple[str, ...] = ()
     python: str = sys.executable
-    engine: str = "process"
+    engine: str = ""  # nothing: process, or netns where the program has /opt/ml written in it
     image: str = ""
     hosts: int | None = None
     seconds: float = SECONDS
@@ -92,11 +92,29 @@ def _rehearse(
     taken = tuple(take(origin, options.records) for origin in found)
     hosts = options.hosts or min(asked.hosts, MOST_HOSTS)
     hosts = len([host for group in groups_of(asked, hosts) for host in group.hosts]) or hosts
+    options = replace(options, engine=options.engine or _engine_of(options, asked, environment))
     stage = _Stage(options, asked, hosts, tuple(taken), environment, say)
     case = stage.case()
     for runs in stage.runs():
         case = replace(case, runs=runs)
     return case, [finding for check in CHECKS for finding in check(case)]
+
+
+def _engine_of(options: Options, asked: Asked, environment: Mapping[str, str]) -> str:
+    """Return the engine with which a program finds its own /opt/ml; ConfigError if it needs one that is not here."""
+    if not asked.fixed:
+        return "process"
+    job = job_for(
+        asked, hosts=1, channels=(), checkpoints=options.output, output=options.output, timeout=START, mounted=True
+    )
+    try:
+        engine_for("netns", job, environment, options.image).check()
+    except ConfigError as problem:
+        raise ConfigError(
+            f"{BASE} is written out ({', '.join(asked.fixed[:4])}), which on hosts that are processes is that of this "
+            f"machine; wanted --engine docker, or netns ({problem}); or SM_MODEL_DIR, SM_CHANNEL_... in its place"
+        ) from None
+    return "netns"
 
 
 class _Stage:
@@ -137,6 +155,8 @@ class _Stage:
                 ours=asked.ours,
                 moved=asked.moved,
                 unmoved=asked.unmoved,
+                fixed=asked.fixed,
+                same_epochs=asked.same_epochs,
                 others=asked.others,
                 hyperparameters=tuple(asked.hyperparameters.items()),
             ),
@@ -217,6 +237,7 @@ class _Stage:
             faults=faults,
             # How long it takes to stop is known by then.
             stop_grace=min(SOON, self._budget) if name in ("kill", "resume") else None,
+            notes_reads=name == "plain",
             mounted=self._options.engine != "process",
         )
 

@@ -1,8 +1,6 @@
 """What a run has left: the records of its hosts, their logs and folders, as facts."""
 
-import json
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from entrypoint.monitor.distributed import Together
 from entrypoint.monitor.metrics import Reader
 from entrypoint.rehearse.moments import NOT_TRAINING
 from entrypoint.rehearse.runs import OLD, Ended, files_in
+from entrypoint.report.lines import arrays_of
 
 LOG = 8 << 20  # bytes of a log in which the first step is looked for
 _OF_PROCESS = re.compile(r"\[\S+ ([^\]]+)\] (.*)")  # a line that a program printed, in a host's log
@@ -177,11 +176,9 @@ def _record(output: Path, host: str) -> Iterator[list[Any]]:
     if path is None:
         return
     try:
-        text = zlib.decompressobj(31).decompress(path.read_bytes())
-    except (OSError, zlib.error):
+        yield from arrays_of(path.read_bytes())
+    except OSError:
         return
-    for line in text.split(b"\n")[:-1]:
-        yield json.loads(line)
 
 
 def _host(folder: HostFolder, lines: list[list[Any]], job: LocalJob, reads_told: bool) -> Host:

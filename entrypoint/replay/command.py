@@ -1,8 +1,6 @@
 """`entrypoint replay`: what every host of a job knew and decided, from the records that it left."""
 
-import json
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +9,9 @@ from entrypoint.replay.play import Player, Step
 from entrypoint.replay.rebuild import rebuild
 from entrypoint.replay.rerun import arguments, faults
 from entrypoint.replay.words import Narrator, consequences
+from entrypoint.report.lines import arrays_of
 
 WANTED = ("host", "described", "decided", "process", "outcome", "lines")
-MOST = 1 << 30  # bytes of one record, expanded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +45,7 @@ def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
 
 def read(record: bytes) -> Recorded | None:
     """Return what a record has; None if it does not say what its job was."""
-    lines = [line for line in lines_of(record) if len(line) > 2 and line[0] in WANTED]
+    lines = [line for line in arrays_of(record) if len(line) > 2 and line[0] in WANTED]
     about: dict[str, Any] = {}
     described = {}
     for kind, _, *values in lines:
@@ -58,30 +56,6 @@ def read(record: bytes) -> Recorded | None:
     if not ("host" in about and described):
         return None
     return Recorded(host=str(about["host"]), about=about, described=described, lines=lines)
-
-
-def lines_of(record: bytes) -> Iterator[list[Any]]:
-    """Yield the lines of a record, as far as it goes and they are arrays."""
-    for text in expand(record).split(b"\n"):
-        try:
-            line = json.loads(text)
-        except ValueError:  # the last, cut
-            continue
-        if isinstance(line, list):
-            yield line
-
-
-def expand(record: bytes) -> bytes:
-    """Return the text of a record, as far as it goes."""
-    text, rest = b"", record
-    while rest:
-        gzip = zlib.decompressobj(31)
-        try:
-            text += gzip.decompress(rest, MOST - len(text))
-        except zlib.error:
-            break
-        rest = gzip.unused_data
-    return text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +130,16 @@ def once_more(records: Mapping[str, bytes], program: str) -> list[str]:
     hosts = first.described["resourceconfig"]["hosts"]
     wanted = list(faults({name: told[name].lines if name in told else [] for name in hosts}))
     return arguments(first.described, str(job.mode), job.processes_per_host, program, wanted)
+
+
+def lacks(records: Mapping[str, bytes]) -> str:
+    """Return in words what the job had and its bundle does not: data, secrets, the script's own variables."""
+    asked = next(iter(read_all(records).values())).described
+    channels = [f"--channel {name}=DIR" for name in asked["inputdataconfig"]]
+    hidden = [
+        f"--hyperparameters {name}=..." for name, value in asked["hyperparameters"].items() if "***" in str(value)
+    ]
+    return ", ".join([*channels, *hidden, "--env NAME=... for variables of the script's own"])
 
 
 def compare(then: Mapping[str, bytes], now: Mapping[str, bytes]) -> int:

@@ -1,11 +1,12 @@
 """What a host was told and what it decided, in words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
 from entrypoint.outcome.outcome import Outcome
 from entrypoint.policy import events
+from entrypoint.policy.artifacts import Artifacts
 from entrypoint.policy.events import Action, Event
 
 SHOWN = 160  # characters of a text
@@ -39,7 +40,7 @@ class Narrator:
             case events.Found(cause=cause):
                 return f"the monitor found: {cause.headline}"
             case _:
-                told = [f"{value}" for name in event.fields if (value := getattr(event, name))]
+                told = [_plain(value) for name in event.fields if (value := getattr(event, name))]
                 return f"{_spaced(type(event).__name__)}: {_short(', '.join(told))}"
 
     def _news_of(self, who: str, message: Any) -> str:
@@ -80,6 +81,10 @@ def consequences(actions: tuple[Action, ...]) -> Iterator[str]:
 def _plain(value: Any) -> str:
     if isinstance(value, frozenset | tuple):
         return " ".join(sorted("/".join(map(str, each)) if isinstance(each, tuple) else str(each) for each in value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {each}" for name, each in value.items())
+    if isinstance(value, Artifacts):
+        return ", ".join(file.path for file in value.files) + ("" if value.whole else ", ...") or "no files"
     if isinstance(value, Outcome):
         return f"{value.kind}, exit code {value.exit_code}"
     return str(getattr(value, "headline", value))

@@ -79,6 +79,12 @@ def lines_of(data: bytes, problems: list[str]) -> Iterator[bytes]:
         problems.append("it is empty, or no record")
 
 
+def arrays_of(data: bytes) -> Iterator[list[Any]]:
+    """Yield the lines of a record, as far as it goes and they are what a record has: arrays."""
+    for batch in batches(lines_of(data, []), 1):
+        yield from (line for line in parsed(batch) if isinstance(line, list))
+
+
 def number(value: Any) -> float:
     """Return a finite number of a sane size; ValueError else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e18:

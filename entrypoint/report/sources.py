@@ -82,7 +82,8 @@ def _of_archive(file: IO[bytes], place: str) -> dict[str, bytes]:
                     found[path.name.removesuffix(ENDING)] = content.read(MOST)
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         if not found:
-            raise ConfigError(f"{place} cannot be read as an archive (.tar.gz): {error}") from None
+            why = "it is none" if isinstance(error, tarfile.ReadError) else str(error)
+            raise ConfigError(f"{place} cannot be read as an archive (.tar.gz): {why}") from None
     if not found:
         raise ConfigError(f"there are no records (record/HOST{ENDING}) in {place}; {HOW}")
     return found

@@ -110,6 +110,26 @@ Estimator(**here, environment={{"ENTRYPOINT_MODE": "mpi"}}, output_path="file://
     assert "differs   each rank has the SM_* of its own host" in as_text(report)
 
 
+def test_v2_wants_a_version_for_workers_that_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its TypeError does not say so."""
+    mirrored = 'distribution={"multi_worker_mirrored_strategy": {"enabled": True}}'
+    report = ask("v2", tmp_path, f'{V2}TensorFlow(**common, {mirrored}).fit("s3://bucket/rows")\n', monkeypatch)
+    assert checks(report) == ["launch-failed"]
+    assert 'framework_version="2.14"' in report.findings[0].instead
+
+
+def test_v2_goes_on_behind_a_job_on_spot_instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fit` tells at its end how much they have saved."""
+    spot = "use_spot_instances=True, max_wait=90000, checkpoint_s3_uri='s3://bucket/c'"
+    text = f"""{V2}
+job = Estimator(**common, environment={{"ENTRYPOINT_MODE": "mpi"}}, {spot})
+job.fit("s3://bucket/rows")
+job.fit("s3://bucket/rows")
+"""
+    report = ask("v2", tmp_path, text, monkeypatch)
+    assert (len(report.jobs), [each.check for each in report.findings if each.check == "launch-failed"]) == (2, [])
+
+
 def test_v2_adds_an_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--model_dir`, which a strict script refuses."""
     text = f"""{V2}

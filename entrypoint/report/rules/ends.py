@@ -7,6 +7,8 @@ from entrypoint.report.job import JobRecord
 from entrypoint.report.phases import IDLE
 from entrypoint.report.rules.verdict import CRITICAL, WARNING, Verdict, duration, percent
 
+LEAST = 2.0  # host-seconds that are worth a word
+
 
 def checkpoint(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Compare the longest checkpoint with the time that there is for one when the job is stopped."""
@@ -38,7 +40,7 @@ def idle(job: JobRecord, threshold: float) -> Iterator[Verdict]:
                 sums[span.phase] = sums.get(span.phase, 0.0) + span.end - span.start
                 by_host[host] = by_host.get(host, 0.0) + span.end - span.start
     waited = sum(sums.values())
-    if not total or not waited or waited / total < threshold:
+    if not total or waited < LEAST or waited / total < threshold:
         return
     phase, _ = max(sums.items(), key=lambda item: item[1])
     host, most = max(by_host.items(), key=lambda item: item[1])

@@ -186,6 +186,12 @@ CASES: dict[str, Ill] = {
         line="parse_args",
         well={"script": with_(SCRIPT, "args = parser.parse_args()", "args, _ = parser.parse_known_args()")},
     ),
+    "argument-refused": Ill(
+        script=with_(SCRIPT, "args =", 'parser.add_argument("--flag", action="store_true")\nargs ='),
+        change={"HyperParameters": {"flag": "True"}},
+        line="--flag",
+        well={"change": {"HyperParameters": {"epochs": "3"}}},
+    ),
     "argument-missing": Ill(
         script=with_(SCRIPT, "default=1", "required=True"),
         change={},

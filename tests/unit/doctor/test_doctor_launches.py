@@ -6,12 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from looking import HOROVOD, REQUEST, found, look
+from looking import HOROVOD, REQUEST, SCRIPT, found, look
 from waiting import eventually
 
 from entrypoint.cli import run
 from entrypoint.doctor.examine import examine, launched_jobs
 from entrypoint.doctor.launches import launched
+from entrypoint.doctor.show import as_json
+from entrypoint.errors import ConfigError
 from entrypoint.job.job import Mode
 
 SUBMITS = f"""
@@ -151,6 +153,36 @@ boto3.client("sagemaker", region_name="eu-west-1").create_hyper_parameter_tuning
     assert job.job is not None and job.job.program.name == "train.py"
 
 
+def test_a_trial_has_the_hosts_of_the_tuning_and_what_is_tuned(tmp_path: Path) -> None:
+    """SDK v2 names hosts in a place of its own; what is tuned is a hyperparameter of each trial, too."""
+    (tmp_path / "train.py").write_text(
+        SCRIPT.replace("args =", 'parser.add_argument("--rate", type=float, required=True)\nargs =')
+    )
+    text = f"""
+import boto3
+request = {REQUEST!r}
+definition = {{key: request[key] for key in ("AlgorithmSpecification", "RoleArn", "InputDataConfig", "OutputDataConfig",
+    "StoppingCondition")}} | {{"StaticHyperParameters": request["HyperParameters"]}}
+hosts = {{"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}}
+definition["HyperParameterTuningResourceConfig"] = hosts
+ranges = {{"ContinuousParameterRanges": [{{"Name": "rate", "MinValue": "0.1", "MaxValue": "1"}}]}}
+boto3.client("sagemaker", region_name="eu-west-1").create_hyper_parameter_tuning_job(
+    HyperParameterTuningJobName="t", TrainingJobDefinition=definition, HyperParameterTuningJobConfig={{
+    "Strategy": "Random", "ResourceLimits": {{"MaxParallelTrainingJobs": 1}}, "ParameterRanges": ranges}})
+"""
+    report = examine([str(launch(tmp_path, text)), str(tmp_path / "train.py")])
+    assert [each.check for each in report.findings] == ["nothing-shared"]
+    assert "2 hosts" in report.findings[0].found
+
+
+def test_a_launch_that_asks_what_spot_instances_saved(tmp_path: Path) -> None:
+    """As `fit` of SDK v2 does at the end of each job; the jobs behind it are to be seen, too."""
+    asks = "told = client.describe_training_job(TrainingJobName='job')\n"
+    text = f"{SUBMITS}{asks}print(1 - told['BillableTimeInSeconds'] / told['TrainingTimeInSeconds'])\n"
+    did, jobs = launched_jobs(launch(tmp_path, f"{text}client.create_training_job(**request)\n"))
+    assert (did.problem, len(jobs)) == ("", 2)
+
+
 def test_a_program_that_is_not_in_its_folder(tmp_path: Path) -> None:
     """As SDK v3 uploads it: what it names is in the files of its driver."""
     from entrypoint.doctor.described import described
@@ -164,6 +196,12 @@ def test_a_program_that_is_not_in_its_folder(tmp_path: Path) -> None:
     assert missing.check == "entry-missing" and "other.py" in missing.instead
     well = described(Request(body=REQUEST, file="submit.py", line=3, launch=Launch(entry_point="train.py")))
     assert _entry_missing(well) == []
+
+
+def test_a_notebook_is_to_be_exported(tmp_path: Path) -> None:
+    (tmp_path / "submit.ipynb").touch()
+    with pytest.raises(ConfigError, match="nbconvert"):
+        examine([str(tmp_path / "submit.ipynb")])
 
 
 # --- the command ---
@@ -204,6 +242,15 @@ def test_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         str(script),
         2,
     )
+
+
+def test_a_program_that_was_not_looked_at_is_told_to_programs_too(tmp_path: Path) -> None:
+    """A run of CI would else take no findings for a script that is well."""
+    (tmp_path / "request.json").write_text(json.dumps(REQUEST))
+    (tmp_path / "train.py").write_text(SCRIPT)
+    for names, seen in ((["request.json"], False), (["request.json", "train.py"], True)):
+        (job,) = as_json(examine([str(tmp_path / name) for name in names]))["jobs"]
+        assert job["program_seen"] is seen
 
 
 def test_what_runs_comes_first(tmp_path: Path) -> None:

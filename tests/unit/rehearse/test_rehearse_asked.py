@@ -84,6 +84,35 @@ def test_what_outlasts_the_hosts(tmp_path: Path) -> None:
     assert nothing.kept(kept) == []
 
 
+FALLS_BACK = """
+import argparse, os
+parser = argparse.ArgumentParser()
+parser.add_argument("--model", default=os.environ.get("SM_MODEL_DIR", "/opt/ml/model"))
+parser.add_argument("--kept", default="/opt/ml/checkpoints")
+"""
+
+
+def test_where_the_path_of_a_real_host_is_written_out(tmp_path: Path) -> None:
+    """On hosts that are processes it would be the machine's own: such a script takes another engine, or is refused."""
+    values = {"HyperParameters": {**REQUEST["HyperParameters"], "kept": '"/opt/ml/checkpoints"'}}
+    given = asked(tmp_path, **values)
+    assert given.fixed == ("kept",)
+    (tmp_path / "train.py").write_text(FALLS_BACK)
+    assert given.fixed == ("kept",), "the job gives what the script would fall back on"
+    (tmp_path / "request.json").write_text(json.dumps(REQUEST))
+    assert asked_for(str(tmp_path / "request.json"), (), "python", {}).fixed == ("train.py:5",)
+    elsewhere = {"HyperParameters": {**REQUEST["HyperParameters"], "kept": '"/data/kept"'}}
+    (tmp_path / "request.json").write_text(json.dumps({**REQUEST, **elsewhere}))
+    assert asked_for(str(tmp_path / "request.json"), (), "python", {}).fixed == ()
+
+
+@pytest.mark.parametrize(("steps", "same"), [("100", True), ("args.steps", True), ("rows // 32", False)])
+def test_whether_epochs_are_as_long_with_all_data(steps: str, same: bool, tmp_path: Path) -> None:
+    found = asked(tmp_path)
+    (tmp_path / "train.py").write_text(f"model.fit(rows, steps_per_epoch={steps})\n")
+    assert found.same_epochs is same
+
+
 def test_instance_groups_keep_one_host_each(tmp_path: Path) -> None:
     groups = [
         {"InstanceGroupName": name, "InstanceType": "ml.c5.xlarge", "InstanceCount": count}

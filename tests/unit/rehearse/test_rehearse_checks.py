@@ -124,6 +124,19 @@ class TestPlain:
         places = [each.seen for each in findings(case, "places")]
         assert places[0].startswith("model_dir: a folder") and places[1].startswith("rows name S3")
 
+    def test_one_that_shows_nothing_of_a_training(self) -> None:
+        """It may still import TensorFlow: that it did not fail is no reason to go."""
+        silent = tuple(replace(each, metrics=(), first=(), read=(("training", ()),)) for each in PLAIN.hosts)
+        case = with_plain(hosts=silent, together=None, kept=())
+        assert told(case, "end")[0][0] == "error" and told(case, "shards") == []
+        reads = (replace(silent[0], read=(("training", ("a",)),)), silent[1])
+        assert told(with_plain(hosts=reads, together=None, kept=()), "end") == []
+
+    def test_paths_of_a_real_host_on_hosts_that_are_processes(self) -> None:
+        fixed = asking(fixed=("train.py:3",))
+        assert told(fixed, "places") == []
+        assert "train.py:3" in told(replace(fixed, engine="process"), "places")[0][1]
+
     def test_one_that_never_begins(self) -> None:
         assert told(with_plain(acted=None, kind="stopped", hosts=()), "end")[0][0] == "error"
 
@@ -315,6 +328,13 @@ class TestKeeping:
         late = run("kill", None, kind="succeeded")
         assert told(replace(HEALTHY, runs=(PLAIN, late)), "kill")[0][0] == "note"
 
+    @pytest.mark.parametrize("name", ["kill", "stop"])
+    def test_a_run_that_fails_by_itself_is_no_late_one(self, name: str) -> None:
+        plain = run("plain", None, kind="succeeded")
+        ill = run(name, None, kind="failed", cause="algo-2 (not heard for 5 s)")
+        ((level, words),) = told(replace(HEALTHY, runs=(plain, ill)), name)
+        assert level == "warning" and words.endswith("algo-2 (not heard for 5 s)")
+
 
 class TestHours:
     def test_hours_of_this_machine_are_a_note(self) -> None:
@@ -332,7 +352,22 @@ class TestHours:
     def test_a_sample_that_was_trained_to_its_end(self) -> None:
         case = with_plain(acted=None, kind="succeeded")
         case = replace(case, request=replace(case.request, hyperparameters=()))
-        assert told(case, "hours")[0][1].startswith("36.7 min at the rate")  # 22 s for 1 %
+        assert told(case, "hours")[0][1].startswith("35.0 min at the rate")  # 21 s for 1 %, and 1 s
+
+    def test_the_start_is_no_longer_with_more_data(self) -> None:
+        metrics = tuple((18.0 + n, "script", {"step": float(n)}) for n in range(14))
+        case = with_plain(acted=None, kind="succeeded", hosts=(host("algo-1", (), metrics=metrics),))
+        case = replace(case, request=replace(case.request, hyperparameters=()))
+        found = told(case, "hours")[0][1]
+        assert found.startswith("21.8 min at the rate") and "beside 9.0 s for the start" in found
+
+    def test_epochs_of_as_many_steps_whatever_the_data(self) -> None:
+        metrics = tuple(
+            (10.0 + n, "script", {"step": 10.0 * n, "epochs": 30.0, "epoch_steps": 100.0}) for n in range(9)
+        )
+        case = with_plain(hosts=(host("algo-1", (), metrics=metrics),))
+        case = replace(case, request=replace(case.request, hyperparameters=(), same_epochs=True))
+        assert told(case, "hours")[0][1].startswith("5.0 min at the rate")
 
     def test_epochs_of_keras(self) -> None:
         metrics = tuple((10.0 + n, "script", {"step": 10.0 * n, "epochs": 3.0, "epoch_steps": 100.0}) for n in range(9))
@@ -352,6 +387,8 @@ class TestHours:
         case = with_plain(hosts=(host("algo-1", (), metrics=metrics),))
         case = replace(case, request=replace(case.request, hyperparameters=(("epochs", '"60"'),)))
         assert told(case, "hours")[0][1].startswith("3.3 h at the rate")
+        case = replace(case, request=replace(case.request, same_epochs=True))
+        assert told(case, "hours")[0][1].startswith("2.0 min at the rate")
 
     def test_what_is_not_known_is_not_said(self) -> None:
         case = with_plain()

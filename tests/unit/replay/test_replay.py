@@ -7,11 +7,13 @@ import re
 import pytest
 from builders import read as job_of
 
+from entrypoint.cli import run
 from entrypoint.errors import FAULT, ConfigError
 from entrypoint.monitor.description import described
 from entrypoint.outcome.outcome import Cause, Exit, failed
 from entrypoint.plan.planner import plan_for
 from entrypoint.policy import events
+from entrypoint.policy.artifacts import Artifacts, File
 from entrypoint.policy.codec import plain, reader
 from entrypoint.policy.events import News, Reach, Report
 from entrypoint.policy.history import MOST_HOSTS, History
@@ -19,6 +21,7 @@ from entrypoint.policy.policy import Policy
 from entrypoint.replay import command
 from entrypoint.replay.play import EVENTS
 from entrypoint.replay.rerun import arguments, faults
+from entrypoint.replay.words import Narrator
 
 CAUSE = Cause(host="algo-2", process="script", what="exit code 1", error="ValueError: x", code=1, exit=Exit(code=1))
 BEGAN = 1000.0
@@ -118,6 +121,14 @@ def test_it_is_told_in_words(life, capsys):
     )
     assert "-> SIGTERM to script" in told and "-> leaves: failed, exit code 1" in told
     assert "algo-1: failed, exit code 1, as then, by the same" in told
+
+
+def test_values_are_told_in_words() -> None:
+    files = (File(path="model/1/saved_model.pb", size=1, digest="d"),)
+    there = events.Inventoried(artifacts=Artifacts(files=files, model=True))
+    assert Narrator().told(there) == "inventoried: model/1/saved_model.pb"
+    same = events.Fingerprinted(fingerprints={"the plan": "2 workers"})
+    assert Narrator().told(same) == "fingerprinted: the plan 2 workers"
 
 
 def test_lost_lines_are_said(life, capsys):
@@ -232,6 +243,22 @@ def test_the_same_job_on_this_machine(life):
         "src/train.py", "--hosts", "2", "--mode", "ps", "--processes-per-host", "2", "--env", "ENTRYPOINT_RESTARTS=2",
         "--hyperparameters", "lr=0.1", "--fault", "kill algo-2 at 3",
     ]  # fmt: skip
+
+
+def test_what_the_command_for_it_may_miss(life):
+    """A newcomer is told, and does not find it out by a KeyError of the script."""
+    life.lines[1][2]["inputdataconfig"] = {"training": {}}
+    life.lines[1][2]["hyperparameters"] |= {"password": "***"}
+    told = command.lacks({"algo-1": life.record})
+    assert "--channel training=DIR" in told and "--hyperparameters password=..." in told and "--env" in told
+
+
+def test_a_program_that_is_not_there_is_one_error(life, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "algo-1.jsonl.gz").write_bytes(life.record)
+    assert run(["replay", str(tmp_path), "--rerun", "nothere.py"], {}) != 0
+    said = capsys.readouterr()
+    assert said.err.count("error: ") == 1 and "there is no program" in said.err
 
 
 def test_a_host_whose_launcher_had_a_fault_decided_nothing():

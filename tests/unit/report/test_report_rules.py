@@ -271,6 +271,10 @@ class TestEnds:
         found = verdicts(trained("algo-1", seconds=60, begins=50.0))["idle"]
         assert "wait for the others to come" in found.text
 
+    def test_a_wait_of_a_moment_is_no_matter_though_the_job_is_short(self):
+        assert "idle" not in verdicts(trained("algo-1", seconds=10, begins=3.0), idle=0.001)
+        assert "idle" in verdicts(trained("algo-1", seconds=10, begins=9.5), idle=0.001)
+
     def test_disk(self):
         found = verdicts(trained(sample={"free": 5 * GB}))["disk"]
         assert found.severity == "warning" and "5 GB of 100 GB are free" in found.text
