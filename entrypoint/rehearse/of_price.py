@@ -52,7 +52,9 @@ def whole(case: Case, run: Seen) -> tuple[float, str] | None:
         if total and rate:
             return total / rate, f"{name} {total:g} at {rate:.3g} steps a second"
     part = min((sample.part for sample in case.samples), default=1.0)
+    copies = [sample.channel.name for sample in case.samples if not sample.where.startswith(("s3://", "file://"))]
     of = f"{part:.2%} of the data" if part < 1 else "all of the data"
+    of += f", if the copy of {', '.join(copies)} is whole" if copies else ""
     if run.is_whole and run.seconds:
         start = _start(run)
         of = f"{of}, beside {span(start)} for the start" if start else of

@@ -354,6 +354,14 @@ class TestHours:
         case = replace(case, request=replace(case.request, hyperparameters=()))
         assert told(case, "hours")[0][1].startswith("35.0 min at the rate")  # 21 s for 1 %, and 1 s
 
+    def test_a_copy_may_be_a_part_of_the_data(self) -> None:
+        """--channel takes some of them: what is paid for is all."""
+        case = with_plain(acted=None, kind="succeeded")
+        case = replace(case, request=replace(case.request, hyperparameters=()))
+        assert "if the copy" not in told(case, "hours")[0][1]
+        copied = replace(case, samples=(replace(SAMPLE, where="/home/me/rows"),))
+        assert "of the data, if the copy of training is whole" in told(copied, "hours")[0][1]
+
     def test_the_start_is_no_longer_with_more_data(self) -> None:
         metrics = tuple((18.0 + n, "script", {"step": float(n)}) for n in range(14))
         case = with_plain(acted=None, kind="succeeded", hosts=(host("algo-1", (), metrics=metrics),))
