@@ -229,7 +229,7 @@ class Facts:
             return host in hosts.heard and host not in lost and not hosts.has_answered(host, poll)
 
         if self._awaited is None or not is_awaited(self._awaited):
-            self._awaited = next((host for host in self.others if is_awaited(host)), None)
+            self._awaited = next(filter(is_awaited, reversed(self.others)), None)  # they are asked in this order
         return self._awaited is None
 
     def leaving(self) -> bool:
