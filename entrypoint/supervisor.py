@@ -279,7 +279,7 @@ class Supervisor:
                 failure.unlink()
         if any(spec.key_name for spec in specs):
             ssh.write_files(self.job)
-        if any(spec.duty is Duty.RANK for spec in self.plan.processes):
+        if self.facts.ranks:
             from entrypoint.host.ranks import Ranks
 
             order, inbox = self.spawner.order, self.inbox

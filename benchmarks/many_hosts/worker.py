@@ -4,7 +4,8 @@
 thread that runs the same Supervisor, and stand-ins take the place of what a process can have only once, or of what one
 machine has not enough for all: signal handlers, and children (a step that ends at once, a script that runs until it is
 told to end). All hosts of a process share what each real host finds out by itself: the plan, its digest, the
-machine's CPUs.
+machine's CPUs, which addresses of a thousand are numbers; and an interpreter, which they do not take from one another
+(SWITCH).
 """
 
 import argparse
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.control import peers, probe, server  # noqa: F401 - else hundreds of threads import them at once
-from entrypoint.host import spawner
+from entrypoint.host import inventory, spawner  # noqa: F401
 from entrypoint.host.logs import Log
 from entrypoint.job.config import read_job
 from entrypoint.job.job import Job
@@ -35,9 +36,9 @@ from entrypoint.plan.planner import plan_for
 from entrypoint.policy.events import Action, Ask, Event, Force, RankEnded, Reported
 from entrypoint.supervisor import Supervisor
 
-# Hundreds of threads that wait for one interpreter wake so often to ask for it; at the usual 5 ms that is most of the
-# work.
-SWITCH = 0.02
+# Threads that wait for one interpreter wake so often to ask for it, all of them, which no real host has: one whose turn
+# is over gives it up by itself soon, as it waits for something. At the usual 5 ms it is most of the work.
+SWITCH = 1.0
 PORT = 7777
 SAID = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n    main()\nValueError: a failure\n'
 RAISES = Exit(code=1)

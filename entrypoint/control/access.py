@@ -58,6 +58,7 @@ class Callers:
     """
 
     def __init__(self, cluster: Cluster) -> None:
+        self._given: dict[str, list[str]] = {}  # by address, where the job has it
         self._hosts_at: dict[str, frozenset[str]] = {}  # by address; all that a name ever resolved to
         self._names: dict[str, str] = {}  # host -> what is looked up
         self._looked: dict[str, float] = {}  # host -> when
@@ -66,8 +67,8 @@ class Callers:
         self._asked = now = time.monotonic()
         self._changed = threading.Condition()
         for host in cluster.hosts:
-            if is_number(host.address):
-                self._note(host.name, {host.address})
+            if host.is_at_number:
+                self._given.setdefault(canonical(host.address), []).append(host.name)
             else:
                 self._names[host.name] = host.address
                 if not (cluster.is_coordinator or host is cluster.coordinator):
@@ -77,7 +78,7 @@ class Callers:
 
     def hosts_at(self, address: str) -> frozenset[str]:
         """Return the hosts of the job that have this address; none for a stranger."""
-        found = self._hosts_at.get(address, frozenset())
+        found = self._hosts_at.get(address, frozenset()).union(self._given.get(address, ()))
         if not found and self._names:
             now = time.monotonic()
             if now > self._asked + LOOK_AGAIN / 5:
@@ -124,15 +125,6 @@ def canonical(address: str) -> str:
         return address
     number = ipaddress.IPv6Address(address.partition("%")[0])
     return str(number.ipv4_mapped or number)
-
-
-def is_number(address: str) -> bool:
-    """Return whether it is an address, which nobody has to look up."""
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    return True
 
 
 class Limits:

@@ -7,7 +7,6 @@ host is not reached; what is found then counts.
 import socket
 import threading
 
-from entrypoint.control.access import is_number
 from entrypoint.control.client import Unreachable
 from entrypoint.job.cluster import Host
 
@@ -23,7 +22,7 @@ class Addresses:
 
     def of(self, host: Host, within: float) -> tuple[str, ...]:
         """Return its addresses, if known; else look, and wait so many seconds. Unreachable if there is none."""
-        if is_number(host.address):
+        if host.is_at_number:
             return (host.address,)
         with self._changed:
             if host.name not in self._found:
@@ -41,7 +40,7 @@ class Addresses:
     def look_for(self, host: Host) -> None:
         """Look its name up, if nobody does already."""
         with self._changed:
-            if host.name in self._looking or is_number(host.address):
+            if host.name in self._looking or host.is_at_number:
                 return
             self._looking.add(host.name)
         try:

@@ -60,7 +60,7 @@ class Control:
         self.callers = Callers(cluster)
         self._cluster, self._token, self._put = cluster, token.encode(), put
         self._refusals = _Refusals(cluster, put)
-        self._followers = frozenset(host.name for host in cluster.followers)
+        self._followers = frozenset(host.name for host in cluster.followers if cluster.is_coordinator)
         self._status, self._lookers = status, threading.BoundedSemaphore(STATUS_AT_ONCE)
         self._news, self._life = news, json.dumps(life).encode()
         self._records = records  # the coordinator's

@@ -21,7 +21,8 @@ LONGEST = 1 << 17  # bytes that the kernel takes at once; longer news are heard 
 _BLOCK = 1 << 16
 
 Answer = Callable[[bytes], bytes]  # report -> answer; nothing where it is refused
-Keep = Callable[[str, socket.socket, Answer], None]  # takes over a connection: (host, connection, who answers)
+# Takes over a connection: (host, connection, who answers, what was answered)
+Keep = Callable[[str, socket.socket, Answer, bytes], None]
 
 
 @dataclass(eq=False)

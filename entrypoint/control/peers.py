@@ -40,7 +40,8 @@ from entrypoint.policy.events import (
     Unreached,
 )
 
-RETRY = 0.05  # seconds until the next try while the coordinator was never reached
+RETRY = 0.05  # seconds until the next try while the coordinator is not reached; each next is after twice as many,
+TRIES = 2000.0  # until all followers together make so many a second: else they take the time in which it would start
 FORBIDDEN = 403
 
 
@@ -110,11 +111,12 @@ class Peers:
             for follower in self._cluster.followers:
                 self._links.tell(follower.name, self._news)
 
-    def _keep(self, host: str, connection: socket.socket, answer: Answer) -> None:
-        """Take over a follower's connection; what is new since the answer that it was kept for is told over it."""
+    def _keep(self, host: str, connection: socket.socket, answer: Answer, said: bytes) -> None:
+        """Take over a follower's connection; what is new since `said`, for which it was kept, is told over it."""
         self._links.keep(host, connection, answer)
         with self._lock:
-            self._links.tell(host, self._news)
+            if not said.startswith(self._news[:-1]):
+                self._links.tell(host, self._news)
 
     def flush(self, within: float) -> None:
         """Wait, at most so many seconds, until the coordinator has the last report."""
@@ -123,7 +125,7 @@ class Peers:
     def _keep_reporting(self) -> None:
         last: Report | None = None
         reached = False
-        refused_since, complaint = 0.0, ""
+        refused_since, complaint, again = 0.0, "", RETRY
         # Who is heard is looked for at once. A look that comes before our server listens costs PROBE_AGAIN.
         self._tried_to_open.wait()
         while True:
@@ -135,7 +137,7 @@ class Peers:
                 continue
             try:
                 self._bring(json.dumps({**to_json(report), "life": self._life}).encode())
-                last, reached, refused_since = report, True, 0.0
+                last, reached, refused_since, again = report, True, 0.0, RETRY
                 self._shortage.over()
                 with self._lock:
                     if report is self._report:
@@ -156,7 +158,8 @@ class Peers:
                     self._put(Unreached(host=self._cluster.coordinator.name))
                 reached = False
                 self._drop_link()
-                time.sleep(RETRY)
+                time.sleep(again)
+                again = max(RETRY, min(2 * again, len(self._cluster.hosts) / TRIES))
 
     def _bring(self, report: bytes) -> None:
         """To the coordinator, and hear its answer; over our link, if we have one."""

@@ -67,7 +67,7 @@ class _Channel(HTTPChannel):
         if link and self.total_outbufs_len:  # it does not read; it may ask again
             link.close()
         elif link:  # others read it from now on
-            server.keep(who, link, partial(server.answer_again, Bucket(RATE, BURST), self.addr[0], shown))
+            server.keep(who, link, partial(server.answer_again, Bucket(RATE, BURST), self.addr[0], shown), text)
 
     def _to_keep(self) -> socket.socket | None:
         """Return the connection once more: what waitress closes, that has been said, is not its end then."""
@@ -95,6 +95,14 @@ def _listening(address: str, port: int) -> socket.socket:
             if error.errno != errno.EADDRNOTAVAIL:  # else IPv6 is switched off
                 raise
     return socket.create_server((address, port))
+
+
+def _has_hung_up(connection: socket.socket) -> bool:
+    """Return whether it was only looked whether we are there."""
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
 
 
 def _is_quick(channel: _Channel) -> bool:
@@ -139,7 +147,7 @@ class ControlServer(TcpWSGIServer):
             connection, (caller, port, *_) = taken
             address = canonical(caller), port
             party = self.limits.party(address[0])
-            if self._open[party] < OPEN and self.limits.take(party):
+            if self._open[party] < OPEN and self.limits.take(party) and not _has_hung_up(connection):
                 self.set_socket_options(connection)
                 with self._lock:
                     self._open[party] += 1

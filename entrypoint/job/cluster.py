@@ -1,6 +1,8 @@
 """Who takes part in the job, in which order, and which one this host is."""
 
+import ipaddress
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from entrypoint.python310 import StrEnum
 
@@ -27,6 +29,15 @@ class Host:
     address: str
     ports_from: int = 0
     part: Part = Part.TRAINS
+
+    @cached_property
+    def is_at_number(self) -> bool:
+        """Whether its address is one, which nobody has to look up, and no name."""
+        try:
+            ipaddress.ip_address(self.address)
+        except ValueError:
+            return False
+        return True
 
     def port(self, port: int) -> int:
         return self.ports_from + port

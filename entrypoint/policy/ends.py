@@ -15,6 +15,7 @@ from entrypoint.policy.restarts import Restarts
 from entrypoint.policy.verdict import DYING
 
 LOOK_AGAIN = 0.1  # seconds between two looks at what processes print while something goes wrong
+LOOKED_AT = 4000.0  # hosts that look in a second, at most: what they find takes the coordinator longer to hear
 UNENDING = 2.0  # seconds that a process has from its last words to its end
 NO_SERVER = 60.0  # seconds in which a chief's script has begun to listen, if it ever does
 SAY_WHO_WORKS = 30.0  # seconds after the chief's end, when its workers still work
@@ -28,6 +29,7 @@ class Ends:
         self.look_at = now
         self._may_serve = any(spec.serves is Serves.MAYBE for spec in facts.plan.processes)
         self._rests_since = now
+        self._look_again = max(LOOK_AGAIN, len(facts.plan.hosts) / LOOKED_AT)
 
     def note(self, event: events.Ended, now: float) -> Iterator[Action]:
         facts = self.facts
@@ -97,7 +99,7 @@ class Ends:
         users = [name for name in facts.own.running(*USERS) if name not in facts.own.asked]
         if users and now >= self.look_at:
             # Words that matter come at once, mostly; and a thousand hosts may be waiting for one that does not answer.
-            self.look_at = now + max(LOOK_AGAIN, (now - (facts.attempt.poll_at or now)) / 2)
+            self.look_at = now + max(self._look_again, now - (facts.attempt.poll_at or now))
             yield events.Look(names=tuple(users))
         for name, (since, error, details) in facts.attempt.dying.items():
             if name in users and now >= since + UNENDING and facts.own_failure() is None:

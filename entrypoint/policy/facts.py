@@ -47,8 +47,11 @@ class Facts:
         self.artifacts: Artifacts | None = None
         self._unready: dict[str, str] = {}  # process -> a host where it was not ready when we last looked
         self._awaited: str | None = None  # a host that had not acknowledged the last poll when we last looked
-        self._ranks = [spec for spec in plan.processes if spec.duty is Duty.RANK]
-        self._to_come = self._ranks  # ranks that had come up nowhere when we last looked
+        self.ranks = [spec for spec in plan.processes if spec.duty is Duty.RANK]
+        self._to_come = self.ranks  # ranks that had come up nowhere when we last looked
+        scripts = {spec.name for spec in self.own.specs.values() if spec.duty is Duty.SCRIPT}
+        # Of its own scripts: that one has started is nothing that anybody waits for.
+        self.unasked = scripts.difference(need.process for spec in plan.processes for need in spec.needs)
         self.shared_needs = {
             (need.host, need.process)
             for spec in (plan.processes if self.is_coordinator else ())  # who tells the others of them
@@ -113,7 +116,7 @@ class Facts:
         stays |= {(ALL_HOSTS, name) for _, name in stays}
         ready = {each for each in self.attempt.ready if each in stays or each[1] == PREFLIGHT}
         self.attempt = Attempt(number=number, clearing=True, go=False, ready=ready, poll=self.attempt.poll)
-        self._to_come = self._ranks
+        self._to_come = self.ranks
 
     # --- asked by anybody ---
 
@@ -214,7 +217,7 @@ class Facts:
         return self._to_come
 
     def any_rank_came(self) -> bool:
-        return len(self.ranks_to_come()) < len(self._ranks)
+        return len(self.ranks_to_come()) < len(self.ranks)
 
     def report_of(self, host: str) -> Report:
         """Return the last that a host said of this attempt."""
@@ -229,7 +232,7 @@ class Facts:
             return host in hosts.heard and host not in lost and not hosts.has_answered(host, poll)
 
         if self._awaited is None or not is_awaited(self._awaited):
-            self._awaited = next((host for host in self.others if is_awaited(host)), None)
+            self._awaited = next(filter(is_awaited, reversed(self.others)), None)  # they are asked in this order
         return self._awaited is None
 
     def leaving(self) -> bool:
@@ -261,7 +264,7 @@ class Facts:
 
     def rank_from_elsewhere(self, name: str) -> ProcessSpec:
         """Return the spec of a rank that the user's own options made mpirun place here, and the plan has elsewhere."""
-        return replace(self._ranks[0], host=self.host, name=name, task="placed by the user's options")
+        return replace(self.ranks[0], host=self.host, name=name, task="placed by the user's options")
 
     def by_the_coordinators_clock(self, at: float | None) -> float | None:
         return None if at is None or self.offset is None else round(at + self.offset, 3)

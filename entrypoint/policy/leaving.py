@@ -16,11 +16,12 @@ INVENTORY = 2.0  # seconds in which a host may see what it leaves; a disk that d
 
 
 class Leaving:
-    """Remembers only since when it waits for the inventory."""
+    """Remembers only since when it waits for the inventory, and a host that it waited for when it last looked."""
 
     def __init__(self, facts: Facts, settings: Settings, liveness: Liveness) -> None:
         self.facts, self.settings, self.liveness = facts, settings, liveness
         self._inventory_since: float | None = None
+        self._awaited: str | None = None
 
     def take_inventory(self, now: float) -> Iterator[Action]:
         if not self.facts.is_over() or not self.facts.succeeded():
@@ -44,14 +45,23 @@ class Leaving:
         facts = self.facts
         if facts.outcome is None or not facts.leaving():
             return
-        if facts.is_coordinator:
-            away = self.liveness.away(now)
-            left = [host for host in facts.others if not facts.hosts.is_gone(host) and host not in away]
-            if any(now < self._wait_until(host, facts.outcome) for host in left):
-                return
+        if facts.is_coordinator and self._waits(facts.outcome, now):
+            return
         facts.note_left()
         yield from self._say_what_is_left()
         yield events.Finish(outcome=facts.outcome)
+
+    def _waits(self, settled: Outcome, now: float) -> bool:
+        """Asked at every event, so all hosts are looked through only when the last that was awaited is not any more."""
+        lost, gone = self.facts.lost(), self.facts.hosts.is_gone
+
+        def is_awaited(host: str) -> bool:
+            there = not gone(host) and host not in lost and not self.liveness.is_silent(host, now)
+            return there and now < self._wait_until(host, settled)
+
+        if self._awaited is None or not is_awaited(self._awaited):
+            self._awaited = next(filter(is_awaited, reversed(self.facts.others)), None)  # they hear in this order
+        return self._awaited is not None
 
     def _wait_until(self, host: str, settled: Outcome) -> float:
         """Return how long the coordinator waits for a follower's last words."""

@@ -76,9 +76,9 @@ class Liveness:
             cause = Cause(host=facts.host, process="", what=what, error=error, code=ExitCode.HOST_LOST)
             facts.note_cause(cause, now, at=self.hosts.woke - self.hosts.slept)
 
-    def away(self, now: float) -> set[str]:
-        """Return hosts that are lost, or would be if the job were not at its end."""
-        return self.facts.lost() | {host for host in self.hosts.heard if now >= self._patience_with(host)[0]}
+    def is_silent(self, host: str, now: float) -> bool:
+        """Return whether it would be lost if the job were not at its end."""
+        return host in self.hosts.heard and now >= self._patience_with(host)[0]
 
     def _patience_with(self, host: str, hurried: bool = False) -> tuple[float, str]:
         """Return until when a host that was heard may be silent, and what it is if it still is, then."""

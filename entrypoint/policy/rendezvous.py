@@ -182,15 +182,15 @@ class Rendezvous:
 def meets(hosts: Sequence[str], me: str) -> list[str]:
     """Return the hosts that one host is to reach before the user's programs start.
 
-    In most jobs all others. Where that would be a million connections, the coordinator reaches all, all reach it,
-    and each reaches those that are 1, 16, 256, ... places behind it: so each is tried from near and far, and a host
-    that is cut off is found, or a part of the hosts that does not reach another part.
+    In most jobs all others. Where that would be a million connections, the coordinator reaches all, all have reached
+    it when they are heard, and each reaches those that are 1, 16, 256, ... places behind it: so each is tried from
+    near and far, and a host that is cut off is found, or a part of the hosts that does not reach another part.
     """
     if len(hosts) <= ALL_MEET or me == hosts[0]:
         return [host for host in hosts if host != me]
     own, count = hosts.index(me), len(hosts)
     steps = [1 << power for power in range(0, count.bit_length(), 4) if 1 << power < count]
-    return list(dict.fromkeys([hosts[0], *(hosts[(own + step) % count] for step in steps)]))
+    return [hosts[(own + step) % count] for step in steps]
 
 
 def different(coordinator: str, thing: str, values: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ def report(facts: Facts) -> Report:
         host=facts.host,
         # Until this host is clear of the last attempt, it has nothing to say of the next.
         attempt=attempt.number - attempt.clearing,
-        ready=frozenset(process for host, process in attempt.ready if host == facts.host),
+        ready=frozenset(name for host, name in attempt.ready if host == facts.host and name not in facts.unasked),
         public_keys=_own_public_keys(facts),
         fingerprints=tuple(sorted(facts.fingerprints.items())),
         unused_gpus=facts.unused_gpus,

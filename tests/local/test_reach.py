@@ -1,10 +1,13 @@
 """Looking for other hosts: names that resolve and that do not, ports that answer, refuse, or stay silent."""
 
+import contextlib
 import socket
 import threading
+import time
 
 import pytest
 
+from entrypoint.control import probe
 from entrypoint.control.probe import look_for
 from entrypoint.job.cluster import Cluster, Host
 
@@ -45,3 +48,26 @@ def test_the_host_sees_who_looks_for_it(cluster):
         look_for(job, ["algo-3"], port)
         thread.join(10)
     assert callers == ["127.61.0.1"]
+
+
+def test_many_are_looked_for_side_by_side_and_those_that_are_silent_hold_up_nobody(monkeypatch):
+    monkeypatch.setattr(probe, "PATIENCE", 0.5)
+    hosts = tuple(Host(name=f"algo-{n}", rank=n, address=f"127.61.1.{n}") for n in range(1, 2 * probe.AT_ONCE))
+    silent = [hosts[5].address, hosts[100].address]
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.61.1.1", 0), backlog=200))
+        port = server.getsockname()[1]
+        for host in hosts[1:]:
+            of_it = stack.enter_context(socket.create_server((host.address, port), backlog=0))
+            if host.address in silent:  # a full queue: the kernel drops what comes
+                for _ in range(3):
+                    full = stack.enter_context(socket.socket())
+                    full.setblocking(False)
+                    full.connect_ex(of_it.getsockname())
+        began = time.monotonic()
+        found = look_for(Cluster(hosts=hosts, me=hosts[0]), [host.name for host in hosts], port)
+        assert time.monotonic() < began + 4 * probe.PATIENCE
+    assert [reach.host for reach in found] == [host.name for host in hosts]
+    assert {reach.address: reach.why for reach in found if not reach.reached} == dict.fromkeys(
+        silent, f"port {port} does not answer within 0.5 s"
+    )

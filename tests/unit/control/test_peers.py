@@ -1,6 +1,7 @@
 """client.py and peers.py on sockets of loopback: what is said arrives, and what answers oddly harms nobody."""
 
 import contextlib
+import itertools
 import json
 import random
 import socket
@@ -450,6 +451,22 @@ def test_a_follower_keeps_its_connection_and_hears_the_news_there():
             return News(poll=1) in [event.news for event in net.heard["algo-2"] if isinstance(event, Informed)]
 
         eventually(is_told, within=20)
+
+
+@pytest.mark.parametrize(("count", "least", "most"), [(2, 0.05, 0.3), (1000, 0.5, 1.0)])
+def test_many_followers_together_do_not_ask_a_coordinator_that_is_not_there_too_often(count, least, most):
+    hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address=f"127.0.0.{1 + (n == 1)}") for n in range(count))
+    times: list[float] = []
+
+    def note(event):
+        if isinstance(event, Unreached):
+            times.append(time.monotonic())
+
+    follower = Peers(Cluster(hosts=hosts, me=hosts[1]), Settings(control_port=unused_port()), note, dict, print)
+    follower.report(Report(host="algo-2"))
+    eventually(lambda: len(times) >= 9, within=20)
+    gaps = sorted(later - sooner for sooner, later in itertools.pairwise(times[5:]))
+    assert gaps[0] >= least and gaps[len(gaps) // 2] <= most
 
 
 def test_a_follower_whose_answer_is_lost_asks_again_before_it_takes_the_coordinator_for_lost():

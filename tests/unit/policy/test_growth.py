@@ -169,7 +169,7 @@ def test_hosts_of_a_large_job_are_met_from_near_and_far(count):
     hosts = names(count)
     met = {host: meets(hosts, host) for host in hosts}
     assert met[hosts[0]] == hosts[1:]
-    assert all(met[host][0] == hosts[0] and host not in met[host] for host in hosts[1:])
+    assert all(host not in others and len(others) == len(set(others)) for host, others in met.items())
     tried = Counter(other for others in met.values() for other in others)
-    assert min(tried.values()) >= 2, "by the coordinator and by one other"
-    assert sum(tried.values()) < 6 * count
+    assert min(tried[host] for host in hosts[1:]) >= 2, "by the coordinator and by one other"
+    assert sum(tried.values()) < 5 * count
