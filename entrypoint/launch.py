@@ -256,11 +256,13 @@ def _say_more(supervisor: "Supervisor", outcome: Outcome, log: Log) -> None:
 
 
 def _end_record(feed: "Feed", outcome: Outcome, supervisor: "Supervisor | None", log: Log) -> None:
-    """Tell the monitor how the job ended; on the coordinator it then hears the monitors of those that are there."""
+    """Tell the monitor how the job ended, and whose monitors it may still hear, or on a follower be heard by."""
     masked = outcome.with_texts(log.secret.mask)
-    cause = masked.cause
-    facts = supervisor.facts if supervisor else None
-    there = [host for host in facts.others if facts.report_of(host).gone] if facts and facts.is_coordinator else []
+    cause, there = masked.cause, list[str]()
+    if supervisor and supervisor.facts.is_coordinator:
+        there = [host for host in supervisor.facts.others if supervisor.facts.report_of(host).gone]
+    elif supervisor:
+        there = [host for host in (supervisor.facts.coordinator,) if host not in supervisor.facts.lost()]
     told = {"host": cause.host, "process": cause.process, "what": cause.what, "error": cause.error} if cause else None
     feed.tell("outcome", {"kind": str(masked.kind), "exit_code": masked.exit_code, "cause": told, "there": there})
     if why := feed.finish():

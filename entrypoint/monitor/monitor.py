@@ -65,7 +65,7 @@ class Monitor:
         self._progress = Progress()
         self._was_still = False
         self._stacks_taken = 0  # the last time that they were asked for
-        self._there: list[str] = []  # hosts whose records are about to end
+        self._there: list[str] = []  # hosts whose records are about to end; on a follower, the coordinator
         self._aside: Aside | None = None
         self._record = Record(job.paths.records / f"{self._me}.jsonl.gz")
         self._fresh: list[list[Any]] = []  # its lines, for the coordinator's eye
@@ -272,7 +272,7 @@ class Monitor:
             self._report()
             return
         self._bring()
-        if self._delivery and self._delivery.finish(LAST):
+        if self._delivery and self._delivery.finish(LAST if self._there else 0.0):
             with suppress(OSError):
                 path.unlink()  # the coordinator has it
                 path.parent.rmdir()

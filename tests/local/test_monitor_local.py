@@ -122,6 +122,15 @@ def test_a_lost_hosts_record_is_there_up_to_its_last_seconds(hosts):
     assert lines(job, "algo-1", "outcome")[0][0]["cause"]["host"] == "algo-2"
 
 
+def test_a_host_that_has_lost_the_coordinator_keeps_its_record_and_waits_for_nobody(hosts):
+    job = hosts(2, "train.py", code={"train.py": STEPS.format(steps=600, pause=0.1)})
+    job.says(r"step=20 ", host=2)
+    job[1].kill()
+    assert job.end()[1] == 69
+    (told,) = [line[2] for line in record(job, "algo-2", of=2) if line[0] == "outcome"]
+    assert told["cause"]["host"] == "algo-1" and told["there"] == []
+
+
 def test_lines_for_cloudwatch(hosts):
     environment = {"ENTRYPOINT_EMF": "Training/tests"}
     job = hosts(2, "train.py", code={"train.py": STEPS.format(steps=20, pause=0.1)}, environment=environment)
