@@ -261,8 +261,8 @@ def _end_record(feed: "Feed", outcome: Outcome, supervisor: "Supervisor | None",
     cause, there = masked.cause, list[str]()
     if supervisor and supervisor.facts.is_coordinator:
         there = [host for host in supervisor.facts.others if supervisor.facts.report_of(host).gone]
-    elif supervisor:
-        there = [host for host in (supervisor.facts.coordinator,) if host not in supervisor.facts.lost()]
+    elif supervisor and supervisor.facts.coordinator not in supervisor.facts.lost():
+        there = [supervisor.facts.coordinator]
     told = {"host": cause.host, "process": cause.process, "what": cause.what, "error": cause.error} if cause else None
     feed.tell("outcome", {"kind": str(masked.kind), "exit_code": masked.exit_code, "cause": told, "there": there})
     if why := feed.finish():

@@ -37,6 +37,6 @@ class Inbox:
 
 
 def _joined(output: dict[bytes, list[bytes]]) -> Iterator[tuple[bytes, str, bytes]]:
-    while output:
-        process = next(iter(output))
-        yield OUTPUT, process.decode(errors="replace"), b"".join(output.pop(process))
+    for process, texts in output.items():
+        yield OUTPUT, process.decode(errors="replace"), b"".join(texts)
+    output.clear()
