@@ -22,7 +22,8 @@ LISTS = 1 << 22  # of the lists of all hosts
 
 def take(tree: Tree, hosts: int) -> Artifacts:
     """Return what lies below `tree` now, as one of so many hosts may tell it."""
-    reader = _Reader(str(tree.base), until=time.monotonic() + SECONDS)
+    ours = {tree.records.name, tree.report.name, f".{tree.report.name}.new"}
+    reader = _Reader(str(tree.base), time.monotonic() + SECONDS, ours)
     room = max(LIST[1], min(LIST[0], LISTS // hosts)) // 2
     files = [*reader.list(MODEL, room), *reader.list(DATA, room)]
     return Artifacts(files=tuple(files), model=reader.model, saved=reader.saved, whole=reader.whole)
@@ -31,8 +32,9 @@ def take(tree: Tree, hosts: int) -> Artifacts:
 class _Reader:
     """Remembers what was seen, and what may still be read."""
 
-    def __init__(self, base: str, until: float) -> None:
+    def __init__(self, base: str, until: float, ours: set[str]) -> None:
         self.base, self.until, self.left = base, until, READ
+        self.ours = ours  # still written where hosts share the folder, as in the SDK's local mode; named by host
         self.model, self.saved, self.whole = False, "", True
 
     def list(self, part: str, room: int) -> Iterator[File]:
@@ -57,6 +59,8 @@ class _Reader:
         except OSError:
             return
         for entry in found:
+            if folder == DATA and entry.name in self.ours:
+                continue
             try:
                 status = entry.stat(follow_symlinks=False)
             except OSError:

@@ -129,6 +129,7 @@ LARGE = bytes(300_000)
         (b"1" + LARGE[1:], True),
         (LARGE[1:] + b"1", True),
     ],
+    ids=["the same", "longer", "begins otherwise", "ends otherwise"],
 )
 def test_large_files_are_told_by_size_and_ends(tmp_path, other, differ):
     lines = said(tmp_path, {**SAVED, "model/1/data": LARGE}, {"model/1/data": other})
@@ -186,6 +187,14 @@ def test_many_files_are_not_listed_but_seen(tmp_path):
     took = inventory.take(tree, 2)
     assert 100 < len(took.files) < 600
     assert took.servable and took.whole and took.files[-1].path == "output/data/x"
+
+
+def test_what_the_launcher_writes_itself_is_no_collision(tmp_path):
+    """A host that is done sees the record that another still writes, where they share a folder."""
+    record, scratch = "output/data/record/algo-2.jsonl.gz", "output/data/.report.html.new"
+    assert said(tmp_path, {**SAVED, record: "half", scratch: "half"}, {**SAVED, record: "whole", scratch: "x"}) == []
+    (warning,) = said(tmp_path / "2", {**SAVED, "output/data/x/record": "1"}, {**SAVED, "output/data/x/record": "2"})
+    assert PACKED in warning
 
 
 def test_a_disk_that_takes_too_long_is_left(tmp_path, monkeypatch):
