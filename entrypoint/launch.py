@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from entrypoint.feed import Feed
 from entrypoint.host.logs import Log
 from entrypoint.outcome.outcome import Cause, Outcome, failed
 from entrypoint.secrets import Secrets
+from entrypoint.values import replace
 
 if TYPE_CHECKING:  # `train` and `entrypoint` import no more than they need, when they need it
     from entrypoint.host.process import Process

@@ -9,7 +9,6 @@ import errno
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -35,6 +34,7 @@ from entrypoint.policy.phase import Phase
 from entrypoint.policy.policy import Policy
 from entrypoint.policy.status import status
 from entrypoint.python310 import assert_never
+from entrypoint.values import replace
 
 if TYPE_CHECKING:
     from entrypoint.control.peers import Peers

@@ -19,7 +19,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from entrypoint.plan.plan import Duty, Plan, ProcessSpec
 from entrypoint.plan.planner import plan_for
 from entrypoint.policy.events import Action, Ask, Event, Force, RankEnded, Reported
 from entrypoint.supervisor import Supervisor
+from entrypoint.values import replace
 
 # Threads that wait for one interpreter wake so often to ask for it, all of them, which no real host has: one whose turn
 # is over gives it up by itself soon, as it waits for something. At the usual 5 ms it is most of the work.

@@ -15,9 +15,9 @@ import socket
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from entrypoint.control.access import MAX_MESSAGE
+from entrypoint.values import Value, replace
 
 CONNECTING = 1.0  # seconds: the other's kernel answers, however busy its processes are
 NEXT = 0.25  # seconds until another connection is tried. The kernel itself would say a lost word again after 1 s
@@ -33,8 +33,7 @@ class Unreachable(OSError):
     """There was no connection."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(Value):
     status: int
     body: bytes
     asked: float  # when the question went out, on the monotonic clock

@@ -11,11 +11,11 @@ import selectors
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 from entrypoint.control.access import MAX_MESSAGE
 from entrypoint.control.client import prepare
 from entrypoint.policy.events import Event, LinkEnded, Unreached
+from entrypoint.values import State, fresh
 
 LONGEST = 1 << 17  # bytes that the kernel takes at once; longer news are heard with the answer to a POST
 _BLOCK = 1 << 16
@@ -25,12 +25,11 @@ Answer = Callable[[bytes], bytes]  # report -> answer; nothing where it is refus
 Keep = Callable[[str, socket.socket, Answer, bytes], None]
 
 
-@dataclass(eq=False)
-class _Link:
+class _Link(State):
     host: str
     connection: socket.socket
     answer: Answer
-    unread: bytearray = field(default_factory=bytearray)
+    unread: bytearray = fresh(bytearray)
 
 
 class Links:
@@ -46,7 +45,7 @@ class Links:
         connection.setblocking(False)
         prepare(connection)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LONGEST)
-        link = _Link(host, connection, answer)
+        link = _Link(host=host, connection=connection, answer=answer)
         with self._lock:
             if self._selector is None:
                 try:

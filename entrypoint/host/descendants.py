@@ -18,11 +18,11 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
 from entrypoint.host.process import Process, reap
+from entrypoint.values import State, Value, fresh
 
 MARK = "ENTRYPOINT_PROCESS"  # environment variable: the process of the plan from which a process descends
 PASSED_ON = 1.0  # seconds in which a living parent has passed SIGTERM on, if it does; a quarter of the grace if less
@@ -36,8 +36,7 @@ _STATES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(Value):
     """A line of /proc/PID/stat."""
 
     pid: int
@@ -72,7 +71,10 @@ def read_stat(pid: int | str) -> Stat | None:
         return None
     name, words = head.partition("(")[2], rest.split()
     parent, group, threads, began = (int(words[at]) for at in (1, 2, 17, 19))
-    return Stat(int(pid), name, words[0], parent, group, threads, sum(map(int, words[11:15])), began)
+    return Stat(
+        pid=int(pid), name=name, state=words[0], parent=parent, group=group, threads=threads,
+        worked=sum(map(int, words[11:15])), began=began,
+    )  # fmt: skip
 
 
 def where_it_is(stat: Stat) -> str:
@@ -172,8 +174,7 @@ class Descendants:
 _MARKED = f"{MARK}=".encode()
 
 
-@dataclass
-class Ending:
+class Ending(State):
     """A process of the plan that was told to end, with all that descends from it. Times are our clock's, in seconds."""
 
     name: str
@@ -181,7 +182,7 @@ class Ending:
     grace: float
     descendants: Descendants
     forced: bool = False
-    living: list[Stat] = field(default_factory=list)
+    living: list[Stat] = fresh(list)
     _asked: float = inf
     _tick: float = 0.0
 

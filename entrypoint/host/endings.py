@@ -3,7 +3,6 @@
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from math import inf
 
 from entrypoint.host import descendants
@@ -12,13 +11,13 @@ from entrypoint.plan.plan import Duty
 from entrypoint.policy import events
 from entrypoint.policy.events import Event
 from entrypoint.policy.facts import Facts
+from entrypoint.values import Value
 
 LOOK, LOOK_SHARE = 0.05, 10.0  # seconds, or so many times what it takes, between two looks at what is to end
 NAMED = 10  # processes in one line of the log
 
 
-@dataclass(frozen=True)
-class _Sweeping:
+class _Sweeping(Value):
     """What is ended between two attempts. `spare`: pids that live on with what descends from them; `keep`: without."""
 
     spare: frozenset[int]
@@ -92,7 +91,9 @@ class Endings:
         # A step has its work before it, with all that it has started; a daemon only serves what is over.
         pids = {name: self._processes[name].pid for name in keep if name in self._processes}
         steps = [pid for name, pid in pids.items() if self._facts.own.specs[name].duty is Duty.STEP]
-        self._sweeping = _Sweeping(frozenset(steps), frozenset(pids.values()), time.monotonic() + within)
+        self._sweeping = _Sweeping(
+            spare=frozenset(steps), keep=frozenset(pids.values()), until=time.monotonic() + within
+        )
         self._look_at = 0.0
         self._put(events.Due())
 

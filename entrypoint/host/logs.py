@@ -15,11 +15,11 @@ import select
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from entrypoint import secrets
 from entrypoint.host.sink import PATIENCE, RESERVE, Sink
 from entrypoint.outcome.tails import LAST, Tail
+from entrypoint.values import State, fresh
 
 _BLOCK = 1 << 16
 _LONGEST_LINE = 8 << 20  # bytes of one unfinished line that are kept before it is written as it is
@@ -34,11 +34,10 @@ _OVER = re.compile(rb"\x08*(\r\n|\r|\n)")  # what comes after the state of a pro
 _BACK = re.compile(rb"(?<!\x08)\x08+\r")  # as Keras goes back in a line; backspaces only show in a log
 
 
-@dataclass
-class _Pipe:
+class _Pipe(State):
     prefix: bytes
     owner: str
-    unfinished: bytearray = field(default_factory=bytearray)  # what has no end of line yet
+    unfinished: bytearray = fresh(bytearray)  # what has no end of line yet
     since: float = 0.0  # when that began, or was shown
     grown: bool = False  # whether something has come to it since then
     shown: int = 0  # bytes at its beginning that stand in the log as a line
@@ -140,7 +139,7 @@ class Log:
         os.set_blocking(reader, False)
         prefix = f"[{self._host} {label}] " if self._prefix else ""
         with self._lock:
-            self._pipes[reader] = _Pipe(prefix.encode("utf-8", "replace"), owner)
+            self._pipes[reader] = _Pipe(prefix=prefix.encode("utf-8", "replace"), owner=owner)
             self._poll.register(reader, select.EPOLLIN)
         return writer
 

@@ -10,11 +10,11 @@ OpenMP only. A rank that waits in Open MPI asks again and again, as fast as a pr
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from entrypoint.host.cgroups import groups, read
 from entrypoint.plan.plan import NO_GPU, Duty, ProcessSpec
+from entrypoint.values import Value
 
 GPUS = "CUDA_VISIBLE_DEVICES"
 YIELD = "OMPI_MCA_mpi_yield_when_idle"
@@ -23,8 +23,7 @@ YIELD = "OMPI_MCA_mpi_yield_when_idle"
 LEAST_INTEROP = 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine:
+class Machine(Value):
     """What this host may use."""
 
     allowed: int  # CPUs of the affinity mask: as many threads as a program starts that is told nothing

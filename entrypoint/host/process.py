@@ -4,18 +4,17 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from entrypoint.host.logs import Log
 from entrypoint.plan.plan import ProcessSpec
+from entrypoint.values import State
 
 OOM_SCORE = 300  # of 1000; the same for all that we start, so that among them the largest is still taken first
 
 
-@dataclass
-class Process:
+class Process(State):
     """A running process of this host: a child of ours, or a rank that mpirun started."""
 
     name: str

@@ -9,12 +9,12 @@ which Python's own threads never do, and all other threads wait for one another 
 import contextlib
 import os
 from collections.abc import Collection
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
 from entrypoint.host.descendants import read_stat
 from entrypoint.host.process import listening
+from entrypoint.values import State
 
 LOOK = 0.5  # seconds between two looks
 JOINED = 2.0  # seconds that a process in `join` is watched before it counts as one that only serves
@@ -24,8 +24,7 @@ _FUTEX, *_EPOLL = {"x86_64": (202, 232, 281, 441), "aarch64": (98, 22, 441)}.get
 _PRIVATE = 0x80  # FUTEX_PRIVATE_FLAG; the kernel wakes who waits for a thread's end without it
 
 
-@dataclass
-class Rest:
+class Rest(State):
     """What was seen of one process. Times are seconds of our clock."""
 
     pid: int
@@ -69,7 +68,7 @@ class Rests:
         return self._look_at if self._rests else inf
 
     def add(self, name: str, pid: int, port: int) -> None:
-        self._rests[name] = Rest(pid, port)
+        self._rests[name] = Rest(pid=pid, port=port)
 
     def look(self, now: float, running: Collection[str]) -> tuple[tuple[str, float], ...]:
         """Return those that do nothing else, and the seconds for which each has been seen to."""

@@ -14,12 +14,12 @@ Channels of a group that all hold the same data are read as a shared one.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
 from entrypoint.errors import ConfigError, shorten, show
 from entrypoint.python310 import StrEnum
+from entrypoint.values import Value
 
 SHARDS = "ENTRYPOINT_SHARDS"  # environment variable of every process that reads: what `shards` says, as JSON
 OWN, SAME, OFF = "own", "same", "off"  # what the channels of a group hold; or that they are none
@@ -43,8 +43,7 @@ class Wrapper(StrEnum):
     RECORD_IO = "RecordIO"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Channel:
+class Channel(Value):
     """A channel as inputdataconfig.json describes it; the defaults are for what SageMaker's local mode leaves out."""
 
     name: str
@@ -53,8 +52,7 @@ class Channel:
     wrapper: Wrapper = Wrapper.NONE
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reader:
+class Reader(Value):
     """A training process, by the numbers that decide what it reads.
 
     Hosts may have different numbers of them, so `hosts` counts those that have one of this local rank.
@@ -80,8 +78,7 @@ class Reader:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
+class Source(Value):
     """What a script calls a channel: one that all processes of a host share, or a group with one for each."""
 
     name: str
@@ -109,8 +106,7 @@ _SHARDS: dict[str, Callable[[Reader], tuple[int, int]]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Channels:
+class Channels(Value):
     """All channels of a host, and what was said of groups of them. Hosts of other instance groups may have others."""
 
     all: tuple[Channel, ...] = ()

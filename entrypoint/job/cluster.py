@@ -1,10 +1,10 @@
 """Who takes part in the job, in which order, and which one this host is."""
 
 import ipaddress
-from dataclasses import dataclass, field
 from functools import cached_property
 
 from entrypoint.python310 import StrEnum
+from entrypoint.values import Value
 
 
 class Part(StrEnum):
@@ -15,8 +15,7 @@ class Part(StrEnum):
     OUTSIDE = "outside"  # outside the distribution: the script alone
 
 
-@dataclass(frozen=True, kw_only=True)
-class Host:
+class Host(Value):
     """One host of the job.
 
     `address` is what others connect to: its name, unless hosts are simulated on one machine.
@@ -47,8 +46,7 @@ class Host:
         return f"[{self.address}]:{port}" if ":" in self.address else f"{self.address}:{port}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cluster:
+class Cluster(Value):
     """All hosts in rank order and this one.
 
     Rank order is the lexicographic order of names, as SageMaker sorts them, with hosts that train before the others:
@@ -57,7 +55,7 @@ class Cluster:
 
     hosts: tuple[Host, ...]
     me: Host
-    interface: str | None = field(default=None)  # network interface to use, None if the named one is absent
+    interface: str | None = None  # network interface to use, None if the named one is absent
 
     @property
     def coordinator(self) -> Host:

@@ -3,13 +3,13 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from entrypoint.errors import ConfigError, shorten, show
 from entrypoint.job import params
 from entrypoint.job.cluster import Cluster, Part
+from entrypoint.values import Value
 
 DISTRIBUTION = f"hyperparameter {params.DISTRIBUTION_INSTANCE_GROUPS}"
 SERVERS = "ENTRYPOINT_PS_GROUPS"
@@ -18,8 +18,7 @@ SERVERS = "ENTRYPOINT_PS_GROUPS"
 _CPU_ONLY = re.compile(r"ml\.[cmrtxizd][0-9]")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Group:
+class Group(Value):
     """Hosts of one instance type."""
 
     name: str

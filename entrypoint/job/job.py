@@ -1,6 +1,5 @@
 """What was asked for: the job as a finished value. Nobody reads a file or a variable after this."""
 
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from entrypoint.job.cluster import Cluster
 from entrypoint.job.open_mpi import ORTE
 from entrypoint.job.settings import Settings
 from entrypoint.python310 import StrEnum
+from entrypoint.values import Value, fresh
 
 MARKS = "ENTRYPOINT_MARKS"  # environment variable: the socket where a script's library tells the monitor of its steps
 
@@ -23,8 +23,7 @@ class Mode(StrEnum):
     MPI = "mpi"  # mpirun and Horovod
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tree:
+class Tree(Value):
     """What SageMaker mounts below `base`: /opt/ml, unless SAGEMAKER_BASE_DIR says otherwise."""
 
     base: Path
@@ -68,7 +67,6 @@ class Tree:
         return self.output / "data" / "report.html"
 
 
-@dataclass(frozen=True, kw_only=True)
 class Paths(Tree):
     """SageMaker's tree, and our own files of this run."""
 
@@ -98,8 +96,7 @@ class Paths(Tree):
         return self.run / "ssh"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Program:
+class Program(Value):
     """The user's program: a file name in the code folder, and where the code comes from."""
 
     name: str
@@ -107,8 +104,7 @@ class Program:
     arguments: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job:
+class Job(Value):
     """Everything the plan is made from."""
 
     name: str = ""  # that SageMaker, or whoever started it, has given it
@@ -122,7 +118,7 @@ class Job:
     open_mpi: int = ORTE  # or PRRTE: what mpirun starts ranks with on other hosts
     smdistributed: bool = False  # the script is for SageMaker's data-parallel library
     evaluator: str = ""  # the host that runs one
-    channels: Channels = field(default_factory=Channels)
+    channels: Channels = fresh(Channels)
     warnings: tuple[str, ...] = ()
     # As SageMaker gave them, for the environment of the user's script.
     resource_config: dict[str, Any]

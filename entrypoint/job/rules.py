@@ -5,13 +5,12 @@ What they look at is in entrypoint/report/rules/.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from entrypoint.errors import did_you_mean
+from entrypoint.values import Value
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rule:
+class Rule(Value):
     """One threshold."""
 
     default: float

@@ -9,11 +9,11 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from entrypoint.errors import ConfigError, ConfigErrors, did_you_mean
 from entrypoint.job.rules import parse_rules
+from entrypoint.values import Default, Value, replace
 
 ENVIRONMENT_PREFIX = "ENTRYPOINT_"
 HYPERPARAMETER_PREFIX = "sagemaker_entrypoint_"
@@ -152,13 +152,20 @@ def _addresses(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
+class Setting(Default):
+    """How one is read and what it means. `machine`: said of one host's machine, in an environment variable alone."""
+
+    def __init__(self, default: Any, parse: Callable[[str], Any], doc: str, secret: bool, machine: bool) -> None:
+        super().__init__(lambda: default)
+        self.default, self.parse, self.doc, self.secret, self.machine = default, parse, doc, secret, machine
+
+
 def _setting(default: Any, parse: Callable[[str], Any], doc: str, secret: bool = False, machine: bool = False) -> Any:
-    """`machine`: `entrypoint local` says it of one host's machine: an environment variable only, and on no page."""
-    return field(default=default, metadata={"parse": parse, "doc": doc, "secret": secret, "machine": machine})
+    """`machine` settings are what `entrypoint local` says of a simulated host, and on no page."""
+    return Setting(default, parse, doc, secret, machine)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Value):
     """Every setting with its default. Field names are the setting names in lower case."""
 
     mode: str = _setting(
@@ -393,33 +400,35 @@ class Settings:
         return replace(self, heartbeat=heartbeat, peer_timeout=patience)
 
 
+SETTINGS: dict[str, Setting] = {name: vars(Settings)[name] for name in Settings.fields}
+
+
 def read_settings(
     environment: Mapping[str, str], hyperparameters: Mapping[str, Any]
 ) -> tuple[Settings, list[str], ConfigErrors]:
     """Return (settings, warnings, errors) from environment and decoded hyperparameters. What is bad is left out."""
-    known = {f.name: f for f in fields(Settings)}
     values: dict[str, Any] = {}
     warnings, errors = [], ConfigErrors()
     for key, value in hyperparameters.items():
         if key.startswith(HYPERPARAMETER_PREFIX):
             name = key.removeprefix(HYPERPARAMETER_PREFIX)
-            if name not in known or known[name].metadata["machine"]:
-                names = [name for name, f in known.items() if not f.metadata["machine"]]
+            if name not in SETTINGS or SETTINGS[name].machine:
+                names = [name for name, setting in SETTINGS.items() if not setting.machine]
                 near = did_you_mean(name.lower(), names, HYPERPARAMETER_PREFIX + "{}")
                 wanted = "; wanted one of " + ", ".join(HYPERPARAMETER_PREFIX + name for name in names)
                 errors.append(ConfigError(f"unknown hyperparameter {key}{near or wanted}"))
             elif value not in NOT_GIVEN:
-                values[name] = errors.instead(None, _parse, known[name], as_text(value), f"hyperparameter {key}")
-    variables = {ENVIRONMENT_PREFIX + name.upper(): f for name, f in known.items()}
+                values[name] = errors.instead(None, _parse, SETTINGS[name], as_text(value), f"hyperparameter {key}")
+    variables = {ENVIRONMENT_PREFIX + name.upper(): name for name in SETTINGS}
     for key, text in environment.items():
         if not key.startswith(ENVIRONMENT_PREFIX) or text in NOT_GIVEN or key in SET_BY_US:
             continue
         if key in variables:
-            setting = variables[key]
-            found = errors.instead(values.get(setting.name), _parse, setting, text, f"environment variable {key}")
-            values[setting.name] = found
+            name = variables[key]
+            found = errors.instead(values.get(name), _parse, SETTINGS[name], text, f"environment variable {key}")
+            values[name] = found
         else:
-            names = [name.upper() for name in known]
+            names = [name.upper() for name in SETTINGS]
             near = did_you_mean(key.removeprefix(ENVIRONMENT_PREFIX).upper(), names, ENVIRONMENT_PREFIX + "{}")
             warnings.append(f"environment variable {key} is not a setting of ours, ignored{near}")
     settings = Settings(**{name: value for name, value in values.items() if value is not None})
@@ -446,23 +455,24 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _parse(setting: Any, text: str, where: str) -> Any:
+def _parse(setting: Setting, text: str, where: str) -> Any:
     try:
-        return setting.metadata["parse"](text)
+        return setting.parse(text)
     except ValueError as wanted:
-        shown = "a secret not shown here" if setting.metadata["secret"] else repr(text[:200])
+        shown = "a secret not shown here" if setting.secret else repr(text[:200])
         raise ConfigError(f"{where} is {shown}; wanted {wanted}") from None
 
 
 def settings_table() -> str:
     """Return the settings as a Markdown table."""
     rows = ["| setting | default | meaning |", "|---|---|---|"]
-    for f in fields(Settings):
-        if f.metadata["machine"]:
+    for name, setting in SETTINGS.items():
+        if setting.machine:
             continue
         # Where the default depends on the job, its text says how.
-        depends = f.default in ("", ()) or (f.default == 0 and f.name in ("processes_per_host", "ps_count"))
-        shown = ",".join(map(str, f.default)) if isinstance(f.default, tuple) else f.default
+        given = setting.default
+        depends = given in ("", ()) or (given == 0 and name in ("processes_per_host", "ps_count"))
+        shown = ",".join(map(str, given)) if isinstance(given, tuple) else given
         default = "" if depends else json.dumps(shown).strip('"')
-        rows.append(f"| `{ENVIRONMENT_PREFIX}{f.name.upper()}` | {default} | {f.metadata['doc']} |")
+        rows.append(f"| `{ENVIRONMENT_PREFIX}{name.upper()}` | {default} | {setting.doc} |")
     return "\n".join(rows)

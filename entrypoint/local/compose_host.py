@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,7 +16,6 @@ from entrypoint.local.spec import LocalJob
 from entrypoint.local.tree import MARKER, HostFolder, check_size, write_tree
 
 
-@dataclass(frozen=True, kw_only=True)
 class OwnFolder(HostFolder):
     """The tree of the host that this container is."""
 

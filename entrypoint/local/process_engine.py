@@ -6,7 +6,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from entrypoint.errors import ConfigError
@@ -23,6 +22,7 @@ from entrypoint.plan.plan import ProcessSpec
 from entrypoint.plan.planner import plan_for
 from entrypoint.plan.render import render
 from entrypoint.python310 import SAFE_PATH
+from entrypoint.values import replace
 
 # A host ends with us, even if we are killed (prctl PR_SET_PDEATHSIG: SIGTERM). The path is no PYTHONPATH,
 # since the user's script would inherit that.

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from entrypoint.errors import CodeError, ConfigError
@@ -18,7 +17,6 @@ MARKER = ".entrypoint-local"  # says that an output folder is ours, and (by a lo
 MOST_CODE = 1 << 30  # bytes
 
 
-@dataclass(frozen=True, kw_only=True)
 class HostFolder(Tree):
     """Where one host's files lie on this machine; `base` is what the host sees as /opt/ml."""
 

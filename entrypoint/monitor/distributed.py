@@ -4,8 +4,9 @@ Not judged: what has hardly begun, and what does not go over TCP, where exchange
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from entrypoint.values import State, replace
 
 STEPS = 50  # of a host, after which it must have exchanged something
 WORKED, SECONDS = 60.0, 120.0  # CPU seconds, and seconds, for programs that do not say their steps
@@ -13,8 +14,7 @@ PER_STEP, PER_SECOND = 100.0, 200.0  # bytes: less are no gradients, but signs o
 TOGETHER = 20.0  # seconds in which all have exchanged more than that, until it is said
 
 
-@dataclass
-class Seen:
+class Seen(State):
     """What was seen of the processes of training of one host, since the last of them started."""
 
     bytes: int = 0  # received from and sent to training processes of other hosts

@@ -6,8 +6,9 @@ again and again and is told by that, and a rank that calls Open MPI itself while
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from entrypoint.values import Value
 
 WORKS = 0.2  # CPUs: less than this is waiting
 ASLEEP = 0.0005  # CPUs of a rank that does not even wait, while others do: 0.3 s in ten minutes
@@ -15,8 +16,7 @@ ASLEEP = 0.0005  # CPUs of a rank that does not even wait, while others do: 0.3 
 Who = tuple[str, str]  # host, process
 
 
-@dataclass(frozen=True)
-class Still:
+class Still(Value):
     """Of a process of training: seconds without any sign of progress, and the CPUs that it used meanwhile."""
 
     seconds: float
@@ -38,8 +38,7 @@ def hangs(all_still: Mapping[Who, Still | None], after: float, ranks: bool) -> b
     return nobody_works or (ranks and any(still.cpus < ASLEEP for still in known))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
+class Place(Value):
     """Where a process stands: in its own code, and what that has called."""
 
     place: str = ""
@@ -104,8 +103,8 @@ class Hangs:
                 self._still.pop((host, name), None)
             case "still", (told,):
                 for who in [who for who in self._still if who[0] == host]:
-                    seconds, *used = told.get(who[1], [None])
-                    self._still[who] = None if seconds is None else Still(seconds, *used)
+                    numbers = dict(zip(Still.fields, told.get(who[1], ()), strict=False))
+                    self._still[who] = Still(**numbers) if numbers else None
             case "stalled", (missing,):
                 self._stalled, self._stalled_at = {f"rank {number}" for number in missing}, None
             case "stacks", (name, {"place": place, "inside": inside}) if self._asked_at is not None:

@@ -9,7 +9,8 @@ import contextlib
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from entrypoint.values import State, fresh
 
 LONGEST = 1000  # characters of a line that are looked at
 LAST = 20  # lines between two calls of `take` that are read, of those that may hold a metric
@@ -45,15 +46,14 @@ _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08+")
 
 
-@dataclass
-class Reader:
+class Reader(State):
     """Reads the lines of one process. `wanted`: (name, expression with a group), as SageMaker defines metrics."""
 
     wanted: Sequence[tuple[str, re.Pattern[str]]] = ()
-    found: dict[str, float] = field(default_factory=dict)  # what is new since `take`
-    _last: deque[str] = field(default_factory=lambda: deque(maxlen=LAST))
+    found: dict[str, float] = fresh(dict)  # what is new since `take`
+    _last: deque[str] = fresh(lambda: deque(maxlen=LAST))
     _epoch: int = 0
-    _names: set[str] = field(default_factory=set)
+    _names: set[str] = fresh(set)
 
     def read(self, lines: str) -> None:
         """Note what these lines say."""

@@ -32,7 +32,7 @@ class Printed:
 
     def reader(self, process: str) -> Reader:
         """Return what knows the metrics of a process."""
-        return self._readers.setdefault(process, Reader(self._wanted))
+        return self._readers.setdefault(process, Reader(wanted=self._wanted))
 
     def take_bytes(self) -> Counter[str]:
         """Return how much each has printed; what Horovod prints of a stall does not count."""

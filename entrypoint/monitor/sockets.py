@@ -10,7 +10,8 @@ import os
 import socket
 import struct
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+
+from entrypoint.values import Value
 
 # Of both families at once, which SOCK_DIAG_BY_FAMILY cannot: the kernel looks through all of its table each time.
 _TCPDIAG_GETSOCK, _NLMSG_DONE, _NLMSG_ERROR = 18, 3, 2
@@ -25,8 +26,7 @@ _TIMEOUT = 1.0  # seconds
 End = tuple[str, int]  # address, port
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(Value):
     """An established connection: its ends as (address, port), and bytes in all. `inode` says whose it is."""
 
     inode: int
@@ -68,7 +68,7 @@ def _read(message: memoryview) -> Connection | None:
         if kind == _INFO and length >= 4 + _COUNTS + 16:
             sent, received = struct.unpack_from("=QQ", message, at + 4 + _COUNTS)
             ends = [_end(family, address, port) for address, port in ((source, sport), (target, dport))]
-            return Connection(inode, ends[0], ends[1], received, sent)
+            return Connection(inode=inode, local=ends[0], remote=ends[1], received=received, sent=sent)
         at += max(4, (length + 3) & ~3)
     return None
 

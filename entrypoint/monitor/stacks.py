@@ -9,19 +9,18 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from entrypoint.host.descendants import read_stat
+from entrypoint.values import Value, replace
 
 PATIENCE = 20.0  # seconds for one process
 MOST = 8  # processes of a family
 _OURS = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen", "<string>")
 
 
-@dataclass(frozen=True)
-class Stack:
+class Stack(Value):
     """What is known of one process: all stacks as text, and where its main thread stands."""
 
     by: str  # which tool told it
@@ -36,7 +35,7 @@ def stack_of_family(pids: Collection[int]) -> Stack:
     What we have started may be a shell, or the small program by which mpirun starts a rank.
     """
     found = {pid: stack_of(pid) for pid in sorted(pids)[:MOST]}
-    best = max(found.values(), key=lambda stack: (bool(stack.place), bool(stack.inside)), default=Stack("", ""))
+    best = max(found.values(), key=lambda stack: (bool(stack.place), bool(stack.inside)), default=Stack(by="", text=""))
     return replace(best, text="\n\n".join(f"pid {pid}, by {stack.by}\n\n{stack.text}" for pid, stack in found.items()))
 
 

@@ -3,16 +3,15 @@
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from entrypoint.errors import ExitCode
 from entrypoint.python310 import StrEnum
+from entrypoint.values import Value, replace
 
 FAILURE_TEXT_LIMIT = 1024  # characters of /opt/ml/output/failure that reach FailureReason (API reference)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exit:
+class Exit(Value):
     """How one process ended: an exit code, or the signal that killed it."""
 
     code: int  # as a shell reports it: 0-255, or 128 + signal
@@ -46,8 +45,7 @@ class Confidence(StrEnum):
     LOW = "low"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cause:
+class Cause(Value):
     """What went wrong, where. `process` is empty when the whole host is meant."""
 
     host: str
@@ -77,8 +75,7 @@ class Kind(StrEnum):
     STOPPED = "stopped"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Outcome(Value):
     """How the job ended, the same on every host."""
 
     kind: Kind

@@ -6,10 +6,10 @@ exceptions come in chains and in groups, and messages have several lines, or hol
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from entrypoint.python310 import StrEnum
+from entrypoint.values import Value
 
 MORE = 6  # lines after an exception's line that may be of its message
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
@@ -59,8 +59,7 @@ class Link(StrEnum):
     MEMBER = "member"  # it belongs to a group
 
 
-@dataclass(frozen=True, kw_only=True)
-class Raised:
+class Raised(Value):
     """One exception, as a traceback tells it. `first` and `last` are indexes of the output's lines."""
 
     name: str  # with its module: "json.decoder.JSONDecodeError"

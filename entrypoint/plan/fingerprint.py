@@ -4,12 +4,11 @@ What only the host's files and packages can tell (code, requirements, versions) 
 """
 
 import hashlib
-from dataclasses import fields
 
 from entrypoint import __version__
 from entrypoint.errors import shorten
 from entrypoint.job.job import Job
-from entrypoint.job.settings import Settings
+from entrypoint.job.settings import SETTINGS
 from entrypoint.plan.plan import ANY, Plan
 
 
@@ -19,7 +18,7 @@ def fingerprint(job: Job, plan: Plan) -> dict[str, str]:
     rows += repr(sorted({spec.cluster for spec in plan.processes}))
     rows = rows.replace(str(job.paths.run), "RUN").replace(str(job.paths.base), "BASE")
     # Not those of one host's machine. Secrets are compared by those who show them, not here.
-    shared = [f.name for f in fields(Settings) if not f.metadata["machine"] and not f.metadata["secret"]]
+    shared = [name for name, setting in SETTINGS.items() if not setting.machine and not setting.secret]
     return {
         **({"Open MPI's daemon": plan.daemon} if plan.daemon else {}),
         "the launcher": __version__,

@@ -6,12 +6,12 @@ neither TensorFlow nor mpirun.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from entrypoint.job.channels import Channels, Reader
 from entrypoint.python310 import StrEnum
+from entrypoint.values import Value, fresh
 
 ALL_HOSTS = "*"
 ANY = "*"  # what a host says of a thing that must be the same on other hosts, and not here
@@ -91,8 +91,7 @@ class Flag(StrEnum):
     TF1_MASTER = "tf1-master"  # written for AWS's images, where rank 0 of parameter servers is the task `master`
 
 
-@dataclass(frozen=True, kw_only=True)
-class Need:
+class Need(Value):
     """A process that must be ready first, on one host or on all of them.
 
     With `only_if`, the need counts only where the prepare step found that flag. With `at_most` (seconds),
@@ -111,8 +110,7 @@ class Need:
         return f"{self.process} of {where}{condition}{limit}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Command:
+class Command(Value):
     """The user's program: a file, until the prepare step finds a package."""
 
     file: str
@@ -127,9 +125,10 @@ class Command:
         return ("/bin/sh", "-c", 'exec "$0" "$@"', f"./{self.file}", *self.arguments)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProcessSpec:
+class ProcessSpec(Value):
     """What should run; as a class is to an object, so is this to a Process."""
+
+    apart: ClassVar = frozenset({"stdin"})
 
     host: str
     name: str  # unique on the host: "ps/0", "worker/1", "rank 3", "mpirun"
@@ -145,7 +144,7 @@ class ProcessSpec:
     reader: Reader | None = None  # which of the processes that train and share the channels; None: it reads all
     reader_if: tuple[Flag, Reader] | None = None  # with this flag, the second in place of `reader`
     cwd: Path | None = None
-    stdin: str = field(default="", compare=False)  # only on the host that plans
+    stdin: str = ""  # only on the host that plans
     ports: tuple[int, ...] = ()
     needs: tuple[Need, ...] = ()
     ready: Ready = Ready.STARTED
@@ -192,8 +191,7 @@ class ProcessSpec:
         return self.reader_if[1] if self.reader_if and self.reader_if[0] in flags else self.reader
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Value):
     """All processes of all hosts, in rank order."""
 
     title: str  # "parameter servers: 3 ps, 1 chief, 2 workers on 3 hosts"
@@ -202,7 +200,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     daemon: str = ""  # with which mpirun starts ranks on other hosts
     hosts_meet: bool = True  # processes of one host connect to another's, so each host must reach all
-    channels: Channels = field(default_factory=Channels)  # of the host that plans
+    channels: Channels = fresh(Channels)  # of the host that plans
 
     def on(self, host: str) -> tuple[ProcessSpec, ...]:
         """Return the rows of one host, in the order in which they are started."""

@@ -6,14 +6,14 @@ same files there, and there is nothing to say.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from entrypoint.values import Value
 
 MODEL, DATA = "model", "output/data"  # below /opt/ml
 SHOWN = 3  # names in a message
 
 
-@dataclass(frozen=True, kw_only=True)
-class File:
+class File(Value):
     path: str  # below /opt/ml
     size: int
     digest: str = ""  # of its content, of a large file's both ends; empty: it was not read
@@ -22,8 +22,7 @@ class File:
         return self.size != other.size or bool(self.digest and other.digest and self.digest != other.digest)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Artifacts:
+class Artifacts(Value):
     """What a host leaves. Of many files only the first by name are in `files`; the rest holds for all."""
 
     files: tuple[File, ...] = ()

@@ -1,13 +1,12 @@
 """What one host knows of this attempt: what is ready, what went wrong, who was asked. The next attempt forgets it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from entrypoint.outcome.outcome import Cause
+from entrypoint.values import State, Value, fresh
 
 
-@dataclass(frozen=True, kw_only=True)
-class Noted:
+class Noted(Value):
     """A cause that was heard of. Times are of our clock; `at` is when it happened, as well as that is known."""
 
     cause: Cause
@@ -16,19 +15,18 @@ class Noted:
     attempt: int = 0
 
 
-@dataclass(kw_only=True)
-class Attempt:
+class Attempt(State):
     """What the next attempt forgets. It begins with what stays ready."""
 
     number: int = 0
     clearing: bool = False  # what is left of the last attempt is being ended
     go: bool = True  # the processes of this attempt may start
-    ready: set[tuple[str, str]] = field(default_factory=set)  # (host or ALL_HOSTS, process)
-    causes: list[Noted] = field(default_factory=list)  # in the order in which they were heard
+    ready: set[tuple[str, str]] = fresh(set)  # (host or ALL_HOSTS, process)
+    causes: list[Noted] = fresh(list)  # in the order in which they were heard
     poll: int = 0  # the last one asked, or heard
     poll_at: float | None = None  # when
-    dying: dict[str, tuple[float, str, str]] = field(default_factory=dict)  # own -> since when it is to end, why
-    resting: dict[str, float] = field(default_factory=dict)  # own that only serve -> seconds in which that must stay so
+    dying: dict[str, tuple[float, str, str]] = fresh(dict)  # own -> since when it is to end, why
+    resting: dict[str, float] = fresh(dict)  # own that only serve -> seconds in which that must stay so
     decided_since: float | None = None  # all deciding processes of all hosts have ended well
 
     def note_ready(self, *ready: tuple[str, str]) -> None:

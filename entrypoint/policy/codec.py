@@ -1,17 +1,16 @@
 """Values of the policy, such as events, as JSON and back, by the types of their fields.
 
-An object for a dataclass or a Message, by its fields' names, all of them; an array for a tuple or a set.
+An object for a Value, by its fields' names, all of them; an array for a tuple or a set.
 """
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from entrypoint.policy.message import Message
+from entrypoint.values import Value
 
 
 def plain(value: Any) -> Any:
@@ -46,7 +45,7 @@ def reader(kind: Any) -> Callable[[Any], Any]:
     if origin is Mapping:
         read_each = reader(inner[1])
         return lambda value: {key: read_each(each) for key, each in _plainly(dict, value).items()}
-    if is_dataclass(kind) or issubclass(kind, Message):
+    if issubclass(kind, Value):
         make: Any = kind
         of_fields = {name: reader(each) for name, each in _types(make).items()}
         return lambda value: make(**{name: read(value[name]) for name, read in of_fields.items()})
@@ -72,5 +71,4 @@ def _plainly(kind: type, value: Any) -> Any:
 @cache
 def _types(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind)
-    names = [field.name for field in fields(kind)] if is_dataclass(kind) else kind.fields
-    return {name: hints[name] for name in names}
+    return {name: hints[name] for name in kind.fields}

@@ -1,18 +1,16 @@
 """What the supervisor's loop and the policy say to one another. Types only."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from entrypoint.outcome.outcome import Cause, Exit, Outcome
 from entrypoint.plan.plan import ProcessSpec
 from entrypoint.policy.artifacts import Artifacts
-from entrypoint.policy.message import Message
+from entrypoint.values import Value
 
 # --- what one host tells another (see peers.py for how) ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reach:
+class Reach(Value):
     """What came of looking for a host: the address that its name resolves to, and why it was not reached."""
 
     host: str
@@ -24,8 +22,7 @@ class Reach:
         return bool(self.address) and not self.why
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(Value):
     """All that a host says of itself. Whole facts, so a lost or repeated report does no harm."""
 
     host: str
@@ -50,8 +47,7 @@ class Report:
     gone: bool = False  # last words
 
 
-@dataclass(frozen=True, kw_only=True)
-class News:
+class News(Value):
     """All that the coordinator says of the job."""
 
     attempt: int = 0  # what follows is of this attempt; end what is left of earlier ones
@@ -67,7 +63,7 @@ class News:
 # --- events: what happened ---
 
 
-class Ended(Message):
+class Ended(Value):
     """A process of this host has ended. `output` is its last output; `memory` what the kernel says of a lack of it;
     `wrote` what it left in the failure file."""
 
@@ -78,12 +74,12 @@ class Ended(Message):
     wrote: str = ""
 
 
-class NotStarted(Message):
+class NotStarted(Value):
     name: str
     why: str
 
 
-class RankStarted(Message):
+class RankStarted(Value):
     """mpirun has started a rank on this host, in an attempt."""
 
     name: str
@@ -91,19 +87,19 @@ class RankStarted(Message):
     attempt: int = 0
 
 
-class RankOrphaned(Message):
+class RankOrphaned(Value):
     """The process that started a rank on this host has ended, and the rank has not."""
 
     name: str
 
 
-class Listening(Message):
+class Listening(Value):
     """The port that makes a process ready answers."""
 
     name: str
 
 
-class Prepared(Message):
+class Prepared(Value):
     """What the prepare step found out about the user's code and the software around it."""
 
     flags: frozenset[str]
@@ -111,105 +107,105 @@ class Prepared(Message):
     unused_gpus: str = ""
 
 
-class Fingerprinted(Message):
+class Fingerprinted(Value):
     """What must be the same on all hosts, as far as it is known before the prepare step ends."""
 
     fingerprints: Mapping[str, str]
 
 
-class PublicKey(Message):
+class PublicKey(Value):
     """A public key of this host is there to be made known."""
 
     name: str
     key: str
 
 
-class Signalled(Message):
+class Signalled(Value):
     number: int
 
 
-class Reported(Message):
+class Reported(Value):
     report: Report
 
 
-class Informed(Message):
+class Informed(Value):
     """A follower heard the coordinator. `offset` is the coordinator's clock minus ours, in seconds, where measured."""
 
     news: News
     offset: float | None = None
 
 
-class Unreached(Message):
+class Unreached(Value):
     """A host took no connection of ours: refused, no way to it, or no answer from its kernel."""
 
     host: str
 
 
-class LinkEnded(Message):
+class LinkEnded(Value):
     """The connection that a host kept open to us is closed at its end: its launcher has ended, or has lost it."""
 
     host: str
 
 
-class Replaced(Message):
+class Replaced(Value):
     """Where the launcher of a host was, another one speaks now: it was started again, and knows of nothing."""
 
     host: str
 
 
-class Rejected(Message):
+class Rejected(Value):
     """A host of the job, by its address, was refused; or, on a follower, the coordinator refuses us."""
 
     host: str
     why: str
 
 
-class Answered(Message):
+class Answered(Value):
     """The coordinator answered a follower, if only that it does not know its address (yet, or no more): it is there."""
 
     host: str
 
 
-class Looked(Message):
+class Looked(Value):
     """What came of a Look: (process, error, details) of those that have printed that they are about to end."""
 
     found: tuple[tuple[str, str, str], ...]
 
 
-class Resting(Message):
+class Resting(Value):
     """Scripts that do nothing but serve, by what their processes do: (process, seconds for which it must stay so)."""
 
     found: tuple[tuple[str, float], ...]
 
 
-class Probed(Message):
+class Probed(Value):
     found: tuple[Reach, ...]
 
 
-class Survived(Message):
+class Survived(Value):
     """What came of an Inspect: each process that is left, and what the kernel says of it."""
 
     name: str
     left: tuple[str, ...]
 
 
-class Swept(Message):
+class Swept(Value):
     """What came of a Sweep: each process that is left, and what the kernel says of it. None, as a rule."""
 
     left: tuple[str, ...] = ()
 
 
-class Inventoried(Message):
+class Inventoried(Value):
     """What came of a TakeInventory; None if it could not be seen."""
 
     artifacts: Artifacts | None
 
 
-class Due(Message):
+class Due(Value):
     """Nothing happened, but a deadline of the policy has come."""
 
 
-class Broken(Message):
+class Broken(Value):
     """This host cannot do its part, and no process of it is to blame."""
 
     why: str
@@ -217,13 +213,13 @@ class Broken(Message):
     what: str = "the launcher failed"
 
 
-class Found(Message):
+class Found(Value):
     """The coordinator's monitor has found what is a failure, by the settings, though no process has ended of it."""
 
     cause: Cause
 
 
-class RankEnded(Message):
+class RankEnded(Value):
     """A rank on this host has ended: the loop turns it into an Ended event before the policy sees anything.
 
     Until `let_go` is called, mpirun does not know.
@@ -234,7 +230,7 @@ class RankEnded(Message):
     let_go: Callable[[], None]
 
 
-class ChildrenChanged(Message):
+class ChildrenChanged(Value):
     """SIGCHLD: the loop turns it into Ended events before the policy sees anything."""
 
 
@@ -248,72 +244,72 @@ Event = (
 # --- actions: what to do about it ---
 
 
-class Start(Message):
+class Start(Value):
     spec: ProcessSpec
 
 
-class Ask(Message):
+class Ask(Value):
     """SIGTERM to a process and what descends from it; who of them hears it when, hangs on its grace in seconds."""
 
     name: str
     grace: float
 
 
-class Force(Message):
+class Force(Value):
     """SIGKILL to a process and what descends from it."""
 
     name: str
 
 
-class Sweep(Message):
+class Sweep(Value):
     """SIGKILL whatever an attempt has left behind, before the next one; answered by Swept."""
 
     keep: frozenset[str]  # processes that stay
     within: float  # seconds until what is still there counts as what SIGKILL does not end
 
 
-class Inspect(Message):
+class Inspect(Value):
     """See what is left of a process that SIGKILL has not ended; answered by Survived."""
 
     name: str
 
 
-class Look(Message):
+class Look(Value):
     """See whether these processes have printed that they are about to end; answered by Looked."""
 
     names: tuple[str, ...]
 
 
-class Probe(Message):
+class Probe(Value):
     """See whether these hosts can be reached; answered by Probed."""
 
     hosts: tuple[str, ...]
 
 
-class TakeInventory(Message):
+class TakeInventory(Value):
     """See what this host leaves in the folders that SageMaker packs; answered by Inventoried."""
 
 
-class WritePublicKeys(Message):
+class WritePublicKeys(Value):
     """Write the file of a public key: the keys of the hosts heard so far, in rank order."""
 
     key_name: str
     keys: tuple[tuple[str, str], ...]  # (host, public key)
 
 
-class TellCoordinator(Message):
+class TellCoordinator(Value):
     report: Report
 
 
-class TellFollowers(Message):
+class TellFollowers(Value):
     news: News
 
 
-class Say(Message):
+class Say(Value):
     message: str
 
 
-class Finish(Message):
+class Finish(Value):
     """Nothing is left to do: leave with this outcome."""
 
     outcome: Outcome

@@ -4,7 +4,6 @@ The policy writes it, through methods called `note_...`, `begin_...`, `forget_..
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from entrypoint.errors import ExitCode
@@ -16,6 +15,7 @@ from entrypoint.policy.events import Report
 from entrypoint.policy.others import OtherHosts
 from entrypoint.policy.own import OwnProcesses
 from entrypoint.policy.phase import Phase
+from entrypoint.values import replace
 
 ASK_AGAIN = 0.05  # seconds; a thousand ranks that fail together are no thousand questions
 

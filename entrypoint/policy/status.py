@@ -1,9 +1,9 @@
 """Pure: one host's facts for people and programs: the answer to /status, and the summary at the end."""
 
-from dataclasses import asdict
 from typing import Any
 
 from entrypoint.outcome.outcome import Outcome
+from entrypoint.policy.codec import plain
 from entrypoint.policy.facts import Facts
 
 
@@ -15,7 +15,7 @@ def status(facts: Facts, now: float) -> dict[str, Any]:
         "role": "coordinator" if facts.is_coordinator else "follower",
         "phase": str(facts.phase),
         "attempt": facts.attempt.number,
-        "outcome": asdict(facts.outcome) if facts.outcome else None,
+        "outcome": plain(facts.outcome) if facts.outcome else None,
         "processes": _processes(facts, now),
         "peers": {
             host: {

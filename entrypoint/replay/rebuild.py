@@ -3,7 +3,6 @@
 import json
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from entrypoint.job.config import read_job
 from entrypoint.job.job import Job
 from entrypoint.plan.plan import Plan
 from entrypoint.plan.planner import plan_for
+from entrypoint.values import replace
 
 FILES = ("resourceconfig", "inputdataconfig", "hyperparameters")
 RUN = Path("/run/entrypoint")

@@ -1,7 +1,6 @@
 """What a host was told and what it decided, in words."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from typing import Any
 
 from entrypoint.outcome.outcome import Outcome
@@ -46,10 +45,10 @@ class Narrator:
     def _news_of(self, who: str, message: Any) -> str:
         before, self._told[who] = self._told.get(who), message
         new = []
-        for each in fields(message):
-            value = getattr(message, each.name)
-            if value != (getattr(before, each.name) if before else each.default) and each.name not in _DULL:
-                new.append(f"{each.name}={_short(_plain(value))}")
+        for name in message.fields:
+            value = getattr(message, name)
+            if value != (getattr(before, name) if before else message.defaults.get(name)) and name not in _DULL:
+                new.append(f"{name}={_short(_plain(value))}")
         return f"{who} says {', '.join(new)}" if new else ""
 
 

@@ -19,6 +19,7 @@ LIBRARY = PACKAGE.parent / "sagemaker_tf_data"  # for training scripts; it and t
 MAY_IMPORT = {
     "errors": "",
     "python310": "",
+    "values": "",
     "secret_names": "",
     "secrets": "secret_names",
     "job": "errors",
@@ -104,7 +105,7 @@ def foreign(path: Path) -> set[str]:
 def ours(path: Path, nodes: Iterable[ast.AST] | None = None) -> set[str]:
     """Modules of the package that a file imports: "secrets", "plan.distributions.common"."""
     names = {name.removeprefix("entrypoint.") for name in imports(path, nodes) if name.startswith("entrypoint.")}
-    return names & MODULES.keys() - {"python310"}  # it stands in for Python's library, for everybody
+    return names & MODULES.keys() - {"python310", "values"}  # they stand in for Python's library, for everybody
 
 
 def needs_framework(path: Path) -> bool:

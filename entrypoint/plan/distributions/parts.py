@@ -5,10 +5,9 @@ then: it gets the threads of one of them and takes none away, and no GPU. A host
 its servers.
 """
 
-from dataclasses import replace
-
 from entrypoint.job.job import Job, Mode
 from entrypoint.plan.plan import NO_GPU, Plan, ProcessSpec, Role
+from entrypoint.values import replace
 
 _COMPUTES = (Role.SCRIPT, Role.RANK, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR)
 

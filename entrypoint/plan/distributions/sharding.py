@@ -1,12 +1,12 @@
 """Which processes train, and so share the records of the job's channels; for every way of distributing."""
 
 from collections.abc import Container
-from dataclasses import replace
 
 from entrypoint.job.channels import Reader, complaints, readers
 from entrypoint.job.cluster import Part
 from entrypoint.job.job import Job, Mode
 from entrypoint.plan.plan import Flag, Plan, Role
+from entrypoint.values import replace
 
 _TRAINS = (Role.RANK, Role.WORKER)
 

@@ -18,7 +18,6 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -46,6 +45,7 @@ from entrypoint.host.shortage import Shortage
 from entrypoint.job.cluster import Cluster, Host
 from entrypoint.outcome.outcome import Cause, Confidence, Exit, failed, stopped, succeeded
 from entrypoint.policy.events import Informed, News, Reach, Rejected, Report, Reported
+from entrypoint.values import replace
 
 ADDRESS = {"algo-1": "127.44.0.1", "algo-2": "127.44.0.2", "algo-3": "127.44.0.3"}
 HOSTS = tuple(Host(name=name, rank=rank, address=address) for rank, (name, address) in enumerate(ADDRESS.items()))

@@ -199,7 +199,7 @@ def one_more(key: str, strategy):
     return lambda case, draw: case[key].update([(draw(strategy), draw(anything))])
 
 
-settings_names = st.sampled_from([f"ENTRYPOINT_{name.upper()}" for name in Settings.__dataclass_fields__])
+settings_names = st.sampled_from([f"ENTRYPOINT_{name.upper()}" for name in Settings.fields])
 settings_texts = st.sampled_from(
     ["", "None", "0", "1", "2", "5", "512", "1e3", "nan", "inf", "-1", "x", "true", "auto", "ps", "mpi", "mwms",
      "60000", "5000", "{}", "[]", '{"algo-1": "127.8.0.1"}', '{"algo-1": ""}', '{"algo-1": "a b"}', '{"algo-1": [1]}',

@@ -1,6 +1,5 @@
 """settings.py: the table of settings, and that it is the truth."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from entrypoint.host.descendants import MARK
 from entrypoint.job.channels import SHARDS
 from entrypoint.job.job import MARKS
-from entrypoint.job.settings import SET_BY_US, Settings, read_settings, settings_table
+from entrypoint.job.settings import SET_BY_US, SETTINGS, Settings, read_settings, settings_table
 from entrypoint.local.spec import settings_in
 from entrypoint.plan.plan import ATTEMPT
 from entrypoint.plan.ssh import OPTIONS, RANKS_SOCKET
@@ -19,7 +18,7 @@ def test_the_table_has_every_setting_of_users_once_with_its_default_and_meaning(
     assert rows[0].startswith("| setting |")
     body = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[2:]]
     assert [row[0].strip("` ") for row in body] == [
-        f"ENTRYPOINT_{f.name.upper()}" for f in dataclasses.fields(Settings) if not f.metadata["machine"]
+        f"ENTRYPOINT_{name.upper()}" for name, setting in SETTINGS.items() if not setting.machine
     ]
     defaults = {row[0].strip("` "): row[1].strip("` ") for row in body}
     assert defaults["ENTRYPOINT_PEER_TIMEOUT"] == "5.0"
@@ -37,12 +36,13 @@ def wrong(environment: dict, hyperparameters: dict | None = None) -> str:
 
 def test_defaults_pass_their_own_parsers():
     """What the table shows as a default may be written down and means the same."""
-    for f in dataclasses.fields(Settings):
-        if f.default in (0, "", ()):
+    for name, setting in SETTINGS.items():
+        default = setting.default
+        if default in (0, "", ()):
             continue  # "not given"
-        shown = ",".join(map(str, f.default)) if isinstance(f.default, tuple) else str(f.default)
-        settings, warnings, errors = read_settings({f"ENTRYPOINT_{f.name.upper()}": shown}, {})
-        assert getattr(settings, f.name) == f.default
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+        settings, warnings, errors = read_settings({f"ENTRYPOINT_{name.upper()}": shown}, {})
+        assert getattr(settings, name) == default
         assert not warnings and not errors
 
 

@@ -15,7 +15,7 @@ def job(*used: float | tuple[float, float] | None, seconds: float = AFTER) -> di
     return {
         ("algo-1", f"rank {number}"): None
         if each is None
-        else Still(seconds, *(each if isinstance(each, tuple) else (each,)))
+        else Still(**dict(zip(Still.fields, (seconds, *(each if isinstance(each, tuple) else (each,))), strict=False)))
         for number, each in enumerate(used)
     }
 

@@ -11,7 +11,7 @@ from entrypoint.monitor.metrics import LAST, MOST, Reader
 
 def read(*lines: str, wanted: str = "") -> dict[str, float]:
     settings, *_ = read_settings({"ENTRYPOINT_METRICS": wanted}, {})
-    reader = Reader([(name, re.compile(expression)) for name, expression in settings.metrics])
+    reader = Reader(wanted=[(name, re.compile(expression)) for name, expression in settings.metrics])
     for line in lines:
         reader.read(line + "\n")
     return reader.take()

@@ -1,6 +1,5 @@
 """outcome.py, errors.py, report.py: how an end is coded and written down."""
 
-import dataclasses
 import os
 import signal
 
@@ -12,6 +11,7 @@ from entrypoint.errors import ExitCode
 from entrypoint.job.settings import Settings
 from entrypoint.outcome import report
 from entrypoint.outcome.outcome import Cause, Exit, Kind, Outcome, clip, failed, stopped, succeeded
+from entrypoint.values import replace
 
 RAISED = """\
 epoch 1
@@ -81,14 +81,14 @@ def test_failure_text():
 
 @given(st.text(max_size=3000), st.text(max_size=5000), st.integers(min_value=0, max_value=1024))
 def test_failure_text_keeps_the_limit_and_the_cause(error, details, limit):
-    outcome = failed(dataclasses.replace(CAUSE, error=error, details=details))
+    outcome = failed(replace(CAUSE, error=error, details=details))
     assert len(outcome.failure_text()) <= 1024
     assert outcome.failure_text().startswith("algo-2 worker/1 (exit code 3)")
     assert len(outcome.failure_text(limit)) <= max(limit, 3)
 
 
 def test_failure_text_keeps_the_end_of_a_long_traceback():
-    text = failed(dataclasses.replace(CAUSE, details="x" * 5000 + "\nValueError: the end")).failure_text()
+    text = failed(replace(CAUSE, details="x" * 5000 + "\nValueError: the end")).failure_text()
     assert len(text) == 1024
     assert text.endswith("ValueError: the end")
 
@@ -140,7 +140,7 @@ def test_a_failure_file_that_cannot_be_written_is_said_and_not_raised(tmp_path):
 
 
 def test_a_failure_text_that_utf8_cannot_hold_is_written_nevertheless(tmp_path):
-    assert report.write_failure(tmp_path / "failure", failed(dataclasses.replace(CAUSE, error="\ud800"))) == ""
+    assert report.write_failure(tmp_path / "failure", failed(replace(CAUSE, error="\ud800"))) == ""
     assert (tmp_path / "failure").read_text().startswith("algo-2 worker/1 (exit code 3)")
 
 

@@ -1,7 +1,5 @@
 """distributions/mpi.py: the user's options of mpirun win over ours, and come last."""
 
-from dataclasses import replace
-
 import pytest
 from builders import read
 
@@ -10,6 +8,7 @@ from entrypoint.plan.distributions import common
 from entrypoint.plan.distributions.mpi import STANDARD_LIBRARY
 from entrypoint.plan.plan import Duty
 from entrypoint.plan.planner import plan_for
+from entrypoint.values import replace
 
 
 def mpirun(tmp_path, options: str = "", hosts: int = 2, per_host: int = 2) -> tuple[str, ...]:

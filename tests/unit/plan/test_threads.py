@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from entrypoint import cli
 from entrypoint.host.machine import Machine, cpu_quota, this_machine
 from entrypoint.plan.plan import NO_GPU, Duty, Plan, ProcessSpec, Role
 from entrypoint.plan.planner import plan_for
+from entrypoint.values import replace
 
 V1 = "37 25 0:32 {root} {point} rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct"
 V2 = "29 22 0:26 {root} {point} rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate"

@@ -4,7 +4,6 @@ A `Play` is one host's policy on a plan that the real planner made. Between two 
 asked to be, as the supervisor does it. Actions read "12.5 ask worker/0"; what is only said or told is apart.
 """
 
-from dataclasses import replace
 from pathlib import Path
 
 from builders import names, read
@@ -16,6 +15,7 @@ from entrypoint.policy import events
 from entrypoint.policy.artifacts import Artifacts
 from entrypoint.policy.events import News, Report
 from entrypoint.policy.policy import Policy
+from entrypoint.values import replace
 
 GRACE = 2.0  # failure_grace, by default
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1\n'

@@ -1,0 +1,117 @@
+"""Values behave as frozen dataclasses whose fields go by name."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import pytest
+
+from entrypoint.policy.codec import plain, reader
+from entrypoint.values import State, Value, fresh, replace
+
+
+class Ended(Value):
+    name: str
+    code: int = 0
+    marks: tuple[str, ...] = ()
+
+
+class Lost(Value):
+    name: str
+    code: int = 0
+    marks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Same:
+    name: str
+    code: int = 0
+    marks: tuple[str, ...] = ()
+
+
+def test_equal_where_type_and_values_are():
+    assert Ended(name="a") == Ended(code=0, name="a") != Ended(name="b")
+    assert Ended(name="a") != Lost(name="a")
+    assert len({Ended(name="a"), Ended(code=0, name="a"), Lost(name="a")}) == 2
+
+
+def test_shown_as_a_dataclass_is():
+    assert repr(Ended(name="a", marks=("x",))) == repr(Same(name="a", marks=("x",))).replace("Same", "Ended")
+
+
+@pytest.mark.parametrize("given", [{}, {"name": "a", "cod": 1}, {"code": 1}], ids=str)
+def test_fields_that_are_not_there(given):
+    with pytest.raises(TypeError, match="Ended takes name, code, marks; given were"):
+        Ended(**given)
+
+
+def test_it_does_not_change():
+    with pytest.raises(AttributeError, match="cannot set name"):
+        Ended(name="a").name = "b"
+
+
+def test_matched_by_names():
+    match Ended(name="a", code=3):
+        case Lost():
+            pytest.fail("another type")
+        case Ended(name=name, code=3):
+            assert name == "a"
+
+
+def test_there_and_back():
+    message = Ended(name="a", code=3, marks=("x", "y"))
+    assert plain(message) == {"name": "a", "code": 3, "marks": ["x", "y"]}
+    assert reader(Ended)(plain(message)) == message
+    with pytest.raises(KeyError):
+        reader(Ended)({"name": "a"})
+
+
+class Base(Value):
+    """One that is extended."""
+
+    known: ClassVar = "of the type"
+    name: str
+    stdin: str = ""
+
+
+class Extended(Base):
+    apart: ClassVar = frozenset({"stdin"})
+    number: int = 3
+
+    def __post_init__(self) -> None:
+        if self.number < 0:
+            raise ValueError("less than nothing")
+
+    @cached_property
+    def doubled(self) -> int:
+        return 2 * self.number
+
+
+class Count(State):
+    name: str
+    seen: list[int] = fresh(list)
+
+
+def test_one_extends_another():
+    assert Extended.fields == ("name", "stdin", "number")
+    assert Extended(name="a") == Extended(name="a", stdin="x") != Extended(name="a", number=4)
+    assert Base(name="a") != Base(name="a", stdin="x")
+    with pytest.raises(ValueError, match="less than nothing"):
+        Extended(name="a", number=-1)
+
+
+def test_a_copy_has_what_is_changed_and_computes_again():
+    value = Extended(name="a", number=2)
+    assert value.doubled == 4 and value == Extended(name="a", number=2)
+    changed = replace(value, number=5)
+    assert (changed.name, changed.doubled) == ("a", 10)
+    with pytest.raises(TypeError, match="Extended takes"):
+        replace(value, cod=1)
+
+
+def test_a_state_changes_and_has_its_own_defaults():
+    one, other = Count(name="a"), Count(name="a")
+    one.seen.append(1)
+    one.name = "b"
+    assert (one.seen, other.seen, other.name) == ([1], [], "a")
+    assert one != Count(name="b", seen=[1])
