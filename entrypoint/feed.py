@@ -6,6 +6,7 @@ What the monitor is too slow for is counted, and not shown.
 """
 
 import contextlib
+import gc
 import json
 import os
 import select
@@ -30,6 +31,7 @@ RATE, BURST = 1 << 15, 1 << 18  # bytes of output a second that it is shown, and
 LONGEST = 1 << 17  # bytes of a line of the record
 ROOM = 1 << 20  # bytes that wait in the socket, as far as the kernel allows: it takes them ten times a second
 KEPT = 1000  # lines of the record that wait for it
+LATER = 250  # milliseconds after the launcher in which the monitor begins
 LEAVES = 4.5  # seconds that it has at the end: of the coordinator, to hear the others (1) and to make the report (3)
 
 
@@ -171,6 +173,13 @@ def _fork(job: "Job", plan: "Plan") -> tuple[socket.socket, int]:
     return ours, pid
 
 
+def _let_others_start(feed: socket.socket) -> None:
+    """Leave the processor to what the job waits for; to import what we need takes as long. Not where it is over."""
+    over = select.poll()
+    over.register(feed, select.POLLRDHUP)
+    over.poll(LATER)
+
+
 def _be_monitor(feed: socket.socket, job: "Job", plan: "Plan") -> NoReturn:
     """Be the monitor, which ends when the launcher does, and by nothing else that is meant for the launcher."""
     try:
@@ -183,6 +192,8 @@ def _be_monitor(feed: socket.socket, job: "Job", plan: "Plan") -> NoReturn:
             os.dup2(nothing, fd)
         os.closerange(3, kept)  # whoever reads our stdout, and sees its end, is to see the launcher's
         os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+        gc.enable()
+        _let_others_start(feed)
         from entrypoint.monitor.description import described
         from entrypoint.monitor.monitor import run
 

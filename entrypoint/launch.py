@@ -1,6 +1,7 @@
 """The story of `train`: read the config, plan, run, report, exit. The one place that ends the process."""
 
 import contextlib
+import gc
 import importlib
 import os
 import signal
@@ -32,6 +33,7 @@ STDERR = 0.5  # seconds for words about stdout to be written elsewhere
 
 def train() -> None:
     """Be what SageMaker calls on every host, as `train`. Does not return."""
+    gc.disable()  # what is imported now stays; until there is somebody to wait for
     early: list[int] = []  # PID 1 ignores SIGTERM unless it says otherwise, and importing takes a moment
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: early.append(number))
@@ -205,6 +207,8 @@ def _supervisor(job: "Job", plan: "Plan", log: Log, spare: _Spare, feed: "Feed")
     begun = _begin(job, plan, log)
     from entrypoint.supervisor import Supervisor  # here, since this takes as long as half of what was begun
 
+    gc.freeze()
+    gc.enable()
     return Supervisor(job, plan, os.environ, log, begun, spare.free, feed.tell)
 
 
@@ -218,15 +222,15 @@ def _look_for_programs(job: "Job", plan: "Plan") -> None:
 
 def _begin(job: "Job", plan: "Plan", log: Log) -> "dict[str, Process]":
     """This host's prepare step, which waits for nothing: it is long on the way when there is somebody to watch it."""
-    from entrypoint.host import process
-    from entrypoint.plan.plan import ATTEMPT, Duty
+    from entrypoint.host.fork import fork
+    from entrypoint.plan.plan import ATTEMPT, PREPARE
 
     begun = {}
     for spec in plan.on(job.cluster.me.name):
-        if spec.duty is Duty.STEP and not spec.needs and not spec.key_name:
+        if spec.name == PREPARE:
             with contextlib.suppress(OSError, ValueError):  # the supervisor tries again, and says why
                 environment = {**os.environ, ATTEMPT: "0", **spec.environment(())}
-                begun[spec.name] = process.spawn(spec, spec.argv, environment, log)
+                begun[spec.name] = fork(spec, environment, log)
     return begun
 
 

@@ -4,7 +4,6 @@ Time, signals, processes and sockets meet here and nowhere else. Signal handlers
 into its inbox, or ask there, and are answered between two events.
 """
 
-import contextlib
 import errno
 import signal
 import time
@@ -14,7 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from entrypoint.errands import Errands
-from entrypoint.host import process, resting
+from entrypoint.host import folders, process, resting
 from entrypoint.host.endings import Endings
 from entrypoint.host.inbox import Inbox
 from entrypoint.host.last_output import LastOutput
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 # Seconds between two looks whether a process listens, while one is awaited; and their part of the time since it was
 # started: one that never listens costs nothing.
 POLL_PORTS, POLL_PART = 0.02, 0.02
+ALONE = 1.0  # seconds in which a host that is alone is to start its program, before it opens its control channel
 BROKEN = 5.0  # seconds beyond the grace in which a launcher with a fault of its own may end in good order
 
 
@@ -95,22 +95,12 @@ class Supervisor:
         for event in (*(events.Signalled(number=number) for number in signals), *early, *self.spawner.ports_taken()):
             self._decide(event)
         self._decide(events.Due())  # the first processes start before we import what they do not need
-        if self.outcome is None:
-            from entrypoint.control.peers import Peers
-            from entrypoint.host import inventory  # noqa: F401 - here, so that the end waits for none
-            from entrypoint.outcome import explain, symptoms  # noqa: F401
-            from entrypoint.plan.fingerprint import fingerprint
-
-            if self.plan.processes:
-                self._decide(events.Fingerprinted(fingerprints=fingerprint(self.job, self.plan)))
-            self.peers = Peers(
-                self.job.cluster, self.job.settings, self.inbox.put, self._ask_status, self.log.say, _records(self.job)
-            )
-            self._carry_out(self.history.note_repeat(time.monotonic(), self.policy.repeat()))
         fault: Exception | None = None
         give_up = inf
         while self.outcome is None:
             try:
+                if self.peers is None and self._is_time_to_meet():
+                    self._meet()
                 for happened in self._next_events():
                     self._decide(*happened)
             except Exception as error:
@@ -185,6 +175,8 @@ class Supervisor:
         now = time.monotonic()
         self._carry_out(self.history.note(happened, now, self.policy.on(happened, now)))
         if self.facts.phase is not self._told_phase:
+            if self._told_phase is Phase.STARTING:
+                _import_for_the_end()
             self._told_phase = self.facts.phase
             self._tell("phase", str(self._told_phase))
         for event in happened:
@@ -266,18 +258,26 @@ class Supervisor:
 
     # --- around the loop ---
 
-    def _prepare_folders(self) -> None:
-        specs = self.facts.own.specs.values()
-        self.job.paths.run.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for folder in self.job.paths.run.glob("prte*"):  # of an earlier run, see plan/distributions/mpi.py
-            import shutil
+    def _is_time_to_meet(self) -> bool:
+        """Whether other hosts wait for us; of one alone, whether its program has no longer to wait for our imports."""
+        alone = len(self.job.cluster.hosts) == 1
+        return not (alone and self.facts.phase is Phase.STARTING and time.monotonic() < self.began + ALONE)
 
-            shutil.rmtree(folder, ignore_errors=True)
-        if (failure := self.job.paths.failure).is_file():  # the container was started again on the same /opt/ml
-            self.log.say(f"{failure} is of an earlier run: it is removed")
-            with contextlib.suppress(OSError):
-                failure.unlink()
-        if any(spec.key_name for spec in specs):
+    def _meet(self) -> None:
+        """Open the control channel."""
+        from entrypoint.control.peers import Peers
+        from entrypoint.plan.fingerprint import fingerprint
+
+        if self.plan.processes:
+            self._decide(events.Fingerprinted(fingerprints=fingerprint(self.job, self.plan)))
+        self.peers = Peers(
+            self.job.cluster, self.job.settings, self.inbox.put, self._ask_status, self.log.say, _records(self.job)
+        )
+        self._carry_out(self.history.note_repeat(time.monotonic(), self.policy.repeat()))
+
+    def _prepare_folders(self) -> None:
+        folders.make_ready(self.job, self.log.say)
+        if any(spec.key_name for spec in self.facts.own.specs.values()):
             ssh.write_files(self.job)
         if self.facts.ranks:
             from entrypoint.host.ranks import Ranks
@@ -297,8 +297,13 @@ class Supervisor:
         self.endings.end_the_rest(self.job.settings.kill_timeout, self.log.say)
         self.log.drain()
         self.log.flush_unfinished()
-        for path in (*self.job.paths.ssh.glob("*_key"), self.job.paths.prepared, self.job.paths.ranks):
-            path.unlink(missing_ok=True)
+        folders.remove_secrets(self.job.paths)
+
+
+def _import_for_the_end() -> None:
+    """Import it while the programs run, so that the end waits for none of it."""
+    from entrypoint.host import inventory  # noqa: F401
+    from entrypoint.outcome import explain, symptoms  # noqa: F401
 
 
 def _records(job: Job) -> "Records | None":

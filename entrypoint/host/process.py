@@ -5,7 +5,6 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
 
 from entrypoint.host.logs import Log
 from entrypoint.plan.plan import ProcessSpec
@@ -35,19 +34,35 @@ class Process(State):
 
 def spawn(spec: ProcessSpec, argv: tuple[str, ...], env: Mapping[str, str], log: Log) -> Process:
     """Start `argv` for a spec; OSError if it cannot be started. Its output goes to the log."""
-    out, err = log.open_pipes(spec.name)
-    try:
-        with _stdin(spec.stdin) as stdin:
-            child = subprocess.Popen(
-                argv, env=dict(env), cwd=spec.cwd, stdin=stdin, stdout=out, stderr=err, start_new_session=True
-            )
-    finally:
-        os.close(out)
-        os.close(err)
-    _prefer_to_kill(child.pid)
+    with plumbing(spec, log) as (stdin, out, err):
+        child = subprocess.Popen(
+            argv, env=dict(env), cwd=spec.cwd, stdin=stdin, stdout=out, stderr=err, start_new_session=True
+        )
     # The supervisor reaps every child itself, as PID 1 must; keep Popen from waiting or complaining.
     child.returncode = 0
-    return Process(name=spec.name, pid=child.pid, group=child.pid)
+    return started(spec, child.pid)
+
+
+@contextlib.contextmanager
+def plumbing(spec: ProcessSpec, log: Log) -> Iterator[tuple[int, int, int]]:
+    """Open what becomes stdin, stdout and stderr of a process, as long as it takes to start it."""
+    with contextlib.ExitStack() as held:
+        out, err = log.open_pipes(spec.name)
+        for fd in (out, err):
+            held.callback(os.close, fd)
+        if not spec.stdin:
+            stdin = held.enter_context(open(os.devnull, "rb", buffering=0))
+        else:
+            stdin = held.enter_context(open(os.memfd_create("stdin"), "w+b", buffering=0))
+            stdin.write(spec.stdin.encode())
+            stdin.seek(0)
+        yield stdin.fileno(), out, err
+
+
+def started(spec: ProcessSpec, pid: int) -> Process:
+    """Return the process that was started, in a session of its own, and is to go before us where memory is short."""
+    _prefer_to_kill(pid)
+    return Process(name=spec.name, pid=pid, group=pid)
 
 
 def _prefer_to_kill(pid: int) -> None:
@@ -56,17 +71,6 @@ def _prefer_to_kill(pid: int) -> None:
     with contextlib.suppress(OSError, ValueError):
         if int(path.read_text()) < OOM_SCORE:
             path.write_text(str(OOM_SCORE))
-
-
-@contextlib.contextmanager
-def _stdin(text: str) -> Iterator[IO[bytes] | int]:
-    if not text:
-        yield subprocess.DEVNULL
-        return
-    with open(os.memfd_create("stdin"), "w+b") as file:
-        file.write(text.encode())
-        file.seek(0)
-        yield file
 
 
 def reap() -> list[tuple[int, int]]:

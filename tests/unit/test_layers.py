@@ -69,6 +69,7 @@ EXIT = {
     "local",
     "children",
     "export/mlflow_run",
+    "host/fork",
     "monitor/reporting",
     "rehearse/runs",
     "serving/__main__",
