@@ -15,13 +15,16 @@ from pathlib import Path
 NETLINK_CONNECTOR = 11
 CN_IDX_PROC = CN_VAL_PROC = 1
 LISTEN = 1
-FORK, EXEC, EXIT = 0x1, 0x2, 0x80000000
+FORK, EXEC, NAME, EXIT = 0x1, 0x2, 0x200, 0x80000000
 HEAD = 36  # bytes: of netlink's message and of the connector's
 
 
 @dataclass
 class Execution:
-    """One program that a process ran: from its exec to the next one of the same process, or to its end."""
+    """One program that a process ran: from its exec to the next one of the same process, or to its end.
+
+    A fork that gives itself a name begins a program, too, whose only word is that name.
+    """
 
     pid: int
     began: int
@@ -85,6 +88,9 @@ class Kernel:
             elif what == EXEC and numbers[1] in self._living:
                 pid = numbers[1]
                 self._living[pid].executions.append(Execution(pid, at, _argv(pid)))
+            elif what == NAME and numbers[0] == numbers[1] and numbers[0] in self._living:
+                name = data[HEAD + 24 : HEAD + 40].split(b"\0")[0].decode(errors="replace")
+                self._living[numbers[0]].executions.append(Execution(numbers[0], at, (name,)))
             elif what == EXIT and numbers[0] == numbers[1] and numbers[0] in self._living:
                 self._living.pop(numbers[0]).ended = at
 
