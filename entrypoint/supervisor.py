@@ -4,6 +4,7 @@ Time, signals, processes and sockets meet here and nowhere else. Signal handlers
 into its inbox, or ask there, and are answered between two events.
 """
 
+import contextlib
 import errno
 import signal
 import time
@@ -302,8 +303,9 @@ class Supervisor:
 
 def _import_for_the_end() -> None:
     """Import it while the programs run, so that the end waits for none of it."""
-    from entrypoint.host import inventory  # noqa: F401
-    from entrypoint.outcome import explain, symptoms  # noqa: F401
+    with contextlib.suppress(OSError):  # without file descriptors; who needs it tries again, and says so
+        from entrypoint.host import inventory  # noqa: F401
+        from entrypoint.outcome import explain, symptoms  # noqa: F401
 
 
 def _records(job: Job) -> "Records | None":

@@ -28,9 +28,13 @@ SSH_CONFIG = "Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null
 SSHD = f"/usr/sbin/sshd -D -o HostKey={KEYS}/id_ed25519 -o UsePAM=no -o UseDNS=no"
 MPIRUN = (
     "until (: </dev/tcp/algo-2/22) 2>/dev/null; do sleep 0.01; done; "
-    "exec mpirun --allow-run-as-root -np 2 --host algo-1,algo-2 --mca btl ^openib "
-    "/opt/venv/bin/python /opt/ml/code/train.py"
+    "exec mpirun --allow-run-as-root -np 2 --host algo-1,algo-2 {options} /opt/venv/bin/python /opt/ml/code/train.py"
 )
+
+
+def mpi_by_hand(options: str) -> tuple[tuple[str, ...], ...]:
+    """What each of two hosts runs for one rank on each: mpirun with these options; sshd."""
+    return ("bash", "-c", MPIRUN.format(options=options)), ("sh", "-c", f"exec {SSHD}")
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Case:
     title: str
     hyperparameters: dict[str, str]
     by_hand: tuple[tuple[str, ...], ...]
+    script: str = SCRIPT
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -53,7 +58,7 @@ CASES = {
     "mpi": Case(
         "MPI, 2 hosts x 1 rank",
         {"sagemaker_mpi_enabled": "true"},
-        (("bash", "-c", MPIRUN), ("sh", "-c", f"exec {SSHD}")),
+        mpi_by_hand("--mca btl ^openib"),
     ),
 }
 
@@ -69,25 +74,51 @@ class Ran:
 
 def run(image: str, case: Case, ours: bool) -> Ran:
     """One job, in containers of their own network, under the kernel's eyes."""
+    with _made(image, case, ours) as containers, Kernel() as kernel:
+        called = time.monotonic_ns()
+        _start(containers, ours)
+        pids = [int(pid) for pid in docker("inspect", "-f", "{{.State.Pid}}", *containers).split()]
+        waited, logs = _ended(containers, case, ours)
+        marks = [[int(mark) for mark in re.findall(r"MARK (\d+)", log)] for log in logs]
+        hosts = [Host(kernel.below(pid), lines) for pid, lines in zip(pids, marks, strict=True)]
+        shift = time.time() - time.monotonic()
+        finished = max(seconds(docker("inspect", "-f", "{{.State.FinishedAt}}", each)) for each in waited)
+        ended = max(host.ended for host in hosts) / 1e9
+        return Ran(hosts, (max(host.began for host in hosts) - called) / 1e9, finished - shift - ended)
+
+
+def printed(image: str, case: Case, ours: bool) -> list[str]:
+    """What the hosts of one job have printed."""
+    with _made(image, case, ours) as containers:
+        _start(containers, ours)
+        return _ended(containers, case, ours)[1]
+
+
+@contextlib.contextmanager
+def _made(image: str, case: Case, ours: bool) -> Iterator[list[str]]:
+    """One container for each host, on a network of their own, removed at the end."""
     name = f"profile-{uuid.uuid4().hex[:8]}"
     with tempfile.TemporaryDirectory(prefix=name) as folder, _network(name):
         containers = [_create(name, image, case, rank, Path(folder), ours) for rank in range(len(case.hosts))]
-        with Kernel() as kernel, _removed(containers):
-            called = time.monotonic_ns()
-            # By hand, mpirun's host comes last: it then finds what it would have to wait for.
-            docker("start", *(containers if ours else reversed(containers)))
-            pids = [int(pid) for pid in docker("inspect", "-f", "{{.State.Pid}}", *containers).split()]
-            waited = containers if ours or case.hyperparameters.get("sagemaker_mpi_enabled") is None else containers[:1]
-            codes = docker("wait", *waited).split()
-            logs = [_logs(container) for container in containers]
-            if set(codes) != {"0"}:
-                raise SystemExit(f"a host failed, exit codes {codes}:\n" + "".join(logs))
-            marks = [[int(mark) for mark in re.findall(r"MARK (\d+)", log)] for log in logs]
-            hosts = [Host(kernel.below(pid), lines) for pid, lines in zip(pids, marks, strict=True)]
-            shift = time.time() - time.monotonic()
-            finished = max(seconds(docker("inspect", "-f", "{{.State.FinishedAt}}", each)) for each in waited)
-            ended = max(host.ended for host in hosts) / 1e9
-            return Ran(hosts, (max(host.began for host in hosts) - called) / 1e9, finished - shift - ended)
+        try:
+            yield containers
+        finally:
+            docker("rm", "-f", "-v", *containers, check=False)
+
+
+def _start(containers: list[str], ours: bool) -> None:
+    # By hand, mpirun's host comes last: it then finds what it would have to wait for.
+    docker("start", *(containers if ours else reversed(containers)))
+
+
+def _ended(containers: list[str], case: Case, ours: bool) -> tuple[list[str], list[str]]:
+    """(containers that end by themselves, logs of all)."""
+    waited = containers if ours or case.hyperparameters.get("sagemaker_mpi_enabled") is None else containers[:1]
+    codes = docker("wait", *waited, within=900).split()
+    logs = [_logs(container) for container in containers]
+    if set(codes) != {"0"}:
+        raise SystemExit(f"a host failed, exit codes {codes}:\n" + "".join(logs))
+    return waited, logs
 
 
 def _create(run: str, image: str, case: Case, rank: int, folder: Path, ours: bool) -> str:
@@ -95,7 +126,7 @@ def _create(run: str, image: str, case: Case, rank: int, folder: Path, ours: boo
     base = folder / name
     (config := base / "input" / "config").mkdir(parents=True)
     (code := base / "code").mkdir()
-    (code / "train.py").write_text(SCRIPT)
+    (code / "train.py").write_text(case.script)
     resources = {"current_host": name, "hosts": case.hosts, "network_interface_name": "eth0"}
     (config / "resourceconfig.json").write_text(json.dumps(resources))
     (config / "hyperparameters.json").write_text(json.dumps({"sagemaker_program": "train.py", **case.hyperparameters}))
@@ -133,11 +164,3 @@ def _network(name: str) -> Iterator[None]:
         yield
     finally:
         docker("network", "rm", name, check=False)
-
-
-@contextlib.contextmanager
-def _removed(containers: list[str]) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        docker("rm", "-f", "-v", *containers, check=False)

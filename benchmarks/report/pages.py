@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks import machine
-from benchmarks.report import chaos, cost, deepfm, many_hosts, monitor, plots, profile, side_by_side, words
+from benchmarks.report import allreduce, chaos, cost, deepfm, many_hosts, monitor, plots, profile, side_by_side, words
 from benchmarks.report.figures import BadRecord, read
 from benchmarks.side_by_side.aims import AIMS
 
@@ -26,6 +26,7 @@ PAGES = {  # what: (title, what its template takes beside the record)
     "chaos": ("Random jobs under random faults", chaos.context),
     "deepfm": ("DeepFM", deepfm.context),
     "monitor": ("What the monitor costs", monitor.context),
+    "allreduce": ("Horovod's allreduce under our launcher and by hand", allreduce.context),
 }
 LOST = "**Slower, or short of our aim:**"
 COST = "What a job costs beside its script"

@@ -11,7 +11,6 @@ recorded and is sent again is refused from other addresses, and without the toke
 what that host has said before. And a process on a host can always use up what its own host may ask for.
 """
 
-import hmac
 import json
 import math
 import queue
@@ -94,7 +93,7 @@ class Control:
         hosts = self.callers.hosts_at(caller)
         if not hosts and not (caller in LOOPBACK and method == "GET"):
             raise Refused(f"{caller} is not a host of this job", 403)
-        if self._token and path != PAGE and not hmac.compare_digest(shown.encode("utf-8", "replace"), self._token):
+        if self._token and path != PAGE and not _same(shown.encode("utf-8", "replace"), self._token):
             why = "wrong token" if shown else "missing token"
             if path == "/report":
                 self._refusals.note(hosts, f"{why}; ENTRYPOINT_TOKEN must be the same on all hosts")
@@ -170,6 +169,12 @@ class _Refusals:
             self._noted.update(dict.fromkeys(due, now))
         for host in due:
             self._put(Rejected(host=host, why=why))
+
+
+def _same(one: bytes, other: bytes) -> bool:
+    import hmac  # here, since few jobs have a token, and it loads OpenSSL
+
+    return hmac.compare_digest(one, other)
 
 
 def parse(text: bytes) -> Any:

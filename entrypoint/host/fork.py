@@ -5,6 +5,7 @@ find if its command were run: its environment, its input, the usual handlers of 
 """
 
 import contextlib
+import itertools
 import os
 import signal
 import sys
@@ -55,9 +56,12 @@ def _become(env: dict[str, str], streams: tuple[int, int, int]) -> None:
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    most = os.sysconf("SC_OPEN_MAX")
+    for above, below in itertools.pairwise(sorted({2, *streams, most})):
+        os.closerange(above + 1, below)  # first, as there may be hardly room for more
     for number, fd in enumerate([os.dup(fd) for fd in streams]):
         os.dup2(fd, number)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(3, most)
     os.environ.clear()
     os.environ.update(env)
     sys.stdin = open(0)  # noqa: SIM115 - as long as the process is there

@@ -4,7 +4,6 @@ Each is an environment variable ENTRYPOINT_<NAME> or a hyperparameter sagemaker_
 environment wins. docs/settings.md is this table, printed by `entrypoint settings`.
 """
 
-import ast
 import contextlib
 import json
 import re
@@ -104,6 +103,8 @@ def _codes(text: str) -> tuple[int, ...]:
 
 def group_names(text: str) -> tuple[str, ...]:
     """Read instance groups as people and SDKs write: `a,b`, `["a", "b"]` or Python's `['a', 'b']`; ValueError else."""
+    import ast  # here, since few jobs name groups
+
     try:
         names = ast.literal_eval(text) if text.lstrip().startswith("[") else text.split(",")
         names = [name.strip() for name in names]

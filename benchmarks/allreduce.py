@@ -1,0 +1,89 @@
+"""Horovod's allreduce between two hosts: under our launcher, and under mpirun by hand, as Horovod's documents have it.
+
+Two containers with one rank each, the same image and script; ours and by hand in turns. What a launcher can change is
+what its ranks find: options of Open MPI, threads, variables. Prints a table; --json FILE keeps the figures.
+"""
+
+import argparse
+import json
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine
+from benchmarks.profile_start.jobs import Case, mpi_by_hand, printed
+
+SIZES = [1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26]  # bytes: 1 KB to 64 MB
+# https://horovod.readthedocs.io/en/stable/mpi.html, without what is for GPUs
+OPTIONS = "--bind-to none --map-by slot -x PATH --mca pml ob1 --mca btl ^openib"
+SCRIPT = """
+import json, statistics, sys, time
+import tensorflow as tf
+import horovod.tensorflow as hvd
+
+hvd.init()
+assert hvd.size() == 2
+seconds = {{}}
+for size in {sizes}:
+    tensor, times, began = tf.ones([size // 4]), [], time.monotonic()
+    number = 0
+    while number < {least} or number < {most} and size < 1 << 20:
+        at = time.perf_counter()
+        hvd.allreduce(tensor, op=hvd.Sum, name=f"size-{{size}}")
+        times.append(time.perf_counter() - at)
+        number += 1
+    seconds[size] = statistics.median(times[number // 5:])  # not the first, in which both sides get ready
+if hvd.rank() == 0:
+    print("SECONDS " + json.dumps(seconds), flush=True)
+hvd.shutdown()
+"""
+CASE = Case(
+    "Horovod, 2 hosts x 1 rank",
+    {"sagemaker_mpi_enabled": "true"},
+    mpi_by_hand(OPTIONS),
+    SCRIPT.format(sizes=SIZES, least=20, most=200),
+)
+SIDES = {"by hand": False, "ours": True}
+
+
+def measure(image: str, ours: bool) -> dict[str, float]:
+    """Return seconds of one allreduce by its size in bytes: the median of a job."""
+    log = printed(image, CASE, ours)[0]
+    return dict(json.loads(re.findall(r"SECONDS (\{.*\})", log)[0]))
+
+
+def table(runs: list[dict[str, Any]]) -> str:
+    lines = []
+    for image in dict.fromkeys(run["image"] for run in runs):
+        lines.append(f"\n{image}")
+        for size in map(str, SIZES):
+            of = {
+                side: [r["seconds"][size] for r in runs if (r["image"], r["side"]) == (image, side)] for side in SIDES
+            }
+            ratios = [ours / hand for ours, hand in zip(of["ours"], of["by hand"], strict=True)]
+            figures = "  ".join(f"{side} {1000 * statistics.median(each):9.3f} ms" for side, each in of.items())
+            ratio = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+            lines.append(f"{int(size):>9} bytes  {figures}  {ratio}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", nargs="+", default=["sagemaker-tf-entrypoint:latest"], metavar="IMAGE")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    arguments = parser.parse_args()
+    record = machine.head("allreduce")
+    for number in range(1, arguments.rounds + 1):
+        for image in arguments.images:
+            for side, ours in SIDES.items():
+                seconds = {size: round(value, 7) for size, value in measure(image, ours).items()}
+                record["runs"].append({"image": image, "side": side, "round": number, "seconds": seconds})
+                if arguments.json:
+                    machine.write(arguments.json, record)
+    print(table(record["runs"]))
+
+
+if __name__ == "__main__":
+    main()
