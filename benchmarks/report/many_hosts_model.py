@@ -31,7 +31,7 @@ LOADED = ("rendezvous_s", "coordinator_cpu_share", "steady_waited_s", "told_all_
 
 
 def context(record: dict[str, Any]) -> dict[str, Any]:
-    """What the page's template takes beside the record."""
+    """Return what the page's template takes beside the record."""
     runs = record["runs"]
     sizes = where(runs, part="sizes")
     figures = {name: each for name, each in by_hosts(sizes).items() if name in SHOWN}
@@ -54,7 +54,7 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def judged(sizes: list[Run]) -> list[tuple[str, float, Measured | None, bool | None]]:
-    """(measure, at most, figure, whether it is met) at so many hosts as is aimed at."""
+    """Return (measure, at most, figure, whether it is met) at so many hosts as is aimed at."""
     found = []
     for name, most in (("rendezvous_s", MET), ("told_all_s", TOLD)):
         figure = measured(sizes, name, hosts=AIMED_AT)
@@ -63,7 +63,7 @@ def judged(sizes: list[Run]) -> list[tuple[str, float, Measured | None, bool | N
 
 
 def harder(runs: list[Run], part: str) -> list[tuple[str, list[str]]]:
-    """A row for each: what is harder than usual, and what comes of it."""
+    """Return a row for each: what is harder than usual, and what comes of it."""
     rows = []
     for run in where(runs, part=part):
         if part == "loss":
@@ -75,6 +75,7 @@ def harder(runs: list[Run], part: str) -> list[tuple[str, list[str]]]:
 
 
 def loaded(runs: list[Run]) -> list[tuple[int, list[str]]]:
+    """Return a row for each job whose monitors bring their records."""
     return [(run["hosts"], _cells(run, LOADED)) for run in where(runs, part="records")]
 
 
@@ -83,7 +84,7 @@ def _cells(run: Run, names: tuple[str, ...]) -> list[str]:
 
 
 def breaks(runs: list[Run], allowed: dict[str, int]) -> list[tuple[int, str]]:
-    """(hosts, what breaks there), few hosts first."""
+    """Return (hosts, what breaks there), few hosts first."""
     found: list[tuple[int, str]] = []
     if allowed:
         found = [
@@ -128,7 +129,7 @@ def _backlog(runs: list[Run], allowed: int) -> str:
 
 
 def saturated(runs: list[Run]) -> int | None:
-    """The hosts with which a core has no time left, as its share grows between the two largest jobs that left some."""
+    """Return with how many hosts a core has no time left, by the two largest jobs that left it some."""
     shares = {run["hosts"]: run["measures"]["coordinator_cpu_share"] for run in runs}
     left = sorted((hosts, share) for hosts, share in shares.items() if share < 0.98)
     if len(left) < 2:
@@ -138,7 +139,7 @@ def saturated(runs: list[Run]) -> int | None:
 
 
 def reaches(figures: dict[int, Measured], most: float) -> int | None:
-    """The hosts with which a figure has grown to that, between two sizes of which one is below it. None: it has not."""
+    """Return with how many hosts a figure has grown to that, between two sizes; None if it has not."""
     known = [(hosts, each.median) for hosts, each in figures.items() if each.median is not None]
     for (few, before), (many, after) in itertools.pairwise(known):
         if before <= most < after:

@@ -21,7 +21,7 @@ from benchmarks.report import pages
 SIZES = (100, 300, 1000, 10_000)
 SEEDS = {10_000: 2}  # 3 for others
 STEADY = 30.0  # seconds at least; whole heartbeats, as those of all hosts come together
-LOSSES = (0.0, 0.02, 0.05, 0.1, 0.2)
+LOSSES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
 LATENCIES = (0.005, 0.05, 0.1)
 WITH_RECORDS = (1000, 3000, 4000)
 HOUR = 3600.0

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.many_hosts.model.core import Core, Thread
+from benchmarks.many_hosts.model.network import CONFIRMED_WITHIN, RTO_MIN
 from entrypoint.control import probe, server
 from entrypoint.policy import events
 
@@ -40,6 +41,7 @@ class Connection:
     report: events.Report | None = None
     size: int = 0  # bytes
     came: float | None = None  # when what it says was there
+    is_there: bool = False  # in the kernel, as a whole connection
     taken: bool = False
     given_up: bool = False  # by the follower
     answered: Callable[..., None] | None = None
@@ -63,7 +65,13 @@ class Server(Thread):
         self.dropped += full
         return full
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: Connection, again: float = RTO_MIN) -> None:
+        """Hear the end of a handshake, for which the queue may be full by now: then what follows says it again."""
+        if self.is_full():
+            if again < CONFIRMED_WITHIN / 2:
+                self.agenda.at(self.agenda.now + again, self.connected, connection, 2 * again)
+            return
+        connection.is_there = True
         self.backlog.append(connection)
         self.most_waiting = max(self.most_waiting, len(self.backlog))
         self.world.count("connections")
@@ -270,7 +278,7 @@ class Coordinator:
                 arrives = link.down_clear = max(arrives, link.down_clear)
             self.agenda.at(arrives, hear, self.news, link)
         if link and not is_confirmed:
-            self.agenda.at(when + self.world.confirmed_within, self._lose, link)
+            self.agenda.at(when + CONFIRMED_WITHIN, self._lose, link)
 
     def _lose(self, link: Link) -> None:
         """Hear from the kernel that a follower did not confirm what we said."""

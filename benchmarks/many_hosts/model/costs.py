@@ -4,7 +4,6 @@ A process is the coordinator's end (the real server, links and inbox), this one 
 does for sockets is in it. The policy is not: its calls are timed one by one while they are simulated.
 """
 
-import contextlib
 import json
 import os
 import socket
@@ -62,10 +61,11 @@ class Costs:
         return found, (time.thread_time() - began) * self.slower
 
 
-def measure() -> Costs:
+def measure(rounds: int = ROUNDS) -> Costs:
+    """Return the medians of so many rounds, each with a coordinator of its own."""
     with tempfile.TemporaryDirectory(prefix="model-costs-") as folder:
-        rounds = [_measured(Path(folder) / str(number)) for number in range(ROUNDS)]
-    return Costs(**{name: statistics.median(each[name] for each in rounds) for name in rounds[0]})
+        each = [_measured(Path(folder) / str(number)) for number in range(rounds)]
+    return Costs(**{name: statistics.median(one[name] for one in each) for name in each[0]})
 
 
 def _measured(base: Path) -> dict[str, float]:
@@ -77,15 +77,12 @@ def _measured(base: Path) -> dict[str, float]:
     (config / "resourceconfig.json").write_text(json.dumps(resources))
     (config / "hyperparameters.json").write_text('{"sagemaker_program": "train.py"}')
     job = read_job(base, environment_of(len(names), network), base / "run" / names[0])
-    process = subprocess.Popen(
-        [sys.executable, "-m", __spec__.name, str(base), network],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with contextlib.closing(_Coordinator(process)) as there:
-        return _played(job, there)
+    command = [sys.executable, "-m", __spec__.name, str(base), network]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            return _played(job, _Coordinator(process))
+        finally:
+            process.kill()
 
 
 class _Coordinator:
@@ -107,10 +104,6 @@ class _Coordinator:
         act()
         time.sleep(0.1)  # what the last has to do behind its answer
         return (self.ask("use") - before) / times
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
 
 
 def _played(job: Job, there: _Coordinator) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.many_hosts.model.coordinator import Connection, Link
+from benchmarks.many_hosts.model.network import CONFIRMED_WITHIN
 from entrypoint.control import client, peers, probe
 from entrypoint.policy import events
 
@@ -139,7 +140,7 @@ class Follower:
             link.up_clear = max(said + takes, link.up_clear)
             self.agenda.at(link.up_clear, coordinator.reader.add, (link, report, link.up_clear))
         if not is_confirmed:
-            self.agenda.at(said + self.world.confirmed_within, self._lose, link, events.Unreached, number)
+            self.agenda.at(said + CONFIRMED_WITHIN, self._lose, link, events.Unreached, number)
 
     def _lose(self, link: Link, event: type, number: int) -> None:
         if self._link is link:
@@ -258,9 +259,14 @@ class _Call:
         takes, is_confirmed = self.network.say()
         if takes is not None:
             self.agenda.at(said + takes, server.arrived, self.connection)
-        if not is_confirmed:
-            self.agenda.at(said + self.world.confirmed_within, self.follower._fail, self.number, "no answer")
+        self.agenda.at(said + CONFIRMED_WITHIN, self._hear_the_kernel, is_confirmed)
         self.agenda.at(now + self.follower.patience, self._give_up)
+
+    def _hear_the_kernel(self, is_confirmed: bool) -> None:
+        """Hear that nothing was confirmed: all was lost, or there was no room for the connection."""
+        if not (is_confirmed and self.connection.is_there):
+            self._give_up()
+            self.follower._fail(self.number, "no answer")
 
     def _give_up(self) -> None:
         if self.follower._asking == self.number:

@@ -17,7 +17,7 @@ from benchmarks.many_hosts.model.coordinator import Connection, Coordinator
 from benchmarks.many_hosts.model.core import Agenda
 from benchmarks.many_hosts.model.costs import PIECE, Costs
 from benchmarks.many_hosts.model.follower import HEAD, Follower
-from benchmarks.many_hosts.model.network import CONFIRMED_WITHIN, Network
+from benchmarks.many_hosts.model.network import Network
 from benchmarks.many_hosts.worker import SAID, trivial
 from entrypoint.control.wire import to_json
 from entrypoint.job import config, files
@@ -95,8 +95,6 @@ def without_limits() -> Iterator[None]:
 
 class World:
     """The hosts of a job, and what is counted of them."""
-
-    confirmed_within = CONFIRMED_WITHIN
 
     def __init__(self, case: Case, costs: Costs) -> None:
         shared = planned(case.hosts)
