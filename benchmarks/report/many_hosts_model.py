@@ -1,6 +1,7 @@
 """The page about many hosts that are simulated: how figures grow, and what would break first."""
 
 import itertools
+import math
 from typing import Any
 
 from benchmarks.report.figures import Measured, Run, measured, where
@@ -143,5 +144,5 @@ def reaches(figures: dict[int, Measured], most: float) -> int | None:
     known = [(hosts, each.median) for hosts, each in figures.items() if each.median is not None]
     for (few, before), (many, after) in itertools.pairwise(known):
         if before <= most < after:
-            return round(few + (most - before) * (many - few) / (after - before))
+            return round(few * (most / before) ** (math.log(many / few) / math.log(after / before)))
     return None

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.many_hosts.model import costs, limits
-from benchmarks.many_hosts.model.job import Case, planned, play
+from benchmarks.many_hosts.model.job import LONG, Case, planned, play
 from benchmarks.report import pages
 
 SIZES = (100, 300, 1000, 10_000)
@@ -61,7 +61,7 @@ def cases(sizes: tuple[int, ...], seeds: int | None, wanted: bool) -> Iterator[t
     for hosts in WITH_RECORDS:
         yield "records", Case(hosts=hosts, steady=steady(hosts) / 2)
     for loss in LOSSES:
-        yield "loss", Case(hosts=many, records=False, loss=loss, steady=300)
+        yield "loss", Case(hosts=many, records=False, loss=loss, steady=2 * LONG)
     for latency in LATENCIES:
         yield "latency", Case(hosts=many, records=False, latency=latency, steady=steady(many))
     yield "descriptors", Case(hosts=many, records=False, descriptors=1024, steady=steady(many))

@@ -33,7 +33,7 @@ from entrypoint.policy.policy import Policy
 SPREAD = 0.05  # seconds within which all launchers start
 STEP = 0.01  # seconds that the prepare step takes, and a script to its end after SIGTERM
 SETTLE = 2.0  # seconds after the rendezvous before the steady state is looked at
-LONG = 120.0  # seconds of the steady state, beyond which its policies are asked only when something happens
+LONG = 90.0  # seconds of the steady state, beyond which its policies are asked only when something happens
 LIMIT = 600.0  # seconds for anything
 
 
@@ -104,6 +104,7 @@ class World:
         self._fingerprinted = events.Fingerprinted(fingerprints=shared.fingerprints)
         _, self.fingerprint_s = costs.of(lambda: fingerprint(shared.job, shared.plan))
         self.is_steady = False  # nothing happens but heartbeats
+        self._sizes: dict[Any, int] = {}
         self.counts = Counter[str]()
         self.busiest = Counter[int]()  # connections, by the second
         self.started: set[str] = set()  # hosts whose script runs
@@ -164,8 +165,13 @@ class World:
         return events.Reach(host=host, address="10.0.0.1", why="" if took is not None else "no answer")
 
     def size_of(self, message: events.Report | events.News) -> int:
-        """Return its bytes on the wire."""
-        return len(json.dumps(to_json(message)))
+        """Return its bytes on the wire; of a host's, those that another host's with the same in it has."""
+        if isinstance(message, events.News):
+            return len(json.dumps(to_json(message)))
+        shape = message.ready, message.ack, message.done, message.gone, len(message.exits), message.cause is None
+        if (size := self._sizes.get(shape)) is None:
+            size = self._sizes[shape] = len(json.dumps(to_json(message)))
+        return size
 
     # --- what is seen ---
 

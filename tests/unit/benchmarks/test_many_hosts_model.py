@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks import machine
 from benchmarks.many_hosts.model import coordinator, costs, job, limits
 from benchmarks.many_hosts.model.core import Agenda, Core, Thread
 from benchmarks.many_hosts.model.job import Case, play
 from benchmarks.many_hosts.model.network import RTO_MIN, Network
 from benchmarks.report import many_hosts_model as page
+from benchmarks.report import pages
 from benchmarks.report.figures import Measured
 from entrypoint.control.client import NEXT
 from entrypoint.control.probe import PATIENCE
@@ -189,3 +191,23 @@ def test_what_breaks_is_in_the_order_of_the_hosts():
     found = page.breaks(runs, allowed)
     assert [hosts for hosts, _ in found] == [474, 500, 1001, 2001, 4098, 7001]
     assert found[1][1] == "all are told later than 1 s"
+
+
+def test_the_page_says_what_was_played():
+    def run(part, hosts, **measures):
+        return {"part": part, "hosts": hosts, "seed": 1, "measures": measures}
+
+    runs = [
+        run("sizes", 100, rendezvous_s=0.5, told_all_s=0.1),
+        run("sizes", 1000, rendezvous_s=6.0, told_all_s=0.5),
+        {**run("loss", 1000, rendezvous_s=9.0, false_alarms=2.0), "loss": 0.2},
+        run("hour", 1000, steady_s=3600.0, false_alarms=0.0, links_lost_per_hour=14.0),
+    ]
+    head = machine.head("many-hosts-model", limits={"latency_ms": 0.5})
+    lines = pages.page({**head, "runs": runs, "costs": {"link": 2e-4}}).splitlines()
+    assert "| Rendezvous, s | 5.00 | 6.00 | **missed** |" in lines
+    assert "| Failure to all hosts told, s | 1.00 | 0.50 | met |" in lines
+    assert "| 20 % loss | 9.00 | never | never | never | 2.00 |" in lines
+    assert "| it reads and answers a report over a connection that stays | 200 |" in lines
+    text = " ".join(lines)
+    assert "In 1.0 h with 1,000 hosts and 1 % loss, 0 hosts that were there were taken for lost; 14 connections" in text
