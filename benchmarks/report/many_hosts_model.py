@@ -31,6 +31,13 @@ HARDER = ("rendezvous_s", "verdict_s", "told_all_s", "links_lost_per_hour", "fal
 LOADED = ("rendezvous_s", "coordinator_cpu_share", "steady_waited_s", "told_all_s")
 
 
+BROKEN = (
+    ("told_all_s", TOLD, f"all are told later than {TOLD:g} s"),
+    ("rendezvous_s", MET, f"all have met later than {MET:g} s"),
+    ("false_alarms", 0, "a host that is there is taken for lost"),
+)
+
+
 def context(record: dict[str, Any]) -> dict[str, Any]:
     """Return what the page's template takes beside the record."""
     runs = record["runs"]
@@ -48,6 +55,7 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
         "breaks": breaks(runs, record.get("allowed", {})),
         "harder": [row for part in ("loss", "latency") for row in harder(runs, part)],
         "harder_measures": HARDER,
+        "gives_way": [words for part in ("loss", "latency") for words in gives_way(runs, part)],
         "loaded": loaded(runs),
         "loaded_measures": LOADED,
         "hour": next(iter(where(runs, part="hour")), None),
@@ -65,14 +73,22 @@ def judged(sizes: list[Run]) -> list[tuple[str, float, Measured | None, bool | N
 
 def harder(runs: list[Run], part: str) -> list[tuple[str, list[str]]]:
     """Return a row for each: what is harder than usual, and what comes of it."""
-    rows = []
-    for run in where(runs, part=part):
-        if part == "loss":
-            name = f"{100 * run.get('loss', 0.01):g} % loss"
-        else:
-            name = f"{1000 * run.get('latency', 0.0005):g} ms one way"
-        rows.append((name, _cells(run, HARDER)))
-    return rows
+    return [(_network(run), _cells(run, HARDER)) for run in where(runs, part=part)]
+
+
+def gives_way(runs: list[Run], part: str) -> list[str]:
+    """Return what is broken first with which network, of those that are worse and worse."""
+    found = []
+    for name, most, words in BROKEN:
+        if broken := [run for run in where(runs, part=part) if run["measures"].get(name, 0) > most]:
+            found.append(f"{words} with {_network(broken[0])}")
+    return found
+
+
+def _network(run: Run) -> str:
+    if run["part"] == "loss":
+        return f"{100 * run.get('loss', 0.01):g} % loss"
+    return f"{1000 * run.get('latency', 0.0005):g} ms one way"
 
 
 def loaded(runs: list[Run]) -> list[tuple[int, list[str]]]:

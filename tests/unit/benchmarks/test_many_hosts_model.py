@@ -207,6 +207,7 @@ def test_the_page_says_what_was_played():
     lines = pages.page({**head, "runs": runs, "costs": {"link": 2e-4}}).splitlines()
     assert "| Rendezvous, s | 5.00 | 6.00 | **missed** |" in lines
     assert "| Failure to all hosts told, s | 1.00 | 0.50 | met |" in lines
+    assert "- a host that is there is taken for lost with 20 % loss" in lines
     assert "| 20 % loss | 9.00 | never | never | never | 2.00 |" in lines
     assert "| it reads and answers a report over a connection that stays | 200 |" in lines
     text = " ".join(lines)
