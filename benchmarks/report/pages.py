@@ -9,7 +9,19 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks import machine
-from benchmarks.report import allreduce, chaos, cost, deepfm, many_hosts, monitor, plots, profile, side_by_side, words
+from benchmarks.report import (
+    allreduce,
+    chaos,
+    cost,
+    deepfm,
+    many_hosts,
+    many_hosts_model,
+    monitor,
+    plots,
+    profile,
+    side_by_side,
+    words,
+)
 from benchmarks.report.figures import BadRecord, read
 from benchmarks.side_by_side.aims import AIMS
 
@@ -22,6 +34,7 @@ PAGES = {  # what: (title, what its template takes beside the record)
     "side-by-side": ("The launcher and the AWS toolkit, side by side", side_by_side.context),
     "side-by-side-on": ("The launcher and the AWS toolkit on one image", side_by_side.context),
     "many-hosts": ("Many hosts on one machine", many_hosts.context),
+    "many-hosts-model": ("Many hosts, simulated", many_hosts_model.context),
     "profile": ("Where the time goes", profile.context),
     "chaos": ("Random jobs under random faults", chaos.context),
     "deepfm": ("DeepFM", deepfm.context),

@@ -16,16 +16,18 @@ from concurrent.futures import ThreadPoolExecutor
 from errno import EINPROGRESS
 from typing import Any
 
+from entrypoint.control.client import NEXT
 from entrypoint.job.cluster import Cluster, Host
 from entrypoint.policy.events import Reach
 
 AT_ONCE = 64
-PATIENCE = 3.0  # seconds for one connection
+PATIENCE = 3.0  # seconds for one way to a host; of a word that the network loses, another try hears sooner: NEXT
 RESOLVING = 5.0  # seconds after which a resolver that says nothing is not waited for
 
 Way = tuple[Any, ...]  # as getaddrinfo gives it: family, kind, protocol, name, address
-# Yields each connection that it waits for, is sent whether the other's kernel answered in time, returns what came of it
-Look = Generator[socket.socket, bool | None, Reach]
+# Yields each connection that it waits for, and how many seconds; is sent whether the other's kernel answered by then;
+# returns what came of it
+Look = Generator[tuple[socket.socket, float], bool | None, Reach]
 
 
 def look_for(cluster: Cluster, names: Sequence[str], control_port: int) -> tuple[Reach, ...]:
@@ -65,11 +67,11 @@ def _side_by_side(looks: Iterable[Look]) -> dict[str, Reach]:
 
     def go_on(look: Look, answered: bool | None) -> None:
         try:
-            connection = look.send(answered)
+            connection, seconds = look.send(answered)
         except StopIteration as end:
             found[end.value.host] = end.value
         else:
-            selector.register(connection, selectors.EVENT_WRITE, (look, time.monotonic() + PATIENCE))
+            selector.register(connection, selectors.EVENT_WRITE, (look, time.monotonic() + seconds))
 
     with selectors.DefaultSelector() as selector:
         while to_come or selector.get_map():
@@ -87,25 +89,29 @@ def _side_by_side(looks: Iterable[Look]) -> dict[str, Reach]:
 
 
 def _reach(cluster: Cluster, host: Host, ways: list[Way] | str, port: int) -> Look:
-    """Connect to a host, in the first of its ways that works."""
+    """Connect to a host, in the first of its ways that works.
+
+    Each try waits twice as long as the one before, as in client.py.
+    """
     if isinstance(ways, str):
         return Reach(host=host.name, why=ways)
     why = ""
     for *kind, _, address in ways:
-        with contextlib.ExitStack() as stack:
-            try:
-                probe = stack.enter_context(_from_here(cluster, kind))
-                error = probe.connect_ex(address)
-            except OSError as problem:
-                error = problem.errno or 0
-            if error == EINPROGRESS:
-                if not (yield probe):
-                    why = f"port {port} does not answer within {PATIENCE:g} s"
-                    continue
-                error = probe.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if not error:
-                return Reach(host=host.name, address=str(address[0]))
-            why = f"port {port}: {os.strerror(error)}"
+        error, left, patience = EINPROGRESS, PATIENCE, NEXT
+        while error == EINPROGRESS and left > 0:
+            with contextlib.ExitStack() as stack:
+                try:
+                    probe = stack.enter_context(_from_here(cluster, kind))
+                    error = probe.connect_ex(address)
+                except OSError as problem:
+                    error = problem.errno or 0
+                if error == EINPROGRESS and (yield probe, min(patience, left)):
+                    error = probe.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            left, patience = left - patience, 2 * patience
+        if not error:
+            return Reach(host=host.name, address=str(address[0]))
+        silent = error == EINPROGRESS
+        why = f"port {port} does not answer within {PATIENCE:g} s" if silent else f"port {port}: {os.strerror(error)}"
     over = f" (over {cluster.interface})" if cluster.interface else ""
     return Reach(host=host.name, address=str(ways[0][4][0]), why=why + over)
 

@@ -3,7 +3,6 @@
 What only the host's files and packages can tell (code, requirements, versions) is added by the prepare step.
 """
 
-
 from entrypoint import __version__
 from entrypoint.errors import shorten
 from entrypoint.job.job import Job

@@ -35,11 +35,14 @@ class Rendezvous:
         self._fingerprints: dict[str, dict[str, str]] = {}  # thing -> host -> version or digest
         self._steps = [spec for spec in facts.plan.processes if spec.duty is Duty.STEP]  # that are yet to be ready
         self._meets = meets(facts.plan.hosts, facts.host)
+        self._unreached = self._meets  # of them; a coordinator asks for it with each report of a thousand hosts
         self._patience = min(REACH, settings.start_timeout)
 
     def note_probed(self, found: tuple[Reach, ...], now: float) -> Iterator[Action]:
         facts = self.facts
         facts.hosts.note_reach(found)
+        reach = facts.hosts.reach
+        self._unreached = [host for host in self._meets if not (host in reach and reach[host].reached)]
         self._probing = False
         if self._nagging:
             self._nagging = False
@@ -115,16 +118,11 @@ class Rendezvous:
         facts = self.facts
         if not facts.hosts.assembled:
             return
-        unreached = self._unreached()
-        if not unreached or not facts.plan.hosts_meet:
+        if not self._unreached or not facts.plan.hosts_meet:
             facts.attempt.note_ready((facts.host, PREFLIGHT))
         elif now >= self._probe_at and not self._probing:
             self._probing, self._probe_at = True, now + PROBE_AGAIN
-            yield events.Probe(hosts=tuple(unreached))
-
-    def _unreached(self) -> list[str]:
-        reach = self.facts.hosts.reach
-        return [host for host in self._meets if not (host in reach and reach[host].reached)]
+            yield events.Probe(hosts=tuple(self._unreached))
 
     def watch(self, now: float) -> None:
         """Blame who keeps the job from starting, when the time for it is over."""
@@ -162,8 +160,7 @@ class Rendezvous:
                 facts.blame_host(now, facts.host, what, ExitCode.CONFIG, error=why)
 
     def _blame_unreached(self, now: float) -> None:
-        facts = self.facts
-        unreached = self._unreached()
+        facts, unreached = self.facts, self._unreached
         if unreached:
             lines = "\n".join(table(facts, unreached, now))
             error = _state(facts.hosts.reach.get(unreached[0]))

@@ -71,3 +71,27 @@ def test_many_are_looked_for_side_by_side_and_those_that_are_silent_hold_up_nobo
     assert {reach.address: reach.why for reach in found if not reach.reached} == dict.fromkeys(
         silent, f"port {port} does not answer within 0.5 s"
     )
+
+
+def test_a_word_that_is_lost_is_said_again_before_the_kernel_would(cluster):
+    """By a second connection: the kernel itself would wait for a second."""
+    job, port = cluster
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.61.0.3", port), backlog=0))
+        for _ in range(3):  # a full queue: the kernel drops what comes
+            full = stack.enter_context(socket.socket())
+            full.setblocking(False)
+            full.connect_ex(server.getsockname())
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    server.accept()[0].close()
+
+        later = threading.Timer(0.1, accept)
+        later.daemon = True
+        later.start()
+        began = time.monotonic()
+        (found,) = look_for(job, ["algo-3"], port)
+        assert found.reached
+        assert 0.1 < time.monotonic() - began < 0.9

@@ -111,6 +111,20 @@ def test_what_a_report_costs_the_coordinator_does_not_grow_with_the_hosts(tmp_pa
     assert all(many[phase] < 1.6 * few[phase] for phase in few), (few, many)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_reports_that_come_while_hosts_are_looked_for_cost_no_more_with_more_hosts(tmp_path, mode):
+    """All are heard, and none was reached yet."""
+    spent = []
+    for hosts in (FEW, 4 * MANY):
+        job = Coordinator(tmp_path, hosts, mode)
+        job.hear()
+        assert job.did["Probe"] == 1
+        job.followers = job.followers[:FEW]
+        spent.append(instructions(lambda job=job: job.hear(public_keys=(("known_hosts", "key"),))))
+    few, many = spent
+    assert many < 1.6 * few, (few, many)
+
+
 def test_heartbeats_are_noted_and_nothing_else_is_looked_at(tmp_path, monkeypatch):
     job = Coordinator(tmp_path, FEW, "mwms")
     job.meet()
