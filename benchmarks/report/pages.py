@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks import machine
-from benchmarks.report import chaos, cost, deepfm, many_hosts, monitor, plots, profile, side_by_side, words
+from benchmarks.report import chaos, cost, deepfm, many_hosts, monitor, plots, profile, pull, side_by_side, words
 from benchmarks.report.figures import BadRecord, read
 from benchmarks.side_by_side.aims import AIMS
 
@@ -26,6 +26,7 @@ PAGES = {  # what: (title, what its template takes beside the record)
     "chaos": ("Random jobs under random faults", chaos.context),
     "deepfm": ("DeepFM", deepfm.context),
     "monitor": ("What the monitor costs", monitor.context),
+    "pull": ("What is pulled", pull.context),
 }
 LOST = "**Slower, or short of our aim:**"
 COST = "What a job costs beside its script"
@@ -73,7 +74,7 @@ def page(record: dict[str, Any]) -> str:
 def pages(found: Records) -> dict[str, str]:
     """path below the root: text; of a file that is in IN_BLOCKS, the text of its block."""
     sides = found.get("side-by-side")
-    of_cost = cost.context(sides, found.get("many-hosts")) if sides else {}
+    of_cost = cost.context(sides, found.get("many-hosts"), found.get("pull")) if sides else {}
     listed = [(what, PAGES[what][0], record, page(record)) for what, record in found.items()]
     if sides and of_cost["lines"]:
         record = {**sides, "command": "python -m benchmarks.report"}
