@@ -63,6 +63,8 @@ def main() -> None:
     for each in ("docker-registry", "dockerd", *({way.decompressor for way in given.ways} - {"own"})):
         if not shutil.which(each):
             sys.exit(f"pull: no {each} on the PATH; on Debian: apt-get install docker-registry docker.io pigz")
+    for each in (signal.SIGTERM, signal.SIGINT):  # a job in the background ignores SIGINT, and nothing is to be left
+        signal.signal(each, lambda number, _: sys.exit(128 + number))
     record = machine.head("pull", limits={"rounds": given.rounds})
     with ExitStack() as stack:
         measure(stack, dict(each.rsplit("=", 1) for each in given.images), given, record)
