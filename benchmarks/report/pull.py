@@ -41,8 +41,8 @@ def sizes(record: dict[str, Any]) -> list[str]:
 def table(record: dict[str, Any]) -> list[str]:
     """A row for each image and each way: medians of the rounds (least to most)."""
     lines = [
-        "| gzip by | image | the pull, s | fetched after, s | unpacking, s | first start, s |",
-        "|---|---|---|---|---|---|",
+        "| gzip by | image | the pull, s | all fetched after, s | unpacking, s | CPU, s | first start, s |",
+        "|---|---|---|---|---|---|---|",
     ]
     for way in ways(record["runs"]):
         for name in dict.fromkeys(run["image"] for run in record["runs"]):

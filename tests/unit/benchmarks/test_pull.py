@@ -75,6 +75,10 @@ def test_each_image_has_its_median_least_and_most():
     assert summary(RUNS)["ours"] == {"own": {"median": 5.0, "min": 4.0, "max": 6.0}}
 
 
+def test_a_table_has_a_heading_for_every_column():
+    assert len({line.count("|") for line in page.table({"runs": RUNS})}) == 1
+
+
 def test_the_aim_is_half_of_the_time_before():
     assert page.gains(RUNS)[2:] == ["| docker's own | 0.500 (0.400 to 0.625) | 0.500 (0.400 to 0.625) | met |"]
     slower = [*RUNS[:2], run("ours", 3, 5.5), run("ours", 2, 5.1), *RUNS[3:]]
