@@ -141,21 +141,34 @@ RUN if ! grep -q . /pins/operator.txt; then exit 0; fi && \
 #   200  symbol tables of TensorFlow's, Horovod's and the operators' libraries; symbols for dynamic linking stay. (NumPy's and
 #        SciPy's stay as they are: their wheels are patched after linking, and strip may break such files.)
 #    63  libclang.so: TensorFlow's own build uses it; TensorFlow asks for the distribution, and nothing imports it.
-#    60  tests of NumPy, SciPy, scikit-learn and gevent; gevent's bring private keys along.
+#    22  symbol tables of other libraries and programs that were not patched after linking; mpi4py's is half of it.
+#    21  the data server of TensorBoard, by which a board reads large folders sooner: nobody looks at a board that runs in a
+#        training job, and without the server TensorBoard reads by itself (`--load_fast=auto`, its default).
+#    66  tests of NumPy, SciPy, scikit-learn, gevent and others; gevent's bring private keys along.
+#     4  Eigen's headers, which lie there because of a mistake in ml_dtypes' wheel; go and stay as TensorFlow's do.
+#     2  examples in botocore, which it reads to make its documentation only. Its services stay, all of them.
+# Of the last three, it is the number of files that counts, some 1,000 of 25,000: to unpack one costs a host 0.4 ms, whatever
+# is in it, and that is a third of the time that a pull takes (docs/benchmarks/pull.md).
 # Bytecode (.pyc, about 120) stays: without it each start would compile TensorFlow's 2,000 modules again.
 ARG KEEP_TF_HEADERS=no
 RUN cd /opt/venv/lib/python3.11/site-packages && \
     pip uninstall -q -y cython && \
-    if [ "$KEEP_TF_HEADERS" = no ]; then rm -rf tensorflow/include; fi && \
+    if [ "$KEEP_TF_HEADERS" = no ]; then rm -rf tensorflow/include third_party/eigen*; fi && \
     for each in tensorflow tensorflow_io tensorflow_io_gcs_filesystem horovod sagemaker_tensorflow; do \
         if [ -d $each ]; then find $each -name '*.so*' -type f -exec strip --strip-unneeded {} +; fi; \
     done && \
-    rm -f tensorflow_io/core/libavro_atds_tests.so && \
+    strip --strip-unneeded /opt/venv/bin/py-spy mpi4py/*.so nacl/*.so yaml/*.so greenlet/*.so \
+        cryptography/hazmat/bindings/*.so && \
+    rm -f tensorflow_io/core/libavro_atds_tests.so tensorboard_data_server/bin/server && \
     rm clang/native/libclang.so && \
-    find numpy scipy sklearn gevent -type d -name tests -prune -exec rm -rf {} + && \
+    find numpy scipy sklearn gevent greenlet h5py pkg_resources setuptools zope -type d -name tests -prune -exec rm -rf {} + && \
+    rm -rf joblib/test && \
+    find botocore/data -name examples-1.json -delete && \
     find /opt/venv /nvidia -name '*.a' -delete && \
     find /nvidia -type d -name include -prune -exec rm -rf {} + && \
-    python -c 'import gevent, scipy.stats, sklearn.datasets' && \
+    python -c 'import gevent, greenlet, h5py, joblib, nacl.signing, scipy.stats, setuptools, sklearn.datasets, tensorboard.main, \
+yaml._yaml, zope.interface; from cryptography.hazmat.primitives.asymmetric import ed25519; ed25519.Ed25519PrivateKey.generate()' && \
+    py-spy --version && pip --version && \
     mpirun --allow-run-as-root --oversubscribe -np 2 python -c 'import horovod.tensorflow as hvd; hvd.init(); assert hvd.size() == 2'
 
 

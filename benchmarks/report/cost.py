@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.report.figures import Measured, Run, measured
 from benchmarks.report.many_hosts import by_hosts
+from benchmarks.report.pull import medians
 from benchmarks.report.side_by_side import SIDES, Row
 
 PLOT = "cost.svg"
@@ -116,14 +117,32 @@ def plotted(lines: list[Line]) -> list[Row]:
     ]  # fmt: skip
 
 
-def context(record: dict[str, Any], many_hosts: dict[str, Any] | None) -> dict[str, Any]:
+def with_pull(lines: list[Line], pulls: dict[str, float]) -> list[Line]:
+    """The same jobs, in which every host pulls the image first."""
+    return [
+        replace(
+            line,
+            **{side: replace(each, job=each.job + line.hosts * pulls[side])
+               for side, each in (("ours", line.ours), ("toolkit", line.toolkit))},
+        )
+        for line in lines
+    ]  # fmt: skip
+
+
+def context(
+    record: dict[str, Any], many_hosts: dict[str, Any] | None, pull: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """What the page's template takes beside the record."""
+    pulls = medians(pull["runs"]) if pull else {}
+    pulls = pulls if all(side in pulls for side in SIDES) else {}
     runs, growth = record["runs"], by_hosts(many_hosts["runs"]) if many_hosts else {}
     inputs = []
     for mode, title in MODES.items():
         ours, toolkit = (seconds(runs, mode, side) for side in SIDES)
         inputs += [(title, hosts, (ours[hosts], toolkit[hosts])) for hosts in sorted(ours.keys() & toolkit.keys())]
+    lines = lines_of(runs, growth)
     return {
+        "pulls": pulls, "pulled": pull and pull["date"], "lines_of_pulling": with_pull(lines, pulls) if pulls else [],
         "plot": PLOT, "jobs": JOBS_PER_DAY, "days": YEAR, "failed": f"{FAILED_SHARE:.0%}", "has_growth": bool(growth),
-        "inputs": inputs, "lines": lines_of(runs, growth), "lines_of_failing": lines_of(runs, growth, FAILED_SHARE),
+        "inputs": inputs, "lines": lines, "lines_of_failing": lines_of(runs, growth, FAILED_SHARE),
     }  # fmt: skip

@@ -19,6 +19,7 @@ from benchmarks.report import (
     monitor,
     plots,
     profile,
+    pull,
     side_by_side,
     words,
 )
@@ -40,6 +41,7 @@ PAGES = {  # what: (title, what its template takes beside the record)
     "deepfm": ("DeepFM", deepfm.context),
     "monitor": ("What the monitor costs", monitor.context),
     "allreduce": ("Horovod's allreduce under our launcher and by hand", allreduce.context),
+    "pull": ("What is pulled", pull.context),
 }
 LOST = "**Slower, or short of our aim:**"
 COST = "What a job costs beside its script"
@@ -87,7 +89,7 @@ def page(record: dict[str, Any]) -> str:
 def pages(found: Records) -> dict[str, str]:
     """path below the root: text; of a file that is in IN_BLOCKS, the text of its block."""
     sides = found.get("side-by-side")
-    of_cost = cost.context(sides, found.get("many-hosts")) if sides else {}
+    of_cost = cost.context(sides, found.get("many-hosts"), found.get("pull")) if sides else {}
     listed = [(what, PAGES[what][0], record, page(record)) for what, record in found.items()]
     if sides and of_cost["lines"]:
         record = {**sides, "command": "python -m benchmarks.report"}

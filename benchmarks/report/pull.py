@@ -1,0 +1,95 @@
+"""The page about pulling: what a registry holds of each image, and what it takes to fetch and to unpack that."""
+
+import statistics
+from typing import Any
+
+from benchmarks.machine import spread
+from benchmarks.report import words
+from benchmarks.report.figures import Measured, Ratio, Run, ratio, where
+
+WAYS = {"own": "docker's own", "unpigz": "unpigz"}
+OURS, BEFORE = "ours", "ours, before"
+MOST = 0.5  # of the time before: the aim
+MEASURES = ("pull_s", "download_s", "unpack_s", "cpu_s", "first_run_s")
+
+
+def context(record: dict[str, Any]) -> dict[str, Any]:
+    """What the page's template takes beside the record."""
+    rounds = len({run["round"] for run in record["runs"]})
+    return {"table": table(record), "sizes": sizes(record), "gains": gains(record["runs"]), "rounds": rounds}
+
+
+def sizes(record: dict[str, Any]) -> list[str]:
+    """A row for each image."""
+    lines = [
+        "| image | compressed, MB | layers | the largest, MB | unpacked, MB | files |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, image in record["images"].items():
+        cells = [
+            f"{name} (`{image['image']}`)",
+            f"{image['compressed_bytes'] / 1e6:,.0f}",
+            str(image["layers"]),
+            f"{image['largest_layer_bytes'] / 1e6:,.0f}",
+            f"{image['bytes'] / 1e6:,.0f}",
+            f"{image['files']:,}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def table(record: dict[str, Any]) -> list[str]:
+    """A row for each image and each way: medians of the rounds (least to most)."""
+    lines = [
+        "| gzip by | image | the pull, s | all fetched after, s | unpacking, s | CPU, s | first start, s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for way in ways(record["runs"]):
+        for name in dict.fromkeys(run["image"] for run in record["runs"]):
+            if runs := where(record["runs"], way=way, image=name):
+                cells = [spread([run["measures"][measure] for run in runs], ".1f") for measure in MEASURES]
+                lines.append(f"| {called(way)} | {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def gains(runs: list[Run]) -> list[str]:
+    """A row for each way: the image against what it was; empty where that was not pulled."""
+    lines = []
+    for way in ways(runs):
+        now, before = (by_round(runs, way, image) for image in (OURS, BEFORE))
+        cells = [_ratio(now, before, measure) for measure in ("pull_s", "cpu_s")]
+        if (found := _medians(now, before, "pull_s")) and all(cells):
+            lines.append(f"| {called(way)} | {' | '.join(cells)} | {words.verdict(found.meets(MOST))} |")
+    head = ["| gzip by | the pull, times before | CPU, times before | at most 0.5 |", "|---|---|---|---|"]
+    return [*head, *lines] if lines else []
+
+
+def by_round(runs: list[Run], way: str, image: str) -> dict[int, dict[str, float]]:
+    return {run["round"]: run["measures"] for run in where(runs, way=way, image=image)}
+
+
+def _medians(now: dict[int, dict[str, float]], before: dict[int, dict[str, float]], measure: str) -> Ratio | None:
+    sides = (tuple(each[measure] for each in side.values()) for side in (now, before))
+    return ratio(*(Measured(side) if side else None for side in sides))
+
+
+def _ratio(now: dict[int, dict[str, float]], before: dict[int, dict[str, float]], measure: str) -> str:
+    each = [now[number][measure] / before[number][measure] for number in now.keys() & before.keys()]
+    return words.ratio(_medians(now, before, measure), [min(each), max(each)] if len(each) > 1 else [])
+
+
+def medians(runs: list[Run]) -> dict[str, float]:
+    """image: seconds of the pull, with docker's own gzip."""
+    found: dict[str, list[float]] = {}
+    for run in where(runs, way="own"):
+        found.setdefault(run["image"], []).append(run["measures"]["pull_s"])
+    return {image: statistics.median(each) for image, each in found.items()}
+
+
+def ways(runs: list[Run]) -> list[str]:
+    return list(dict.fromkeys(run["way"] for run in runs))
+
+
+def called(way: str) -> str:
+    decompressor, _, rate = way.partition("@")
+    return WAYS[decompressor] + (f", {rate} MB/s a connection" if rate else "")
