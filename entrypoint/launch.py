@@ -33,29 +33,30 @@ STDERR = 0.5  # seconds for words about stdout to be written elsewhere
 
 def train() -> None:
     """Be what SageMaker calls on every host, as `train`. Does not return."""
+    began = time.monotonic()
     gc.disable()  # what is imported now stays; until there is somebody to wait for
     early: list[int] = []  # PID 1 ignores SIGTERM unless it says otherwise, and importing takes a moment
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: early.append(number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the image blocks it until here
-    code = _train(early)
+    code = _train(began, early)
     _remove_temporary()
     # Threads of the control channel may still wait for a socket: leave without asking them.
     os._exit(code)
 
 
-def _train(early_signals: list[int]) -> int:
+def _train(began: float, early_signals: list[int]) -> int:
     """Return the exit code of this host. Whatever goes wrong on the way becomes an Outcome, too."""
     spare = _Spare()
     try:
         spare.hold()
-        return _with_log(early_signals, spare)
+        return _with_log(began, early_signals, spare)
     except Exception as error:
         spare.free()
         return _without_log(error, early_signals)
 
 
-def _with_log(early_signals: list[int], spare: "_Spare") -> int:
+def _with_log(began: float, early_signals: list[int], spare: "_Spare") -> int:
     from entrypoint.host import descendants
     from entrypoint.host.machine import count_gpus
     from entrypoint.job.config import read_job, this_host
@@ -74,7 +75,7 @@ def _with_log(early_signals: list[int], spare: "_Spare") -> int:
             plan = _plan(job, log)
             feed = Feed(job, plan)  # before there is a second thread
             log.show = feed.show
-            supervisor = _supervisor(job, plan, log, spare, feed)
+            supervisor = _supervisor(began, job, plan, log, spare, feed)
             feed.listen(supervisor.inbox.put, log.say, log.write)
             outcome = supervisor.run(early_signals)
         except ConfigError as error:
@@ -203,13 +204,13 @@ def _plan(job: "Job", log: Log) -> "Plan":
     return plan
 
 
-def _supervisor(job: "Job", plan: "Plan", log: Log, spare: _Spare, feed: "Feed") -> "Supervisor":
+def _supervisor(began: float, job: "Job", plan: "Plan", log: Log, spare: _Spare, feed: "Feed") -> "Supervisor":
     begun = _begin(job, plan, log)
     from entrypoint.supervisor import Supervisor  # here, since this takes as long as half of what was begun
 
     gc.freeze()
     gc.enable()
-    return Supervisor(job, plan, os.environ, log, begun, spare.free, feed.tell)
+    return Supervisor(job, plan, os.environ, log, begun, spare.free, feed.tell, began)
 
 
 def _look_for_programs(job: "Job", plan: "Plan") -> None:

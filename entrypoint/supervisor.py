@@ -57,12 +57,13 @@ class Supervisor:
         begun: Mapping[str, process.Process] | None = None,
         spare: Callable[[], None] = lambda: None,
         tell: Callable[..., None] = lambda kind, *values: None,
+        began: float | None = None,
     ) -> None:
         self.job, self.plan, self.log = job, plan, log
         self._tell = tell  # the monitor, if there is one
         self._free_spare = spare  # gives file descriptors back that are held for the worst case
         self.host = job.cluster.me.name
-        self.began = time.monotonic()
+        self.began = time.monotonic() if began is None else began  # when the launcher did
         self.policy = Policy(plan, self.host, job.settings, self.began)
         self.facts = self.policy.facts
         self.history = History(
@@ -125,6 +126,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _: self.inbox.put(events.Signalled(number=number)))
         signal.signal(signal.SIGCHLD, lambda *_: self.inbox.put(events.ChildrenChanged()))
+        self.inbox.hear_signals()
         self.inbox.put(events.ChildrenChanged())  # what was begun before may have ended
         process.become_subreaper()
 

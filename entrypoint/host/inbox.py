@@ -1,7 +1,10 @@
 """Where everything happens to the loop: what signal handlers and threads have to say to it, and ask it."""
 
 import contextlib
+import os
 import queue
+import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +21,20 @@ class Inbox:
         self._queue: queue.SimpleQueue[Event | Question] = queue.SimpleQueue()
         self._kept: Event | Question | None = None  # taken too early
         self.put: Callable[[Event], None] = self._queue.put
+
+    def hear_signals(self) -> None:
+        """Have every signal end a wait. One that came just before it, or to another thread, would be heard after it."""
+        try:
+            heard, told = os.pipe()
+            os.set_blocking(told, False)
+            threading.Thread(target=self._wake, args=(heard,), name="signals", daemon=True).start()
+        except (OSError, RuntimeError):  # nothing to spare for it: it is heard within a heartbeat
+            return
+        signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+
+    def _wake(self, heard: int) -> None:
+        while os.read(heard, 4096):
+            self.put(Due())  # its handler has its turn before this is taken
 
     def ask(self, what: Callable[[], dict[str, Any]], patience: float | None = None) -> dict[str, Any]:
         """Have the loop answer, which may read all that is its own; queue.Empty if it takes longer."""

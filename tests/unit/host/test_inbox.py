@@ -1,6 +1,8 @@
 """inbox.py: what threads say and ask, one thing after another."""
 
 import queue
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -37,3 +39,26 @@ def test_a_poll_is_answered_by_who_takes_it():
 def test_who_asks_is_not_kept_for_ever():
     with pytest.raises(queue.Empty):
         Inbox().ask(dict, patience=0.01)
+
+
+HEARS = """
+import os, signal, threading, time
+from entrypoint.host.inbox import Inbox
+from entrypoint.policy.events import ChildrenChanged
+
+inbox = Inbox()
+signal.signal(signal.SIGCHLD, lambda *_: inbox.put(ChildrenChanged()))
+inbox.hear_signals()
+threading.Thread(target=time.sleep, args=(100,), daemon=True).start()  # whom the kernel takes in place of us
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+if os.fork() == 0:
+    time.sleep(0.5)
+    os._exit(0)
+while not any(isinstance(event, ChildrenChanged) for event in inbox.take(100)):
+    pass
+os._exit(0)
+"""
+
+
+def test_a_signal_that_another_thread_gets_ends_a_wait():
+    subprocess.run([sys.executable, "-c", HEARS], check=True, timeout=60)
