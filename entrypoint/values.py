@@ -5,6 +5,7 @@ than all else that it imports. Fields are given by name. Defaults are shared by 
 """
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, ClassVar, TypeVar
 
 from entrypoint.python310 import dataclass_transform
@@ -32,6 +33,7 @@ class _Fields:
     defaults: ClassVar[dict[str, Any]] = {}
     _makers: ClassVar[dict[str, Callable[[], Any]]] = {}
     _known: ClassVar[frozenset[str]] = frozenset()
+    _checks = False  # whether a subclass has a __post_init__
 
     def __init_subclass__(cls) -> None:
         """Take the fields of a new type, after those of the one that it extends."""
@@ -42,15 +44,19 @@ class _Fields:
         cls.defaults = {**cls.defaults, **{name: of for name, of in given.items() if not isinstance(of, Default)}}
         cls._makers = {**cls._makers, **{name: of.make for name, of in given.items() if isinstance(of, Default)}}
         cls._known = frozenset(cls.fields)
+        cls._checks = cls.__post_init__ is not _Fields.__post_init__
 
     def __init__(self, **given: Any) -> None:
-        values = {**self.defaults, **given}
-        values |= {name: make() for name, make in self._makers.items() if name not in given}
-        if values.keys() != self._known:
+        values = self.__dict__
+        values.update(self.defaults)
+        if self._makers:
+            values.update({name: make() for name, make in self._makers.items() if name not in given})
+        values.update(given)
+        if len(values) != len(self._known) or not given.keys() <= self._known:
             wanted = ", ".join(self.fields) or "no fields"
             raise TypeError(f"{type(self).__name__} takes {wanted}; given were {', '.join(given) or 'none'}")
-        self.__dict__.update(values)
-        self.__post_init__()
+        if self._checks:
+            self.__post_init__()
 
     def __post_init__(self) -> None:
         """Check or complete what was given."""
@@ -68,11 +74,22 @@ class Value(_Fields):
     def __setattr__(self, name: str, _: Any) -> None:
         raise AttributeError(f"cannot set {name}: a {type(self).__name__} does not change")
 
+    _compared: ClassVar[Callable[[dict[str, Any]], Any]]
+
+    def __init_subclass__(cls) -> None:
+        """Take the fields of a new type, and those that are compared."""
+        super().__init_subclass__()
+        compared = [name for name in cls.fields if name not in cls.apart]
+        cls._compared = itemgetter(*compared) if compared else _nothing
+
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and _in_order(self) == _in_order(other)
+        if type(self) is not type(other):
+            return False
+        compared = type(self)._compared
+        return bool(compared(self.__dict__) == compared(other.__dict__))
 
     def __hash__(self) -> int:
-        return hash((type(self), *_in_order(self)))
+        return hash((type(self), type(self)._compared(self.__dict__)))
 
 
 @dataclass_transform(kw_only_default=True)
@@ -82,8 +99,9 @@ class State(_Fields):
 
 def replace(value: T, **changes: Any) -> T:
     """Return a copy of a Value, or of a State, with other fields."""
-    return type(value)(**{name: getattr(value, name) for name in value.fields} | changes)  # type: ignore[attr-defined]
+    known = value.__dict__
+    return type(value)(**{name: known[name] for name in value.fields} | changes)  # type: ignore[attr-defined]
 
 
-def _in_order(value: Value) -> list[Any]:
-    return [getattr(value, name) for name in value.fields if name not in value.apart]
+def _nothing(_: dict[str, Any]) -> None:
+    """Return what all values without fields have in common."""
