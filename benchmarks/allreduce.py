@@ -59,7 +59,7 @@ def table(runs: list[dict[str, Any]]) -> str:
         lines.append(f"\n{image}")
         for size in map(str, SIZES):
             of = {
-                side: [r["seconds"][size] for r in runs if (r["image"], r["side"]) == (image, side)] for side in SIDES
+                side: [r["measures"][size] for r in runs if (r["image"], r["side"]) == (image, side)] for side in SIDES
             }
             ratios = [ours / hand for ours, hand in zip(of["ours"], of["by hand"], strict=True)]
             figures = "  ".join(f"{side} {1000 * statistics.median(each):9.3f} ms" for side, each in of.items())
@@ -79,7 +79,7 @@ def main() -> None:
         for image in arguments.images:
             for side, ours in SIDES.items():
                 seconds = {size: round(value, 7) for size, value in measure(image, ours).items()}
-                record["runs"].append({"image": image, "side": side, "round": number, "seconds": seconds})
+                record["runs"].append({"image": image, "side": side, "round": number, "measures": seconds})
                 if arguments.json:
                     machine.write(arguments.json, record)
     print(table(record["runs"]))

@@ -23,8 +23,8 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
 def table(runs: list[Run]) -> list[str]:
     """A row for each size: medians of the rounds (least to most), and ours divided by the same round's by hand."""
     lines = ["| bytes | by hand, ms | ours, ms | ours / by hand |", "|---|---|---|---|"]
-    for size in runs[0]["seconds"]:
-        of = {side: [1000 * run["seconds"][size] for run in where(runs, side=side)] for side in (BY_HAND, OURS)}
+    for size in runs[0]["measures"]:
+        of = {side: [1000 * run["measures"][size] for run in where(runs, side=side)] for side in (BY_HAND, OURS)}
         ratios = [ours / hand for ours, hand in zip(of[OURS], of[BY_HAND], strict=True)]
         digits = ".2f" if statistics.median(of[BY_HAND]) < 10 else ".1f"
         cells = [_readable(int(size)), spread(of[BY_HAND], digits), spread(of[OURS], digits), spread(ratios, ".2f")]

@@ -89,6 +89,7 @@ CASES = (
     _start("mpi-2x1", "MPI, 2 hosts x 1 rank", "mpi", 2, 1, quick=True),
     _start("mpi-2x2", "MPI, 2 hosts x 2 ranks", "mpi", 2, 2),
     _start("mpi-4x1", "MPI, 4 hosts x 1 rank", "mpi", 4, 1),
+    _start("mpi-8x1", "MPI, 8 hosts x 1 rank", "mpi", 8, 1),
     _fault("raise", "single-1", "single host: the script raises", "single", 1, 0),
     _fault("raise", "ps-2-chief", "PS, 2 hosts: the chief raises", "ps", 2, 0),
     _fault("raise", "ps-2-worker", "PS, 2 hosts: the worker raises", "ps", 2, 1, quick=True),

@@ -1,7 +1,8 @@
 """Fetches the user's code, installs its requirements, and computes SM_*: once per host, before anything starts.
 
 Reads the task as JSON from stdin and writes the result as JSON to the file named there. On failure the last line
-printed says what is wrong, and the code is 65. Run by path, so that this folder comes first in sys.path, and with -P.
+printed says what is wrong, and the code is 65. Run by path, so that this folder comes first in sys.path, and with -P;
+or in a fork of the launcher, where host/fork.py sees to the same.
 """
 
 import importlib
