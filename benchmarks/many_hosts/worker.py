@@ -10,6 +10,7 @@ machine's CPUs, which addresses of a thousand are numbers; and an interpreter, w
 
 import argparse
 import contextlib
+import gc
 import json
 import os
 import resource
@@ -64,6 +65,7 @@ class Worker:
         self._say, self._lock, self._counts = say, threading.Lock(), Counter[str]()
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        gc.disable()  # as the launcher does while it reads and plans
         job = read_job(Path(given.base), environment_of(given.hosts, given.network), Path(given.run) / "nobody")
         hosts = job.cluster.hosts[given.first : given.first + given.count]
         job = at(job, hosts[0].name)
@@ -80,6 +82,8 @@ class Worker:
         prepared = {"flags": [], "fingerprints": {}, "env": {}, "module": None, "unused_gpus": ""}
         for each in self.hosts.values():
             each.job.paths.prepared.write_text(json.dumps(prepared))
+        gc.freeze()
+        gc.enable()
         say(what="up")
 
     def run(self) -> None:
