@@ -298,7 +298,9 @@ def run_daemon(folder: Path, decompressor: str) -> Iterator[Daemon]:
     path = folder / "socket"
     # The namespaces: where the machine has a containerd of its own, dockerd takes that.
     command = ["dockerd", "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec", "--host", f"unix://{path}"]
-    command += ["--pidfile", f"{folder}/pid", "--bridge", "none", "--iptables=false", "--ip-forward=false"]
+    # The machine's own bridge, which nothing here uses: with none, dockerd would remove it from under the other one.
+    bridge = "docker0" if Path("/sys/class/net/docker0").exists() else "none"
+    command += ["--pidfile", f"{folder}/pid", "--bridge", bridge, "--iptables=false", "--ip-forward=false"]
     command += [
         "--containerd-namespace",
         folder.parent.name,
