@@ -1,18 +1,17 @@
 """Horovod's allreduce between two hosts: under our launcher, and under mpirun by hand, as Horovod's documents have it.
 
 Two containers with one rank each, the same image and script; ours and by hand in turns. What a launcher can change is
-what its ranks find: options of Open MPI, threads, variables. Prints a table; --json FILE keeps the figures.
+what its ranks find: options of Open MPI, threads, variables. Prints its page; --json FILE keeps the figures.
 """
 
 import argparse
 import json
 import re
-import statistics
 from pathlib import Path
-from typing import Any
 
 from benchmarks import machine
 from benchmarks.profile_start.jobs import Case, mpi_by_hand, printed
+from benchmarks.report.pages import page
 
 SIZES = [1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26]  # bytes: 1 KB to 64 MB
 # https://horovod.readthedocs.io/en/stable/mpi.html, without what is for GPUs
@@ -53,21 +52,6 @@ def measure(image: str, ours: bool) -> dict[str, float]:
     return dict(json.loads(re.findall(r"SECONDS (\{.*\})", log)[0]))
 
 
-def table(runs: list[dict[str, Any]]) -> str:
-    lines = []
-    for image in dict.fromkeys(run["image"] for run in runs):
-        lines.append(f"\n{image}")
-        for size in map(str, SIZES):
-            of = {
-                side: [r["measures"][size] for r in runs if (r["image"], r["side"]) == (image, side)] for side in SIDES
-            }
-            ratios = [ours / hand for ours, hand in zip(of["ours"], of["by hand"], strict=True)]
-            figures = "  ".join(f"{side} {1000 * statistics.median(each):9.3f} ms" for side, each in of.items())
-            ratio = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-            lines.append(f"{int(size):>9} bytes  {figures}  {ratio}")
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", nargs="+", default=["sagemaker-tf-entrypoint:latest"], metavar="IMAGE")
@@ -82,7 +66,7 @@ def main() -> None:
                 record["runs"].append({"image": image, "side": side, "round": number, "measures": seconds})
                 if arguments.json:
                     machine.write(arguments.json, record)
-    print(table(record["runs"]))
+    print(page(record))
 
 
 if __name__ == "__main__":

@@ -70,10 +70,6 @@ class Value(_Fields):
     """Never changes, and equals another of its type with equal fields; but for those in `apart`."""
 
     apart: ClassVar[frozenset[str]] = frozenset()
-
-    def __setattr__(self, name: str, _: Any) -> None:
-        raise AttributeError(f"cannot set {name}: a {type(self).__name__} does not change")
-
     _compared: ClassVar[Callable[[dict[str, Any]], Any]]
 
     def __init_subclass__(cls) -> None:
@@ -81,6 +77,9 @@ class Value(_Fields):
         super().__init_subclass__()
         compared = [name for name in cls.fields if name not in cls.apart]
         cls._compared = itemgetter(*compared) if compared else _nothing
+
+    def __setattr__(self, name: str, _: Any) -> None:
+        raise AttributeError(f"cannot set {name}: a {type(self).__name__} does not change")
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):

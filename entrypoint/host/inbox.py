@@ -3,6 +3,7 @@
 import contextlib
 import os
 import queue
+import resource
 import signal
 import threading
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 from entrypoint.policy.events import Due, Event, LinkEnded, Reported
 
+FEW = 64  # file descriptors that a host allows, of which none is to spare
 Question = Callable[[], None]
 """What another thread asks; answered between two events, so that the answer is consistent."""
 
@@ -24,12 +26,16 @@ class Inbox:
 
     def hear_signals(self) -> None:
         """Have every signal end a wait. One that came just before it, or to another thread, would be heard after it."""
-        try:
-            heard, told = os.pipe()
-            os.set_blocking(told, False)
-            threading.Thread(target=self._wake, args=(heard,), name="signals", daemon=True).start()
-        except (OSError, RuntimeError):  # nothing to spare for it: it is heard within a heartbeat
+        if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FEW:  # others need them more; it is heard within a heartbeat
             return
+        heard, told = os.pipe()
+        try:
+            threading.Thread(target=self._wake, args=(heard,), name="signals", daemon=True).start()
+        except RuntimeError:
+            os.close(heard)
+            os.close(told)
+            return
+        os.set_blocking(told, False)
         signal.set_wakeup_fd(told, warn_on_full_buffer=False)
 
     def _wake(self, heard: int) -> None:

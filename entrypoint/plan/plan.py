@@ -168,7 +168,7 @@ class ProcessSpec(Value):
         return self.duty.decides and self.serves is not Serves.ALWAYS
 
     def but(self, **changes: Any) -> "ProcessSpec":
-        """Return a copy with other values. dataclasses.replace takes twenty times as long: half a second for 8,000."""
+        """Return a copy with other values. values.replace, which checks them, takes six times as long."""
         copy = object.__new__(ProcessSpec)
         copy.__dict__.update(self.__dict__ | changes)
         return copy
