@@ -36,9 +36,12 @@ LEAVES = 4.5  # seconds that it has at the end: of the coordinator, to hear the 
 
 
 class Feed:
-    """The launcher's end. Whatever becomes of the monitor, nothing here raises, and nothing waits, but `finish`."""
+    """The launcher's end. Whatever becomes of the monitor, nothing here raises, and nothing waits, but `finish`.
 
-    def __init__(self, job: "Job", plan: "Plan") -> None:
+    `began`: when the launcher did, by time.monotonic(); the record counts from then, for all that the monitor is later.
+    """
+
+    def __init__(self, job: "Job", plan: "Plan", began: float) -> None:
         self._lock = threading.Lock()
         self._waiting: deque[bytes] = deque(maxlen=KEPT)
         self._room, self._at = float(BURST), time.monotonic()
@@ -58,7 +61,7 @@ class Feed:
             with contextlib.suppress(OSError):
                 job.paths.report.unlink()
             with contextlib.suppress(OSError):  # the job goes on without
-                self._socket, self._pid = _fork(job, plan)
+                self._socket, self._pid = _fork(job, plan, time.time() - (time.monotonic() - began))
 
     def tell(self, kind: str, *values: Any) -> None:
         """Tell it a line of the record, as of now."""
@@ -162,12 +165,12 @@ def is_tracked() -> bool:
     return bool(os.environ.get("MLFLOW_TRACKING_URI"))
 
 
-def _fork(job: "Job", plan: "Plan") -> tuple[socket.socket, int]:
+def _fork(job: "Job", plan: "Plan", began: float) -> tuple[socket.socket, int]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
     pid = os.fork()
     if pid == 0:
-        _be_monitor(theirs, job, plan)
+        _be_monitor(theirs, job, plan, began)
     theirs.close()
     descendants.APART.add(pid)
     return ours, pid
@@ -180,7 +183,7 @@ def _let_others_start(feed: socket.socket) -> None:
     over.poll(LATER)
 
 
-def _be_monitor(feed: socket.socket, job: "Job", plan: "Plan") -> NoReturn:
+def _be_monitor(feed: socket.socket, job: "Job", plan: "Plan", began: float) -> NoReturn:
     """Be the monitor, which ends when the launcher does, and by nothing else that is meant for the launcher."""
     try:
         os.setsid()
@@ -197,7 +200,7 @@ def _be_monitor(feed: socket.socket, job: "Job", plan: "Plan") -> NoReturn:
         from entrypoint.monitor.description import described
         from entrypoint.monitor.monitor import run
 
-        run(feed, job, plan, described(job, os.environ), is_tracked())
+        run(feed, job, plan, began, described(job, os.environ), is_tracked())
     except Exception:
         import traceback
 

@@ -73,7 +73,7 @@ def _with_log(began: float, early_signals: list[int], spare: "_Spare") -> int:
             secret = Secrets(os.environ, job.hyperparameters)
             log = Log(host, prefix=job.settings.log_prefix, streams=job.settings.log_streams, secret=secret)
             plan = _plan(job, log)
-            feed = Feed(job, plan)  # before there is a second thread
+            feed = Feed(job, plan, began)  # before there is a second thread
             log.show = feed.show
             supervisor = _supervisor(began, job, plan, log, spare, feed)
             feed.listen(supervisor.inbox.put, log.say, log.write)

@@ -40,11 +40,14 @@ REST = 0.1  # seconds in which messages gather: to be woken for each line costs 
 TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
 
 
-def run(feed: socket.socket, job: Job, plan: Plan, description: Mapping[str, Any], tracked: bool) -> None:
-    """Be the monitor until the launcher closes its end. `description`: of the job; `tracked`: by MLflow."""
+def run(feed: socket.socket, job: Job, plan: Plan, began: float, description: Mapping[str, Any], tracked: bool) -> None:
+    """Be the monitor until the launcher closes its end.
+
+    `began`: when the launcher did, in seconds since the epoch; `description`: of the job; `tracked`: by MLflow.
+    """
     with suppress(OSError):
         Path("/proc/self/comm").write_text("monitor")
-    Monitor(feed, job, plan, tracked).run(description)
+    Monitor(feed, job, plan, tracked).run(began, description)
 
 
 class Monitor:
@@ -73,12 +76,12 @@ class Monitor:
         self._delivery: Delivery | None = None  # a follower's
         self._watch: Watch | None = None  # the coordinator's
 
-    def run(self, description: Mapping[str, Any]) -> None:
+    def run(self, began: float, description: Mapping[str, Any]) -> None:
         """Listen, look and review until the launcher has no more to say."""
         settings = self._job.settings
         pace = min(REVIEW, max(LEAST, settings.hang_after / 4)) if settings.hang_after else REVIEW
         look_at, review_at = time.monotonic() + QUIET, time.monotonic() + min(pace, EARLY)
-        self._add("host", about(self._job))
+        self._add("host", about(self._job), at=began)
         self._record.add("described", time.time(), description)
         poll, end = select.poll(), select.poll()
         poll.register(self._feed, select.POLLIN)
@@ -112,10 +115,11 @@ class Monitor:
         self._add_lines()
         self._finish()
 
-    def _add(self, kind: str, *values: Any) -> None:
-        self._record.add(kind, time.time(), *values)
+    def _add(self, kind: str, *values: Any, at: float | None = None) -> None:
+        at = time.time() if at is None else at
+        self._record.add(kind, at, *values)
         if self._job.cluster.is_coordinator:
-            self._fresh.append([kind, time.time(), *values])
+            self._fresh.append([kind, at, *values])
 
     # --- what the launcher tells ---
 
