@@ -343,3 +343,32 @@ def test_without_a_daemon_it_says_what_to_do() -> None:
     assert result.returncode == 1
     assert "/nowhere/docker.sock" in result.stderr
     assert "Start it" in result.stderr
+
+
+# ---- parameter servers
+
+
+OPS = """
+import json, os, sys
+import entrypoint
+sys.path.insert(0, os.path.join(os.path.dirname(entrypoint.__file__), "children"))
+import tf_server
+tf_server._import_all(reads=False) if sys.argv[1] == "whole" else tf_server._import_what_serves()
+from tensorflow.core.framework import kernel_def_pb2, op_def_pb2
+from tensorflow.python.client import pywrap_tf_session as session
+ops = op_def_pb2.OpList.FromString(session.TF_GetBuffer(session.TF_GetAllOpList()))
+kernels = kernel_def_pb2.KernelList.FromString(session.TF_GetBuffer(session.TF_GetAllRegisteredKernels()))
+found = {each.name for each in ops.op} | {f"{each.op} on {each.device_type}" for each in kernels.kernel}
+status = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
+print(json.dumps({"found": sorted(found), "memory": int(status["RssAnon"].split()[0])}))
+"""
+OF_OTHERS = {"AudioMicrofrontend", "AudioMicrofrontend on CPU", "SobolSample on CPU"}  # as tf_server.py has it
+
+
+def test_a_parameter_server_has_every_op_of_tensorflow_in_half_the_memory(image: str) -> None:
+    whole, alone = (
+        json.loads(inside(image, "python", "-c", OPS, what).stdout.splitlines()[-1]) for what in ("whole", "alone")
+    )
+    assert len(alone["found"]) > 2000
+    assert set(whole["found"]) - set(alone["found"]) <= OF_OTHERS
+    assert alone["memory"] < whole["memory"] / 2

@@ -1,0 +1,6 @@
+"""Its options."""
+
+
+class ConfigProto:
+    def __init__(self):
+        self.device_count = {}
