@@ -55,9 +55,9 @@ def plan(job: Job) -> Plan:
             env_if=renamed,
             cwd=job.paths.code if users else None,
             ports=(port,),
-            # TensorFlow's import would slow the prepare step down, and with it the scripts; no script can
-            # need a server before it has imported TensorFlow itself.
-            needs=common.rendezvous(job.cluster) if users else (Need(host=host.name, process=PREPARE),),
+            # A parameter server is there long before a script has imported TensorFlow, and until the hosts have met it
+            # would take the processor from that. A worker's imports as much as the script.
+            needs=common.rendezvous(job.cluster) if role is Role.PS else (Need(host=host.name, process=PREPARE),),
             # The chief's ClusterCoordinator gives a lost worker's steps to others, and takes it back later.
             restart=Restart.ALONE if role is Role.WORKER else Restart.GROUP,
         )

@@ -33,11 +33,13 @@ def test_what_was_said_before_anybody_was_there_is_repeated(play):
     assert [type(action) for action in p.policy.repeat()] == [events.TellCoordinator]
 
 
-def test_parameter_servers_wait_for_their_own_host_only(play):
-    p = play(2, mode="ps")
+def test_worker_servers_wait_for_their_own_host_only_and_parameter_servers_for_all(play):
+    p = play(2, 2, mode="ps", ps_workers="server")
     assert p.what == ["start prepare"]
     p.at(1, ended("prepare"))
-    assert p.what == ["start prepare", "start ps/0"]
+    assert p.what == ["start prepare", "start worker/0"]
+    p.at(2, informed())
+    assert p.what == ["start prepare", "start worker/0", "start ps/1"]
 
 
 CHIEF_FIRST = {
