@@ -1,0 +1,37 @@
+"""DeepFM of examples/deepfm by TensorFlow's ParameterServerStrategy. Only the chief tells what it does.
+
+Our launcher starts this on the chief, and TensorFlow's servers elsewhere. The toolkit calls the chief master, and
+starts it on the workers, too: there it serves until the chief does not listen any more.
+"""
+
+import json
+import os
+
+config = json.loads(os.environ["TF_CONFIG"].replace('"master"', '"chief"'))
+task, cluster = config["task"], config["cluster"]
+os.environ["TF_CONFIG"] = json.dumps(config)
+if task["type"] == "worker":
+    import socket
+    import time
+
+    import tensorflow as tf
+
+    server = tf.distribute.Server(cluster, job_name="worker", task_index=task["index"], protocol="grpc")
+    host, port = cluster["chief"][0].split(":")
+    begun = over = False
+    while not over:
+        time.sleep(0.2)
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+            begun = True
+        except OSError:
+            over = begun
+    os._exit(0)  # TensorFlow's server knows no end
+
+from marks import ends, mark  # noqa: E402
+
+mark("first")
+import train  # noqa: E402
+
+train.main()
+ends()
