@@ -43,11 +43,10 @@ def measures(
         return found
     if case.group == UNREAD:
         return _of_unread(case, by_name, endings, over)
-    if over is not None:
+    if over is not None and len(by_name.get("last", [])) == case.processes:
         found["wall_s"] = over - min(ending.started for ending in endings)
-        if len(by_name.get("last", [])) == case.processes:
-            found["tail_s"] = over - max(by_name["last"])
-            found["launcher_cpu_s"] = cpu_s - sum(by_name["cpu"])
+        found["tail_s"] = over - max(by_name["last"])
+        found["launcher_cpu_s"] = cpu_s - sum(by_name["cpu"])
     if case.group == START:
         found["launcher_memory_bytes"] = peak_bytes
     if case.group == LOG and all_there and "prints" in by_name:
