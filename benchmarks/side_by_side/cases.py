@@ -146,7 +146,7 @@ CASES = (
     ),
     Case(
         name="real-maskrcnn-2", title="Mask R-CNN with Horovod, 2 hosts x 1 rank", group=REAL, mode="mpi", hosts=2,
-        program="maskrcnn_job.py", example="maskrcnn", rounds=2,
+        program="maskrcnn_job.py", example="maskrcnn", limit_s=LIMITS["MPI"], rounds=2,
         arguments=tuple((name, str(value)) for name, value in TINY.items()),
     ),
     Case(

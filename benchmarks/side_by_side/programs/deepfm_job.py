@@ -1,7 +1,8 @@
 """DeepFM of examples/deepfm by TensorFlow's ParameterServerStrategy. Only the chief tells what it does.
 
 Our launcher starts this on the chief, and TensorFlow's servers elsewhere. The toolkit calls the chief master, and
-starts it on the workers, too: there it says who reads which rows, and serves until the chief does not listen any more.
+starts it on the workers, too, where it serves until the chief does not listen any more. There it says itself who reads
+which rows.
 """
 
 import json
@@ -11,8 +12,9 @@ import sys
 config = json.loads(os.environ["TF_CONFIG"].replace('"master"', '"chief"'))
 task, cluster = config["task"], config["cluster"]
 os.environ["TF_CONFIG"] = json.dumps(config)
-if task["type"] == "worker" and "ENTRYPOINT_SHARDS" not in os.environ:
-    part = {"channel": "training", "mode": "File", "count": len(cluster["worker"]), "index": task["index"]}
+if "ENTRYPOINT_SHARDS" not in os.environ:
+    count = len(cluster["worker"]) if task["type"] == "worker" else 1  # the chief evaluates on all rows
+    part = {"channel": "training", "mode": "File", "count": count, "index": task["index"]}
     os.environ["ENTRYPOINT_SHARDS"] = json.dumps({"training": part})  # read in the graph, out of /proc
     os.execv(sys.executable, [sys.executable, *sys.argv])
 if task["type"] == "worker":
