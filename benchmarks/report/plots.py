@@ -46,7 +46,7 @@ def sides(rows: list[Row], may_be_logarithmic: bool = True) -> str:
     """A panel for each measure, a line for each case, all sides in it."""
     measures, cases = (list(dict.fromkeys(getattr(row, name) for row in rows)) for name in ("measure", "title"))
     width = 3.0 + len(measures) * {1: 4.5, 2: 3.6}.get(len(measures), 2.5)
-    with figure(1, len(measures), width, 1.0 + 0.42 * len(cases)) as (drawn, axes, svg):
+    with figure(1, len(measures), width, 1.0 + 0.21 * len(_sides(rows)) * len(cases)) as (drawn, axes, svg):
         for ax, measure in zip(axes, measures, strict=True):
             of_measure = [row for row in rows if row.measure == measure]
             _panel(ax, of_measure, _sides(rows), cases, measure, may_be_logarithmic)
@@ -76,7 +76,7 @@ def _panel(
     least, most = min((value for value in shown if value > 0), default=1), max(shown, default=1) or 1
     logarithmic = may_be_logarithmic and most > LOG_FROM * least
     for row, side, found in both:
-        _draw(ax, cases.index(row.title) + offset[side], found, measure, COLOURS[side], logarithmic, 0.9 * step)
+        _draw(ax, cases.index(row.title) + offset[side], found, measure, COLOURS[side], logarithmic, step - 0.04)
     if logarithmic:
         ax.set_xscale("log")
         ax.minorticks_off()
