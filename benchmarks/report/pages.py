@@ -108,10 +108,21 @@ def headlines(record: dict[str, Any], of_cost: dict[str, Any]) -> str:
     """The README's block."""
     rows = side_by_side.rows(record["runs"])
     lost = [row for row in rows if row.is_worse or row.met is False]
+    to_drivers = [row for row in rows if row.is_worse_than_drivers]
     missed = sum(any(row.aim is aimed and row.met is False for row in lost) for aimed in AIMS)
     won = {(row.case, row.measure): row for row in rows if row not in lost}
     counts = {"missed": missed, "aims": len(AIMS)}
-    return render("headlines", record=record, won=won, lost=lost, slower=LOST, folder=FOLDER, **counts, **of_cost)
+    return render(
+        "headlines",
+        record=record,
+        won=won,
+        lost=lost,
+        to_drivers=to_drivers,
+        slower=LOST,
+        folder=FOLDER,
+        **counts,
+        **of_cost,
+    )
 
 
 def whole(path: str, text: str, root: Path) -> str:

@@ -15,12 +15,12 @@ from benchmarks.many_hosts.aims import AIMED_AT, AIMS
 from benchmarks.report import words
 from benchmarks.report.figures import Measured, Run
 from benchmarks.report.many_hosts import by_hosts
-from benchmarks.report.side_by_side import SIDES, Row
+from benchmarks.report.side_by_side import DRIVERS, SIDES, Row
 
 matplotlib.use("svg")
 INK = "#747c85"  # as far from white as from the dark of GitHub's pages
-COLOURS = {"ours": "#2f81d0", "toolkit": "#d9822b"}
-OFFSET = {"ours": -0.19, "toolkit": 0.19}
+COLOURS = {"ours": "#2f81d0", "toolkit": "#d9822b", DRIVERS: "#3c9a5f"}
+NAMES = {DRIVERS: "SDK 3's drivers"}
 GROWING = (
     "rendezvous_s", "told_all_s", "coordinator_cpu_share", "requests_per_s", "coordinator_memory_bytes", "plan_s",
 )  # fmt: skip
@@ -43,31 +43,40 @@ TEXT = {"va": "center", "fontsize": 8.5}
 
 
 def sides(rows: list[Row], may_be_logarithmic: bool = True) -> str:
-    """A panel for each measure, a line for each case, both sides in it."""
+    """A panel for each measure, a line for each case, all sides in it."""
     measures, cases = (list(dict.fromkeys(getattr(row, name) for row in rows)) for name in ("measure", "title"))
     width = 3.0 + len(measures) * {1: 4.5, 2: 3.6}.get(len(measures), 2.5)
-    with figure(1, len(measures), width, 1.0 + 0.42 * len(cases)) as (drawn, axes, svg):
+    with figure(1, len(measures), width, 1.0 + 0.21 * len(_sides(rows)) * len(cases)) as (drawn, axes, svg):
         for ax, measure in zip(axes, measures, strict=True):
-            _panel(ax, [row for row in rows if row.measure == measure], cases, measure, may_be_logarithmic)
+            of_measure = [row for row in rows if row.measure == measure]
+            _panel(ax, of_measure, _sides(rows), cases, measure, may_be_logarithmic)
         axes[0].set_yticklabels(cases)
-        marks = [_mark(name, "s", color=colour) for name, colour in COLOURS.items()]
-        if any(side.cut for row in rows for side in (row.ours, row.toolkit) if side):
+        marks = [_mark(NAMES.get(side, side), "s", color=COLOURS[side]) for side in _sides(rows)]
+        if any(side.cut for row in rows for side in (row.ours, row.toolkit, row.drivers) if side):
             marks.append(_mark("not ended at the limit", ">", color=INK, markerfacecolor="none"))
         drawn.legend(handles=marks, loc="outside upper right", ncols=len(marks), frameon=False)
     return svg.getvalue()
+
+
+def _sides(rows: list[Row]) -> tuple[str, ...]:
+    return (*SIDES, DRIVERS) if any(row.drivers for row in rows) else SIDES
 
 
 def _mark(label: str, marker: str, **look: str) -> Line2D:
     return Line2D([], [], label=label, marker=marker, linestyle="", markersize=8, **look)
 
 
-def _panel(ax: Axes, rows: list[Row], cases: list[str], measure: str, may_be_logarithmic: bool) -> None:
-    both = [(row, side, found) for row in rows for side in SIDES if (found := getattr(row, side))]
+def _panel(
+    ax: Axes, rows: list[Row], names: tuple[str, ...], cases: list[str], measure: str, may_be_logarithmic: bool
+) -> None:
+    step = 0.76 / len(names)  # from one side's middle to the next one's
+    offset = {side: step * (number - (len(names) - 1) / 2) for number, side in enumerate(names)}
+    both = [(row, side, found) for row in rows for side in names if (found := getattr(row, side))]
     shown = [value for _, _, found in both for value in _reached(found, measure)]
     least, most = min((value for value in shown if value > 0), default=1), max(shown, default=1) or 1
     logarithmic = may_be_logarithmic and most > LOG_FROM * least
     for row, side, found in both:
-        _draw(ax, cases.index(row.title) + OFFSET[side], found, measure, COLOURS[side], logarithmic)
+        _draw(ax, cases.index(row.title) + offset[side], found, measure, COLOURS[side], logarithmic, step - 0.04)
     if logarithmic:
         ax.set_xscale("log")
         ax.minorticks_off()
@@ -82,14 +91,14 @@ def _panel(ax: Axes, rows: list[Row], cases: list[str], measure: str, may_be_log
     ax.set_title(words.heading(measure) + (", log scale" if logarithmic else ""))
 
 
-def _draw(ax: Axes, y: float, found: Measured, measure: str, colour: str, logarithmic: bool) -> None:
+def _draw(ax: Axes, y: float, found: Measured, measure: str, colour: str, logarithmic: bool, height: float) -> None:
     """The median with the spread; an arrow from the limit on where runs were cut there."""
     if found.at_least is None:
         ax.annotate("job not ended", (0.02, y), xycoords=("axes fraction", "data"), **TEXT)
         return
     reached, middle = _reached(found, measure), words.in_unit(found.at_least, measure)
     if not logarithmic:
-        ax.barh(y, middle, height=0.34, color=colour, linewidth=0)
+        ax.barh(y, middle, height=height, color=colour, linewidth=0)
     elif found.median is not None:
         ax.plot(middle, y, "o", color=colour, markersize=6)
     if len(reached) > 1:

@@ -1,6 +1,7 @@
-"""The page about the launcher and the AWS toolkit, in turns on one machine."""
+"""The page about the launcher, the AWS toolkit and, where it was measured, what SageMaker's SDK 3 starts."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,22 +10,29 @@ from benchmarks.report.figures import Measured, Ratio, Run, measured, ratio, rat
 from benchmarks.side_by_side.aims import AIMS, Aim, aim
 
 SIDES = ("ours", "toolkit")
+DRIVERS = "drivers"  # a third side, which older records do not have
 LAUNCHER = "launcher"  # a section of its own, of the jobs in the first
 SECTIONS = {  # the group of cases: what is shown of it
     "start and tail": ("start_s", "tail_s"),
     "failure": ("gone_s",),
     "stop": ("told_s", "gone_s"),
     "real job": ("wall_s", "start_s", "tail_s"),
+    "unread output": ("told_s", "saved_s", "held_s", "gone_s", "lost_share"),
     LAUNCHER: ("launcher_memory_bytes", "launcher_cpu_s"),
     "log": ("lines_per_s", "cpu_us_per_line", "split_share", "mislabelled_share", "unlabelled_share"),
 }
-NOT_PLOTTED = (("stop", "told_s"), ("real job", "start_s"), *(("log", each) for each in SECTIONS["log"][2:]))
+NOT_PLOTTED = (
+    ("stop", "told_s"),
+    ("real job", "start_s"),
+    *(("unread output", each) for each in SECTIONS["unread output"]),
+    *(("log", each) for each in SECTIONS["log"][2:]),
+)
 MORE_IS_BETTER = ("lines_per_s",)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One measure of one case, both sides."""
+    """One measure of one case, all sides."""
 
     case: str
     title: str
@@ -34,6 +42,12 @@ class Row:
     toolkit: Measured | None
     rounds: tuple[float, ...] = ()  # least and most of the rounds' ratios
     aim: Aim | None = None
+    drivers: Measured | None = None
+    drivers_cannot: str = ""
+
+    @property
+    def ratio_to_drivers(self) -> Ratio | None:
+        return ratio(self.ours, self.drivers)
 
     @property
     def ratio(self) -> Ratio | None:
@@ -55,7 +69,17 @@ class Row:
     @property
     def is_worse(self) -> bool:
         """Does the toolkit do better?"""
-        return bool(self.ratio) and (self.ratio.value < 1 if self.measure in MORE_IS_BETTER else self.ratio.value > 1)
+        return self._is_loss(self.ratio, self.toolkit)
+
+    @property
+    def is_worse_than_drivers(self) -> bool:
+        return self._is_loss(self.ratio_to_drivers, self.drivers)
+
+    def _is_loss(self, to: Ratio | None, other: Measured | None) -> bool:
+        if to is None:  # of shares, a ratio to none is no number
+            found = self.ours and other and self.measure.endswith("_share") and other.median == 0
+            return bool(found and self.ours and self.ours.median)
+        return to.value < 1 if self.measure in MORE_IS_BETTER else to.value > 1
 
     @property
     def judged(self) -> str:
@@ -64,16 +88,17 @@ class Row:
         return f"{words.number(self.aim.ratio)}: {'no end to compare with' if self.no_end else words.verdict(self.met)}"
 
 
-def rows(runs: list[Run]) -> list[Row]:
-    """What is shown, in the order in which the cases were run."""
+def rows(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[Row]:
+    """What is shown, in the order in which the cases were run. `cannot`: cases that the drivers have nothing for."""
     found = []
     for case, (group, title) in {run["case"]: (run["group"], run["title"]) for run in runs}.items():
         for section in (group, LAUNCHER) if group == "start and tail" else (group,):
             for measure in SECTIONS[section]:
-                sides = [measured(runs, measure, case=case, side=side) for side in SIDES]
-                if any(sides):
+                *sides, third = [measured(runs, measure, case=case, side=side) for side in (*SIDES, DRIVERS)]
+                if any(sides) or third:
                     rounds = tuple(ratio_of_rounds(runs, measure, case=case))
-                    found.append(Row(case, title, section, measure, *sides, rounds, aim(case, measure)))
+                    why = (cannot or {}).get(case, "")
+                    found.append(Row(case, title, section, measure, *sides, rounds, aim(case, measure), third, why))
     return found
 
 
@@ -92,14 +117,25 @@ def plot_of(section: str) -> str:
 
 def context(record: dict[str, Any]) -> dict[str, Any]:
     """What the page's template takes beside the record."""
-    all_rows = rows(record["runs"])
+    all_rows = rows(record["runs"], drivers_cannot(record))
     return {
+        "has_drivers": has_drivers(record["runs"]),
         "rows": all_rows,
         "plots": {section: plot_of(section) for section in plots(all_rows)} if record["what"] == "side-by-side" else {},
         "rounds": usual_rounds(record["runs"]),
         "aims": aims(all_rows),
-        "exits": exits(record["runs"]),
+        "exits": exits(record["runs"], drivers_cannot(record)),
     }
+
+
+def has_drivers(runs: list[Run]) -> bool:
+    return any(run["side"] == DRIVERS for run in runs)
+
+
+def drivers_cannot(record: dict[str, Any]) -> dict[str, str]:
+    """case: why the SDK's drivers do not have it."""
+    cases = record.get("cases", [])
+    return {case["name"]: why for case in cases if (why := case.get("cannot", {}).get(DRIVERS))}
 
 
 def usual_rounds(runs: list[Run]) -> int:
@@ -132,14 +168,17 @@ def aims(all_rows: list[Row]) -> list[dict[str, Any]]:
     return found
 
 
-def exits(runs: list[Run]) -> list[dict[str, Any]]:
+def exits(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
     """Of each case: exit codes, whether all hosts ended as the job, and who reported success."""
     found = []
     for case, (group, title) in {run["case"]: (run["group"], run["title"]) for run in runs}.items():
-        sides = {side: where(runs, case=case, side=side) for side in SIDES}
+        names = (*SIDES, DRIVERS) if has_drivers(runs) else SIDES
+        sides = {side: where(runs, case=case, side=side) for side in names}
+        why = (cannot or {}).get(case, "")
         success = [f"{side}: {hosts}" for side, of_side in sides.items() if (hosts := ended_with_0(of_side))]
         found.append({
-            "group": group, "title": title, "codes": [codes(each) for each in sides.values()],
+            "group": group, "title": title,
+            "codes": [why if side == DRIVERS and why else codes(each) for side, each in sides.items()],
             "right": [right(each) for each in sides.values()], "success": "; ".join(success) or "none",
         })  # fmt: skip
     return found

@@ -1,4 +1,5 @@
-"""Our launcher and AWS's toolkit, in turns, on the same cases, in containers of this machine. See benchmarks/README.md.
+"""Our launcher, AWS's toolkit and the drivers of SageMaker's SDK 3, in turns, on the same cases, in containers of this
+machine. See benchmarks/README.md.
 
 python -m benchmarks.side_by_side --rounds 5 --json docs/benchmarks/side-by-side.json
 python -m benchmarks.side_by_side --on IMAGE --rounds 5 --json docs/benchmarks/side-by-side-on.json
@@ -14,8 +15,8 @@ import time
 from pathlib import Path
 
 from benchmarks import docker, machine
-from benchmarks.side_by_side import images, quick, rounds
-from benchmarks.side_by_side.cases import CASES, LIMITS, OURS, START, TOOLKIT, Case
+from benchmarks.side_by_side import drivers, images, quick, rounds
+from benchmarks.side_by_side.cases import CASES, DRIVERS, LIMITS, OURS, SIDES, START, TOOLKIT, Case
 from benchmarks.side_by_side.run import run
 
 
@@ -30,10 +31,13 @@ def main() -> int:
         names = {OURS: arguments.image}
         if arguments.on:
             names = {OURS: images.put_ours_on(arguments.on), TOOLKIT: arguments.on}
-        elif TOOLKIT in sides:
+        elif set(sides) & {TOOLKIT, DRIVERS}:
             began = time.monotonic()
             names[TOOLKIT] = images.build_toolkit(arguments.image)
             say(f"the toolkit's image: {time.monotonic() - began:.0f} s")
+        if DRIVERS in sides:
+            names[DRIVERS] = names[TOOLKIT]  # as of AWS's images, which have keys for ssh, too
+            drivers.asked()
         measure(arguments, record, names, sides)
     finally:
         docker.remove_all()
@@ -54,7 +58,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--cases", default="*", metavar="PATTERN", help="names with * and ?, commas between them; default: all"
     )
-    parser.add_argument("--sides", default=f"{OURS},{TOOLKIT}", help=f"default: {OURS},{TOOLKIT}")
+    parser.add_argument("--sides", help=f"default: {','.join(SIDES)}; with --quick {OURS},{TOOLKIT}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go, after every run")
     parser.add_argument("--resume", action="store_true", help="leave out what the JSON file has already")
     parser.add_argument("--image", default="sagemaker-tf-entrypoint:latest", help="ours; the toolkit's is built on it")
@@ -71,9 +75,10 @@ def parse() -> argparse.Namespace:
         for case in CASES
         if any(fnmatch.fnmatchcase(case.name, pattern) for pattern in patterns) and (case.quick or not arguments.quick)
     ]
-    if unknown := set(arguments.sides.split(",")) - {OURS, TOOLKIT}:
+    arguments.sides = arguments.sides or ",".join(SIDES[:2] if arguments.quick else SIDES)
+    if unknown := set(arguments.sides.split(",")) - set(SIDES):
         parser.error(
-            f"--sides: found {', '.join(sorted(unknown))}; wanted {OURS}, {TOOLKIT} or both, with a comma between them"
+            f"--sides: found {', '.join(sorted(unknown))}; wanted {', '.join(SIDES)}, or some, with commas between them"
         )
     if not arguments.chosen:
         parser.error(f"--cases: no case is called {arguments.cases}; --list shows them all")
@@ -92,10 +97,14 @@ def measure(arguments: argparse.Namespace, record: dict, names: dict[str, str], 
     if arguments.json:
         made_of = images.versions(arguments.on) if arguments.on else ""
         record["images"] = {side: images.described(side, names[side], made_of) for side in sides}
-    record["cases"] = [
-        {"name": case.name, "title": case.title, "group": case.group, "hosts": case.hosts, "limit_s": case.limit_s}
+    described = {case["name"]: case for case in record.get("cases", [])} | {
+        case.name: {
+            "name": case.name, "title": case.title, "group": case.group, "hosts": case.hosts, "limit_s": case.limit_s,
+            "cannot": {side: why for side in sides if (why := case.cannot(side))},
+        }
         for case in arguments.chosen
-    ]
+    }  # fmt: skip
+    record["cases"] = list(described.values())
 
     had = {(each["case"], each["side"], each["round"]) for each in record["runs"]}
 
@@ -105,7 +114,7 @@ def measure(arguments: argparse.Namespace, record: dict, names: dict[str, str], 
     if not arguments.quick:
         for case in arguments.chosen:
             if case.group == START and case.hosts * case.ranks <= 2:
-                for side in sides:
+                for side in (each for each in sides if not case.cannot(each)):
                     say(f"warm-up: {case.name}, {side}")
                     do(case, side)
     for number in range(1, arguments.rounds + 1):
@@ -113,7 +122,8 @@ def measure(arguments: argparse.Namespace, record: dict, names: dict[str, str], 
             (case, side)
             for case in arguments.chosen
             for side in sides
-            if number <= (case.rounds or number)
+            if not case.cannot(side)
+            and number <= (case.rounds or number)
             and (case.name, side, number) not in had
             and cuts(record["runs"], case, side) < rounds.CUTS
         ]

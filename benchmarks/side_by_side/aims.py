@@ -20,7 +20,7 @@ class Aim:
 AIMS = (
     Aim("start_s", ("start-mpi-*",), 0.3, "start, MPI"),
     Aim("start_s", ("start-*",), 0.25, "start, single host and parameter servers"),
-    Aim("tail_s", ("start-mpi-*", "real-horovod-*"), 0.02, "tail, MPI"),
+    Aim("tail_s", ("start-mpi-*", "real-horovod-*", "real-maskrcnn-*"), 0.02, "tail, MPI"),
     Aim("tail_s", ("start-*", "real-*"), 0.5, "tail, otherwise"),
     Aim("gone_s", ("*-mpi-*",), 0.02, "failure to all hosts gone, MPI"),
     Aim("launcher_memory_bytes", ("start-*",), 0.15, "the launcher's memory"),

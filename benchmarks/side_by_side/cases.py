@@ -17,8 +17,12 @@ MODES = {
     "mwms": {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"},
     "mpi": {"sagemaker_mpi_enabled": "true", "sagemaker_mpi_custom_mpi_options": '""'},
 }
-OURS, TOOLKIT = "ours", "toolkit"  # the sides
+OURS, TOOLKIT, DRIVERS = "ours", "toolkit", "drivers"  # the sides; the last is what SageMaker's SDK 3 starts
+SIDES = (OURS, TOOLKIT, DRIVERS)
+NO_DRIVER = {"ps": "no driver for parameter servers", "mwms": "no driver that sets TF_CONFIG"}  # by mode
 START, FAILURE, STOP, REAL, LOG = "start and tail", "failure", "stop", "real job", "log"
+UNREAD = "unread output"
+FOR_EVER = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,16 +42,33 @@ class Case:
     limit_s: float = LIMITS["success"]
     after_s: float | None = None  # the limit from what befalls it, or the script's end, on; None: the same
     rounds: int | None = None  # at most; None: as many as asked for
+    example: str = ""  # a folder of examples/ whose modules and data the program uses
+    unread_s: float = 0.0  # so long nobody reads what the job's one host writes, from the script's first words on
     quick: bool = False
 
     @property
     def processes(self) -> int:
-        return self.hosts * self.ranks
+        """Scripts that tell what they do: with servers for workers, the chief's alone."""
+        return 1 if WORKERS_SERVE in self.arguments else self.hosts * self.ranks
+
+    def cannot(self, side: str) -> str:
+        """Why this side has nothing for the case; "" where it has."""
+        return NO_DRIVER.get(self.mode, "") if side == DRIVERS else ""
 
     @property
     def hyperparameters(self) -> dict[str, str]:
         mpi = {"sagemaker_mpi_num_of_processes_per_host": str(self.ranks)} if self.mode == "mpi" else {}
         return {"sagemaker_program": f'"{self.program}"', **MODES[self.mode], **mpi, **dict(self.arguments)}
+
+
+WORKERS_SERVE = ("sagemaker_entrypoint_ps_workers", "server")
+# Mask R-CNN for two steps.
+TINY = {
+    "training-split": "train", "validation-split": "val", "image-size": 64, "longest-side": 64, "depth": 10, "width": 8,
+    "channels": 16, "head-width": 32, "mask-convolutions": 1, "anchor-scale": 4, "anchors-per-image": 32,
+    "proposals-per-level": 50, "proposals": 20, "regions-per-image": 16, "detections": 5, "warmup-epochs": 0,
+    "epochs": 1,
+}  # fmt: skip
 
 
 def _start(name: str, title: str, mode: str, hosts: int, ranks: int = 1, quick: bool = False) -> Case:
@@ -118,6 +139,23 @@ CASES = (
     Case(
         name="real-horovod-2", title="Keras with Horovod, 2 hosts x 1 rank", group=REAL, mode="mpi", hosts=2,
         program="horovod_job.py",
+    ),
+    Case(
+        name="real-deepfm-2", title="DeepFM with ParameterServerStrategy, 2 hosts", group=REAL, mode="ps", hosts=2,
+        program="deepfm_job.py", example="deepfm", arguments=(WORKERS_SERVE, ("epochs", "1")),
+    ),
+    Case(
+        name="real-maskrcnn-2", title="Mask R-CNN with Horovod, 2 hosts x 1 rank", group=REAL, mode="mpi", hosts=2,
+        program="maskrcnn_job.py", example="maskrcnn", limit_s=LIMITS["MPI"], rounds=2,
+        arguments=tuple((name, str(value)) for name, value in TINY.items()),
+    ),
+    Case(
+        name="unread-end-1", title="2 MB that nobody reads for 10 s", group=UNREAD, mode="single", hosts=1,
+        program="fills.py", arguments=(("megabytes", "2"),), unread_s=10.0, limit_s=LIMITS["otherwise"],
+    ),
+    Case(
+        name="unread-stop-1", title="60 MB that nobody reads: SIGTERM", group=UNREAD, mode="single", hosts=1,
+        program="fills.py", arguments=(("megabytes", "60"),), unread_s=FOR_EVER, event="stop", limit_s=LIMITS["stop"],
     ),
     _log("single-1", "single host, 100,000 lines", "single", 1, 1, 100_000),
     _log("mpi-2x2", "MPI, 2 hosts x 2 ranks, 25,000 lines each", "mpi", 2, 2, 25_000),

@@ -1,4 +1,4 @@
-"""The two images: ours, and the peer, which is built on ours; or one that has the toolkit, and ours, put on it."""
+"""The two images: ours, and the peers', which is built on ours; or one that has the toolkit, and ours, put on it."""
 
 import os
 import shutil
@@ -27,6 +27,7 @@ MADE_OF = {
     "our launcher",
     "toolkit": "the same layers (slimmed as ours are), with sagemaker-training 4.9.0 and sagemaker-tensorflow-training "
     "20.5.0 in our launcher's place, and curl",
+    "drivers": "the toolkit's image, with what sagemaker-train 1.27.0 (SDK 3) sends in the channel sm_drivers",
 }
 
 

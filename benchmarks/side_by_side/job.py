@@ -7,12 +7,14 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.docker import MARK, docker
-from benchmarks.side_by_side.cases import Case
+from benchmarks.side_by_side import drivers, material
+from benchmarks.side_by_side.cases import DRIVERS, OURS, Case
+from benchmarks.side_by_side.output import Output
 from benchmarks.side_by_side.times import seconds
 from benchmarks.side_by_side.usage import Usage
 
@@ -46,8 +48,10 @@ class Ending:
 class Job:
     """The hosts of one job; `with` it, they are created, and removed in the end."""
 
-    def __init__(self, case: Case, image: str, ours: str) -> None:
-        self.case, self._image, self._ours = case, image, ours
+    def __init__(self, case: Case, side: str, images: Mapping[str, str]) -> None:
+        self.case, self._image, self._ours = case, images[side], images[OURS]
+        self._asked = drivers.asked()[case.name] if side == DRIVERS else None
+        self.output: Output | None = None
         self._id = f"side-{uuid.uuid4().hex[:8]}"
         self.hosts = sorted(f"algo-{number + 1}" for number in range(case.hosts))
         self._stack = contextlib.ExitStack()
@@ -76,11 +80,21 @@ class Job:
     def _create(self, number: int, host: str) -> None:
         base = self._folder / host
         config = base / "input/config"
-        for part in ("input/config", "code", "model", "output/data", "bench"):
+        for part in ("input/config", "input/data", "code", "model", "output/data", "bench"):
             (base / part).mkdir(parents=True)
         (self._folder / "shared").mkdir(exist_ok=True)
+        code = base / ("input/data/code" if self._asked else "code")
+        code.mkdir(exist_ok=True)
         for file in (self.case.program, "marks.py"):  # no more: our launcher reads what the code uses
-            shutil.copy(HERE / "programs" / file, base / "code")
+            shutil.copy(HERE / "programs" / file, code)
+        channels = ["code", "sm_drivers"] if self._asked else []
+        hyperparameters = self.case.hyperparameters
+        if self._asked:
+            self._asked.write(base / "input/data/sm_drivers")
+            hyperparameters = self._asked.hyperparameters
+        if self.case.example:
+            material.put(self.case.example, code, base / "input/data/training")
+            channels.append("training")
         resources = {
             "current_host": host,
             "current_instance_type": "ml.c5.xlarge",
@@ -92,16 +106,29 @@ class Job:
             "network_interface_name": "eth0",
         }
         (config / "resourceconfig.json").write_text(json.dumps(resources))
-        (config / "hyperparameters.json").write_text(json.dumps(self.case.hyperparameters))
-        (config / "inputdataconfig.json").write_text("{}")
+        (config / "hyperparameters.json").write_text(json.dumps(hyperparameters))
+        how = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
+        (config / "inputdataconfig.json").write_text(json.dumps(dict.fromkeys(channels, how)))
         (base / "bench/host").write_text(host)
         mounts = [f"{base / part}:/opt/ml/{part}" for part in ("input", "model", "output", "code")]
         mounts += [f"{base}/bench:/bench", f"{self._folder}/shared:/shared"]
+        command = self._command()
+        if self.case.unread_s:
+            self.output = self._stack.enter_context(Output(base / "bench/output"))
+            command = ["/bin/sh", "-c", 'exec "$0" "$@" > /bench/output 2>&1', *command]
         docker(
             "create", "--name", self._name(host), "--hostname", f"ip-10-0-0-{number + 1}.ec2.internal", "--label", MARK,
             "--network", self._id, "--network-alias", host, "--cgroup-parent", self.usage.parent,
-            *[word for mount in mounts for word in ("-v", mount)], self._image, "train",
+            "--env", f"TRAINING_JOB_NAME={self._id}", *[word for mount in mounts for word in ("-v", mount)],
+            "--entrypoint", command[0], self._image, *command[1:],
         )  # fmt: skip
+
+    def _command(self) -> list[str]:
+        """What SageMaker starts."""
+        if self._asked:
+            return self._asked.command
+        entrypoint = json.loads(docker("image", "inspect", "-f", "{{json .Config.Entrypoint}}", self._image)) or []
+        return [*entrypoint, "train"]
 
     # --- what happens to it ---
 
@@ -201,12 +228,13 @@ class Job:
             timeout=120,
         )
         gone = not state["Running"]
+        text = self.output.text() if self.output else log.stdout
         return Ending(
             host=host,
             started=seconds(state["StartedAt"]),
             finished=seconds(state["FinishedAt"]) if gone else None,
             exit_code=state["ExitCode"] if gone else None,
-            log=log.stdout.decode("utf-8", "replace"),
+            log=text.decode("utf-8", "replace"),
         )
 
     def keep(self, folder: Path, endings: list[Ending]) -> None:

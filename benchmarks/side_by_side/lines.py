@@ -9,6 +9,7 @@ WHOLE = re.compile(
     r"^(?P<label>[^<]*(?:<std...>)?[^<]*)<(?P<host>algo-\d+) (?P<rank>\d+|-) (?P<number>\d+)>   [^<]* </(?P=number)>$"
 )
 TOOLKIT_LABEL = re.compile(r"\[\d+,mpirank:(?P<rank>\d+),(?P<host>algo-\d+)\]")
+DRIVERS_LABEL = re.compile(r"\[\d+,(?P<rank>\d+)\]<std...>")  # mpirun's own, which names no host
 OUR_LABEL = re.compile(r"\[(?P<host>algo-\d+) (?:rank (?P<rank>\d+)|[^]]+)\]")
 
 
@@ -27,7 +28,7 @@ def log_measures(logs: Mapping[str, str], wanted: int, began: float) -> dict[str
             named = label(found["label"])
             if named is None:
                 unlabelled += 1
-            elif named != (found["host"], found["rank"]):
+            elif any(said not in ("", found[what]) for what, said in zip(("host", "rank"), named, strict=True)):
                 wrong += 1
     return {
         "lines_per_s": wanted / (last - began) if last > began else 0.0,
@@ -38,9 +39,11 @@ def log_measures(logs: Mapping[str, str], wanted: int, began: float) -> dict[str
 
 
 def label(text: str) -> tuple[str, str] | None:
-    """The host and the rank that a label names; a script that is no rank is "-". None: there is no label."""
+    """The host ("": none) and the rank that a label names; a script that is no rank is "-". None: there is no label."""
     if found := TOOLKIT_LABEL.search(text):
         return found["host"], found["rank"]
+    if found := DRIVERS_LABEL.search(text):
+        return "", found["rank"]
     if found := OUR_LABEL.search(text):
         return found["host"], found["rank"] or "-"
     return None

@@ -6,17 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.side_by_side.aims import aim
-from benchmarks.side_by_side.cases import TOOLKIT, Case
+from benchmarks.side_by_side.cases import OURS, TOOLKIT, Case
 
 LIMIT_S = 25.0  # for both sides, and for ours after the script's end or the fault, too
-# For the toolkit after these: more is counted as that, which is in its favour. It sleeps for minutes, or for ever.
-TOOLKIT_S = 10.0
+# For a peer after these: more is counted as that, which is in its favour. It sleeps for minutes, or for ever.
+PEER_S = 10.0
 
 
 def shortened(case: Case, side: str) -> Case:
     """As --quick runs it."""
     limit = min(case.limit_s, LIMIT_S)
-    return replace(case, limit_s=limit, after_s=min(limit, TOOLKIT_S) if side == TOOLKIT else limit)
+    return replace(case, limit_s=limit, after_s=limit if side == OURS else min(limit, PEER_S))
 
 
 def complaints(runs: Iterable[dict[str, Any]]) -> list[str]:
@@ -33,7 +33,7 @@ def complaints(runs: Iterable[dict[str, Any]]) -> list[str]:
             figures.setdefault((run["case"], measure), {}).setdefault(run["side"], []).append(value)
     for (case, measure), sides in figures.items():
         goal = aim(case, measure)
-        if not goal or len(sides) < 2:
+        if not goal or not sides.keys() >= {OURS, TOOLKIT}:
             continue
         ours, toolkit = statistics.median(sides["ours"]), statistics.median(sides["toolkit"])
         if ours > goal.limit * toolkit:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.side_by_side.cases import LOG, OURS, START, Case
+from benchmarks.side_by_side.cases import LOG, START, Case
 from benchmarks.side_by_side.job import Job
 from benchmarks.side_by_side.measures import ended_well, measures
 
@@ -21,7 +21,7 @@ def run(
     keep: Path | None = None,
 ) -> dict[str, Any]:
     """`at_work` is set when what befalls the job has happened, or its script has ended."""
-    with Job(case, images[side], images[OURS]) as job:
+    with Job(case, side, images) as job:
         limit_s, after_s = case.limit_s, case.after_s or case.limit_s
         cut_at = time.monotonic() + limit_s
         job.start()
@@ -32,6 +32,9 @@ def run(
             if job.see("last", case.limit_s):
                 job.drain(case.limit_s)
                 printing_cpu_s = job.usage.cpu_s() - before
+        if job.output and case.unread_s < case.limit_s and job.see("trains", case.limit_s):
+            time.sleep(case.unread_s)
+            job.output.read_on()
         if case.event and job.see("trains", case.limit_s):
             time.sleep(SETTLE_S)
             event_at = befall(job, case)

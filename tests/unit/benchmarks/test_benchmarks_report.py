@@ -249,6 +249,30 @@ def test_where_the_toolkit_does_better_is_said():
     assert "gone, the case kill-mpi-2-worker (3.00); lines per second, the case log-single-1 (0.500)." in said
 
 
+def test_a_third_side_has_columns_of_its_own_and_what_it_cannot_is_said():
+    runs = [*both("start-single-1", {"start_s": 0.3}, {"start_s": 3.0}), run("start-single-1", "drivers", start_s=0.1)]
+    runs += both("real-deepfm-2", {"wall_s": 30.0}, {"wall_s": 60.0}, group="real job")
+    cases = [{"name": "real-deepfm-2", "cannot": {"drivers": "no driver"}}, {"name": "start-single-1"}]
+    lines = page("side-by-side", runs, cases=cases)
+    found = tables(lines)
+    assert found["Start, s"][0][-2:] == ["0.10 (n = 1)", "3.00"]
+    assert found["Whole job, s"][0][-2:] == ["no driver", ""]
+    assert found["exit codes of the hosts"][0][1:4] == ["0, 0", "0, 0", "no driver"]
+    assert "**SDK 3's drivers do better** in: start, the case start-single-1 (3.00)." in " ".join(lines)
+    assert "SDK 3" not in " ".join(page("side-by-side", runs[:2], cases=cases))
+    drawn = plots.sides(side_by_side.plots(side_by_side.rows(runs))["start and tail"])
+    assert "SDK 3's drivers" in re.findall(r">([^<]*)</text>", drawn)
+    block = pages.pages({"side-by-side": record("side-by-side", runs)})["README.md"]
+    assert "starts by itself is better** in: start, the case start-single-1 (3.0 times as long)." in " ".join(
+        block.split()
+    )
+
+
+def test_output_that_only_we_lose_is_a_loss():
+    runs = both("unread-end-1", {"lost_share": 0.9}, {"lost_share": 0.0}, group="unread output")
+    assert "output that nobody gets, the case unread-end-1 (it loses nothing)" in " ".join(page("side-by-side", runs))
+
+
 def test_every_aim_is_of_a_measure_that_is_shown():
     shown = {measure for measures in side_by_side.SECTIONS.values() for measure in measures}
     assert {aim.measure for aim in AIMS} <= shown

@@ -4,7 +4,8 @@ import pytest
 
 from benchmarks.side_by_side import rounds
 from benchmarks.side_by_side.aims import AIMS, aim
-from benchmarks.side_by_side.cases import CASES, FAILURE, STOP, Case
+from benchmarks.side_by_side.cases import CASES, FAILURE, SIDES, STOP, Case
+from benchmarks.side_by_side.drivers import call
 from benchmarks.side_by_side.job import Ending, Mark
 from benchmarks.side_by_side.lines import label, log_measures
 from benchmarks.side_by_side.measures import ended_well, measures
@@ -29,6 +30,32 @@ def figures(
     case: Case, said: list[Mark], endings: list[Ending], event_at: float | None = None, killed: str | None = None
 ):
     return measures(case, said, endings, event_at, killed, cpu_s=5.0, printing_cpu_s=2.0, peak_bytes=7)
+
+
+def test_output_that_nobody_reads_is_counted_where_it_comes_late_and_where_it_is_lost():
+    case, line = BY_NAME["unread-end-1"], f"{7:08d}{'.' * 91}\n"
+    said = marks(case, first=101.0, trains=102.0, last=112.0)
+    (ending,) = endings = [ended("algo-1", 113.0, log=f"[algo-1 script] {line}" * 15_000)]
+    assert figures(case, said, endings) == {"held_s": 10.0, "gone_s": 11.0, "lost_share": 0.25}
+    assert ended_well(case, said, endings, None) and not ended_well(case, said[:-1], endings, None)
+    stop = BY_NAME["unread-stop-1"]
+    said = marks(stop, first=101.0, trains=102.0, heard=105.0, saved=106.0)
+    assert figures(stop, said, [ending], 104.0) == {"told_s": 1.0, "saved_s": 2.0, "gone_s": 9.0}
+    assert ended_well(stop, said, [ending], None) and not ended_well(stop, said[:-1], [ending], None)
+
+
+def test_a_job_whose_script_did_not_come_to_its_end_has_no_time_to_compare():
+    case = BY_NAME["real-deepfm-2"]
+    assert case.processes == 1, "the chief's alone"
+    endings = [ended("algo-1", 112.0, 1), ended("algo-2", 111.5)]
+    assert figures(case, [Mark("algo-1", "marks-7", "first", 102.0)], endings) == {"start_s": 2.0}
+
+
+def test_the_sdk_has_drivers_for_scripts_and_mpi_alone():
+    assert {case.mode for case in CASES if not case.cannot("drivers")} == {"single", "mpi"}
+    assert not any(case.cannot(side) for case in CASES for side in ("ours", "toolkit"))
+    assert "'ppr:2:node'" in call(BY_NAME["start-mpi-2x2"]) and "count_per_node=4" in call(BY_NAME["start-mpi-2x2"])
+    assert "MPI" not in call(BY_NAME["start-single-1"])
 
 
 def test_times_are_utc_to_the_microsecond():
@@ -86,6 +113,8 @@ LINE = "<algo-2 1 000017>   of a line loss=0.5 </000017>"
     [
         (f"{TIME} [algo-2 rank 1] {LINE}\n", 0, 0, 0),
         (f"{TIME} [1,mpirank:1,algo-2]<stdout>:{LINE}\n", 0, 0, 0),
+        (f"{TIME} [1,1]<stdout>:{LINE}\n", 0, 0, 0),  # names the rank alone
+        (f"{TIME} [1,2]<stdout>:{LINE}\n", 0, 1, 0),
         (f"{TIME} [1,mpirank:1,algo-10]<stdout>:{LINE}\n", 0, 1, 0),
         (f"{TIME} [algo-2 rank 3] {LINE}\n", 0, 1, 0),
         (f"{TIME} {LINE}\n", 0, 0, 1),
@@ -139,6 +168,7 @@ def test_quick_counts_a_cut_of_the_toolkits_as_the_limit():
     cut = run_of("raise-mpi-2-rank-1", "toolkit", cut=25.0, right=False)
     assert not complaints([run_of("raise-mpi-2-rank-1", "ours", gone_s=12.0), cut])
     assert complaints([run_of("raise-mpi-2-rank-1", "ours", gone_s=13.0), cut])
+    assert not complaints([run_of("raise-mpi-2-rank-1", "ours", gone_s=13.0), {**cut, "side": "drivers"}])
 
 
 def test_sides_take_turns_and_only_the_toolkits_long_waits_run_together():
@@ -159,6 +189,17 @@ def test_sides_take_turns_and_only_the_toolkits_long_waits_run_together():
         ("raise-mpi-2-rank-1", "toolkit", True),
         ("stop-single-1", "toolkit", True),
     ]
+
+
+def test_both_peers_wait_together_at_the_end_of_a_round():
+    log, case = [], BY_NAME["raise-mpi-2-rank-1"]
+
+    def do(case, side, at_work):
+        log.append((side, at_work is not None))
+        return {"case": case.name, "side": side}
+
+    assert len(list(rounds.one_round([(case, side) for side in SIDES], do))) == 3
+    assert log == [("ours", False), ("toolkit", True), ("drivers", True)]
 
 
 def test_in_a_quick_run_the_toolkit_sleeps_side_by_side_behind_mpirun_too():
