@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from entrypoint.errors import FAULT, ConfigError, ExitCode
 from entrypoint.feed import Feed
 from entrypoint.host.logs import Log
+from entrypoint.host.sink import HURRY, PATIENCE
 from entrypoint.outcome.outcome import Cause, Outcome, failed
 from entrypoint.secrets import Secrets
 from entrypoint.values import replace
@@ -276,7 +277,8 @@ def _end_record(feed: "Feed", outcome: Outcome, supervisor: "Supervisor | None",
 
 def _finish(log: Log, host: str, supervisor: "Supervisor | None") -> None:
     """Give output that is still to be written its time. Where nobody reads it, that is said where it may be seen."""
-    missing = log.finish()
+    stops = supervisor is not None and supervisor.facts.stopping_since is not None
+    missing = log.finish(HURRY if stops else PATIENCE)
     if not missing:
         return
     from entrypoint.outcome import report

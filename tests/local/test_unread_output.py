@@ -164,3 +164,15 @@ def test_a_progress_bar_is_seen_while_it_stands_and_is_not_lost_when_the_launche
     job[1].kill()
     job.end()
     os.kill(script, signal.SIGKILL)
+
+
+def test_who_reads_again_gets_the_last_lines(job):
+    """As where a log driver gets over a network that was away for some seconds."""
+    job = job(1, 2, "raises")
+    eventually((job[1].base / "output/failure").exists, within=120)
+    time.sleep(7)  # more than SageMaker's stop leaves; a reader that comes within 20 s is early enough
+    job.read(job[1])
+    assert job.end() == [1]
+    lines = [line for line in job[1].log.splitlines() if line.endswith("." * 91)]
+    assert [int(line[-99:-91]) for line in lines] == list(range(20_000))
+    assert "bytes of output" not in job[1].log

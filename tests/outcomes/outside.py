@@ -248,8 +248,8 @@ def stop(
 
 
 def output_that_nobody_reads() -> Iterator[Case]:
-    """It makes no difference to the others; the host itself waits for its reader for 5 s, in the end."""
-    words = "the same, and it stays 5 s longer, for somebody who reads"
+    """It makes no difference to the others; the host itself waits for its reader, in the end."""
+    words = "the same, and it stays longer, for somebody who reads: 20 s, or 5 s where the job is stopped"
     for way, where in ((Way.SCRIPTS, FOLLOWER), (Way.PS, COORDINATOR), (Way.MWMS, FOLLOWER), (Way.MPI, FOLLOWER)):
         host, loss = host_of(where), "ValueError: the loss is not a number"
         unread = {"way": way, "where": where, "when": "run", "hosts": 2}

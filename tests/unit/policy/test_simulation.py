@@ -18,6 +18,7 @@ from builders import names, read
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from entrypoint.host.sink import PATIENCE
 from entrypoint.outcome.outcome import Exit, Kind, Outcome
 from entrypoint.plan.plan import Duty, ProcessSpec, Ready, Restart
 from entrypoint.plan.planner import plan_for
@@ -29,7 +30,6 @@ pytestmark = pytest.mark.unmeasured
 
 BOUND = 400.0  # simulated seconds; the start timeout (60) and the stop grace (20) are in it, with room
 RETRY = 0.05
-PATIENCE = 5.0  # seconds in which a host waits for whoever is to read its output, at its end
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1\n'
 SETTINGS = {"ENTRYPOINT_START_TIMEOUT": "60", "ENTRYPOINT_STOP_GRACE": "20", "ENTRYPOINT_OUTSIDE_GRACE": "8"}
 ONLY_INSIDE = {"sagemaker_distribution_instance_groups": "inside"}
