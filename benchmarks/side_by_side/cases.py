@@ -72,10 +72,10 @@ TINY = {
 
 
 def _start(name: str, title: str, mode: str, hosts: int, ranks: int = 1, quick: bool = False) -> Case:
-    seconds = "8" if mode == "ps" else "0.5"  # in which parameter servers have imported TensorFlow on both sides
+    # Long enough that all of a launcher is there, its monitor and its parameter servers, too.
     return Case(
         name=f"start-{name}", title=title, group=START, mode=mode, hosts=hosts, ranks=ranks,
-        arguments=(("seconds", seconds),), quick=quick,
+        arguments=(("seconds", "4"),), quick=quick,
     )  # fmt: skip
 
 
