@@ -8,6 +8,7 @@ from typing import Any
 from benchmarks.report import words
 from benchmarks.report.figures import Measured, Ratio, Run, measured, ratio, ratio_of_rounds, where
 from benchmarks.side_by_side.aims import AIMS, Aim, aim
+from benchmarks.side_by_side.cases import START
 
 SIDES = ("ours", "toolkit")
 DRIVERS = "drivers"  # a third side, which older records do not have
@@ -123,9 +124,16 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
         "rows": all_rows,
         "plots": {section: plot_of(section) for section in plots(all_rows)} if record["what"] == "side-by-side" else {},
         "rounds": usual_rounds(record["runs"]),
+        "slept": slept(record),
         "aims": aims(all_rows),
         "exits": exits(record["runs"], drivers_cannot(record)),
     }
+
+
+def slept(record: dict[str, Any]) -> str:
+    """Return how many seconds the script of start cases sleeps; older files do not have it."""
+    given = [case.get("arguments", {}).get("seconds") for case in record.get("cases", ()) if case.get("group") == START]
+    return next(filter(None, given), "0.5")
 
 
 def has_drivers(runs: list[Run]) -> bool:

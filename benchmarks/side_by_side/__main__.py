@@ -100,7 +100,7 @@ def measure(arguments: argparse.Namespace, record: dict, names: dict[str, str], 
     described = {case["name"]: case for case in record.get("cases", [])} | {
         case.name: {
             "name": case.name, "title": case.title, "group": case.group, "hosts": case.hosts, "limit_s": case.limit_s,
-            "cannot": {side: why for side in sides if (why := case.cannot(side))},
+            "arguments": dict(case.arguments), "cannot": {side: why for side in sides if (why := case.cannot(side))},
         }
         for case in arguments.chosen
     }  # fmt: skip

@@ -1,7 +1,7 @@
 """One TensorFlow server, as the task that TF_CONFIG names. Runs until it is ended.
 
 What serves is no Python. A parameter server imports of TensorFlow's Python what leads there, and nothing else: that
-takes a tenth of the processor time and a quarter of the memory. All ops and kernels are there, but for what TensorFlow
+takes a seventh of the processor time and a third of the memory. All ops and kernels are there, but for what TensorFlow
 has in libraries of their own: AudioMicrofrontend, and in TensorFlow 2.14 SobolSample. A TensorFlow that cannot be
 imported so is imported whole.
 """

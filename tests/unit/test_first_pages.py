@@ -49,4 +49,4 @@ def test_the_docs_first_page_names_every_page():
 def test_the_readme_is_one_page():
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 120
-    assert len(text.split()) <= 1000
+    assert len([word for word in text.split() if word.strip("|-")]) <= 1000  # the lines of a table are none
