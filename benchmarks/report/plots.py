@@ -15,7 +15,8 @@ from benchmarks.many_hosts.aims import AIMED_AT, AIMS
 from benchmarks.report import words
 from benchmarks.report.figures import Measured, Run
 from benchmarks.report.many_hosts import by_hosts
-from benchmarks.report.side_by_side import DRIVERS, SIDES, Row
+from benchmarks.report.side_by_side import SIDES, Row
+from benchmarks.side_by_side.cases import DRIVERS
 
 matplotlib.use("svg")
 INK = "#747c85"  # as far from white as from the dark of GitHub's pages

@@ -8,10 +8,9 @@ from typing import Any
 from benchmarks.report import words
 from benchmarks.report.figures import Measured, Ratio, Run, measured, ratio, ratio_of_rounds, where
 from benchmarks.side_by_side.aims import AIMS, Aim, aim
-from benchmarks.side_by_side.cases import START
+from benchmarks.side_by_side.cases import DRIVERS, START
 
 SIDES = ("ours", "toolkit")
-DRIVERS = "drivers"  # a third side, which older records do not have
 LAUNCHER = "launcher"  # a section of its own, of the jobs in the first
 SECTIONS = {  # the group of cases: what is shown of it
     "start and tail": ("start_s", "tail_s"),

@@ -69,9 +69,8 @@ def _import_all(reads: bool) -> tuple[Any, Any, Any]:
     """Return the same of the whole TensorFlow. `reads`: datasets that the chief makes of its channels, too."""
     import tensorflow as tf
 
-    with contextlib.suppress(
-        ImportError, NotImplementedError, tf.errors.OpError
-    ):  # there is none, or of another TensorFlow
+    # s3://, as above; there may be none, or one of another TensorFlow
+    with contextlib.suppress(ImportError, NotImplementedError, tf.errors.OpError):
         import tensorflow_io  # noqa: F401
 
     if reads and '"Pipe"' in os.environ.get("ENTRYPOINT_SHARDS", ""):
