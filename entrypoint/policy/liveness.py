@@ -11,7 +11,8 @@ from entrypoint.outcome.outcome import Cause, Confidence
 from entrypoint.policy.facts import Facts
 
 MISSED = 2  # heartbeats; who missed them may be gone
-HANG_UP = 0.5  # seconds beyond a heartbeat in which a launcher that has lost its connection is heard again
+HANG_UP = 0.75  # seconds, or heartbeats if these are longer, in which a launcher that has lost its connection is heard
+LOOK = 0.25  # seconds between two looks meanwhile, by which a short pause of ours is noticed, too
 PAUSE = 2.0  # seconds: a longer gap between two events means that we ourselves stood still
 
 
@@ -22,11 +23,12 @@ class Liveness:
         self.facts, self.hosts, self.settings = facts, facts.hosts, settings
         self.last = now
         self.look_at = now  # no host can have been silent for too long before
+        self.is_near = False  # a connection has ended, and whose it was may be lost soon
 
     def notice_own_pause(self, now: float) -> None:
         """Notice that this process was stopped (SIGSTOP, a frozen machine): nobody was silent, we were deaf."""
         gap, settings = now - self.last, self.settings
-        if gap > 1.25 * settings.heartbeat:
+        if gap > min(1.25 * settings.heartbeat, 2 * LOOK if self.is_near else settings.peer_timeout):
             self.hosts.excuse_lines(gap)
         if gap > max(1.5 * settings.heartbeat, min(PAUSE + settings.heartbeat, 0.8 * settings.peer_timeout)):
             self.hosts.excuse_silence(gap, now)
@@ -47,6 +49,7 @@ class Liveness:
         if now < self.look_at:
             return
         self.look_at = now + self.settings.peer_timeout  # of one that is not heard yet
+        self.is_near = False
         watched = facts.others if facts.is_coordinator else [facts.coordinator]
         # To a coordinator that may only be cut off, a follower is to tell what it knows of a failure.
         has_to_tell = not facts.is_coordinator and facts.own_failure(Confidence.HIGH)
@@ -55,7 +58,8 @@ class Liveness:
                 continue
             limit, words = self._patience_with(host, hurried=bool(facts.attempt.causes) and not has_to_tell)
             if now < limit:
-                self.look_at = min(self.look_at, limit)
+                self.is_near = self.is_near or host in self.hosts.link_ended
+                self.look_at = min(self.look_at, limit, now + LOOK if self.is_near else limit)
             else:
                 nobody = len(facts.others) > 1 and self._all_silent(now)
                 error = f"nor is any other host; {facts.host} itself may be cut off the network" if nobody else ""
@@ -88,7 +92,7 @@ class Liveness:
         ended, away = self.hosts.link_ended.get(host), self.hosts.unreached.get(host, float("-inf"))
         # A coordinator that others on our host ask too much of may hang up on us, but it takes our next connection.
         if ended is not None and (facts.is_coordinator or away >= ended):
-            seconds = settings.heartbeat + HANG_UP
+            seconds = HANG_UP * max(1.0, settings.heartbeat)
             patience.append((ended + seconds, f"its connection ended, and it was not heard for {seconds:g} s"))
         if hurried and away > heard:
             missed = MISSED * settings.heartbeat
