@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from entrypoint.errors import FAULT, ConfigError, ExitCode
 from entrypoint.feed import Feed
 from entrypoint.host.logs import Log
-from entrypoint.host.sink import HURRY, PATIENCE
 from entrypoint.outcome.outcome import Cause, Outcome, failed
 from entrypoint.secrets import Secrets
 from entrypoint.values import replace
@@ -36,28 +35,28 @@ def train() -> None:
     """Be what SageMaker calls on every host, as `train`. Does not return."""
     began = time.monotonic()
     gc.disable()  # what is imported now stays; until there is somebody to wait for
-    early: list[int] = []  # PID 1 ignores SIGTERM unless it says otherwise, and importing takes a moment
+    signals: list[int] = []  # PID 1 ignores SIGTERM unless it says otherwise, and importing takes a moment
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: early.append(number))
+        signal.signal(number, lambda number, _: signals.append(number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the image blocks it until here
-    code = _train(began, early)
+    code = _train(began, signals)
     _remove_temporary()
     # Threads of the control channel may still wait for a socket: leave without asking them.
     os._exit(code)
 
 
-def _train(began: float, early_signals: list[int]) -> int:
+def _train(began: float, signals: list[int]) -> int:
     """Return the exit code of this host. Whatever goes wrong on the way becomes an Outcome, too."""
     spare = _Spare()
     try:
         spare.hold()
-        return _with_log(began, early_signals, spare)
+        return _with_log(began, signals, spare)
     except Exception as error:
         spare.free()
-        return _without_log(error, early_signals)
+        return _without_log(error, signals)
 
 
-def _with_log(began: float, early_signals: list[int], spare: "_Spare") -> int:
+def _with_log(began: float, signals: list[int], spare: "_Spare") -> int:
     from entrypoint.host import descendants
     from entrypoint.host.machine import count_gpus
     from entrypoint.job.config import read_job, this_host
@@ -78,10 +77,10 @@ def _with_log(began: float, early_signals: list[int], spare: "_Spare") -> int:
             log.show = feed.show
             supervisor = _supervisor(began, job, plan, log, spare, feed)
             feed.listen(supervisor.inbox.put, log.say, log.write)
-            outcome = supervisor.run(early_signals)
+            outcome = supervisor.run(signals)
         except ConfigError as error:
             log.say(f"error: {error}")
-            outcome = _tell_of(error, host, log, spare, early_signals)
+            outcome = _tell_of(error, host, log, spare, signals)
     except Exception as error:
         spare.free()
         import traceback
@@ -92,7 +91,7 @@ def _with_log(began: float, early_signals: list[int], spare: "_Spare") -> int:
         settled = supervisor.facts.outcome if supervisor else None  # which the other hosts know
         outcome = settled or _own_failure(host, FAULT, in_words(error), ExitCode.INTERNAL)
         descendants.end_descendants(within=10.0)
-        _tell_others(outcome, supervisor, early_signals, log.say)
+        _tell_others(outcome, supervisor, signals, log.say)
     tree = Tree(base=base)
     complaints = [report.write_failure(tree.failure, outcome, log.secret), report.write_success(tree.success, outcome)]
     for complaint in filter(None, complaints):
@@ -101,7 +100,7 @@ def _with_log(began: float, early_signals: list[int], spare: "_Spare") -> int:
         _say_more(supervisor, supervisor.outcome, log)
     if feed:
         _end_record(feed, outcome, supervisor, log)
-    _finish(log, host, supervisor)
+    _finish(log, host, supervisor, signals)
     return outcome.exit_code
 
 
@@ -173,11 +172,11 @@ def _without_log(error: Exception, signals: list[int]) -> int:
     _tell_others(outcome, None, signals, say)
     if complaint := report.write_failure(Tree(base=base).failure, outcome):
         say(complaint)
-    stdout.finish()
+    stdout.finish(hurries=lambda: bool(signals))
     return outcome.exit_code
 
 
-def _tell_of(error: ConfigError, host: str, log: Log, spare: _Spare, early_signals: list[int]) -> Outcome:
+def _tell_of(error: ConfigError, host: str, log: Log, spare: _Spare, signals: list[int]) -> Outcome:
     """Return the outcome of a job that is described wrongly. Other hosts may not see what is wrong: they are told."""
     from entrypoint.job.config import read_what_can_be
     from entrypoint.plan.plan import Plan
@@ -190,7 +189,7 @@ def _tell_of(error: ConfigError, host: str, log: Log, spare: _Spare, early_signa
     job = _with_temporary_folder(job)
     nothing = Plan(title="", hosts=tuple(host.name for host in job.cluster.hosts), processes=())
     wrong = events.Broken(what="configuration", why=str(error), code=ExitCode.CONFIG)
-    return Supervisor(job, nothing, os.environ, log, spare=spare.free).run(early_signals, [wrong])
+    return Supervisor(job, nothing, os.environ, log, spare=spare.free).run(signals, [wrong])
 
 
 def _plan(job: "Job", log: Log) -> "Plan":
@@ -275,10 +274,10 @@ def _end_record(feed: "Feed", outcome: Outcome, supervisor: "Supervisor | None",
         log.say(f"the record of this host is not whole: {why}")
 
 
-def _finish(log: Log, host: str, supervisor: "Supervisor | None") -> None:
+def _finish(log: Log, host: str, supervisor: "Supervisor | None", signals: list[int]) -> None:
     """Give output that is still to be written its time. Where nobody reads it, that is said where it may be seen."""
     stops = supervisor is not None and supervisor.facts.stopping_since is not None
-    missing = log.finish(HURRY if stops else PATIENCE)
+    missing = log.finish(hurries=lambda: stops or bool(signals))
     if not missing:
         return
     from entrypoint.outcome import report

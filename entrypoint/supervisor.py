@@ -86,15 +86,16 @@ class Supervisor:
         self.outcome: Outcome | None = None
         self._told_phase: Phase | None = None
 
-    def run(self, signals: Sequence[int] = (), early: Sequence[Event] = ()) -> Outcome:
+    def run(self, signals: list[int], early: Sequence[Event] = ()) -> Outcome:
         """Start, watch and stop this host's processes until the job is over, everywhere or for us.
 
-        `signals` are those that came until now (read when our own handlers are there), `early` is what else happened.
+        `signals` are those that came until now, and grow by what comes from now on; `early` is what else happened.
         """
-        self._hear_the_kernel()
+        self._hear_the_kernel(signals)
         self._prepare_folders()
         self.spawner.say_parts()
-        for event in (*(events.Signalled(number=number) for number in signals), *early, *self.spawner.ports_taken()):
+        signalled = [events.Signalled(number=number) for number in signals]
+        for event in (*signalled, *early, *self.spawner.ports_taken()):
             self._decide(event)
         self._decide(events.Due())  # the first processes start before we import what they do not need
         fault: Exception | None = None
@@ -121,10 +122,15 @@ class Supervisor:
 
     # --- events in ---
 
-    def _hear_the_kernel(self) -> None:
+    def _hear_the_kernel(self, signals: list[int]) -> None:
         """What a process can do only once, in its main thread."""
+
+        def hear(number: int, _: object) -> None:
+            signals.append(number)
+            self.inbox.put(events.Signalled(number=number))
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda number, _: self.inbox.put(events.Signalled(number=number)))
+            signal.signal(number, hear)
         signal.signal(signal.SIGCHLD, lambda *_: self.inbox.put(events.ChildrenChanged()))
         self.inbox.hear_signals()
         self.inbox.put(events.ChildrenChanged())  # what was begun before may have ended

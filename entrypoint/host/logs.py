@@ -130,9 +130,9 @@ class Log:
                 self._end_line(pipe)
         self._sink.hand_over()
 
-    def finish(self, patience: float = PATIENCE) -> int:
+    def finish(self, patience: float = PATIENCE, hurries: Callable[[], bool] = bool) -> int:
         """Wait until all is written, or nobody took anything for so many seconds; bytes that were not written, ever."""
-        return self._sink.finish(patience)
+        return self._sink.finish(patience, hurries)
 
     def _open(self, owner: str, label: str) -> int:
         reader, writer = os.pipe()

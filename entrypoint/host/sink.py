@@ -6,6 +6,7 @@ import select
 import stat
 import threading
 import time
+from collections.abc import Callable
 
 LIMIT = 4 << 20  # bytes that wait, from which on no more should come
 MOST = 15 << 20  # bytes that wait, beyond which what comes is counted and not kept
@@ -89,10 +90,15 @@ class Sink:
         with self._lock:
             self._emptied.wait_for(lambda: self.waiting < limit, seconds)
 
-    def finish(self, patience: float = PATIENCE) -> int:
-        """Wait for what is left, as long as somebody takes it, in bounded time; bytes that were not written, ever."""
+    def finish(self, patience: float = PATIENCE, hurries: Callable[[], bool] = bool) -> int:
+        """Wait for what is left, as long as somebody takes it, in bounded time; bytes that were not written, ever.
+
+        `hurries` says whether SageMaker waits for our end by now.
+        """
         began = time.monotonic()
-        while self.waiting and time.monotonic() < min(max(began, self._moved) + patience, began + LAST):
+        while self.waiting and time.monotonic() < began + LAST:
+            if time.monotonic() >= max(began, self._moved) + (HURRY if hurries() else patience):
+                break
             self.hand_over()
             with self._lock:
                 self._emptied.wait_for(lambda: not self.waiting, 0.1)

@@ -176,3 +176,14 @@ def test_who_reads_again_gets_the_last_lines(job):
     lines = [line for line in job[1].log.splitlines() if line.endswith("." * 91)]
     assert [int(line[-99:-91]) for line in lines] == list(range(20_000))
     assert "bytes of output" not in job[1].log
+
+
+def test_a_stop_that_comes_while_a_reader_is_waited_for_is_heard(job):
+    """The script has ended, and the launcher gives its output 20 s: less, where SageMaker wants it gone."""
+    job = job(1, 2, "ends")
+    eventually((job[1].base / "output/data/report.html").exists, within=120)
+    time.sleep(7)  # more than a stop leaves
+    assert job[1].process.poll() is None
+    job.signal(signal.SIGTERM)
+    eventually(lambda: job[1].process.poll() is not None, within=12)  # 13 s were left
+    assert job.end() == [0]

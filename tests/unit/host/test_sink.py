@@ -98,3 +98,20 @@ def test_without_a_thread_what_waits_is_written_when_somebody_reads(monkeypatch)
     reads.join(60)
     assert read == FULL + FIRST
     pipe.close()
+
+
+def test_who_is_told_to_end_while_it_waits_for_a_reader_hurries(monkeypatch):
+    monkeypatch.setattr("entrypoint.host.sink.HURRY", 0.2)
+    full, told, missing = Full(), [], []
+    sink = Sink(full.writer)
+    sink.put(FIRST)
+    ends = threading.Thread(
+        target=lambda: missing.append(sink.finish(patience=50, hurries=lambda: bool(told))), daemon=True
+    )
+    ends.start()
+    ends.join(1)
+    assert ends.is_alive()
+    told.append(15)
+    ends.join(30)
+    assert missing == [len(FIRST)]
+    full.close()
