@@ -19,9 +19,10 @@ SERVANTS = {  # what the launcher runs beside the user's programs, by mode
 KINDS = {  # kind of fault: how often, of a hundred
     "kill": 16, "kill process": 16, "stop": 8, "stop all": 12, "stop process": 4, "pause": 9, "pause process": 4,
     "cut": 10, "late": 5, "hide": 4, "slow": 6, "stall": 10, "fill": 3, "readonly": 3, "pids": 3, "freeze": 4,
+    "hangup": 5,
 }  # fmt: skip
-NAMESPACES = ("cut", "hide", "slow", "fill", "readonly", "pids", "freeze")  # these take root
-BETWEEN = ("cut", "hide", "slow", "late")  # these take two hosts
+NAMESPACES = ("cut", "hide", "slow", "fill", "readonly", "pids", "freeze", "hangup")  # these take root
+BETWEEN = ("cut", "hide", "slow", "late", "hangup")  # these take two hosts
 ENDING = ("kill", "kill process", "stop", "stop all", "stop process")  # of kinds, those that a job may end of
 
 
@@ -98,6 +99,8 @@ def _faults(dice: random.Random, case: Case, count: int) -> tuple[Fault, ...]:
     several = case.hosts > 1
     kinds = [k for k in KINDS if (case.netns or k not in NAMESPACES) and (several or k not in BETWEEN)]
     drawn = dice.choices(kinds, [KINDS[kind] for kind in kinds], k=max(0, count))
+    if "hangup" in drawn:  # who cannot answer meanwhile is rightly taken for gone
+        drawn = ["stall" if kind in ("pause", "cut") else kind for kind in drawn]
     if not several or dice.random() < 0.8:  # what comes when a job has ended meets nobody
         drawn.sort(key=lambda kind: (kind in ENDING, kind == "kill"))
     bad = [script.seconds for script in case.scripts.values() if script.do not in ("ends", "model")]
@@ -150,6 +153,8 @@ def _fault(dice: random.Random, case: Case, kind: str, host: str, moment: dict[s
             host, process = dice.choice(case.processes)
             at = round(dice.uniform(0.05, 0.4), 2)
             return Fault(kind=kind, host=host, process=process, at=at, lasts=dice.choice([2.0, 8.0]))
+        case "hangup":
+            return Fault(kind=kind, host=host, at=round(dice.uniform(0.1, 3), 1), lasts=dice.choice([0.0, 1.0, 3.0]))
         case "pause" | "cut":
             return Fault(kind=kind, host=host, lasts=away(), **moment)
         case "hide" if dice.random() < 0.5:  # its name vanishes meanwhile

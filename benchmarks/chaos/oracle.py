@@ -13,7 +13,8 @@ from benchmarks.chaos.history import ABSENT, LOST, NEAR, History, Trouble
 from benchmarks.chaos.observed import Observed
 
 SLACK = 3.0  # seconds that nobody has promised
-DYING, LEAVE, LINE, WRITES, UNWIND, MEET = 3.0, 3.0, 1.5, 6.0, 10.0, 30.0  # limits of the launcher's, seconds
+DYING, LEAVE, LINE, UNWIND, MEET = 3.0, 3.0, 1.5, 10.0, 30.0  # limits of the launcher's, seconds
+UNREAD, HURRIED = 21.0, 6.0  # the same, until output that nobody reads is given up; if the job is stopped
 HEARS = 3.0  # seconds from SIGTERM to a host until scripts everywhere have heard it
 STOPPED = 143
 ENDS = ("exits", "raises", "kills")  # deeds of a script
@@ -69,7 +70,7 @@ def _limit(history: History, host: str) -> tuple[float, float]:
     if any(history.of("pause", "pids", "freeze")):
         limit += case.setting("KILL_TIMEOUT")
     if any(history.of("stall")):
-        limit += WRITES
+        limit += UNREAD if history.stopped_at == inf else HURRIED
     return since, limit + retries * 2
 
 

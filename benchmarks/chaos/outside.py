@@ -1,8 +1,12 @@
-"""Faults that `entrypoint local` has no words for: slow look-ups of names, few pids, processes that no signal ends."""
+"""Faults that `entrypoint local` has no words for.
+
+Slow look-ups of names, few pids, processes that no signal ends, connections between launchers that end.
+"""
 
 import contextlib
 import json
 import os
+import subprocess
 import threading
 import time
 import uuid
@@ -16,6 +20,8 @@ SLOW_NAMES = Path(__file__).with_name("slow_names")
 PIDS, FREEZER = Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup/freezer")  # of cgroup v1
 SPARE = 2  # processes and threads that a host may still start
 AGAIN = 0.05  # seconds between two looks
+CONTROL_PORT = 7979
+HANG_UP_AGAIN = 0.3  # seconds
 
 
 @contextlib.contextmanager
@@ -31,7 +37,7 @@ def injected(case: Case, folder: Path, meeting: Path) -> Iterator[list[Injected]
     }
     windows = [(number, each.fault.host, each.at, each.over) for number, each in slow.items()]
     (meeting / "slow.json").write_text(json.dumps(windows))
-    how: dict[str, Callable[..., None]] = {"pids": _limit, "freeze": _freeze}
+    how: dict[str, Callable[..., None]] = {"pids": _limit, "freeze": _freeze, "hangup": _hang_up}
     threads = [
         threading.Thread(target=how[fault.kind], args=(fault, folder, began + fault.at, over, done))
         for fault in case.faults
@@ -79,6 +85,23 @@ def _freeze(fault: Fault, folder: Path, at: float, over: threading.Event, done: 
                 done.append(Injected(fault=fault, at=began, over=time.time()))
             return
         over.wait(AGAIN)
+
+
+def _hang_up(fault: Fault, folder: Path, at: float, over: threading.Event, done: list[Injected]) -> None:
+    """End what a host's launcher and others have between them, as a router does that forgets: both ends hear of it."""
+    _wait_for_script(folder, f"{fault.host},", over)
+    over.wait(fault.at)
+    began, until = 0.0, time.time() + (fault.lasts or 0)
+    while members := [] if over.is_set() else _members(f"{folder}/out/{fault.host}/ml"):
+        for end in ("sport", "dport"):
+            command = ["nsenter", f"--net=/proc/{members[0]}/ns/net", "ss", "-HKtn", f"{end} = :{CONTROL_PORT}"]
+            ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60).stdout
+            began = began or (time.time() if ended else 0.0)
+        if time.time() > until:
+            break
+        over.wait(HANG_UP_AGAIN)
+    if began:
+        done.append(Injected(fault=fault, at=began, over=time.time()))
 
 
 def _wait_for_script(folder: Path, name: str, over: threading.Event) -> None:
