@@ -16,7 +16,7 @@ SECTIONS = {  # the group of cases: what is shown of it
     "start and tail": ("start_s", "tail_s"),
     "failure": ("gone_s",),
     "stop": ("told_s", "gone_s"),
-    "real job": ("wall_s", "start_s", "tail_s"),
+    "real job": ("wall_s", "start_s", "tail_s", "leaving_s", "launcher_tail_s"),
     "unread output": ("told_s", "saved_s", "held_s", "gone_s", "lost_share"),
     LAUNCHER: ("launcher_memory_bytes", "launcher_cpu_s"),
     "log": ("lines_per_s", "cpu_us_per_line", "split_share", "mislabelled_share", "unlabelled_share"),
@@ -24,6 +24,7 @@ SECTIONS = {  # the group of cases: what is shown of it
 NOT_PLOTTED = (
     ("stop", "told_s"),
     ("real job", "start_s"),
+    ("real job", "leaving_s"),
     *(("unread output", each) for each in SECTIONS["unread output"]),
     *(("log", each) for each in SECTIONS["log"][2:]),
 )

@@ -14,6 +14,8 @@ MEASURES = {  # title, unit
     "held_s": ("Script's own time", "s"),
     "lost_share": ("Output that nobody gets", "%"),
     "wall_s": ("Whole job", "s"),
+    "leaving_s": ("Of the tail, until the scripts' processes are gone", "s"),
+    "launcher_tail_s": ("Of the tail, after that", "s"),
     "launcher_memory_bytes": ("Most memory", "MB"),
     "launcher_cpu_s": ("CPU time", "s"),
     "lines_per_s": ("Lines per second", ""),

@@ -20,6 +20,7 @@ def measures(
     cpu_s: float,
     printing_cpu_s: float | None,
     peak_bytes: int,
+    left_at: float | None = None,  # when the scripts' last process was gone, of real jobs
 ) -> dict[str, float]:
     """Only what could be measured. A job that was cut has no end."""
     by_name: dict[str, list[float]] = {}
@@ -46,6 +47,8 @@ def measures(
     if over is not None and len(by_name.get("last", [])) == case.processes:
         found["wall_s"] = over - min(ending.started for ending in endings)
         found["tail_s"] = over - max(by_name["last"])
+        if left_at is not None:
+            found |= {"leaving_s": left_at - max(by_name["last"]), "launcher_tail_s": over - left_at}
         found["launcher_cpu_s"] = cpu_s - sum(by_name["cpu"])
     if case.group == START:
         found["launcher_memory_bytes"] = peak_bytes

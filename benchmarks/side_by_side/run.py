@@ -1,14 +1,16 @@
 """One run of a case on one side, from the first container to the figures."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.side_by_side.cases import LOG, START, Case
+from benchmarks.side_by_side.cases import LOG, REAL, START, Case
 from benchmarks.side_by_side.job import Job
 from benchmarks.side_by_side.measures import ended_well, measures
+from benchmarks.side_by_side.scripts import Scripts
 
 SETTLE_S = 1.0  # between the last process's first words and what befalls the job
 
@@ -21,7 +23,9 @@ def run(
     keep: Path | None = None,
 ) -> dict[str, Any]:
     """`at_work` is set when what befalls the job has happened, or its script has ended."""
-    with Job(case, side, images) as job:
+    with contextlib.ExitStack() as stack:
+        job = stack.enter_context(Job(case, side, images))
+        scripts = stack.enter_context(Scripts(case.program)) if case.group == REAL else None
         limit_s, after_s = case.limit_s, case.after_s or case.limit_s
         cut_at = time.monotonic() + limit_s
         job.start()
@@ -46,8 +50,9 @@ def run(
         gone = job.wait(cut_at - time.monotonic())
         marks, endings = job.marks(), job.endings()
         killed = job.hosts[case.host] if case.event == "kill" else None
+        left_at = scripts.ended_at() if scripts else None
         figures = measures(
-            case, marks, endings, event_at, killed, job.usage.cpu_s(), printing_cpu_s, job.usage.peak_bytes
+            case, marks, endings, event_at, killed, job.usage.cpu_s(), printing_cpu_s, job.usage.peak_bytes, left_at
         )
         if keep:
             job.keep(keep / f"{case.name}-{side}", endings)

@@ -81,5 +81,5 @@ def _fields(file: Path) -> dict[str, int]:
 
 def is_script(words: list[bytes], program: bytes) -> bool:
     """Is this the command line of Python with the user's script? mpirun and shells have it in theirs, too."""
-    python = words[0].rpartition(b"/")[2].startswith(b"python")
+    python = bool(words) and words[0].rpartition(b"/")[2].startswith(b"python")
     return python and any(word.rpartition(b"/")[2] == program for word in words[1:])

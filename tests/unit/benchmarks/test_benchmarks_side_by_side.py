@@ -1,6 +1,12 @@
 """The pure parts of benchmarks/side_by_side: figures from marks and logs, aims, what --quick complains of."""
 
+import os
+import subprocess
+import sys
+import time
+
 import pytest
+from waiting import eventually
 
 from benchmarks.side_by_side import rounds
 from benchmarks.side_by_side.aims import AIMS, aim
@@ -10,6 +16,7 @@ from benchmarks.side_by_side.job import Ending, Mark
 from benchmarks.side_by_side.lines import label, log_measures
 from benchmarks.side_by_side.measures import ended_well, measures
 from benchmarks.side_by_side.quick import complaints, shortened
+from benchmarks.side_by_side.scripts import Scripts
 from benchmarks.side_by_side.times import seconds
 from benchmarks.side_by_side.usage import is_script
 
@@ -27,9 +34,14 @@ def marks(case: Case, **values: float) -> list[Mark]:
 
 
 def figures(
-    case: Case, said: list[Mark], endings: list[Ending], event_at: float | None = None, killed: str | None = None
+    case: Case,
+    said: list[Mark],
+    endings: list[Ending],
+    event_at: float | None = None,
+    killed: str | None = None,
+    left_at: float | None = None,
 ):
-    return measures(case, said, endings, event_at, killed, cpu_s=5.0, printing_cpu_s=2.0, peak_bytes=7)
+    return measures(case, said, endings, event_at, killed, 5.0, printing_cpu_s=2.0, peak_bytes=7, left_at=left_at)
 
 
 def test_output_that_nobody_reads_is_counted_where_it_comes_late_and_where_it_is_lost():
@@ -74,6 +86,30 @@ def test_start_and_tail_count_from_the_last_to_the_last():
         "launcher_cpu_s": 4.0,
         "launcher_memory_bytes": 7,
     }
+
+
+def test_what_scripts_take_to_leave_counts_apart():
+    case = BY_NAME["real-horovod-2"]
+    said = [*marks(case, first=102.0, last=110.0), Mark("algo-1", "marks-7", "cpu", 1.0)]
+    found = figures(case, said, [ended("algo-1", 114.5), ended("algo-2", 114.0)], left_at=114.25)
+    assert (found["tail_s"], found["leaving_s"], found["launcher_tail_s"]) == (3.5, 3.25, 0.25)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root: the kernel tells nobody else")
+def test_the_kernel_says_when_scripts_are_gone(tmp_path):
+    program = tmp_path / f"leaves-{os.getpid()}.py"
+    program.write_text("import sys\nprint('last', flush=True)\nsys.stdin.read()\n")
+    with (
+        Scripts(program.name) as scripts,
+        subprocess.Popen([sys.executable, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
+    ):
+        assert process.stdout and process.stdout.readline() == b"last\n"
+        assert scripts.ended_at() is None
+        before = time.time()
+        assert process.stdin
+        process.stdin.close()
+        process.wait()
+        assert before <= eventually(scripts.ended_at, within=60) <= time.time()
 
 
 def test_a_job_that_was_cut_has_no_end():

@@ -1,0 +1,30 @@
+"""When the scripts' processes end, by the kernel: later than their last line, by what TensorFlow takes to leave."""
+
+import time
+
+from benchmarks.profile_start.kernel import Kernel
+from benchmarks.side_by_side.usage import is_script
+
+
+class Scripts:
+    """All processes of this machine that run a program of this name, while `with` lasts. Takes root."""
+
+    def __init__(self, program: str) -> None:
+        self._program, self._kernel = program.encode(), Kernel()
+
+    def __enter__(self) -> "Scripts":
+        self._kernel.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kernel.__exit__()
+
+    def ended_at(self) -> float | None:
+        """When the last of them was gone, as `time.time()` counts; None if there was none, or one is still there."""
+        ends = [
+            seen.ended
+            for seen in self._kernel.seen
+            if any(is_script([word.encode() for word in each.argv], self._program) for each in seen.executions)
+        ]
+        gone = [end for end in ends if end is not None]
+        return max(gone) / 1e9 + time.time() - time.monotonic() if gone and None not in ends else None
