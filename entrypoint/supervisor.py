@@ -92,9 +92,9 @@ class Supervisor:
         `signals` are those that came until now, and grow by what comes from now on; `early` is what else happened.
         """
         self._hear_the_kernel(signals)
+        signalled = [events.Signalled(number=number) for number in signals]
         self._prepare_folders()
         self.spawner.say_parts()
-        signalled = [events.Signalled(number=number) for number in signals]
         for event in (*signalled, *early, *self.spawner.ports_taken()):
             self._decide(event)
         self._decide(events.Due())  # the first processes start before we import what they do not need
@@ -223,6 +223,9 @@ class Supervisor:
                         self.inbox.put(events.Looked(found=found))
                 case events.Probe(hosts=hosts):
                     self.errands.probe(hosts)
+                case events.Knock(host=host):
+                    if self.peers:
+                        self.peers.knock(host)
                 case events.TakeInventory():
                     self.errands.take_inventory()
                 case events.WritePublicKeys(key_name=key_name, keys=keys):

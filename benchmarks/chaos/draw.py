@@ -99,8 +99,10 @@ def _faults(dice: random.Random, case: Case, count: int) -> tuple[Fault, ...]:
     several = case.hosts > 1
     kinds = [k for k in KINDS if (case.netns or k not in NAMESPACES) and (several or k not in BETWEEN)]
     drawn = dice.choices(kinds, [KINDS[kind] for kind in kinds], k=max(0, count))
-    if "hangup" in drawn:  # who cannot answer meanwhile is rightly taken for gone
-        drawn = ["stall" if kind in ("pause", "cut") else kind for kind in drawn]
+    if "hangup" in drawn:  # who is cut off meanwhile is rightly taken for gone
+        drawn = ["pause" if kind == "cut" else kind for kind in drawn]
+    if any(fault.kind == "cut" for fault in case.faults):
+        drawn = ["stall" if kind == "hangup" else kind for kind in drawn]
     if not several or dice.random() < 0.8:  # what comes when a job has ended meets nobody
         drawn.sort(key=lambda kind: (kind in ENDING, kind == "kill"))
     bad = [script.seconds for script in case.scripts.values() if script.do not in ("ends", "model")]

@@ -107,6 +107,12 @@ class History:
         return min((each.at for each in self.of("stop") if not each.fault.process), default=inf)
 
     @cached_property
+    def stopped_first(self) -> set[str]:
+        """Hosts that heard of it then, whatever the job was by then: they hurry from then on."""
+        first = [each for each in self.of("stop") if not each.fault.process and each.at == self.stopped_at]
+        return {host for each in first for host in self.hosts_of(each)}
+
+    @cached_property
     def killed(self) -> set[str]:
         return {host for each in self.of("kill") if not each.fault.process for host in self.hosts_of(each)}
 

@@ -13,8 +13,8 @@ from benchmarks.chaos.history import ABSENT, LOST, NEAR, History, Trouble
 from benchmarks.chaos.observed import Observed
 
 SLACK = 3.0  # seconds that nobody has promised
-DYING, LEAVE, LINE, UNWIND, MEET = 3.0, 3.0, 1.5, 10.0, 30.0  # limits of the launcher's, seconds
-UNREAD, HURRIED = 21.0, 6.0  # the same, until output that nobody reads is given up; if the job is stopped
+DYING, LEAVE, LINE, WRITES, UNWIND, MEET = 3.0, 3.0, 1.5, 6.0, 10.0, 30.0  # limits of the launcher's, seconds
+UNREAD = 15.0  # more of WRITES for a reader, where nobody has told the host to stop
 HEARS = 3.0  # seconds from SIGTERM to a host until scripts everywhere have heard it
 STOPPED = 143
 ENDS = ("exits", "raises", "kills")  # deeds of a script
@@ -70,7 +70,9 @@ def _limit(history: History, host: str) -> tuple[float, float]:
     if any(history.of("pause", "pids", "freeze")):
         limit += case.setting("KILL_TIMEOUT")
     if any(history.of("stall")):
-        limit += UNREAD if history.stopped_at == inf else HURRIED
+        limit += WRITES
+        unread = any(each.fault.host == host for each in history.of("stall"))
+        limit += UNREAD if unread and not (since == history.stopped_at and host in history.stopped_first) else 0
     return since, limit + retries * 2
 
 

@@ -46,6 +46,7 @@ class Kernel:
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
+        self.is_deaf = False  # something was not heard: what was seen is not all
         self._living: dict[int, Seen] = {}
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_CONNECTOR)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
@@ -62,6 +63,8 @@ class Kernel:
 
     def below(self, pid: int) -> list[Seen]:
         """The newest process of this number and whatever descends from it, in the order of their beginning."""
+        if self.is_deaf:
+            raise SystemExit("the kernel had more to tell than we could hear")
         top = next((seen for seen in reversed(self.seen) if seen.pid == pid), None)
         if top is None:
             raise SystemExit(f"no process {pid} was seen; 0: the container had ended before Docker said its number")
@@ -77,9 +80,8 @@ class Kernel:
             try:
                 data = self._socket.recv(4096)
             except OSError as error:
-                if error.errno == errno.ENOBUFS:
-                    raise SystemExit("the kernel had more to tell than we could hear") from None
-                return  # closed
+                self.is_deaf = error.errno == errno.ENOBUFS  # it had more to tell than we could hear; else closed
+                return
             what, _, at = struct.unpack_from("=IIQ", data, HEAD)
             numbers = struct.unpack_from("=IIII", data, HEAD + 16)
             if what == FORK and numbers[2] == numbers[3]:

@@ -25,7 +25,7 @@ def run(
     """`at_work` is set when what befalls the job has happened, or its script has ended."""
     with contextlib.ExitStack() as stack:
         job = stack.enter_context(Job(case, side, images))
-        scripts = stack.enter_context(Scripts(case.program)) if case.group == REAL else None
+        scripts = stack.enter_context(Scripts(case.program)) if case.group == REAL and case.mode == "mpi" else None
         limit_s, after_s = case.limit_s, case.after_s or case.limit_s
         cut_at = time.monotonic() + limit_s
         job.start()

@@ -1,4 +1,8 @@
-"""When the scripts' processes end, by the kernel: later than their last line, by what TensorFlow takes to leave."""
+"""When the scripts' processes end, by the kernel: later than their last line, by what TensorFlow takes to leave.
+
+Of jobs whose ranks all end by themselves. With parameter servers, a worker is a script on one side and a server on the
+other.
+"""
 
 import time
 
@@ -20,11 +24,13 @@ class Scripts:
         self._kernel.__exit__()
 
     def ended_at(self) -> float | None:
-        """When the last of them was gone, as `time.time()` counts; None if there was none, or one is still there."""
+        """When the last of them was gone, as `time.time()` counts; None if that is not known."""
         ends = [
             seen.ended
             for seen in self._kernel.seen
             if any(is_script([word.encode() for word in each.argv], self._program) for each in seen.executions)
         ]
         gone = [end for end in ends if end is not None]
-        return max(gone) / 1e9 + time.time() - time.monotonic() if gone and None not in ends else None
+        if self._kernel.is_deaf or not gone or None in ends:
+            return None
+        return max(gone) / 1e9 + time.time() - time.monotonic()

@@ -3,7 +3,7 @@
 import json
 
 from entrypoint.control.addresses import Addresses
-from entrypoint.control.client import CONNECTING, Answer, Unreachable, post
+from entrypoint.control.client import CONNECTING, Answer, Unreachable, connected, post
 from entrypoint.control.handlers import TOKEN_HEADER
 from entrypoint.control.wire import Refused
 from entrypoint.job.cluster import Cluster, Host
@@ -34,6 +34,15 @@ class Calls:
         if answer.status != 200:
             raise Refused(_reason(answer.body) or f"it answered {answer.status}", answer.status)
         return answer
+
+    def takes_connection(self, host: Host, address: str, within: float) -> bool:
+        """Return whether a host's kernel takes a connection for its launcher, which may be too busy to say a word."""
+        port = host.port(self._settings.control_port)
+        try:
+            connected([address], port, within, self._source).close()
+        except Unreachable:
+            return False
+        return True
 
 
 def _reason(answer: bytes) -> str:

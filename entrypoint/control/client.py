@@ -68,7 +68,7 @@ def post(
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
     )
     with contextlib.ExitStack() as stack:
-        connection = stack.enter_context(_connected(addresses, port, min(timeout, CONNECTING), source))
+        connection = stack.enter_context(connected(addresses, port, min(timeout, CONNECTING), source))
         asked, found = time.monotonic(), str(connection.getpeername()[0])
         connection.settimeout(timeout)
         prepare(connection)
@@ -106,7 +106,7 @@ def _whole(text: bytes) -> tuple[int, bytes, bytes, bool] | None:
     return int(status[1]), rest[:size], rest[size:], bool(_STAYS.search(head))
 
 
-def _connected(addresses: Sequence[str], port: int, timeout: float, source: str) -> socket.socket:
+def connected(addresses: Sequence[str], port: int, timeout: float, source: str) -> socket.socket:
     """Return the first connection that comes, to any of these addresses. Who refuses is not asked again.
 
     Each try waits twice as long as the one before, so that a network that is only slow is reached, too.

@@ -38,10 +38,12 @@ class Links:
     def __init__(self, put: Callable[[Event], None]) -> None:
         self._put, self._lock = put, threading.Lock()
         self._of: dict[str, _Link] = {}
+        self._at: dict[str, str] = {}  # host -> the address from which it came last
         self._selector: selectors.BaseSelector | None = None
 
     def keep(self, host: str, connection: socket.socket, answer: Answer) -> None:
         """Take over the host's connection; one that it had is closed, and nothing is said of that."""
+        address = str(connection.getpeername()[0])
         connection.setblocking(False)
         prepare(connection)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LONGEST)
@@ -56,8 +58,13 @@ class Links:
                     return
                 self._selector = selector
             self._close(host)
-            self._of[host] = link
+            self._of[host], self._at[host] = link, address
             self._selector.register(connection, selectors.EVENT_READ, link)
+
+    def address(self, host: str) -> str | None:
+        """Return from where a host's link came last; None if it never had one."""
+        with self._lock:
+            return self._at.get(host)
 
     def tell(self, host: str, message: bytes) -> bool:
         """Return whether the message is on its way to the host. Never waits."""

@@ -43,6 +43,7 @@ from entrypoint.policy.events import (
 RETRY = 0.05  # seconds until the next try while the coordinator is not reached; each next is after twice as many,
 TRIES = 2000.0  # until all followers together make so many a second: else they take the time in which it would start
 FORBIDDEN = 403
+KNOCK = 0.5  # seconds for a follower's kernel to take a connection
 
 
 class Clock:
@@ -117,6 +118,20 @@ class Peers:
         with self._lock:
             if not said.startswith(self._news[:-1]):
                 self._links.tell(host, self._news)
+
+    def knock(self, host: str) -> None:
+        """See, by a thread of its own, whether a follower takes a connection; Unreached if it takes none."""
+
+        follower = next(each for each in self._cluster.followers if each.name == host)
+        if (address := self._links.address(host)) is None:
+            return
+
+        def knock(address: str) -> None:
+            if not self._call.takes_connection(follower, address, KNOCK):
+                self._put(Unreached(host=host))
+
+        with contextlib.suppress(RuntimeError):  # no more threads: silence will tell
+            threading.Thread(target=knock, args=(address,), name="knock", daemon=True).start()
 
     def flush(self, within: float) -> None:
         """Wait, at most so many seconds, until the coordinator has the last report."""

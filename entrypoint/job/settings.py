@@ -250,7 +250,7 @@ class Settings(Value):
         _seconds(0.5, 3600),
         "Seconds of silence after which a host is lost. In jobs of more than 250 hosts at least three times the "
         "seconds between two heartbeats. A host whose launcher was killed closes its connection: it is lost if it "
-        "is not heard in the next 0.75 s, or 0.75 heartbeats where these are longer than a second.",
+        "takes no other one.",
     )
     start_timeout: float = _setting(
         1200.0, _seconds(1, 86_400), "Seconds to wait for all hosts to appear and be ready."

@@ -286,6 +286,12 @@ class Probe(Value):
     hosts: tuple[str, ...]
 
 
+class Knock(Value):
+    """See whether this host, whose connection has ended, takes another one; Unreached if it does not."""
+
+    host: str
+
+
 class TakeInventory(Value):
     """See what this host leaves in the folders that SageMaker packs; answered by Inventoried."""
 
@@ -316,6 +322,6 @@ class Finish(Value):
 
 
 Action = (
-    Start | Ask | Force | Sweep | Inspect | Look | Probe | TakeInventory | WritePublicKeys | TellCoordinator
-    | TellFollowers | Say | Finish
+    Start | Ask | Force | Sweep | Inspect | Look | Probe | Knock | TakeInventory | WritePublicKeys
+    | TellCoordinator | TellFollowers | Say | Finish
 )  # fmt: skip

@@ -1,8 +1,8 @@
 """Which hosts are still there. Pure, like the policy that asks it.
 
 A host is lost when it was silent for too long. What its kernel tells says so sooner than silence does, in two cases:
-the connection that its launcher kept to us has ended, and a launcher that runs says at once that it is there; or it
-takes no connection, while a host that is only busy or paused takes one, which counts where the job is failing already.
+the connection that its launcher kept to us has ended, and it takes no other, while a launcher that is only busy or
+paused takes one; or it takes none while the job is failing already.
 """
 
 from entrypoint.errors import ExitCode
@@ -11,8 +11,7 @@ from entrypoint.outcome.outcome import Cause, Confidence
 from entrypoint.policy.facts import Facts
 
 MISSED = 2  # heartbeats; who missed them may be gone
-HANG_UP = 0.75  # seconds, or heartbeats if these are longer, in which a launcher that has lost its connection is heard
-LOOK = 0.25  # seconds between two looks meanwhile, by which a short pause of ours is noticed, too
+HANG_UP = 0.5  # seconds in which a launcher that has lost its connection is heard again, or takes another one
 PAUSE = 2.0  # seconds: a longer gap between two events means that we ourselves stood still
 
 
@@ -23,12 +22,11 @@ class Liveness:
         self.facts, self.hosts, self.settings = facts, facts.hosts, settings
         self.last = now
         self.look_at = now  # no host can have been silent for too long before
-        self.is_near = False  # a connection has ended, and whose it was may be lost soon
 
     def notice_own_pause(self, now: float) -> None:
         """Notice that this process was stopped (SIGSTOP, a frozen machine): nobody was silent, we were deaf."""
         gap, settings = now - self.last, self.settings
-        if gap > min(1.25 * settings.heartbeat, 2 * LOOK if self.is_near else settings.peer_timeout):
+        if gap > 1.25 * settings.heartbeat:
             self.hosts.excuse_lines(gap)
         if gap > max(1.5 * settings.heartbeat, min(PAUSE + settings.heartbeat, 0.8 * settings.peer_timeout)):
             self.hosts.excuse_silence(gap, now)
@@ -49,7 +47,6 @@ class Liveness:
         if now < self.look_at:
             return
         self.look_at = now + self.settings.peer_timeout  # of one that is not heard yet
-        self.is_near = False
         watched = facts.others if facts.is_coordinator else [facts.coordinator]
         # To a coordinator that may only be cut off, a follower is to tell what it knows of a failure.
         has_to_tell = not facts.is_coordinator and facts.own_failure(Confidence.HIGH)
@@ -58,8 +55,7 @@ class Liveness:
                 continue
             limit, words = self._patience_with(host, hurried=bool(facts.attempt.causes) and not has_to_tell)
             if now < limit:
-                self.is_near = self.is_near or host in self.hosts.link_ended
-                self.look_at = min(self.look_at, limit, now + LOOK if self.is_near else limit)
+                self.look_at = min(self.look_at, limit)
             else:
                 nobody = len(facts.others) > 1 and self._all_silent(now)
                 error = f"nor is any other host; {facts.host} itself may be cut off the network" if nobody else ""
@@ -86,14 +82,12 @@ class Liveness:
 
     def _patience_with(self, host: str, hurried: bool = False) -> tuple[float, str]:
         """Return until when a host that was heard may be silent, and what it is if it still is, then."""
-        facts, settings = self.facts, self.settings
+        settings = self.settings
         heard = self.hosts.heard[host]
         patience = [(heard + settings.peer_timeout, f"not heard for {settings.peer_timeout:g} s")]
         ended, away = self.hosts.link_ended.get(host), self.hosts.unreached.get(host, float("-inf"))
-        # A coordinator that others on our host ask too much of may hang up on us, but it takes our next connection.
-        if ended is not None and (facts.is_coordinator or away >= ended):
-            seconds = HANG_UP * max(1.0, settings.heartbeat)
-            patience.append((ended + seconds, f"its connection ended, and it was not heard for {seconds:g} s"))
+        if ended is not None and away >= ended:
+            patience.append((ended + HANG_UP, "its connection ended, and it takes no other"))
         if hurried and away > heard:
             missed = MISSED * settings.heartbeat
             patience.append((heard + missed, f"not heard for {missed:g} s, and it takes no connection"))

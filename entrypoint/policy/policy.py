@@ -122,6 +122,8 @@ class Policy:
                 self.liveness.note_unreached(host, now)
             case events.LinkEnded(host=host):
                 self.liveness.note_link_ended(host, now)
+                if facts.is_coordinator and not facts.hosts.is_gone(host):  # a follower reports again at once
+                    yield events.Knock(host=host)
             case events.Replaced(host=host):
                 facts.blame_host(now, host, "lost: its launcher was started again", ExitCode.HOST_LOST)
             case events.Answered(host=host):

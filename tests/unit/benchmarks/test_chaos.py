@@ -49,7 +49,7 @@ SUCCEEDED = job(MIRRORED, WELL, WELL, WELL, end=2.3, exit="0")
 RAISED = "algo-2 worker/1 (exit code 1): ValueError: the loss is not a number"
 FAILED = job(MIRRORED, NO_END, (2.0, "raises", "ValueError"), NO_END, end=2.4, exit="1", text=RAISED)
 KILL = Injected(fault=Fault(kind="kill", host="algo-3", at=2.0), at=BEGAN + 2.0)
-GONE = "algo-3 (lost: its connection ended, and it was not heard for 0.75 s)"
+GONE = "algo-3 (lost: its connection ended, and it takes no other)"
 LOST = replace(
     job(MIRRORED, NO_END, NO_END, NO_END, end=4.0, exit="69", text=GONE, injected=(KILL,)),
     exits={"algo-1": "69", "algo-2": "69", "algo-3": "SIGKILL"},

@@ -97,6 +97,22 @@ def test_a_host_that_takes_no_connection_is_told_of():
     eventually(lambda: Unreached(host="algo-1") in net.heard["algo-2"], within=20)
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_who_hung_up_and_takes_another_connection_is_there(is_there):
+    """A launcher may be busy, or have no thread left for a link: its kernel takes connections all the same."""
+    net = Net(2)
+    coordinator, follower = net.peers(0), net.hosts[1]
+    with socket.create_server((net.hosts[0].address, 0)) as door:
+        link = socket.create_connection(door.getsockname(), 20, (follower.address, 0))
+        coordinator._links.keep("algo-2", door.accept()[0], bytes)
+    with link, socket.create_server((follower.address, follower.port(net.settings.control_port))) as server:
+        if not is_there:
+            server.close()
+        coordinator.knock("algo-2")
+        eventually(lambda: "knock" not in {thread.name for thread in threading.enumerate()}, within=60)
+    assert (Unreached(host="algo-2") in net.heard["algo-1"]) is not is_there
+
+
 class Net:
     """Hosts of one job on a network of loopback addresses; those listen whose `peers` are made."""
 

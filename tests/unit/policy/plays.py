@@ -38,6 +38,7 @@ class Play:
         self.told: list[Report | News] = []
         self.said: list[str] = []
         self.probed: list[tuple[str, ...]] = []
+        self.knocked: list[str] = []
         self.looked: list[tuple[str, ...]] = []
         self.leaves: Artifacts | None = Artifacts(model=True, saved="model/1")
         self.unkillable: tuple[str, ...] = ()
@@ -85,6 +86,8 @@ class Play:
                     if self.reachable is not None:  # all are found at once, but for those that are not
                         found = [events.Reach(host=h, address="10.0.0.1", why=self.reachable.get(h, "")) for h in hosts]
                         came_of_it.append(events.Probed(found=tuple(found)))
+                case events.Knock(host=host):
+                    self.knocked.append(host)
                 case events.TakeInventory():
                     if self.sees:
                         came_of_it.append(events.Inventoried(artifacts=self.leaves))

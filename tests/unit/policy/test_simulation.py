@@ -270,6 +270,9 @@ class World:
                     for name in hosts
                 )
                 self.at(self.random.uniform(0.001, 0.2), self.happen, host.name, events.Probed(found=found))
+            case events.Knock(host=name):
+                if not self.hosts[name].there:
+                    self.at(self.random.uniform(0.001, 0.5), self.happen, host.name, events.Unreached(host=name))
             case events.TakeInventory():
                 if self.random.random() < 0.9:  # or a disk does not answer
                     found = events.Inventoried(artifacts=Artifacts(model=True))
