@@ -3,7 +3,7 @@
 What serves is no Python. A parameter server imports of TensorFlow's Python what leads there, and nothing else: that
 takes a seventh of the processor time and a third of the memory. All ops and kernels are there, but for what TensorFlow
 has in libraries of their own: AudioMicrofrontend, and in TensorFlow 2.14 SobolSample. A TensorFlow that cannot be
-imported so is imported whole.
+imported so is imported whole, and so is one that loads more than its own: plugins, or a file system for gs://.
 """
 
 import contextlib
@@ -48,6 +48,9 @@ def _import_what_serves() -> tuple[Any, Any, Any]:
     """Return Server, ClusterSpec and ConfigProto, with the packages that hold them left empty."""
     found = importlib.util.find_spec("tensorflow")
     folders = (found and found.submodule_search_locations) or ()
+    modular = os.environ.get("TF_USE_MODULAR_FILESYSTEM") in ("1", "true")
+    if modular or any((Path(folder).parent / "tensorflow-plugins").exists() for folder in folders):
+        raise ImportError("TensorFlow's package loads more than its own")
     top, python = types.ModuleType("tensorflow"), types.ModuleType("tensorflow.python")
     top.__path__, python.__path__ = [*folders], [f"{folder}/python" for folder in folders]
     top.python = python  # type: ignore[attr-defined]

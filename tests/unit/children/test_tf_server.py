@@ -49,12 +49,14 @@ def test_a_worker_server_does(packages):
         assert line == "whole\n"
 
 
-@pytest.mark.parametrize("broken", ["no such part", "no file system"])
+@pytest.mark.parametrize("broken", ["no such part", "no file system", "plugins"])
 def test_a_tensorflow_that_has_no_such_parts_is_imported_whole(packages, broken):
     """In the same process, for who watches it."""
     if broken == "no file system":
         (packages / "tensorflow_io").mkdir()
         (packages / "tensorflow_io/__init__.py").write_text("")
+    elif broken == "plugins":
+        (packages / "tensorflow-plugins").mkdir()
     else:  # one that needs what the package itself defines
         with (packages / "tensorflow/python/training/server_lib.py").open("a") as file:
             file.write("import tensorflow\nassert tensorflow.__file__\n")
