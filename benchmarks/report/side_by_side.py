@@ -29,6 +29,7 @@ NOT_PLOTTED = (
     *(("log", each) for each in SECTIONS["log"][2:]),
 )
 MORE_IS_BETTER = ("lines_per_s",)
+NOT_JUDGED = ("leaving_s",)  # TensorFlow's and MPI's, whoever started them
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ class Row:
         return self._is_loss(self.ratio_to_drivers, self.drivers)
 
     def _is_loss(self, to: Ratio | None, other: Measured | None) -> bool:
+        if self.measure in NOT_JUDGED:
+            return False
         if to is None:  # of shares, a ratio to none is no number
             found = self.ours and other and self.measure.endswith("_share") and other.median == 0
             return bool(found and self.ours and self.ours.median)
