@@ -123,18 +123,7 @@ class Supervisor:
     # --- events in ---
 
     def _hear_the_kernel(self, signals: list[int]) -> None:
-        """What a process can do only once, in its main thread."""
-
-        def hear(number: int, _: object) -> None:
-            signals.append(number)
-            self.inbox.put(events.Signalled(number=number))
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, hear)
-        signal.signal(signal.SIGCHLD, lambda *_: self.inbox.put(events.ChildrenChanged()))
-        self.inbox.hear_signals()
-        self.inbox.put(events.ChildrenChanged())  # what was begun before may have ended
-        process.become_subreaper()
+        _hear_the_kernel(self.inbox, signals)
 
     def _next_events(self) -> list[tuple[Event, ...]]:
         """Return what happened next, and what follows of that: one after another, but for what comes together."""
@@ -310,6 +299,21 @@ class Supervisor:
         self.log.drain()
         self.log.flush_unfinished()
         folders.remove_secrets(self.job.paths)
+
+
+def _hear_the_kernel(inbox: Inbox, signals: list[int]) -> None:
+    """What a process can do only once, in its main thread."""
+
+    def hear(number: int, _: object) -> None:
+        signals.append(number)
+        inbox.put(events.Signalled(number=number))
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, hear)
+    signal.signal(signal.SIGCHLD, lambda *_: inbox.put(events.ChildrenChanged()))
+    inbox.hear_signals()
+    inbox.put(events.ChildrenChanged())  # what was begun before may have ended
+    process.become_subreaper()
 
 
 def _import_for_the_end() -> None:

@@ -92,9 +92,9 @@ class Worker:
         started.wait()
         real = [each for each in self.hosts.values() if not isinstance(each, StandIn)]
         if real:
-            real[0].run()
+            real[0].run([])
         else:
-            threads = [threading.Thread(target=each.run) for each in self.hosts.values()]
+            threads = [threading.Thread(target=each.run, args=([],)) for each in self.hosts.values()]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -155,7 +155,7 @@ class Watched(Supervisor):
 class StandIn(Watched):
     """A host among others in a process: no signal handlers, no children."""
 
-    def _hear_the_kernel(self) -> None:
+    def _hear_the_kernel(self, signals: list[int]) -> None:
         pass
 
     def _start(self, spec: ProcessSpec) -> None:
