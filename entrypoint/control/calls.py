@@ -1,6 +1,7 @@
 """Calls to other hosts of the job: where they are, what we show them, and what their answer says."""
 
 import json
+import time
 
 from entrypoint.control.addresses import Addresses
 from entrypoint.control.client import CONNECTING, Answer, Unreachable, connected, post
@@ -8,6 +9,8 @@ from entrypoint.control.handlers import TOKEN_HEADER
 from entrypoint.control.wire import Refused
 from entrypoint.job.cluster import Cluster, Host
 from entrypoint.job.settings import Settings
+
+AGAIN = 0.02  # seconds between two tries to reach a host that hangs up
 
 
 class Calls:
@@ -36,12 +39,24 @@ class Calls:
         return answer
 
     def takes_connection(self, host: Host, address: str, within: float) -> bool:
-        """Return whether a host's kernel takes a connection for its launcher, which may be too busy to say a word."""
-        port = host.port(self._settings.control_port)
-        try:
-            connected([address], port, within, self._source).close()
-        except Unreachable:
-            return False
+        """Return whether a host's kernel takes a connection for its launcher, which may be too busy to say a word.
+
+        One that is being killed may close the connection that it had before it stops listening: what it takes then is
+        reset, and the next is refused. So it is looked at for a moment.
+        """
+        port, deadline = host.port(self._settings.control_port), time.monotonic() + within
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                with connected([address], port, left, self._source) as connection:
+                    connection.settimeout(max(AGAIN, deadline - time.monotonic()))
+                    connection.recv(1)
+            except Unreachable:
+                return False
+            except TimeoutError:  # it is still open
+                return True
+            except OSError:
+                pass
+            time.sleep(AGAIN)
         return True
 
 

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import random
+import select
 import socket
 import struct
 import threading
@@ -95,6 +96,21 @@ def test_a_host_that_takes_no_connection_is_told_of():
     net = Net(2)
     net.peers(1).report(Report(host="algo-2"))
     eventually(lambda: Unreached(host="algo-1") in net.heard["algo-2"], within=20)
+
+
+def test_who_is_killed_while_we_knock_is_not_there(monkeypatch):
+    """Its kernel closes one socket after another: what it takes before it stops listening is reset."""
+    monkeypatch.setattr("entrypoint.control.peers.KNOCK", 60.0)
+    net = Net(2)
+    coordinator, follower = net.peers(0), net.hosts[1]
+    with socket.create_server((net.hosts[0].address, 0)) as door:
+        link = socket.create_connection(door.getsockname(), 20, (follower.address, 0))
+        coordinator._links.keep("algo-2", door.accept()[0], bytes)
+    with link, socket.create_server((follower.address, follower.port(net.settings.control_port))) as server:
+        coordinator.knock("algo-2")
+        select.select([server], [], [], 60)  # it has been taken, by the kernel
+        server.close()
+        eventually(lambda: Unreached(host="algo-2") in net.heard["algo-1"], within=60)
 
 
 @pytest.mark.parametrize("is_there", [True, False])
