@@ -43,7 +43,8 @@ class Links:
 
     def keep(self, host: str, connection: socket.socket, answer: Answer) -> None:
         """Take over the host's connection; one that it had is closed, and nothing is said of that."""
-        address = str(connection.getpeername()[0])
+        with contextlib.suppress(OSError), self._lock:  # it may be reset by now, of which its reader will tell
+            self._at[host] = str(connection.getpeername()[0])
         connection.setblocking(False)
         prepare(connection)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LONGEST)
@@ -58,7 +59,7 @@ class Links:
                     return
                 self._selector = selector
             self._close(host)
-            self._of[host], self._at[host] = link, address
+            self._of[host] = link
             self._selector.register(connection, selectors.EVENT_READ, link)
 
     def address(self, host: str) -> str | None:

@@ -121,7 +121,6 @@ class Peers:
 
     def knock(self, host: str) -> None:
         """See, by a thread of its own, whether a follower takes a connection; Unreached if it takes none."""
-
         follower = next(each for each in self._cluster.followers if each.name == host)
         if (address := self._links.address(host)) is None:
             return

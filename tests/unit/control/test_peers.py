@@ -98,14 +98,20 @@ def test_a_host_that_takes_no_connection_is_told_of():
     eventually(lambda: Unreached(host="algo-1") in net.heard["algo-2"], within=20)
 
 
-def test_who_is_killed_while_we_knock_is_not_there(monkeypatch):
-    """Its kernel closes one socket after another: what it takes before it stops listening is reset."""
-    monkeypatch.setattr("entrypoint.control.peers.KNOCK", 60.0)
+def linked():
+    """A coordinator that has a link of a follower, of which nothing else is there."""
     net = Net(2)
     coordinator, follower = net.peers(0), net.hosts[1]
     with socket.create_server((net.hosts[0].address, 0)) as door:
         link = socket.create_connection(door.getsockname(), 20, (follower.address, 0))
         coordinator._links.keep("algo-2", door.accept()[0], bytes)
+    return net, coordinator, follower, link
+
+
+def test_who_is_killed_while_we_knock_is_not_there(monkeypatch):
+    """Its kernel closes one socket after another: what it takes before it stops listening is reset."""
+    monkeypatch.setattr("entrypoint.control.peers.KNOCK", 60.0)
+    net, coordinator, follower, link = linked()
     with link, socket.create_server((follower.address, follower.port(net.settings.control_port))) as server:
         coordinator.knock("algo-2")
         select.select([server], [], [], 60)  # it has been taken, by the kernel
@@ -116,11 +122,7 @@ def test_who_is_killed_while_we_knock_is_not_there(monkeypatch):
 @pytest.mark.parametrize("is_there", [True, False])
 def test_who_hung_up_and_takes_another_connection_is_there(is_there):
     """A launcher may be busy, or have no thread left for a link: its kernel takes connections all the same."""
-    net = Net(2)
-    coordinator, follower = net.peers(0), net.hosts[1]
-    with socket.create_server((net.hosts[0].address, 0)) as door:
-        link = socket.create_connection(door.getsockname(), 20, (follower.address, 0))
-        coordinator._links.keep("algo-2", door.accept()[0], bytes)
+    net, coordinator, follower, link = linked()
     with link, socket.create_server((follower.address, follower.port(net.settings.control_port))) as server:
         if not is_there:
             server.close()
@@ -343,6 +345,20 @@ def test_news_come_over_a_kept_connection_and_its_end_is_told(link, reset):
     link.end.close()
     eventually(lambda: link.heard == [LinkEnded(host="algo-2")], within=20)
     assert not link.links.tell("algo-2", b"news")
+
+
+def test_the_end_of_a_connection_that_is_reset_before_it_is_kept_is_told():
+    heard = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        end = socket.create_connection(server.getsockname(), timeout=20)
+        taken = server.accept()[0]
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    end.close()
+    select.select([taken], [], [], 60)
+    with pytest.raises(OSError):
+        taken.getpeername()
+    Links(heard.append).keep("algo-2", taken, bytes)
+    eventually(lambda: heard == [LinkEnded(host="algo-2")], within=20)
 
 
 def test_a_new_connection_takes_the_place_of_an_old_one(link):
