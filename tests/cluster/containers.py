@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from compose import the_compose
+from waiting import eventually
 
 from entrypoint.local.channels import Channel
 from entrypoint.local.delivery import deliver, shown
@@ -279,7 +280,15 @@ class Cluster:
         return time.time()
 
     def pause(self, host: str) -> None:
-        self._compose("pause", host)
+        """The host stands still, once Docker has it so: runc gives up and thaws a cgroup whose tasks will not freeze
+        now (version 1 of cgroups, a busy machine), and leaves it to its caller to try again."""
+
+        def is_still() -> bool:
+            asked = sh(*self._command("pause", host), env=the_compose().variables(), check=False)
+            print(asked.stderr, end="")
+            return asked.returncode == 0
+
+        eventually(is_still, within=60, what=f"{host} paused")
 
     def unpause(self, host: str) -> float:
         """The host goes on; the time."""
