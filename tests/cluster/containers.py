@@ -260,8 +260,8 @@ class Cluster:
             for asked in self._stopping:  # with nothing left to stop
                 asked.wait(PATIENCE)
 
-    def _compose(self, *words: str, within: float = 60) -> None:
-        sh(*self._command(*words), env=the_compose().variables(), within=within)
+    def _compose(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        return sh(*self._command(*words), env=the_compose().variables(), **options)
 
     def _command(self, *words: str) -> list[str]:
         return [*the_compose().command, "--project-name", self.network, "--file", str(self._file), *words]
@@ -284,7 +284,7 @@ class Cluster:
         now (version 1 of cgroups, a busy machine), and leaves it to its caller to try again."""
 
         def is_still() -> bool:
-            asked = sh(*self._command("pause", host), env=the_compose().variables(), check=False)
+            asked = self._compose("pause", host, check=False)
             print(asked.stderr, end="")
             return asked.returncode == 0
 
