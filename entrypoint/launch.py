@@ -36,13 +36,18 @@ def train() -> None:
     began = time.monotonic()
     gc.disable()  # what is imported now stays; until there is somebody to wait for
     signals: list[int] = []  # PID 1 ignores SIGTERM unless it says otherwise, and importing takes a moment
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: signals.append(number))
+    _note_signals(signals)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the image blocks it until here
     code = _train(began, signals)
     _remove_temporary()
     # Threads of the control channel may still wait for a socket: leave without asking them.
     os._exit(code)
+
+
+def _note_signals(signals: list[int]) -> None:
+    """Have SIGTERM and SIGINT only be noted, from now on."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: signals.append(number))
 
 
 def _train(began: float, signals: list[int]) -> int:
@@ -132,8 +137,7 @@ def _tell_others(
     if facts and facts.outcome is not None and (facts.is_coordinator or facts.coordinator in facts.hosts.heard):
         return
     heard = len(signals)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: signals.append(number))
+    _note_signals(signals)
     try:
         job = supervisor.job if supervisor else read_what_can_be(base_folder(), os.environ, Path(DEFAULT_RUN))[0]
         if job is None or len(job.cluster.hosts) == 1:

@@ -6,7 +6,6 @@ into its inbox, or ask there, and are answered between two events.
 
 import contextlib
 import errno
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -123,7 +122,10 @@ class Supervisor:
     # --- events in ---
 
     def _hear_the_kernel(self, signals: list[int]) -> None:
-        _hear_the_kernel(self.inbox, signals)
+        """What a process can do only once, in its main thread."""
+        self.inbox.hear_signals(signals)
+        self.inbox.put(events.ChildrenChanged())  # what was begun before may have ended
+        process.become_subreaper()
 
     def _next_events(self) -> list[tuple[Event, ...]]:
         """Return what happened next, and what follows of that: one after another, but for what comes together."""
@@ -299,21 +301,6 @@ class Supervisor:
         self.log.drain()
         self.log.flush_unfinished()
         folders.remove_secrets(self.job.paths)
-
-
-def _hear_the_kernel(inbox: Inbox, signals: list[int]) -> None:
-    """What a process can do only once, in its main thread."""
-
-    def hear(number: int, _: object) -> None:
-        signals.append(number)
-        inbox.put(events.Signalled(number=number))
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, hear)
-    signal.signal(signal.SIGCHLD, lambda *_: inbox.put(events.ChildrenChanged()))
-    inbox.hear_signals()
-    inbox.put(events.ChildrenChanged())  # what was begun before may have ended
-    process.become_subreaper()
 
 
 def _import_for_the_end() -> None:

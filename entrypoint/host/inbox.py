@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from entrypoint.policy.events import Due, Event, LinkEnded, Reported
+from entrypoint.policy.events import ChildrenChanged, Due, Event, LinkEnded, Reported, Signalled
 
 FEW = 64  # file descriptors that a host allows, of which none is to spare
 Question = Callable[[], None]
@@ -24,7 +24,22 @@ class Inbox:
         self._kept: Event | Question | None = None  # taken too early
         self.put: Callable[[Event], None] = self._queue.put
 
-    def hear_signals(self) -> None:
+    def hear_signals(self, signals: list[int]) -> None:
+        """Have SIGTERM, SIGINT and SIGCHLD be events from now on; the first two are noted in `signals`, too.
+
+        That is for those who look when nobody takes events any more.
+        """
+
+        def hear(number: int, _: object) -> None:
+            signals.append(number)
+            self.put(Signalled(number=number))
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, hear)
+        signal.signal(signal.SIGCHLD, lambda *_: self.put(ChildrenChanged()))
+        self._end_waits_by_signals()
+
+    def _end_waits_by_signals(self) -> None:
         """Have every signal end a wait. One that came just before it, or to another thread, would be heard after it."""
         if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FEW:  # others need them more; it is heard within a heartbeat
             return

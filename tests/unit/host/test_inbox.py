@@ -47,8 +47,7 @@ from entrypoint.host.inbox import Inbox
 from entrypoint.policy.events import ChildrenChanged
 
 inbox = Inbox()
-signal.signal(signal.SIGCHLD, lambda *_: inbox.put(ChildrenChanged()))
-inbox.hear_signals()
+inbox.hear_signals([])
 threading.Thread(target=time.sleep, args=(100,), daemon=True).start()  # whom the kernel takes in place of us
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
 if os.fork() == 0:
