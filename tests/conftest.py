@@ -1,12 +1,11 @@
 """What all rings share: import paths, and the check that no test leaves a process behind."""
 
 import contextlib
-import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,9 @@ for folder in (ROOT, ROOT / "tests"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-from processes import processes_with  # noqa: E402  (after the path is set)
+import hiccups  # noqa: E402  (after the path is set)
+from costs import Meter, note  # noqa: E402
+from processes import processes_with  # noqa: E402
 from waiting import eventually  # noqa: E402
 
 
@@ -31,12 +32,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # another process.
 FIGURES = pytest.StashKey[list[str]]()
 LEFT_OUT, BEGAN = pytest.StashKey[int](), pytest.StashKey[float]()
+# What the tests cost, if tests/run.sh wants to know: the meter of this process, and the totals of the others.
+METER, TOTALS = pytest.StashKey[Meter](), pytest.StashKey[list[dict]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[FIGURES], config.stash[LEFT_OUT], config.stash[BEGAN] = [], 0, time.monotonic()
+    config.stash[METER], config.stash[TOTALS] = Meter(), []
     if hasattr(config, "workeroutput"):
         config.workeroutput["figures"] = config.stash[FIGURES]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    if not os.environ.get("TEST_COUNTS"):
+        return (yield)
+    with item.config.stash[METER].test(item.nodeid):
+        return (yield)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    session.config.stash[FIGURES] += hiccups.SAID
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["total"] = session.config.stash[METER].total()
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -53,6 +71,7 @@ def pytest_testnodedown(node) -> None:
     output = getattr(node, "workeroutput", {})
     node.config.stash[FIGURES] += output.get("figures", [])
     node.config.stash[LEFT_OUT] = max(node.config.stash[LEFT_OUT], output.get("left_out", 0))
+    node.config.stash[TOTALS] += [output["total"]] if "total" in output else []
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
@@ -68,8 +87,7 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
             "left_out": config.stash[LEFT_OUT],
             "seconds": round(time.monotonic() - config.stash[BEGAN]),
         }
-        with Path(path).open("a") as file:
-            file.write(json.dumps(counts) + "\n")
+        note(Path(path), counts | config.stash[METER].total_with(config.stash[TOTALS]))
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ Usage: tests/run.sh [--all] [--ring RING]... [--no-docker] [-k EXPRESSION] [-- P
 
   --all           also the tests that are marked as variants of others (pytest.mark.more), and all rows of the outcome
                   table; if all is well, tests/full_run.json says so, ring by ring. What a run without it leaves out is
-                  printed. It leaves out rows of the table only while that file is about the sources as they are
+                  printed
   --ring RING     unit, local, cluster, sdk, benchmarks or lines; may be repeated. Without it: all, after ruff, mypy
                   and the strict build of the site of docs/
   --no-docker     leave out what needs Docker: the image and the rings cluster, sdk, benchmarks and lines
@@ -289,7 +289,7 @@ site() { NO_MKDOCS_2_WARNING=1 "$VENV/bin/mkdocs" build --strict; } # --quiet wo
 ring() {
     local name=$1 fewer=(-m 'not more')
     shift
-    if [[ $all == yes || $name == line-* || ($name == table && -n $why_all_rows) ]]; then fewer=(); fi
+    if [[ $all == yes || $name == line-* ]]; then fewer=(); fi
     TEST_RING=$name TEST_COUNTS=$scratch/counts "$VENV/bin/python" -m pytest "$@" \
         ${fewer[@]+"${fewer[@]}"} ${pytest_arguments[@]+"${pytest_arguments[@]}"}
 }
@@ -324,6 +324,18 @@ build_image() {
     ./build.sh
 }
 
+# costs ARGUMENT...: what the tests cost (tests/costs.py).
+costs() { "$VENV/bin/python" tests/costs.py "$@"; }
+
+# Prints what the tests have cost. A default run fails if that exceeds the budget.
+judge_costs() {
+    local growth=()
+    if [[ $all == yes ]] || ((${#pytest_arguments[@]} > 0)); then growth=(--growth); fi
+    costs containers "$scratch/counts"
+    cp "$scratch/counts" "$HERE/.test-costs"
+    costs judge "$scratch/counts" ${growth[@]+"${growth[@]}"}
+}
+
 # What is printed at the end of a run that left something out, or put on record of one that did not.
 last_words() {
     if [[ $all == no ]]; then "$VENV/bin/python" tests/full_run.py left "$scratch/counts"; fi
@@ -333,7 +345,35 @@ last_words() {
     fi
 }
 
-scratch='' why_all_rows='' sdk_is_ready=no line='' why_line=''
+# The rings cluster and sdk, as soon as the image is there.
+container_rings() {
+    local sdk_is_ready=no
+    export TEST_IMAGE=$IMAGE
+    if ! finish image; then
+        why_no_docker='the image could not be built'
+        left_out 'cluster, sdk, benchmarks and lines' "$why_no_docker"
+        return
+    fi
+    costs containers "$scratch/counts"
+    if asked_for sdk && finish environments; then sdk_is_ready=yes; fi
+    # Both generations of compose: Debian's, and Docker's own.
+    need docker-compose docker-compose && step compose tests/get_compose.sh ||
+        left_out 'cluster, compose' 'docker-compose 1.29 (Debian) or docker compose v2 could not be had'
+    # Beside the others: its jobs come one after the other, and an SDK thinks for long.
+    if [[ $sdk_is_ready == yes ]]; then begin sdk ring sdk tests/sdk; fi
+    if asked_for cluster; then
+        if [[ $all == yes ]]; then
+            ((EUID == 0)) && need linux.uml user-mode-linux && need ganesha.nfsd nfs-ganesha nfs-ganesha-vfs &&
+                need modprobe kmod && need ip iproute2 ||
+                left_out 'cluster, NFS' 'it takes root, User-mode Linux and nfs-ganesha (on Debian they would be installed)'
+        fi
+        # While the hosts of one job wait, those of another import TensorFlow.
+        step cluster ring cluster tests/cluster -n 3 --dist loadfile --no-loadscope-reorder || true
+    fi
+    if [[ -n ${running[sdk]-} ]]; then finish sdk || true; fi
+}
+
+scratch='' line='' why_line=''
 main() {
     read_arguments "$@"
     cd "$HERE"
@@ -349,7 +389,7 @@ main() {
     export TEST_LABEL=sagemaker-tf-entrypoint.tests.${scratch##*.}
     make_venv
 
-    # The image is built while what needs no quiet machine runs.
+    # The image is built while what needs no containers runs.
     if ! (asked_for cluster || asked_for sdk || asked_for benchmarks || asked_for lines); then
         why_no_docker='not asked for'
     elif get_docker; then
@@ -368,20 +408,6 @@ main() {
     if asked_for unit; then
         COVERAGE_PROCESS_START=$HERE/pyproject.toml step unit ring unit tests/unit -n 4 --dist worksteal || true
     fi
-    if [[ -z $why_no_docker ]]; then
-        export TEST_IMAGE=$IMAGE
-        if ! finish image; then
-            why_no_docker='the image could not be built'
-            left_out 'cluster, sdk, benchmarks and lines' "$why_no_docker"
-        else
-            if asked_for sdk && finish environments; then sdk_is_ready=yes; fi
-            # Both generations of compose: Debian's, and Docker's own.
-            need docker-compose docker-compose && step compose tests/get_compose.sh ||
-                left_out 'cluster, compose' 'docker-compose 1.29 (Debian) or docker compose v2 could not be had'
-            # Beside the others: its jobs come one after the other, and an SDK thinks for long.
-            if [[ $sdk_is_ready == yes ]]; then begin sdk ring sdk tests/sdk; fi
-        fi
-    fi
     if asked_for local; then
         need mpirun openmpi-bin && need ssh-keygen openssh-client && need sshd openssh-server ||
             left_out 'local, mpi' 'Open MPI and an ssh daemon are not here (as root on Debian they would be installed)'
@@ -392,28 +418,21 @@ main() {
             step local ring local tests/local --ignore "$TABLE" -n 6 --dist loadgroup --no-loadscope-reorder || true
     fi
     if asked_for unit && asked_for local && ((${#pytest_arguments[@]} == 0)); then step coverage show_coverage || true; fi
-    if asked_for cluster && [[ -z $why_no_docker ]]; then
-        ((EUID == 0)) && need linux.uml user-mode-linux && need ganesha.nfsd nfs-ganesha nfs-ganesha-vfs &&
-            need modprobe kmod && need ip iproute2 ||
-            left_out 'cluster, NFS' 'it takes root, User-mode Linux and nfs-ganesha (on Debian they would be installed)'
-        # While the hosts of one job wait, those of another import TensorFlow.
-        step cluster ring cluster tests/cluster -n 3 --dist loadfile --no-loadscope-reorder || true
-    fi
-    if [[ -n ${running[sdk]-} ]]; then finish sdk || true; fi
+    if [[ -z $why_no_docker ]]; then container_rings; fi
     # What has bounds of time, or measures, alone.
     if asked_for local; then
-        why_all_rows=$("$VENV/bin/python" tests/full_run.py check table) || say "all rows: $why_all_rows"
         step 'local, outcome table' ring table "$TABLE" || true
         # Random jobs, the same each time: what others find must not refuse a change that is not to blame.
         if ((${#pytest_arguments[@]} == 0)); then
-            step chaos "$VENV/bin/python" -m benchmarks.chaos --seed 1 --minutes 2 --jobs 25 --at-once 6 \
-                --shrink-seconds 60 || true
+            step chaos costs run chaos "$scratch/counts" -- "$VENV/bin/python" -m benchmarks.chaos --seed 1 \
+                --minutes 2 --jobs 25 --at-once 6 --shrink-seconds 60 || true
         fi
     fi
     # It has no tests to choose from.
     if asked_for benchmarks && [[ -z $why_no_docker ]] && ((${#pytest_arguments[@]} == 0)); then
         if ((EUID == 0)); then
-            step benchmarks "$VENV/bin/python" -m benchmarks.side_by_side --quick || true
+            step benchmarks costs run benchmarks "$scratch/counts" -- \
+                "$VENV/bin/python" -m benchmarks.side_by_side --quick || true
         else
             left_out benchmarks 'these take root, to read control groups'
         fi
@@ -430,6 +449,7 @@ main() {
         done
     fi
 
+    step costs judge_costs || true
     say summary
     printf '%s\n' "${summary[@]}"
     last_words

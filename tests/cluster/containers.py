@@ -20,8 +20,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import hiccups
 from compose import the_compose
-from waiting import eventually
 
 from entrypoint.local.channels import Channel
 from entrypoint.local.delivery import deliver, shown
@@ -41,10 +41,8 @@ Value = str | int | float | bool | list[Any] | dict[str, Any]
 
 
 def sh(*command: str, within: float = 60, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command; AssertionError with its output if it ends with anything but 0."""
-    result = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within, **options
-    )
+    """Run a command, again after a hiccup of Docker; AssertionError with its output if it ends with anything but 0."""
+    result = hiccups.run(command, timeout=within, **options)
     if check:
         assert result.returncode == 0, f"{command}: {result.returncode}\n{result.stdout}\n{result.stderr}"
     return result
@@ -280,15 +278,8 @@ class Cluster:
         return time.time()
 
     def pause(self, host: str) -> None:
-        """The host stands still, once Docker has it so: runc gives up and thaws a cgroup whose tasks will not freeze
-        now (version 1 of cgroups, a busy machine), and leaves it to its caller to try again."""
-
-        def is_still() -> bool:
-            asked = self._compose("pause", host, check=False)
-            print(asked.stderr, end="")
-            return asked.returncode == 0
-
-        eventually(is_still, within=60, what=f"{host} paused")
+        """The host stands still."""
+        self._compose("pause", host)
 
     def unpause(self, host: str) -> float:
         """The host goes on; the time."""

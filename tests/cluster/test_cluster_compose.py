@@ -108,7 +108,7 @@ def failures(folder: Path) -> dict[str, str]:
 
 
 both = pytest.mark.parametrize("generation", ["v2", "1.29"])
-# Of jobs that train, 1.29 shows nothing that shorter ones do not show.
+# Of these, 1.29 shows nothing that shorter ones, or a stop, do not show.
 newer = pytest.mark.parametrize("generation", ["v2", pytest.param("1.29", marks=pytest.mark.more)])
 
 
@@ -132,7 +132,7 @@ def test_trains_in_every_mode(project: StartProject, tmp_path: Path, generation:
     assert job.containers("{{.Config.Hostname}}") == ["ip-10-0-0-1.ec2.internal", "ip-10-0-0-2.ec2.internal"]
 
 
-@both
+@newer
 def test_one_that_raises_and_then_the_same_containers_again(
     project: StartProject, tmp_path: Path, generation: str
 ) -> None:

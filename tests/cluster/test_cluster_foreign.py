@@ -89,7 +89,8 @@ def test_an_estimator_trains_evaluates_exports_and_ends(foreign: StartForeign, s
         assert not list((worker.ml / "model").iterdir())
 
 
-@pytest.mark.parametrize("servers", [pytest.param("server", marks=pytest.mark.more), "script"])
+@pytest.mark.more  # local/test_ps_ends.py has workers that serve, without TensorFlow
+@pytest.mark.parametrize("servers", ["server", "script"])
 def test_the_tutorials_fit_ends_though_workers_and_ps_join_their_servers(
     foreign: StartForeign, shared: Path, servers: str
 ) -> None:

@@ -76,7 +76,9 @@ CASES = [
     ("mpi", "without a strategy", "distributed: NO:"),  # Horovod without init
     ("mpi", "each its own world", "distributed: NO:"),
 ]
-MORE = {("mwms", "without a strategy"), ("mpi", "each its own world"), ("mpi", "mpi")}
+MORE = {
+    ("mwms", "without a strategy"), ("mwms", "TF_CONFIG overwritten"), ("mpi", "each its own world"), ("mpi", "mpi")
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -148,6 +150,7 @@ print("ended well", flush=True)
 """
 
 
+@pytest.mark.more  # local/test_monitor_local.py has work that is no hang
 def test_one_rank_that_evaluates_while_the_others_wait_is_no_hang(cluster: StartCluster) -> None:
     with cluster(
         program="tells.py", hosts=2, mode="mpi",

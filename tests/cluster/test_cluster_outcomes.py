@@ -84,12 +84,18 @@ def test_script_raises(cluster: StartCluster, figure: Figure, way: str, host: st
         assert last_end(endings) - raised < SOON
 
 
+# test_cluster_faults.py kills a worker in a container, local/test_outcome_table.py one of each kind.
 @pytest.mark.parametrize(
     "way, words, what",
     [
         pytest.param("mwms", ["SM_USER_ENTRY_POINT=trains.py"], "worker/1 (killed by SIGKILL)", marks=pytest.mark.more),
         pytest.param("mpi", ["SM_USER_ENTRY_POINT=trains.py"], "rank 1 (killed by SIGKILL)", marks=pytest.mark.more),
-        ("ps server", ["tf_server.py", '"task": {"type": "ps"'], "ps/1 (ended too early, killed by SIGKILL)"),
+        pytest.param(
+            "ps server",
+            ["tf_server.py", '"task": {"type": "ps"'],
+            "ps/1 (ended too early, killed by SIGKILL)",
+            marks=pytest.mark.more,
+        ),
         pytest.param(
             "ps server",
             ["tf_server.py", '"task": {"type": "worker"'],

@@ -99,14 +99,14 @@ def in_epoch(ranks: list[dict], epoch: int) -> Counter[int]:
 @needs_the_operator
 @pytest.mark.parametrize(
     ("several_paths", "s3_shard"),
+    # test_cluster_sharding.py has the operator and a pass that is dealt out; the article's matrix is of variants.
     variants(
         {
             "several paths, dealt by SageMaker": (True, True),
             "several paths, whole": (True, False),
             "one path, dealt by SageMaker": (False, True),
             "one path, whole": (False, False),
-        },
-        "one path, whole",
+        }
     ),
 )
 def test_a_script_with_a_channel_for_each_rank_and_shards_of_its_own(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from compose import ROOT
 
 LIMIT = 300.0  # seconds; says when to give up
@@ -52,6 +53,7 @@ REQUEST = {
 }  # fmt: skip
 
 
+@pytest.mark.more  # local/test_rehearse_local.py rehearses, test_cluster_ways.py has --engine docker
 def test_ranks_in_containers(image: str, tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").write_text(TRAINS)

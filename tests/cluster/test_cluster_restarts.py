@@ -63,6 +63,7 @@ def test_worker_servers_that_are_all_lost(cluster: StartCluster, figure: Figure,
         assert auc >= WITHOUT_LOSS
 
 
+@pytest.mark.more  # local/test_restarts_local.py tries ranks again; test_cluster_outcomes.py has DeepFM's
 def test_horovod_resumes_from_its_checkpoint(cluster: StartCluster, figure: Figure, clicks: Path) -> None:
     """A rank dies on a host that has no checkpoints: they lie with rank 0, and it alone reads them."""
     with cluster(

@@ -289,6 +289,7 @@ def test_ranks_together_read_every_record_once_in_every_pass(tmp_path):
     assert data.missing_and_double(files) == {}
 
 
+@pytest.mark.more  # test_data.py has such servers; unit/library/test_data_recordio.py the reader in them
 @pytest.mark.tensorflow
 def test_worker_servers_together_read_every_record_once_in_every_pass(tmp_path):
     """By our own reader. The first host has one worker, beside the chief: nobody reads its part of a second channel."""

@@ -61,13 +61,12 @@ PROGRAMS = {
 }
 
 
-IN_MPI = ("setsid -w", "in the background, twice removed", "start_new_session, and passed on")
 BOTH = {f"{way}, {mode}": (way, how) for way in PROGRAMS for mode, how in (("single", SINGLE), ("mpi", MPI))}
+# The launcher finds what has a session of its own, what has lost its parents, and what hears SIGTERM from others, too.
+ALWAYS = ("in the background, twice removed, mpi", "start_new_session, and SIGTERM ignored, single", "timeout, single")
 
 
-@pytest.mark.parametrize(
-    "way, mode", variants(BOTH, *(f"{way}, {'mpi' if way in IN_MPI else 'single'}" for way in PROGRAMS))
-)
+@pytest.mark.parametrize("way, mode", variants(BOTH, *ALWAYS))
 def test_work_outside_the_process_group_is_saved(hosts, way, mode):
     if mode is MPI and not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):
         pytest.skip("needs Open MPI and an ssh daemon")

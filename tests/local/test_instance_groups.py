@@ -99,6 +99,7 @@ def test_a_stop_reaches_every_group(grouped):
     assert "] stopping" in job[1].log and "] stopping" in job[2].log
 
 
+@pytest.mark.more  # the others here, with a stand-in for TensorFlow
 @pytest.mark.tensorflow
 def test_parameter_servers_on_one_group_and_the_chief_and_workers_on_another(hosts):
     job = hosts(

@@ -56,7 +56,7 @@ def runs_in(tracking: dict[str, str]) -> list[dict]:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("fails", ["", "yes"], ids=["succeeds", "fails"])
+@pytest.mark.parametrize("fails", [pytest.param("", marks=pytest.mark.more), "yes"], ids=["succeeds", "fails"])
 def test_a_run_of_a_job_of_two_hosts(hosts, tracking, fails):
     environment = {**tracking, "FAILS": fails, "TRAINING_JOB_NAME": "clicks-7", "MLFLOW_EXPERIMENT_NAME": "clicks"}
     environment["WAITS"] = ""  # until MLflow, which takes seconds to import, has brought what was there

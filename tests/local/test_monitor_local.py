@@ -228,6 +228,7 @@ class TestHangs:
         assert job.end() == [0, 0]
         assert "no progress" not in job[1].log
 
+    @pytest.mark.more  # the next one works for as long, in the script itself
     def test_a_compiler_that_works_for_long_is_none(self, hosts):
         job = hosts(1, "train.py", code={"train.py": COMPILES}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"})
         assert job.end() == [0]
@@ -340,7 +341,7 @@ class TestMarks:
             metrics |= found
         assert (metrics["epoch"], metrics["epochs"]) == (2, 2) and metrics["val_loss"] >= 0
 
-    @pytest.mark.parametrize("weights", ["equal", "different"])
+    @pytest.mark.parametrize("weights", [pytest.param("equal", marks=pytest.mark.more), "different"])
     def test_ranks_are_to_have_the_same_weights(self, hosts, weights):
         code = f"""
             import os, tensorflow as tf

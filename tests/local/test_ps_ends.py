@@ -71,7 +71,14 @@ def job_of(hosts, deed: str, **settings: str):
     )
 
 
-@pytest.mark.parametrize("deed", ["sleeps", "serves and computes", "waits for the chief, and computes then"])
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "sleeps",
+        "serves and computes",
+        pytest.param("waits for the chief, and computes then", marks=pytest.mark.more),
+    ],
+)
 def test_a_worker_that_still_works_is_waited_for(hosts, deed):
     job = job_of(hosts, deed)
     assert job.end() == [0, 0]

@@ -13,6 +13,7 @@ from records import GB, HostRecord, packed, trained
 
 from entrypoint.report.make import make
 
+OTHER_WAYS = ((1280, "dark"), (420, "light"))
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
 
 
@@ -60,8 +61,10 @@ def words_of(dom: str, section: str) -> str:
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", inside[0])))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 420])
+@pytest.mark.parametrize(
+    "width, scheme",
+    [(1280, "light"), (420, "dark"), *(pytest.param(*each, marks=pytest.mark.more) for each in OTHER_WAYS)],
+)
 def test_all_is_there_at_each_width_and_in_each_scheme(browser, tmp_path, width, scheme):
     shown = browser.open(report(tmp_path, job_of_four(), price=3.6), width=width, scheme=scheme)
     assert shown.complaints == []
@@ -99,6 +102,7 @@ def test_nothing_is_wider_than_a_telephone(browser, tmp_path):
     assert int(re.search(r'data-wide="(\d+)"', shown.dom)[1]) <= 500
 
 
+@pytest.mark.more  # of the same page, which others here look at
 def test_it_can_be_read_without_eyes(browser, tmp_path):
     """Headings in order, names of what is to be operated, and the bill as a table with headers."""
     shown = browser.open(report(tmp_path, job_of_four()))
@@ -123,7 +127,9 @@ def test_a_job_that_failed(browser, tmp_path):
     assert shown.complaints == []
 
 
-@pytest.mark.parametrize("what", ["nothing", "broken", "a host without a word"])
+@pytest.mark.parametrize(
+    "what", ["broken", *(pytest.param(what, marks=pytest.mark.more) for what in ("nothing", "a host without a word"))]
+)
 def test_records_that_are_missing_or_broken_are_told(browser, tmp_path, what):
     page = tmp_path / "report.html"
     records = {
@@ -159,6 +165,7 @@ def test_texts_of_a_job_are_texts(browser, tmp_path):
     assert words_of(shown.dom, "log").count("</script>") >= 1
 
 
+@pytest.mark.more  # the page of four hosts; the size of a record is a matter of unit/report
 def test_a_hundred_hosts_for_an_hour(browser, tmp_path, tell):
     record = HostRecord("algo-17", 100, mode="mpi")
     record.runs("rank 17", 5, 3590, "rank")

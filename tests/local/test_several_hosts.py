@@ -238,7 +238,7 @@ def test_a_wrong_token_is_no_host_of_the_job(hosts):
     assert "right" not in job[1].log
 
 
-@pytest.mark.parametrize("victim", [1, 2])
+@pytest.mark.parametrize("victim", [1, pytest.param(2, marks=pytest.mark.more)])
 def test_a_launcher_that_is_started_again_is_no_host_of_this_job(hosts, victim):
     """It knows of nothing that was: its script would run a second time, and the job would call that a success."""
     text = "import time\nprint('at work', flush=True)\ntime.sleep(60)\n"

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hiccups
+
 ROOT = Path(__file__).resolve().parents[2]
 DRIVERS = Path(__file__).parent / "drivers"
 COMPOSE = ROOT / ".venv-sdk-compose"  # there if the machine's own docker has no compose
@@ -33,7 +35,7 @@ def python_of(sdk: str) -> Path:
 
 def docker(*words: str) -> list[str]:
     """The lines that a docker command prints."""
-    result = subprocess.run(["docker", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    result = hiccups.run(("docker", *words), timeout=60)
     assert result.returncode == 0, f"docker {words}: {result.stderr}"
     return result.stdout.splitlines()
 

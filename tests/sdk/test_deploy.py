@@ -14,7 +14,8 @@ import pytest
 from local_mode import ROOT, Job
 from ports import unused_port
 
-pytestmark = pytest.mark.tensorflow
+# cluster/test_cluster_serve.py has the container that serves, local/test_serving_local.py what it answers.
+pytestmark = [pytest.mark.more, pytest.mark.tensorflow]
 
 SAVE_DEEPFM = "import sys; from model import deepfm; from kept import save; save(deepfm(), sys.argv[1])"
 INFERENCE = """\

@@ -90,6 +90,7 @@ def test_v2_estimator_on_one_host(run: Run, image: str) -> None:
     assert "digits: test accuracy=" in lines_of(job, r"algo-1-\w{5}")
 
 
+@pytest.mark.more  # the SDK's part is its request (test_doctor_of_sdks.py); ours is in tests/cluster
 @pytest.mark.tensorflow
 def test_v2_tensorflow_with_parameter_servers(run: Run, image: str, clicks: Path) -> None:
     call = estimator_call(
@@ -144,13 +145,13 @@ def test_v3_on_one_host(run: Run, image: str, command: str | None) -> None:
     tells_digits_apart(job)
 
 
-@pytest.mark.tensorflow
-def test_v3_on_two_hosts_with_mpi(run: Run, image: str, clicks: Path) -> None:
+def test_v3_on_two_hosts_with_mpi(run: Run, image: str) -> None:
     """mpirun must not be told of the interface that resourceconfig.json names."""
     switches = {"sagemaker_mpi_enabled": True, "sagemaker_mpi_num_of_processes_per_host": 1}
-    switches["sagemaker_mpi_custom_mpi_options"] = SHARED_CORES
-    job = run("v3", trainer_call(image, 2, DEEPFM, None, {"epochs": 1, **switches}, training=clicks))
-    predicts_clicks(job)
+    switches["sagemaker_program"] = "takes_part.py"
+    job = run("v3", trainer_call(image, 2, PROGRAMS, None, switches))
+    assert job.exit_code == 0, job.output
+    assert "added up to 3" in lines_of(job, "algo-2"), job.output
     assert "network interface ethwe named in resourceconfig.json does not exist here" in job.output
 
 

@@ -120,9 +120,9 @@ def job(kept, load, parse, tmp_path):
     "words, said",
     [
         (["--embedding-size", 3], "found embedding-size 2, wanted 3"),
-        (["--deep-layers", "5,3"], "found deep-layers 4,3, wanted 5,3"),
-        (["--batch-norm"], "found batch-norm false, wanted true"),
-        (["--optimizer", "adam"], "found optimizer adagrad, wanted adam"),
+        pytest.param(["--deep-layers", "5,3"], "found deep-layers 4,3, wanted 5,3", marks=pytest.mark.more),
+        pytest.param(["--batch-norm"], "found batch-norm false, wanted true", marks=pytest.mark.more),
+        pytest.param(["--optimizer", "adam"], "found optimizer adagrad, wanted adam", marks=pytest.mark.more),
     ],
 )
 def test_a_checkpoint_of_another_model_is_refused(job, words, said):
