@@ -154,15 +154,11 @@ def judge(rings: Mapping[str, dict[str, Any]], record: Mapping[str, Any]) -> tup
     spent, allowed = (sum(each) for each in ([rings[n]["cpu_seconds"] for n in judged], [budget[n] for n in judged]))
     before = sum(recorded["rings"].get(name, 0) for name in judged)
     table.append(_row("sum", sum(ring["seconds"] for ring in rings.values()), spent, allowed, before, None))
-    table.append(
-        f"recorded: {recorded['date']}, {recorded['commit']}. CPU seconds are those of one speed; slowness: how"
-    )
-    table.append("many times as long this machine takes for the same work")
+    table.append(f"recorded: {recorded['date']}, {recorded['commit']}. CPU seconds are those of one speed;")
+    table.append("slowness: how many times as long this machine takes for the same work")
     if spent <= TOLERANCE * allowed:
         return table, []
-    complaint = (
-        f"the tests cost {spent:.0f} CPU seconds; the budget of tests/costs.json is {allowed:.0f}, and a tenth more"
-    )
+    complaint = f"the tests cost {spent:.0f} CPU seconds; the budget of tests/costs.json is {allowed:.0f}"
     return table, [complaint, *grown(rings, recorded["tests"]), *ADVICE]
 
 

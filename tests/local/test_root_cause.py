@@ -228,7 +228,8 @@ def able() -> None:
 
 # Of these, one each runs always. The outcome table has the others, one at a time, in programs that do not talk.
 ALWAYS = (
-    "raises", "segfaults", "closes_first", "misses_a_service", "two fail", "killed from outside", "host cut", "sshd killed"
+    "raises", "segfaults", "closes_first", "misses_a_service", "two fail", "killed from outside", "host cut",
+    "sshd killed",
 )  # fmt: skip
 
 
