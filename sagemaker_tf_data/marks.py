@@ -1,7 +1,7 @@
 """What a script tells the monitor of itself: steps, waits for data, checkpoints, evaluations, metrics, weights.
 
-It goes to a socket of this host's launcher, at most twice a second, and is dropped where nobody listens: outside of a
-job, or without a monitor, all of this does nothing.
+It goes to a socket of this host's launcher, at most twice a second. Where nobody listens, as in the first quarter of a
+second of a job, it is summed up for the next message. Outside of a job, or without a monitor, all of this does nothing.
 """
 
 import atexit
@@ -62,17 +62,17 @@ class Teller:
             self.tell()
 
     def tell(self) -> None:
-        """Send what there is. It is lost where nobody takes it at once: no step of the training waits for it."""
+        """Send what there is, or keep it for the next message if nobody takes it now: no step of the training waits."""
         if not (self._marks or self._metrics or self._weights):
             return
         self._told = time.monotonic()
         told = {"process": self._process, "marks": self._marks, "metrics": self._metrics, "weights": self._weights}
-        self._marks, self._metrics, self._weights = {}, {}, []
         with contextlib.suppress(OSError):
             if self._socket is None:
                 self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
                 self._socket.setblocking(False)
             self._socket.sendto(json.dumps(told).encode()[:LONGEST], self._where)
+            self._marks, self._metrics, self._weights = {}, {}, []
 
     def close(self) -> None:
         """Send what there is, the last."""

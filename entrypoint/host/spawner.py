@@ -94,6 +94,9 @@ class Spawner:
 
 
 def _stall_settings(hang_after: float) -> dict[str, str]:
-    """Return Horovod's variable by which it has said whom it misses when we call the job hung; else its own 60 s do."""
-    before = int(hang_after / 2)
+    """Return Horovod's variable by which it has said whom it misses when we call the job hung; else its own 60 s do.
+
+    Horovod looks so often for tensors that have waited so long, and so says it after twice that time at the latest.
+    """
+    before = int(hang_after / 3)
     return {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(max(1, before))} if hang_after and before < 60 else {}

@@ -83,6 +83,20 @@ def test_outside_of_a_job_and_with_nobody_who_listens_nothing_happens(teller, tm
         nobody.weights(1, 1.0, 1.0)
 
 
+def test_what_is_told_before_the_monitor_listens_comes_with_the_next_message(teller, tmp_path):
+    early = teller()
+    early.mark("step", 0.25)  # as the first step of a quick script
+    early.metrics({"loss": 0.5})
+    late = Marks(tmp_path / "marks.sock")
+    early.tell()
+    late.hear()
+    assert late.take()[:2] == ({"script": {"step": [1, 0.25]}}, {"script": {"loss": 0.5}})
+    early.tell()
+    late.hear()
+    assert late.take() == ({}, {}, []), "nothing is told twice"
+    late.close()
+
+
 def test_a_monitor_that_does_not_read_keeps_no_step_waiting(marks, teller):
     teller = teller()
     began = time.monotonic()
