@@ -24,7 +24,7 @@ Usage: tests/run.sh [--all] [--ring RING]... [--no-docker] [-k EXPRESSION] [-- P
   -k EXPRESSION   only tests whose names match, as pytest takes it
   --              what follows goes to pytest as it is
 
-unit        values in, values out; with local, the branches that both cover are shown, and have a floor
+unit        values in, values out; with local and --all, the branches that both cover are shown, and have a floor
 local       real processes on this machine; the outcome table; 25 random jobs under random faults
             (benchmarks/chaos)
 cluster     jobs of several containers, on the image that ./build.sh builds
@@ -309,6 +309,13 @@ line_ring() {
     ./build.sh "${options[@]}" && TEST_LINE=$1 TEST_IMAGE=${IMAGE%:*}:$1 ring "line-$1" "${tests[@]}" -n 3
 }
 
+# covered VARIABLE COMMAND...: runs it; with --all, the processes that hear of this variable count their branches. That
+# takes as much time as many of the tests themselves.
+covered() {
+    if [[ $all == yes ]]; then export "$1=$HERE/pyproject.toml"; fi
+    "${@:2}"
+}
+
 # Of branches, by the unit ring and a part of the local one: which files are covered least, and all together.
 show_coverage() {
     local status=0
@@ -406,7 +413,7 @@ main() {
     export COVERAGE_FILE=$scratch/coverage
     if asked_for local; then need chromium chromium || true; fi # for the report's page; tests that lack it say so
     if asked_for unit; then
-        COVERAGE_PROCESS_START=$HERE/pyproject.toml step unit ring unit tests/unit -n 4 --dist worksteal || true
+        step unit covered COVERAGE_PROCESS_START ring unit tests/unit -n 4 --dist worksteal || true
     fi
     if asked_for local; then
         need mpirun openmpi-bin && need ssh-keygen openssh-client && need sshd openssh-server ||
@@ -414,10 +421,12 @@ main() {
         ((EUID == 0)) && need ip iproute2 && need nsenter util-linux ||
             left_out 'local, namespaces' 'these take root, and the commands ip and nsenter'
         # Its tests wait for much of their time. A test at a time, those that share something together (xdist_group).
-        TEST_COVERAGE=$HERE/pyproject.toml \
-            step local ring local tests/local --ignore "$TABLE" -n 6 --dist loadgroup --no-loadscope-reorder || true
+        step local covered TEST_COVERAGE \
+            ring local tests/local --ignore "$TABLE" -n 6 --dist loadgroup --no-loadscope-reorder || true
     fi
-    if asked_for unit && asked_for local && ((${#pytest_arguments[@]} == 0)); then step coverage show_coverage || true; fi
+    if [[ $all == yes ]] && asked_for unit && asked_for local && ((${#pytest_arguments[@]} == 0)); then
+        step coverage show_coverage || true
+    fi
     if [[ -z $why_no_docker ]]; then container_rings; fi
     # What has bounds of time, or measures, alone.
     if asked_for local; then

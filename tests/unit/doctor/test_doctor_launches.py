@@ -77,7 +77,7 @@ def test_a_launch_that_never_ends(tmp_path: Path) -> None:
     """It is killed, with what it has forked."""
     told = tmp_path / "child"
     forks = f"import os, pathlib\nif os.fork() == 0:\n    pathlib.Path({str(told)!r}).write_text(str(os.getpid()))\n"
-    path = launch(tmp_path, f"{forks}import time\ntime.sleep(600)\n{SUBMITS}")
+    path = launch(tmp_path, f"{forks}import signal\nsignal.pause()\n{SUBMITS}")
     did = launched(path, str(path), (), environment={}, longest=5)
     assert did.problem == "it did not end within 5 s"
     status = Path("/proc", told.read_text(), "status")
