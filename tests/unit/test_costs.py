@@ -41,7 +41,7 @@ def record(budget: dict[str, float], tests: dict[str, list[float]] | None = None
     return {"budget": budget, "recorded": recorded}
 
 
-@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("processes", [pytest.param(0, marks=pytest.mark.more), 2])
 def test_what_tests_cost_is_measured(tmp_path: Path, processes: int) -> None:
     (tmp_path / "test_some.py").write_text(TESTS)
     (tmp_path / "conftest.py").write_text(Path(costs.__file__).with_name("conftest.py").read_text())
