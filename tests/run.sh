@@ -422,7 +422,7 @@ main() {
             left_out 'local, namespaces' 'these take root, and the commands ip and nsenter'
         # Its tests wait for much of their time. A test at a time, those that share something together (xdist_group).
         step local covered TEST_COVERAGE \
-            ring local tests/local --ignore "$TABLE" -n 6 --dist loadgroup --no-loadscope-reorder || true
+            ring local tests/local --ignore "$TABLE" -n 9 --dist loadgroup --no-loadscope-reorder || true
     fi
     if [[ $all == yes ]] && asked_for unit && asked_for local && ((${#pytest_arguments[@]} == 0)); then
         step coverage show_coverage || true
