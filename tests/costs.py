@@ -254,7 +254,9 @@ def main() -> int:
     arguments = parser.parse_args()
     match arguments.command:
         case "run":
-            return run(arguments.ring, arguments.counts, arguments.words[1:])
+            # argparse leaves the -- or takes it, as the version of Python has it.
+            words = arguments.words[arguments.words[:1] == ["--"] :]
+            return run(arguments.ring, arguments.counts, words)
         case "containers":
             note(arguments.counts, {"ring": CONTAINERS, "cpu_seconds_so_far": containers()})
             return 0

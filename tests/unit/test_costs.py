@@ -106,7 +106,8 @@ def test_containers_cost_what_they_took_between_two_notes(tmp_path: Path) -> Non
 
 def test_a_command_that_is_no_test_is_measured_too(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass\nraise SystemExit(3)"]
-    assert costs.run("chaos", tmp_path / "counts", command) == 3
+    ours = [sys.executable, costs.__file__, "run", "chaos", str(tmp_path / "counts"), "--", *command]
+    assert subprocess.run(ours).returncode == 3
     found = costs.read(tmp_path / "counts")["chaos"]
     assert found["cpu_seconds"] * found["slowness"] >= 0.5
 
@@ -124,4 +125,4 @@ def test_the_costs_that_are_kept_leave_the_budget_alone(tmp_path: Path) -> None:
 def test_each_ring_of_a_default_run_has_a_budget() -> None:
     kept = json.loads(costs.RECORD.read_text())
     rings = {"unit", "local", "table", "chaos", "cluster", "sdk", "benchmarks", "containers"}
-    assert kept["budget"].keys() == kept["recorded"]["rings"].keys() == rings
+    assert kept["budget"].keys() == rings >= kept["recorded"]["rings"].keys()
