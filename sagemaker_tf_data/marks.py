@@ -1,4 +1,4 @@
-"""What a script tells the monitor of itself: steps, waits for data, checkpoints, evaluations, metrics, weights.
+"""Tell the monitor what the script does: steps, waits for data, checkpoints, evaluations, metrics, weights.
 
 It goes to a socket of this host's launcher, at most twice a second. Where nobody listens, as in the first quarter of a
 second of a job, it is summed up for the next message. Outside of a job, or without a monitor, all of this does nothing.

@@ -1,7 +1,7 @@
 """When all tests of each ring last ran, and of which sources: tests/full_run.json.
 
-A default run leaves variants out (`pytest.mark.more`). It may leave out rows of the outcome table, which cover the
-launcher, and a line of the image that is not the default, only if a full run of the same sources is on record.
+A default run leaves out variants (`pytest.mark.more`), rows of the outcome table among them, and the lines of the image
+that are not the default. The record says when they last ran, and on which sources; it does not decide what runs.
 
     python tests/full_run.py check RING      # says so if there is none, and exits with 1
     python tests/full_run.py left COUNTS     # says what was left out
