@@ -29,6 +29,11 @@ class Exchange:
         if self._others:
             threading.Thread(target=self._resolve, args=(self._others,), name="names", daemon=True).start()
 
+    @property
+    def addresses(self) -> Collection[str]:
+        """Return the addresses of the other hosts, as far as their names have resolved."""
+        return self._host_at.keys()
+
     def look(self, pids: Collection[int]) -> dict[str, list[int]]:
         """Return {host: [bytes received, sent]} since the last look, over connections of these processes.
 

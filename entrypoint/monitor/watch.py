@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from entrypoint.errors import ExitCode
+from entrypoint.host.machine import this_machine
 from entrypoint.job.job import Job, Mode
 from entrypoint.live.serve import STATE, STILL_WATCHED, WATCHED
 from entrypoint.live.view import View
@@ -15,6 +16,7 @@ from entrypoint.monitor import hang
 from entrypoint.monitor.distributed import Together
 from entrypoint.monitor.hang import Hangs
 from entrypoint.monitor.others import Tail
+from entrypoint.monitor.stands import Stand
 from entrypoint.monitor.weights import Weights
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class Watch:
         self._job, self._trains, self._tell = job, trains, tell
         self._me = job.cluster.me.name
         self._tails = {host: Tail(job.paths.records / f"{host}.jsonl.gz") for host in trains if host != self._me}
-        self._hangs = Hangs(job.settings.hang_after, job.mode is Mode.MPI)
+        self._hangs = Hangs(job.settings.hang_after, may_spin=job.mode is Mode.MPI or this_machine().gpus > 0)
         self._together = Together([host for host, processes in trains.items() if processes])
         self._together.told = not _is_to_be_judged(job)
         self._weights = Weights()
@@ -63,8 +65,8 @@ class Watch:
         if found := self._weights.look():
             self._tell_together(*found, what="weights that differ")
         asked = self._hangs.asked
-        if places := self._hangs.look(time.monotonic()):
-            self._tell_hang(places)
+        if stands := self._hangs.look(time.monotonic()):
+            self._tell_hang(stands)
         live, self.live = self.live, _is_fresh(self._job.paths.records / WATCHED)
         if self._tracking:
             self._tracking.look(self._hangs.runs, self._say)
@@ -120,12 +122,12 @@ class Watch:
         if not together and self._job.settings.require_distributed:
             self._blame("", what, words + advice, ExitCode.CONFIG)
 
-    def _tell_hang(self, places: dict[hang.Who, hang.Place]) -> None:
-        settings = self._job.settings
-        words = f"no progress in any process for {settings.hang_after:g} s: {hang.in_words(places)}"
+    def _tell_hang(self, stands: dict[hang.Who, Stand]) -> None:
+        settings, stall = self._job.settings, self._hangs.stall
+        words = f"no progress in any process for {settings.hang_after:g} s: {hang.in_words(stands, stall)}"
         self._say(f"warning: {words}; all stacks are in output/data/stacks-HOST.txt of each host")
         if settings.hang_action != "wait":
-            host, process = self._hangs.missing(places)[0]
+            host, process = hang.missing(stands, stall)[0]
             self._blame(process, "no progress", words, ExitCode.HUNG, host, settings.hang_action == "restart")
 
     def _blame(self, process: str, what: str, error: str, code: int, host: str = "", again: bool = False) -> None:
