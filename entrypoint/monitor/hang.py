@@ -23,6 +23,7 @@ class Still(Value):
     cpus: float = 0.0
     waiters: float = 0.0  # of these CPUs, those of threads that only wait busily
     main: float = 0.0  # of these CPUs, those of the main thread
+    ran: float = 0.0  # of these CPUs of the main thread, those that it had, and did not wait for
     wakes: float = 0.0  # how often the main thread went to sleep
 
     def works(self, may_spin: bool) -> bool:
@@ -30,7 +31,7 @@ class Still(Value):
         if self.cpus - self.waiters - (self.main if may_spin else 0.0) >= WORKS:
             return True
         # A loader that is slow and steady uses little; but it wakes to do something, and not only to look again.
-        return STEADY_CPUS < self.main < WORKS and self.main > STEADY_WAKE_SECONDS * self.wakes
+        return STEADY_CPUS < self.ran < WORKS and self.ran > STEADY_WAKE_SECONDS * self.wakes
 
 
 class Stall(Value):
@@ -94,7 +95,7 @@ def in_words(stands: Mapping[Who, Stand], stall: Stall) -> str:
     if len(groups) > 1 and len(groups[-1][1]) > 1:
         place, who = groups[-1]
         said[-1] = f"the other {len(who)} wait in {place}"
-    return ", ".join(said) + (f"; Horovod says: {stall.words}" if stall.words else "")
+    return ", ".join(said) + (f"; Horovod misses {stall.words}" if stall.words else "")
 
 
 def _groups(stands: Mapping[Who, Stand]) -> dict[str, list[Who]]:

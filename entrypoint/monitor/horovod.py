@@ -9,7 +9,7 @@ import re
 _BEGINS = re.compile(r".*stall_inspector\.cc")
 _GOES_ON = re.compile(r"(Missing ranks:|Stalled ops:|(\d+): \[.*\]?|\S+ \[missing ranks: [\d, ]+\])\s*$")
 
-WORDS, MOST_WORDS = 200, 6  # characters of a line that names ranks and tensors, and lines
+MOST_LINES, MOST_CHARACTERS = 6, 200  # that are kept of a warning, and of each line
 
 
 class Stalls:
@@ -31,7 +31,8 @@ class Stalls:
                 self._missing, self._words = set(), []
             elif process in self._within and (found := _GOES_ON.match(line)):
                 self._missing |= {int(found[2])} if found[2] else set()
-                self._words += [line.strip()[:WORDS]] if len(self._words) < MOST_WORDS else []
+                if "[" in line and len(self._words) < MOST_LINES:
+                    self._words.append(line.strip()[:MOST_CHARACTERS])
             else:
                 self._within.discard(process)
                 rest.append(line)

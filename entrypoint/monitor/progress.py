@@ -26,7 +26,7 @@ class Progress:
     def __init__(self, window: float = 600.0) -> None:
         self._window = window
         self._since: dict[str, float] = {}
-        self._work: dict[str, deque[tuple[float, Sequence[float]]]] = {}  # since when; CPU, waiters, main, wakes
+        self._work: dict[str, deque[tuple[float, Sequence[float]]]] = {}  # since when; CPUs, as in `still`
         self._bytes: dict[str, deque[tuple[float, float]]] = {}
         self._looked: float | None = None
         self._looks_at_threads = False
@@ -56,7 +56,7 @@ class Progress:
         if threads and not self._looks_at_threads:  # what was used before is of threads that nobody knew
             for samples in self._work.values():
                 samples.clear()
-        before, self._looked, self._looks_at_threads = self._looked or now, now, bool(threads)
+        before, self._looked, self._looks_at_threads = now if self._looked is None else self._looked, now, bool(threads)
         for name in names:
             work = threads.get(name) or Work()
             samples = self._work[name]
@@ -79,7 +79,7 @@ class Progress:
         return sum(count for _, count in samples) > FILE_BYTES_PER_SECOND * seconds
 
     def still(self, now: float, least: float) -> dict[str, list[float]]:
-        """Return {process: [seconds without a sign, and a second: CPUs, of which waiters', the main thread's, wakes]}.
+        """Return {process: [seconds without a sign, and a second: CPUs, of which waiters', ...]}: see README.md.
 
         It is empty if any has had a sign within `least` seconds.
         """
@@ -95,7 +95,7 @@ class Progress:
     def _shares(self, name: str, now: float) -> list[float]:
         samples = self._work[name]
         if not samples:
-            return [0.0] * 4
+            return [0.0] * 5
         seconds = max(0.01, now - samples[0][0])
         return [sum(column) / seconds for column in zip(*(work for _, work in samples), strict=True)]
 
@@ -108,5 +108,5 @@ def works(gpu: Sequence[float]) -> bool:
     return gpu[0] > GPU_WORKS and (len(gpu) < 5 or gpu[4] > 0)
 
 
-def _of(work: Work) -> tuple[float, float, float]:
-    return work.waiters, work.main, float(work.wakes)
+def _of(work: Work) -> tuple[float, float, float, float]:
+    return work.waiters, work.main, work.ran, float(work.wakes)

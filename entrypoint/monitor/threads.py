@@ -25,6 +25,7 @@ class Work(Value):
     waited: float = 0.0  # threads could have run, and had no processor
     waiters: float = 0.0  # what threads used, or would have used, that only wait busily
     main: float = 0.0  # what the main threads used, or would have used
+    ran: float = 0.0  # what the main threads used
     wakes: int = 0  # how often the main threads went to sleep
 
 
@@ -69,6 +70,7 @@ class Threads:
             waited=sum(thread.waited for thread in threads),
             waiters=sum(thread.used for thread in waiters),
             main=sum(thread.used for thread in mains),
+            ran=sum(thread.used - thread.waited for thread in mains),
             wakes=int(sum(thread.sleeps for thread in mains)),
         )
 
