@@ -39,9 +39,7 @@ POLLS = {"cpus": 0.002, "main": 0.002, "ran": 0.002, "wakes": 20.0}
         pytest.param(job(0.0, SPINS), False, False, id="main threads where nothing spins"),
         pytest.param(job(0.0, 1.0), True, False, id="other threads of one compute"),
         pytest.param(job({"cpus": 1.0, "waiters": 0.95}, {"cpus": 0.08, "waiters": 0.08}), True, True, id="Horovod's"),
-        pytest.param(
-            job({"cpus": 1.0, "waiters": 0.02}, 0.0), True, False, id="one evaluates, Horovod's thread cycles"
-        ),
+        pytest.param(job({"cpus": 1.0, "waiters": 0.02}, 0.0), True, False, id="one evaluates, Horovod cycles"),
         pytest.param(job(0.0, LOADS_SLOWLY), True, False, id="a loader that is slow and steady"),
         pytest.param(job(0.0, POLLS), True, True, id="one looks again and again for what never comes"),
         pytest.param(job(0.0, None), True, False, id="one has printed something"),
