@@ -352,7 +352,7 @@ class Settings(Value):
     hang_after: float = _setting(
         600.0,
         _seconds(0, 28 * 86_400),
-        "Seconds in which no process of training has printed anything, or worked, until the stacks of all of them are "
+        "Seconds in which no process of training has shown progress or worked, until the stacks of all of them are "
         "taken and one line says who stands where. 0: never.",
     )
     hang_action: str = _setting(

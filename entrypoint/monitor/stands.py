@@ -27,7 +27,7 @@ class Doing(Enum):
     POLL = "waits for a socket or a pipe"
     CHILD = "waits for another process"
     DISK = "waits for a disk"
-    STOPPED = "is stopped by a signal"
+    STOPPED = "stopped by a signal"
     WAITS = "waits"
     UNKNOWN = ""
 

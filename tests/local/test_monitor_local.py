@@ -199,7 +199,7 @@ class TestHangs:
     def test_each_stack_and_who_is_missing(self, hosts):
         job = hosts(3, "train.py", code={"train.py": WAITS}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"})
         assert job.end() == [72, 72, 72]
-        said = "no progress in any process for 2 s: script on algo-2 is in train.py:5 read_data, the other 2 wait in"
+        said = "no progress in any process for 2 s: script on algo-2 is in train.py:5 read_data (sleeps), the other 2"
         assert said in job[1].log
         assert job[3].failure.startswith("algo-2 script (no progress): " + said)
         for number in (1, 2, 3):
@@ -258,7 +258,7 @@ class TestHangs:
         job.all_say("begins")
         os.kill(job.pid_of("ps/0", host=2) if "ps/0" in job[2].log else job.pid_of("ps/1", host=2), signal.SIGSTOP)
         assert job.end() == [72, 72]
-        assert re.search(r"ps/1 on algo-2 is in no code: stopped by a signal", job[1].log)
+        assert re.search(r"ps/1 on algo-2 is in no code \(stopped by a signal\)", job[1].log)
 
 
 class TestDistributed:
