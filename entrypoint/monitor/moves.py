@@ -11,6 +11,7 @@ class Moves:
 
     def __init__(self) -> None:
         self._since = Differences()
+        self._has_looked = False
 
     def look(
         self,
@@ -37,6 +38,9 @@ class Moves:
             sums["sent"] += sent
             if each.remote[0] not in peers and (each.remote, each.local) not in within:
                 sums["elsewhere"] += received
+        is_first, self._has_looked = not self._has_looked, True
+        if is_first:  # what went over sockets is not known yet, and cannot be told from files
+            return {}
         return {name: _moved(used.get(name, {}), sums) for name, sums in totals.items()}
 
 

@@ -84,7 +84,7 @@ def stand(pid: int, first: Look, second: Look, waiting: Collection[int] = ()) ->
         return Stand(place="no code", doing=Doing.STOPPED)
     frames = _frames(pid, second) or _frames(pid, first)
     python = [frame for frame in frames if str(frame["filename"]).endswith(".py")]
-    own = next((frame for frame in python if not any(part in frame["filename"] for part in _OURS)), None)
+    own = next(filter(_is_own, python), None)
     called = python[: python.index(own)] if own else python
     found = Stand(place=_place(own), inside=_library(called), doing=_doing(pid, first, second, waiting))
     if python and python[0]["name"] == "_shutdown" and Path(python[0]["filename"]).name == "threading.py":
@@ -95,7 +95,7 @@ def stand(pid: int, first: Look, second: Look, waiting: Collection[int] = ()) ->
 def _doing(pid: int, first: Look, second: Look, waiting: Collection[int]) -> Doing:
     if _works(pid, first, second, waiting):
         return Doing.WORKS
-    frames = [*_frames(pid, first), *_frames(pid, second)]
+    frames = [*_within(_frames(pid, first)), *_within(_frames(pid, second))]
     marks = [str(frame[key]) for frame in frames for key in ("name", "module", "filename") if frame.get(key)]
     if any(map(_ALLOCATES.search, marks)):
         return Doing.WORKS
@@ -103,7 +103,7 @@ def _doing(pid: int, first: Look, second: Look, waiting: Collection[int]) -> Doi
         return Doing.COLLECTIVE
     if any(map(_DEVICE.search, marks)):
         return Doing.DEVICE
-    innermost = str(frames[0]["name"]) if frames else ""
+    innermost = str(next((frame["name"] for frame in _frames(pid, first)), ""))
     said = [word for word in (second.waits.get(pid, ""), innermost) if word]
     found = next((doing for word in said for doing, pattern in _WAITS if pattern.search(word)), Doing.WAITS)
     python = _python_lines(frames)
@@ -119,7 +119,7 @@ def _works(pid: int, first: Look, second: Look, waiting: Collection[int]) -> boo
     for tid, total in second.used.items():
         is_waiter = WAITERS.match(second.names.get(tid, "")) or (tid in waiting and tid not in python)
         if tid in first.used and not (is_waiter and tid != pid) and not _spins(tid, first):
-            used += total - first.used[tid]
+            used += min(total - first.used[tid], second.at - first.at)
     before, after = (_python_lines(_frames(pid, look)) for look in (first, second))
     return used >= WORKS * (second.at - first.at) or bool(before and after and before != after)
 
@@ -134,7 +134,7 @@ def _thread_left(pid: int, look: Look) -> str:
     """Say which thread has not ended, and where it stands."""
     for thread in look.stacks:
         python = [frame for frame in thread["frames"] if str(frame["filename"]).endswith(".py")]
-        own = next((frame for frame in python if not any(part in frame["filename"] for part in _OURS)), None)
+        own = next(filter(_is_own, python), None)
         if thread["os_thread_id"] != pid and own:
             return f"its thread {thread['thread_name'] or thread['os_thread_id']} in {_place(own)}"
     return "a thread of its own"
@@ -142,6 +142,17 @@ def _thread_left(pid: int, look: Look) -> str:
 
 def _frames(tid: int, look: Look) -> Sequence[Mapping[str, Any]]:
     return next((thread["frames"] for thread in look.stacks if thread["os_thread_id"] == tid), ())
+
+
+def _within(frames: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return the frames that the user's own code has called: what has called that (mpi4py, say) tells nothing."""
+    python = next((at + 1 for at, frame in enumerate(frames) if str(frame["filename"]).endswith(".py")), len(frames))
+    return frames[: next((at for at, frame in enumerate(frames) if _is_own(frame)), python)]
+
+
+def _is_own(frame: Mapping[str, Any]) -> bool:
+    name = str(frame["filename"])
+    return name.endswith(".py") and not any(part in name for part in _OURS)
 
 
 def _python_lines(frames: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, str]]:

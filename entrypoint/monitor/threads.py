@@ -61,7 +61,7 @@ class Threads:
         """
         now = time.monotonic()
         seconds, self._looked = now - self._looked, now
-        threads = [thread for pid in pids for thread in self._threads_of(pid)]
+        threads = [thread for pid in pids for thread in self._threads_of(pid, seconds)]
         waiters = [thread for thread in threads if not thread.is_main and WAITERS.match(thread.name)]
         if ranks and not waiters and (found := self._find_horovods(threads, seconds, pids)):
             waiters = [found]
@@ -95,24 +95,26 @@ class Threads:
             return busiest
         return None
 
-    def _threads_of(self, pid: int) -> list[Thread]:
+    def _threads_of(self, pid: int, seconds: float) -> list[Thread]:
         found = []
         with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/task") as tasks:
             for task in tasks:
                 with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended
-                    found.append(self._thread(int(task.name), pid, Path(task.path)))
+                    found.append(self._thread(int(task.name), pid, Path(task.path), seconds))
         return found
 
-    def _thread(self, tid: int, pid: int, task: Path) -> Thread:
+    def _thread(self, tid: int, pid: int, task: Path, seconds: float) -> Thread:
         ran, waited = (int(word) / 1e9 for word in (task / "schedstat").read_text().split()[:2])
         words = (task / "stat").read_text().rpartition(")")[2].split()
         status = (task / "status").read_text()
         sleeps = int(status.rpartition("\nvoluntary_ctxt_switches:")[2].split(maxsplit=1)[0])
         totals = {"ran": ran, "waited": waited, "user": int(words[11]), "kernel": int(words[12]), "sleeps": sleeps}
         used = {key: self._since((tid, key), total) for key, total in totals.items()}
+        # Kernels count the time in which a tracer (py-spy) held a thread as waiting for a processor.
+        waits = min(used["waited"], max(0.0, seconds - used["ran"]))
         return Thread(
             tid=tid, name=status.partition("\n")[0].partition("\t")[2], is_main=tid == pid,
-            used=used["ran"] + used["waited"], waited=used["waited"],
+            used=used["ran"] + waits, waited=waits,
             user=used["user"], kernel=used["kernel"], sleeps=used["sleeps"],
         )  # fmt: skip
 
