@@ -127,35 +127,43 @@ def test_ranks_with_uneven_batches_are_a_hang_that_names_who_is_missing(cluster:
         endings = job.wait(within=600)
     assert {ending.exit_code for ending in endings.values()} == {72}
     failure = endings["algo-1"].failure
-    assert "no progress in any process for 15 s: rank 0 on algo-1 is in train.py:6 read_more_data" in failure
+    assert "no progress in any process for 15 s: rank 0 on algo-1 is in train.py:6 read_more_data (sleeps)" in failure
     assert "train.py:10 train" in failure
+    assert "Horovod misses 0: [HorovodAllreduce" in failure
     assert "0: [HorovodAllreduce" in endings["algo-1"].log  # Horovod's warning stays
 
 
-BUSY_ALONE = """
+BUSY_IN_SILENCE = """
 import time
-import numpy as np
 import horovod.tensorflow as hvd, tensorflow as tf
+
+def compute(seconds):
+    a = tf.random.normal([256, 256])
+    until = time.time() + seconds
+    while time.time() < until:
+        a = tf.tanh(a @ a)
 
 hvd.init()
 hvd.allreduce(tf.ones([1000]), name="gradient")
-print("step=1", flush=True)
+time.sleep(6)
+for step in range(30):
+    time.sleep(0.5)
+    print(f"step={step}", flush=True)
+compute(24)
 if hvd.rank() == 0:
-    a = tf.random.normal([256, 256])
-    until = time.time() + 60
-    while time.time() < until:
-        a = tf.tanh(a @ a)
+    compute(30)
 hvd.allreduce(tf.ones([1000]), name="gradient")
 print("ended well", flush=True)
 """
 
 
-@pytest.mark.more  # local/test_monitor_local.py has work that is no hang
-def test_one_rank_that_evaluates_while_the_others_wait_is_no_hang(cluster: StartCluster) -> None:
+@pytest.mark.more  # unit/monitor/test_monitor_threads.py has the counters, local/test_monitor_local.py work that is none
+def test_silent_work_of_all_and_of_one_rank_after_a_training_is_no_hang(cluster: StartCluster) -> None:
+    """What Horovod's thread used while the job printed belongs to no later silence: such a job was ended with 72."""
     with cluster(
         program="tells.py", hosts=2, mode="mpi",
-        environment={**BUSY, "ENTRYPOINT_HANG_AFTER": "15", "ENTRYPOINT_HANG_ACTION": "fail"},
-        hyperparameters={"sagemaker_program": "train.py"}, files={"train.py": BUSY_ALONE},
+        environment={**BUSY, "ENTRYPOINT_HANG_AFTER": "12", "ENTRYPOINT_HANG_ACTION": "fail"},
+        hyperparameters={"sagemaker_program": "train.py"}, files={"train.py": BUSY_IN_SILENCE},
     ) as job:  # fmt: skip
         endings = job.wait(within=600)
     assert [ending.exit_code for ending in endings.values()] == [0, 0], endings["algo-1"].log

@@ -6,12 +6,6 @@ from entrypoint.monitor.stands import Doing, Look, stand
 
 PID = 7
 OWN = {"name": "step", "filename": "/opt/ml/code/train.py", "short_filename": "train.py", "module": None, "line": 9}
-RUNNER = {
-    "name": "main",
-    "filename": "/opt/venv/lib/python3.11/site-packages/mpi4py/run.py",
-    "module": None,
-    "line": 320,
-}
 
 
 def native(name: str, module: str) -> dict:
@@ -23,6 +17,7 @@ def python(name: str, package: str) -> dict:
     return {"name": name, "filename": path, "short_filename": package, "module": None, "line": 1}
 
 
+RUNNER = python("main", "mpi4py/run.py")
 MPI = native("opal_progress", "/usr/lib/x86_64-linux-gnu/libopen-pal.so.40")
 CUDA = native("cuStreamSynchronize", "/usr/lib/x86_64-linux-gnu/libcuda.so.1")
 RETRY = native("tensorflow::AllocatorRetry::AllocateRaw", "/opt/venv/lib/libtensorflow_framework.so.2")
