@@ -35,7 +35,7 @@ def main() -> int:
     runs.add_argument("--image", help="its name in the table; by default, the line of its TensorFlow")
     runs.add_argument("--output", type=Path, help="a new folder for jobs, logs and results.json")
     runs.add_argument("--seconds", type=float, default=float("inf"), help="what does not fit in is not run")
-    runs.add_argument("--at-once", type=int, default=1, help="of the cases that may run beside others")
+    runs.add_argument("--at-once", type=int, default=1, metavar="N", help="of the cases that may run beside others")
     packing.add_arguments(commands.add_parser("pack", help="pack images in pieces"))
     args = parser.parse_args()
     try:
@@ -57,7 +57,7 @@ def ring(args: argparse.Namespace) -> int:
     here = Here(image, not args.cpu, output.resolve(), until=time.monotonic() + args.seconds)
     print(f"on {'; '.join(gpus) if here.gpu else 'CPUs'}, TensorFlow {version()}; logs in {here.output}", flush=True)
     rows: dict[str, Row] = {}
-    beside = [case for case in cases if not case.alone]
+    beside = sorted((case for case in cases if not case.alone), key=lambda case: -case.limit)
     with ThreadPoolExecutor(args.at_once) as pool:
         for row in pool.map(lambda case: run(case, here), beside):
             rows[row.case] = told(row)

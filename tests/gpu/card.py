@@ -28,10 +28,14 @@ def memory_used() -> int:
 
 
 class Watch:
-    """Looks every second which processes have memory of the GPU, until the block ends; `who`: their names."""
+    """Looks every second which processes of a job have memory of the GPU, until the block ends; `who`: their names.
 
-    def __init__(self) -> None:
+    Those of the job have its folder in their environment.
+    """
+
+    def __init__(self, folder: Path) -> None:
         self.who = set[str]()
+        self._folder = str(folder).encode()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
@@ -45,17 +49,17 @@ class Watch:
 
     def _look(self) -> None:
         while not self._over.wait(LOOK_SECONDS):
-            pids = [line.strip() for line in ask("--query-compute-apps=pid")]
-            self.who |= {name_of(Path("/proc", pid)) for pid in pids if pid.isdecimal()}
+            for pid in ask("--query-compute-apps=pid"):
+                with contextlib.suppress(OSError):  # it is gone, or no number
+                    environment = Path("/proc", pid.strip(), "environ").read_bytes()
+                    if self._folder in environment:
+                        self.who.add(task_of(environment))
 
 
-def name_of(process: Path) -> str:
-    """Return the task of TF_CONFIG that a process (a folder of /proc) is, such as ps/0, or else its command."""
-    with contextlib.suppress(OSError, KeyError, ValueError, StopIteration):
-        variables = (process / "environ").read_bytes().split(b"\0")
-        config = next(each for each in variables if each.startswith(b"TF_CONFIG="))
+def task_of(environment: bytes) -> str:
+    """Return the task that TF_CONFIG says, such as ps/0; "script" if it says none."""
+    with contextlib.suppress(KeyError, ValueError, StopIteration):
+        config = next(each for each in environment.split(b"\0") if each.startswith(b"TF_CONFIG="))
         task = json.loads(config.partition(b"=")[2])["task"]
         return f"{task['type']}/{task['index']}"
-    with contextlib.suppress(OSError):
-        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-    return "a process that is gone"
+    return "script"

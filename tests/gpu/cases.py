@@ -164,8 +164,7 @@ CASES = (
         Outcome(says=(r"evaluation auc=0\.[5-9]", "^on the GPU: worker/0"), never=(r"^on the GPU: ps/",)),
         Outcome(says=(r"evaluation auc=0\.[5-9]",)),
         limit=180,
-        images=ALL,
-        alone=True,
+        images=LINES,
         shows=(r"evaluation auc=\S+",),
     ),
     Case(
@@ -173,7 +172,7 @@ CASES = (
         (
             local(
                 "{programs}/saves.py",
-                "--hosts 2 --mode single --fault 'stop all when training'",
+                "--hosts 2 --mode single --fault 'stop all when \"training on\"'",
                 TF_FORCE_GPU_ALLOW_GROWTH="true",
             ),
         ),

@@ -9,7 +9,7 @@ set -euo pipefail
 
 PIECES=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly PIECES BEGAN=$SECONDS
-work=/tmp/gpu-ring output=/tmp/gpu-ring-output minutes=9 at_once=3
+work=/tmp/gpu-ring output=/tmp/gpu-ring-output minutes=9 at_once=6
 
 die() {
     printf 'on_gpu.sh: %s\n' "$*" >&2
@@ -93,7 +93,7 @@ main() {
     mkdir -p "$output"
     ip link set lo up 2>/dev/null || true
     nvidia-smi
-    for name in $(cd "$work/roots" && find . -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | sort -r); do
+    for name in $(<"$work/roots/order"); do
         printf '\n== %s, after %d s\n' "$name" "$((SECONDS - BEGAN))"
         furnish "$work/roots/$name"
         run_in "$work/roots/$name" "$name" || failed+=("$name")

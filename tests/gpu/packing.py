@@ -1,7 +1,8 @@
 """Packs the file systems of images, smaller than they are, in pieces: for a machine that reaches no registry.
 
 FOLDER has then piece-000 and so on, what unpacks them (first.tar, on_gpu.sh), and checksums. In the pieces are
-roots/NAME, a file system, roots/NAME.env, its variables, and ring/: the cases, examples, Horovod's tests.
+roots/NAME, a file system, roots/NAME.env, its variables, roots/order, their names, and ring/: the cases, examples,
+Horovod's tests.
 """
 
 import argparse
@@ -43,9 +44,11 @@ def main(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(dir=args.folder.resolve().parent) as scratch:
         work = Path(scratch)
         (work / "roots").mkdir()
-        for name, image in map(_named, args.image):
+        images, folders = [_named(each) for each in args.image], [_named(each) for each in args.root]
+        (work / "roots/order").write_text("".join(f"{name}\n" for name, _ in (*images, *folders)))
+        for name, image in images:
             export(image, work / "roots" / name)
-        for name, folder in map(_named, args.root):
+        for name, folder in folders:
             Path(folder).rename(work / "roots" / name)
             (work / "roots" / f"{name}.env").write_text(f"PATH={os.defpath}\n")
         for root in sorted(each for each in (work / "roots").iterdir() if each.is_dir()):

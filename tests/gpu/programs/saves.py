@@ -4,9 +4,7 @@ import signal
 import time
 
 stopped = []
-signal.signal(
-    signal.SIGTERM, lambda *_: stopped.append(time.monotonic())
-)  # first: it may come while TensorFlow is read
+signal.signal(signal.SIGTERM, lambda *_: stopped.append(time.monotonic()))  # it may come while TensorFlow is read
 
 import tensorflow as tf  # noqa: E402
 

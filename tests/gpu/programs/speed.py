@@ -7,7 +7,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
 
-BATCH, STEPS, BLOCKS = 128, 25, 4
+BATCH, STEPS, BLOCKS = 128, 20, 3
 for gpu in tf.config.list_physical_devices("GPU"):
     tf.config.experimental.set_memory_growth(gpu, True)
 tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
