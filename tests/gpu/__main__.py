@@ -11,6 +11,7 @@ and calls this in each.
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -40,7 +41,7 @@ def main() -> int:
     args = parser.parse_args()
     try:
         return packing.main(args) if args.command == "pack" else ring(args)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, subprocess.SubprocessError) as error:
         print(f"tests/gpu: {error}", file=sys.stderr)
         return 2
 

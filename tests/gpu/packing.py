@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpu.kernels import strip
-from gpu.pieces import LARGEST, write_pieces
+from gpu.pieces import write_pieces
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
@@ -30,55 +30,51 @@ ZSTD = ("zstd", "-q", "-15", "--long=27", "-T0", "-c")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, help="where the pieces go; one that is not in the repository")
-    parser.add_argument("--image", action="append", default=[], metavar="NAME=IMAGE", help="an image of Docker")
-    parser.add_argument("--root", action="append", default=[], metavar="NAME=FOLDER", help="a file system; is changed")
+    parser.add_argument("--image", action="append", required=True, metavar="NAME=IMAGE", help="may be repeated")
     parser.add_argument("--generation", type=int, default=90, help="of the GPU; 90 is an H100's (sm_90)")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Pack what was asked for; say how much it is."""
-    for program in ("zstd", "tar"):
-        if not shutil.which(program):
-            raise ValueError(f"found no command {program}; install it")
+    """Pack the images that were asked for."""
+    images = [_named(each) for each in args.image]
     args.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=args.folder.resolve().parent) as scratch:
-        work = Path(scratch)
-        (work / "roots").mkdir()
-        images, folders = [_named(each) for each in args.image], [_named(each) for each in args.root]
-        (work / "roots/order").write_text("".join(f"{name}\n" for name, _ in (*images, *folders)))
         for name, image in images:
-            export(image, work / "roots" / name)
-        for name, folder in folders:
-            Path(folder).rename(work / "roots" / name)
-            (work / "roots" / f"{name}.env").write_text(f"PATH={os.defpath}\n")
-        for root in sorted(each for each in (work / "roots").iterdir() if each.is_dir()):
-            for path, size, gone in stripped(root, args.generation):
-                print(
-                    f"{path.relative_to(work)}: kernels {size / 1e6:.0f} MB, overwritten {gone / 1e6:.0f}", flush=True
-                )
-        print(f"linked {link_equal(work / 'roots') / 1e6:.0f} MB that two images share", flush=True)
-        add_ring(work / "ring")
-        add_first(args.folder)
-        tar = subprocess.Popen(["tar", "-C", scratch, "-c", "roots", "ring"], stdout=subprocess.PIPE)
-        zstd = subprocess.Popen(ZSTD, stdin=tar.stdout, stdout=subprocess.PIPE)
+            export(image, Path(scratch, "roots", name))
+        Path(scratch, "roots/order").write_text("".join(f"{name}\n" for name, _ in images))
+        add_ring(Path(scratch, "ring"))
+        pack(Path(scratch), args.folder, args.generation)
+    return 0
+
+
+def pack(work: Path, folder: Path, generation: int) -> None:
+    """Make the file systems of WORK/roots smaller, and pack them with WORK/ring into pieces; say how much it is."""
+    for path, size, gone in stripped(work / "roots", generation):
+        print(f"{path.relative_to(work)}: kernels {size / 1e6:.0f} MB, overwritten {gone / 1e6:.0f}", flush=True)
+    print(f"linked {link_equal(work / 'roots') / 1e6:.0f} MB that images share", flush=True)
+    add_first(folder)
+    with (
+        subprocess.Popen(["tar", "-C", str(work), "-c", "roots", "ring"], stdout=subprocess.PIPE) as tar,
+        subprocess.Popen(ZSTD, stdin=tar.stdout, stdout=subprocess.PIPE) as zstd,
+    ):
         assert tar.stdout and zstd.stdout
         tar.stdout.close()
-        pieces = write_pieces(zstd.stdout, args.folder, LARGEST)
-        if failed := [each.args for each in (tar, zstd) if each.wait()]:
-            raise ValueError(f"{failed[0]} failed; its reason is above")
+        pieces = write_pieces(zstd.stdout, folder)
+    for each in (tar, zstd):
+        if each.returncode:
+            raise ValueError(f"{each.args} ended with {each.returncode}; its reason is above")
     size = sum(piece.stat().st_size for piece in pieces)
-    print(f"{len(pieces)} pieces, {size / 1e9:.2f} GB, in {args.folder}")
-    return 0
+    print(f"{len(pieces)} pieces, {size / 1e9:.2f} GB, in {folder}")
 
 
 def export(image: str, root: Path) -> None:
     """Write an image's file system to `root`, and its variables beside it."""
     said = subprocess.run(["docker", "image", "inspect", image], capture_output=True, text=True)
     if said.returncode:
-        raise ValueError(f"found no image {image}; tests/gpu/prepare.sh builds all")
+        raise ValueError(f"found no image {image} in Docker; tests/gpu/prepare.sh builds all")
     variables = json.loads(said.stdout)[0]["Config"]["Env"]
+    root.mkdir(parents=True)
     root.with_name(f"{root.name}.env").write_text("".join(f"{each}\n" for each in variables))
-    root.mkdir()
     create = subprocess.run(["docker", "create", image], check=True, capture_output=True, text=True)
     container = create.stdout.strip()
     try:
@@ -91,7 +87,7 @@ def export(image: str, root: Path) -> None:
 
 
 def stripped(root: Path, generation: int) -> Iterator[tuple[Path, int, int]]:
-    """Strip all libraries but those that stay whole; yield each that had kernels, with its bytes before and gone."""
+    """Strip the libraries but those that stay whole; yield each with kernels, the bytes of these, and those gone."""
     for path in large(root):
         if ".so" not in path.name or path.name.startswith(WHOLE):
             continue
@@ -144,11 +140,13 @@ def add_first(folder: Path) -> None:
     """Put beside the pieces what unpacks them: the script, and zstd with its libraries, which the machine may lack."""
     shutil.copy2(HERE / "on_gpu.sh", folder)
     zstd = shutil.which("zstd")
-    linked = subprocess.run(["ldd", str(zstd)], capture_output=True, text=True, check=True).stdout
+    if not zstd:
+        raise ValueError("found no command zstd; install it (on Debian: apt-get install zstd)")
+    linked = subprocess.run(["ldd", zstd], capture_output=True, text=True, check=True).stdout
     libraries = re.findall(r"(/\S+\.so\S*) \(0x", linked)
     with tempfile.TemporaryDirectory() as first:
         for each in (zstd, *libraries):
-            shutil.copy2(str(each), first)
+            shutil.copy2(each, first)
         loader = next(Path(each) for each in libraries if Path(each).name.startswith("ld-"))
         Path(first, loader.name).rename(Path(first, "ld.so"))
         subprocess.run(["tar", "-cf", str(folder / "first.tar"), "-C", first, "."], check=True)
@@ -157,5 +155,5 @@ def add_first(folder: Path) -> None:
 def _named(words: str) -> tuple[str, str]:
     name, equals, what = words.partition("=")
     if not (re.fullmatch(r"[\w.-]+", name) and equals and what):
-        raise ValueError(f"found {words!r}; wanted NAME=IMAGE or NAME=FOLDER")
+        raise ValueError(f"found {words!r}; wanted NAME=IMAGE")
     return name, what
