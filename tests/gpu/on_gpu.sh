@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # On the machine with the GPU, as root: unpacks what prepare.sh has packed, and runs the ring in each image.
 #
-#     on_gpu.sh [--work FOLDER] [--output FOLDER] [--minutes N] [--at-once N]
+#     on_gpu.sh [--work FOLDER] [--output FOLDER] [--minutes N] [--at-once N] [--image NAME]
 #
 # It lies beside the pieces. Prints a table for each image, and at the end what failed; the exit code is then 1. A case for
-# which the minutes (9 by default) do not suffice is not run. OUTPUT has logs, jobs and results.json, by image.
+# which the minutes (9 by default) do not suffice is not run; a second call with --image 2.14 unpacks nothing anew. OUTPUT,
+# a new folder, has logs, jobs and results.json of each image.
 set -euo pipefail
 
 PIECES=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly PIECES BEGAN=$SECONDS
-work=/tmp/gpu-ring output=/tmp/gpu-ring-output minutes=9 at_once=6
+work=/tmp/gpu-ring output=/tmp/gpu-ring-output minutes=9 at_once=6 image=''
 
 die() {
     printf 'on_gpu.sh: %s\n' "$*" >&2
@@ -23,17 +24,20 @@ while (($# > 0)); do
         --output) output=$2 ;;
         --minutes) minutes=$2 ;;
         --at-once) at_once=$2 ;;
-        *) die "found the argument '$1'; wanted --work, --output, --minutes or --at-once" ;;
+        --image) image=$2 ;;
+        *) die "found the argument '$1'; wanted --work, --output, --minutes, --at-once or --image" ;;
     esac
     shift 2
 done
 
 unpack() {
+    [[ ! -e $work/unpacked ]] || return 0
     (cd "$PIECES" && sha256sum --check --quiet SHA256SUMS) || die "pieces are missing or damaged: bring them again"
     mkdir -p "$work/first"
     tar -xf "$PIECES/first.tar" -C "$work/first"
     cat "$PIECES"/piece-* | "$work/first/ld.so" --library-path "$work/first" "$work/first/zstd" -dc --long=27 |
         tar -x -C "$work"
+    touch "$work/unpacked"
     echo "unpacked after $((SECONDS - BEGAN)) s"
 }
 
@@ -93,7 +97,7 @@ main() {
     mkdir -p "$output"
     ip link set lo up 2>/dev/null || true
     nvidia-smi
-    for name in $(<"$work/roots/order"); do
+    for name in ${image:-$(<"$work/roots/order")}; do
         printf '\n== %s, after %d s\n' "$name" "$((SECONDS - BEGAN))"
         furnish "$work/roots/$name"
         run_in "$work/roots/$name" "$name" || failed+=("$name")

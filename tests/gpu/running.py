@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpu import card
-from gpu.cases import Case, Command
+from gpu.cases import ON_THE_GPU, Case, Command
 from gpu.judge import Ran, Row, complaints, seen
 
 HERE = Path(__file__).resolve().parent
@@ -82,7 +82,7 @@ def _run(case: Case, here: Here, limit: float) -> Ran:
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
     codes, log, began = list[int | None](), "", time.monotonic()
     before = card.memory_used()
-    watch = card.Watch(scratch) if here.gpu else contextlib.nullcontext()
+    watch = card.Watch(scratch) if here.gpu and case.asks_who else contextlib.nullcontext()
     with taken_away(case.without), watch as watched:
         for number, command in enumerate(case.commands):
             left = limit - (time.monotonic() - began)
@@ -93,7 +93,7 @@ def _run(case: Case, here: Here, limit: float) -> Ran:
                 break
     seconds = time.monotonic() - began
     if watched:
-        log += "".join(f"on the GPU: {who}\n" for who in sorted(watched.who))
+        log += "".join(f"{ON_THE_GPU}: {who}\n" for who in sorted(watched.who))
     if here.gpu and case.alone:
         log += f"GPU memory: {max(0, card.memory_used() - before)} MiB more than before\n"
     return Ran(tuple(codes), log, seconds)
