@@ -12,8 +12,9 @@ from entrypoint.report.rules.judge import judge
 from entrypoint.report.rules.verdict import Verdict
 
 H100 = Path(__file__).parent / "records"  # of jobs on one H100, 2026-11-26: as the monitor wrote them, but for paths
-LONG, SHORT = 120, 6  # seconds of training
+LONG, SHORT = 120, 4  # seconds of training
 QUIET = 90  # seconds in which a job hangs before it is ended
+TRAINERS = ("script", "rank", "worker")
 WAYS = ("succeeded", "stopped", "failed", "hung", "ended as hung", "short")
 
 
@@ -58,18 +59,17 @@ def two(seconds: int, **second: object) -> list[HostRecord]:
 
 def one_ends_early(seconds: int) -> list[HostRecord]:
     first, second = two(seconds)
-    for record, until in ((second, 5 + seconds / 4),):
-        for line in record.lines:
-            if line[0] == "ended" and line[2] == "rank 1":
-                line[1] = record.lines[0][1] + until
+    for line in second.lines:
+        if line[0] == "ended" and line[2] == "rank 1":
+            line[1] -= 0.75 * seconds
     return [first, second]
 
 
 def one_server_works(seconds: int) -> list[HostRecord]:
     records = [
-        trained(f"algo-{n + 1}", 2, seconds=seconds, process=f"worker/{n}", role="worker", mode="ps") for n in range(2)
+        trained(f"algo-{n + 1}", 3, seconds=seconds, process=f"worker/{n}", role="worker", mode="ps") for n in range(3)
     ]
-    for number, (record, cpu) in enumerate(zip(records, (2.0, 0.1), strict=True)):
+    for number, (record, cpu) in enumerate(zip(records, (2.0, 0.1, 0.1), strict=True)):
         record.runs(f"ps/{number}", 4, seconds + 5, "ps")
         for second in range(5, seconds + 5):
             record.sample(second + 0.5, seconds=0.001, processes={f"ps/{number}": {"cpu": cpu}})
@@ -80,9 +80,9 @@ def slower_and_slower(seconds: int) -> list[HostRecord]:
     record = trained(seconds=seconds, step=1e9)
     record.lines = [line for line in record.lines if line[0] != "metric"]
     done = 0.0
-    for tick in range(2 * seconds):  # told twice a second, so that the short one has values enough
+    for tick in range(4 * seconds):  # so that the short one has values enough
         done += 30 / (0.1 + tick / seconds)
-        record.add("metric", 5.5 + tick / 2, "script", {"step": float(round(done))})
+        record.add("metric", 5.2 + tick / 4, "script", {"step": float(round(done))})
     return [record]
 
 
@@ -110,7 +110,7 @@ TABLE: dict[str, tuple[str, Callable[[int], list[HostRecord]], frozenset[str]]] 
     "throttled": ("cpu_starved", lambda s: sampled(s, cpu=[4.0, 0.5, 0, 0, 1.5]), WELL | {"failed"}),
     "idle GPUs": ("gpu_starved", lambda s: sampled(s, gpus=[[0.2, 8 * GB, 16 * GB, 100.0]]), WELL),
     "full memory": ("memory", lambda s: sampled(s, programs=15 * GB), ALWAYS),
-    "memory grows": ("memory", lambda s: grows(s, "memory", 2 * GB, 8 * GB / s), WELL | {"failed"}),
+    "memory grows": ("memory", lambda s: grows(s, "memory", 2 * GB, 8 * GB / LONG), WELL | {"failed"}),
     "a slow rank": ("straggler", lambda s: two(s, step=0.3), WELL),
     "one server works": ("ps_unbalanced", one_server_works, WELL),
     "loss does not fall": ("loss", loses(1.0), WELL),
@@ -118,14 +118,14 @@ TABLE: dict[str, tuple[str, Callable[[int], list[HostRecord]], frozenset[str]]] 
     "slower and slower": ("step_growth", slower_and_slower, WELL),
     "a long checkpoint": ("checkpoint", takes_long_to_save, ALWAYS),
     "full disk": ("disk", lambda s: sampled(s, free=0.5 * GB), ALWAYS),
-    "the disk fills": ("disk", lambda s: grows(s, "free", 90 * GB, -60 * GB / s), WELL),
+    "the disk fills": ("disk", lambda s: grows(s, "free", 90 * GB, -60 * GB / LONG), WELL),
     "the network is full": ("network", lambda s: sampled(s, net=[int(1.2 * GB), 9], cpu=[1.0, 0, 0, 0, 0]), WELL),
     "small files": (
         "small_files",
         lambda s: [trained(seconds=s, channels={"train": {"files": 50_000, "bytes": 10**9}})],
         ALWAYS,
     ),
-    "a host ends early": ("idle", one_ends_early, WELL | {"short"}),
+    "a host ends early": ("idle", one_ends_early, ALWAYS - {"failed"}),  # of those that hang, for that
 }
 
 
@@ -137,7 +137,8 @@ def ended(records: list[HostRecord], way: str) -> JobRecord:
     for record in records:
         began, end = record.lines[0][1], max(line[1] for line in record.lines)
         more = QUIET if "hung" in way else 0
-        names = [line[2] for line in record.lines if line[0] == "process" and line[3]["role"] in ("script", "rank")]
+        names = [line[2] for line in record.lines if line[0] == "process" and line[3]["role"] in TRAINERS]
+        last = next(line for line in reversed(record.lines) if line[0] == "sample")[3]
         for line in record.lines:
             if line[0] == "outcome":
                 line[1] += more
@@ -145,7 +146,7 @@ def ended(records: list[HostRecord], way: str) -> JobRecord:
             elif line[0] == "ended" and line[2] in names and more:
                 line[1] += more
         for second in range(1, more):
-            record.sample(end - began + second, cpu=[0.01, 0, 0, 0, 0])
+            record.add("sample", end - began + second, 1.0, {**last, "cpu": [0.01, 0, 0, 0, 0]}, {}, {})
             if second > 10 and second % 5 == 0:
                 record.add("still", end - began + second, {name: [float(second), 0.01, 0.0] for name in names})
         if way == "stopped":
