@@ -54,8 +54,9 @@ def doubts(
     found = [*_of_keras_3(files, mode, tensorflow)] if keras_3 else []
     if mode == "ps" and ps_workers == "server":
         why = "has an Estimator, whose workers run the script, and here the chief alone does: it would wait for them for "
+            "ever"
         found += [
-            Doubt("estimator-never-ends", name, 0, f"{why}ever", "Set ENTRYPOINT_PS_WORKERS=script")
+            Doubt("estimator-never-ends", name, 0, why, "Set ENTRYPOINT_PS_WORKERS=script")
             for name, text in files
             if ESTIMATOR.search(text)
         ]
@@ -85,9 +86,12 @@ def _of_xla(files: list[tuple[str, str]]) -> Iterator[Doubt]:
 
 def _of_ranks(gpus: int, ranks: int) -> Doubt:
     there = "1 GPU is" if gpus == 1 else f"{gpus} GPUs are"
-    why = f"{ranks} ranks are to train on each host, where {there}: NCCL takes no GPU for two ranks, and Horovod fails "
+    why = (
+        f"{ranks} ranks are to train on each host, where {there}: NCCL takes no GPU for two ranks, and Horovod fails "
+        'with "invalid usage"'
+    )
     instead = f"Set ENTRYPOINT_PROCESSES_PER_HOST={gpus}, or CUDA_VISIBLE_DEVICES=-1 to train on CPUs"
-    return Doubt("ranks-and-gpus", "", 0, f'{why}with "invalid usage"', instead)
+    return Doubt("ranks-and-gpus", "", 0, why, instead)
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -11,7 +11,9 @@ NAMES = "Adadelta|Adafactor|Adagrad|Adam|AdamW|Adamax|Ftrl|Lion|Nadam|RMSprop|SG
 CLASSES = {name.lower(): name for name in NAMES.split("|")}
 FIRST_KERAS = (2, 11)  # of TensorFlow: older optimizers, which later ones call legacy, have no XLA
 MADE = re.compile(rf"(?<![\w.])((?:\w+\.)*optimizers\.(?:experimental\.)?)({NAMES})\(")
-IMPORTED = re.compile(r"^[^\S\n]*from\s+[\w.]*keras\.optimizers(?:\.experimental)?\s+import\s+(\([^)]*\)|.*)", re.MULTILINE)
+IMPORTED = re.compile(
+    r"^[^\S\n]*from\s+[\w.]*keras\.optimizers(?:\.experimental)?\s+import\s+(\([^)]*\)|.*)", re.MULTILINE
+)
 COMPILE = re.compile(r"\.compile\(")
 BY_NAME = re.compile(r"""(?:^\s*|\boptimizer\s*=\s*)(['"])(\w+)\1""")
 SERVERS = re.compile(r"(?<!v1\.)\bParameterServerStrategy(V2)?\(|\bClusterCoordinator\(")

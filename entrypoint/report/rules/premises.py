@@ -62,7 +62,7 @@ def judged(job: JobRecord, host: Host) -> tuple[float, float] | None:
 
 
 def trained_long(job: JobRecord) -> bool:
-    """Return whether some host trained for long enough to judge the job; or the job was, of whose trainers none tells."""
+    """Return whether some host trained for long enough to judge the job; where none trains, whether it was long."""
     if not job.trainers():
         return job.seconds >= LEAST_SECONDS
     return any(judged(job, host) for host in job.hosts)

@@ -54,14 +54,16 @@ def gpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         mean = sum(busy.values()) / len(busy)
         if mean >= threshold:
             continue
-        text = f"its {len(busy)} GPU{'s are' * (len(busy) > 1) or ' is'} busy in {percent(mean)} of the training"
-        text += _beside(host, list(busy), *training)
+        they = f"its {len(busy)} GPU{'s are' * (len(busy) > 1) or ' is'}"
+        text = f"{they} busy in {percent(mean)} of the training{_beside(host, list(busy), *training)}"
         advice = "use larger batches, mixed precision or XLA; see whether the input keeps up"
         unused = [name for name, each in busy.items() if each < USED]
         cpus = busy_cpus(host, *training)
         if len(unused) == len(busy) and not any(_is_taken(host, name) for name in busy):
-            text = f"its {len(busy)} GPU{'s are' * (len(busy) > 1) or ' is'} not used at all: no program takes memory there"
-            advice = "see whether TensorFlow finds it (tf.config.list_physical_devices) and where the script puts its "
+            text = f"{they} not used at all: no program takes memory there"
+            advice = (
+                "see whether TensorFlow finds them (tf.config.list_physical_devices) and where the script puts its "
+            )
             advice += "work; or take instances without GPUs"
         elif unused and len(unused) < len(busy):
             text += f", GPU {', '.join(unused[:8])} not at all"

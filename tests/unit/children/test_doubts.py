@@ -84,7 +84,11 @@ def of_xla(text: str, *, tensorflow: str = "2.14.1", gpus: int = 1, servers: int
         ("tf.keras.optimizers.SGD(0.1)", "SGD(0.1)", "tf.keras.optimizers.SGD(0.1, jit_compile=False)"),
         ("x = optimizers.experimental.Adam()", "Adam()", "optimizers.experimental.Adam(jit_compile=False)"),
         ("tf.optimizers.Adagrad(rate(3), name='a')", "rate(3)", "rate(3), name='a', jit_compile=False)"),
-        ("from tensorflow.keras.optimizers import (Adam,\n SGD)\n\nx = Adam(1e-3)", "has Adam(1e-3)", "Write Adam(1e-3, jit"),
+        (
+            "from tensorflow.keras.optimizers import (Adam,\n SGD)\n\nx = Adam(1e-3)",
+            "has Adam(1e-3)",
+            "Write Adam(1e-3, jit",
+        ),
         ("model.compile('adam', 'mse')", "adam", "tf.keras.optimizers.Adam(jit_compile=False) in place of 'adam'"),
         ("model.compile(loss=f('adam'), optimizer=\"rmsprop\")", "rmsprop", "tf.keras.optimizers.RMSprop(jit_"),
         (f"tf.keras.optimizers.SGD({'x' * 200})", "SGD(...)", "tf.keras.optimizers.SGD(..., jit_compile=False)"),
@@ -122,7 +126,14 @@ def test_one_that_it_does_not(text: str) -> None:
 
 @pytest.mark.parametrize(
     "job",
-    [{"gpus": 0}, {"servers": 1}, {"servers": 0}, {"tensorflow": "2.21.0"}, {"tensorflow": "2.10.0"}, {"tensorflow": ""}],
+    [
+        {"gpus": 0},
+        {"servers": 1},
+        {"servers": 0},
+        {"tensorflow": "2.21.0"},
+        {"tensorflow": "2.10.0"},
+        {"tensorflow": ""},
+    ],
 )
 def test_where_xla_meets_nothing_of_another_device(job: dict) -> None:
     assert of_xla("tf.keras.optimizers.SGD(0.1)", **job) == []
@@ -138,7 +149,9 @@ def test_without_parameter_servers_it_may_compile() -> None:
     assert doubts(files, "ps", "script", "2.14.1", {}, gpus=1, servers=2) == []
 
 
-@pytest.mark.parametrize(("ranks", "gpus", "told"), [(2, 1, True), (8, 4, True), (4, 4, False), (1, 8, False), (4, 0, False)])
+@pytest.mark.parametrize(
+    ("ranks", "gpus", "told"), [(2, 1, True), (8, 4, True), (4, 4, False), (1, 8, False), (4, 0, False)]
+)
 def test_more_ranks_than_gpus_with_horovod(ranks: int, gpus: int, told: bool) -> None:
     files = [("train.py", "import horovod.tensorflow as hvd\n")]
     found = doubts(files, "mpi", "script", "2.14.1", {}, gpus=gpus, ranks=ranks)

@@ -106,7 +106,16 @@ def test_a_job_may_hide_its_gpus(packages, monkeypatch, hidden):
 
 @pytest.mark.parametrize(
     ("given", "seen", "visible"),
-    [(None, 4, 4), (None, 0, 0), ("0", 4, 1), ("2,3", 4, 2), ("-1", 4, 0), ("", 4, 0), ("MIG-1,MIG-2", 1, 2), ("0", 0, 0)],
+    [
+        (None, 4, 4),
+        (None, 0, 0),
+        ("0", 4, 1),
+        ("2,3", 4, 2),
+        ("-1", 4, 0),
+        ("", 4, 0),
+        ("MIG-1,MIG-2", 1, 2),
+        ("0", 0, 0),
+    ],
 )
 def test_programs_see_what_the_job_lets_them_see(monkeypatch, given, seen, visible):
     monkeypatch.setattr(gpus, "_count", lambda _: seen)  # whatever this machine has
