@@ -206,7 +206,7 @@ EXHAUSTED = (
     [
         # TensorFlow 2.14 tells plain bytes, and the request in its first line.
         (
-            "Allocator (GPU_1_bfc) ran out of memory trying to allocate 4.00GiB (rounded to 4294967296)requested by op\n"
+            "Allocator (GPU_1_bfc) ran out of memory trying to allocate 4.00GiB (rounded to 4294967296)by op\n"
             "Stats: \nLimit:                     16106127360\nInUse:                     12884901888\n",
             f"OOM when allocating tensor with shape[1024] and type float on {AT}GPU:1 by allocator GPU_1_bfc [Op:Fill]",
             "out of memory on GPU 1: 4.00GiB asked for, 12.00GiB of 15.00GiB in use",
