@@ -53,7 +53,7 @@ def doubts(
     keras_3 = keras_3 and not any(KERAS_2.search(text) for _, text in files)
     found = [*_of_keras_3(files, mode, tensorflow)] if keras_3 else []
     if mode == "ps" and ps_workers == "server":
-        why = "has an Estimator, whose workers run the script, and here the chief alone does: it waits for them for ever"
+        why = "has an Estimator, whose workers run the script, and here the chief alone does: it waits for ever"
         found += [
             Doubt("estimator-never-ends", name, 0, why, "Set ENTRYPOINT_PS_WORKERS=script")
             for name, text in files
