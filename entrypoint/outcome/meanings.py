@@ -42,11 +42,11 @@ def _exhausted(lines: Sequence[str]) -> str:
     if not told:
         return ""
     number = next(filter(None, told[-1].groups()))
-    asked = [next(filter(None, found.groups())) for line in lines if (found := _ASKED.search(line))]
+    asked = [next(filter(None, match.groups())) for line in lines if (match := _ASKED.search(line))]
     sizes = {
-        name: _size(found[-1])
+        name: _size(values[-1])
         for name, pattern in _USED.items()
-        if (found := [match[1] for line in lines if (match := pattern.search(line))])
+        if (values := [match[1] for line in lines if (match := pattern.search(line))])
     }
     words = [f"{_size(asked[-1])} asked for"] if asked else []
     if len(sizes) == len(_USED):

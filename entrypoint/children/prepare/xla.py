@@ -14,7 +14,7 @@ MADE = re.compile(rf"(?<![\w.])((?:\w+\.)*optimizers\.(?:experimental\.)?)({NAME
 IMPORTED = re.compile(
     r"^[^\S\n]*from\s+[\w.]*keras\.optimizers(?:\.experimental)?\s+import\s+(\([^)]*\)|.*)", re.MULTILINE
 )
-COMPILE = re.compile(r"\.compile\(")
+COMPILE = re.compile(r"(?<!\bre)\.compile\(")
 BY_NAME = re.compile(r"""(?:^\s*|\boptimizer\s*=\s*)(['"])(\w+)\1""")
 SERVERS = re.compile(r"(?<!v1\.)\bParameterServerStrategy(V2)?\(|\bClusterCoordinator\(")
 OFF, MAYBE_OFF = re.compile(r"\.jit_compile\s*=\s*False\b"), re.compile(r"\bjit_compile\s*=\s*False\b|\*\*")

@@ -225,7 +225,7 @@ def test_a_step_on_parameter_servers_where_keras_believes_in_a_gpu():
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout.splitlines()[-1])
     compiles, why = told["keras"]
-    assert compiles and "Trying to access resource learning_rate" in why, "else this test shows nothing"
+    assert compiles and "Trying to access resource" in why, "else this test shows nothing"
     compiles, loss = told["example"]
     assert not compiles and 0 < loss < 10
 

@@ -6,6 +6,7 @@ are those of a job.
 """
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -537,7 +538,8 @@ def test_cut_anywhere(name):
         explain(exit, text[at:])
     if exit == BAD and confidence is STRONG and text.count("Traceback") == 1 and not text.startswith("  "):
         head = text.index("Traceback")
-        assert explain(exit, text[head + 12 :]).error == error
+        known = re.sub(r": \S+ asked for, .* in use", "", error)  # without what an allocator told before
+        assert explain(exit, text[head + 12 :]).error == known
 
 
 LAST_WORDS = (
