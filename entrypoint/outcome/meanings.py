@@ -18,8 +18,8 @@ _MEANINGS = (
     ),
     (
         re.compile(r"All nodes which are allocated for this job are already filled"),
-        "mpirun says so, too, where it finds none of its hosts again: by their names, this machine's, and the "
-        "addresses of its interfaces",
+        "mpirun says so, too, where the name of a host begins to mean this machine while it starts: see what resolves "
+        "the names of hosts here",
     ),
 )
 _EXHAUSTED = re.compile(r"ResourceExhausted|RESOURCE_EXHAUSTED|CUDA_ERROR_OUT_OF_MEMORY|OOM when allocating")
