@@ -89,6 +89,7 @@ class _Reader:
         for place, (busy, held, size, watts, *_) in enumerate(map(numbers, list(used.get("gpus", ()))[:64])):
             amounts["gpu", str(place)] = busy * seconds
             peaks["gpu memory", str(place)] = held / max(1.0, size)
+            host.held_at_first.setdefault(str(place), held / max(1.0, size))
             amounts["gpu watts",] = amounts.get(("gpu watts",), 0.0) + watts * seconds
         for channel, (waiting, capacity) in list(dict(used.get("fifos", {})).items())[:100]:
             amounts["fifo", text(channel, 80)] = seconds * number(waiting) / max(1.0, number(capacity))
@@ -136,6 +137,15 @@ class _Reader:
             if len(self._host.still) < MOST_MARKS:
                 waiters = number(more[0]) if more else 0.0
                 self._host.still.append((at, text(name), number(seconds), number(cpus) - waiters))
+
+    def _take_stalled(self, at: float, missing: list[Any]) -> None:
+        if missing and len(self._host.stalled) < MOST_MARKS:
+            self._host.stalled.append(at)
+
+    def _take_decided(self, at: float, told: dict[str, Any]) -> None:
+        for event, *values in told["events"]:
+            if event == "Prepared" and values:
+                self._host.unused_gpus = text(values[0].get("unused_gpus", ""), 600)
 
     def _take_stacks(self, at: float, name: str, told: dict[str, Any]) -> None:
         if len(self._host.stacks) < MOST_STACKS:
