@@ -21,6 +21,7 @@ class Exchange:
 
     def __init__(self, cluster: Cluster) -> None:
         self._due = 0.0  # when to look again
+        self._is_told = True  # whether the kernel has told its connections, when it was asked last
         self._others = [host for host in cluster.hosts if host is not cluster.me]
         self._host_at: dict[str, str] = {}
         self._last: dict[tuple[End, End, int], tuple[int, int]] = {}
@@ -41,7 +42,9 @@ class Exchange:
         try:
             found = [each for each in connections() if each.remote[0] in self._host_at]
         except OSError:  # a kernel without sock_diag, or one that forbids it
+            self._is_told = False
             return {}
+        self._is_told = True
         if frozenset(pids) != self._pids or any(each.inode not in self._owners for each in found):
             self._pids = frozenset(pids)
             self._owners = {each.inode: 0 for each in found} | inodes_of(pids)
@@ -57,6 +60,11 @@ class Exchange:
                 both[1] += max(0, each.sent - sent)
         self._last = counts
         return {host: both for host, both in sums.items() if any(both)}
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether hosts could exchange something that is not counted: an address is not known, or nothing is told."""
+        return not self._is_told or not {host.name for host in self._others} <= set(self._host_at.values())
 
     def _resolve(self, left: list[Host]) -> None:
         while left:

@@ -164,6 +164,8 @@ class Monitor:
             self._printed.reader(process).note(values)
         for process, told in weights:
             self._add("weights", process, *told)
+        for process, model in self._marks.take_models().items() if self._marks else ():
+            self._add("model", process, model)
 
     # --- what the host uses ---
 

@@ -46,7 +46,10 @@ class Sampling:
         for name, count in printed.items():
             processes.setdefault(name, {})["output"] = count
         trainers = {pid for name in training for pid in families.get(name, ())}
-        return round(seconds, 3), host, processes, self._exchange.look(trainers)
+        exchanged = self._exchange.look(trainers)
+        if self._exchange.is_blind:
+            host["unseen"] = True
+        return round(seconds, 3), host, processes, exchanged
 
     def threads(self, running: Mapping[str, int]) -> dict[str, tuple[float, float]]:
         """Return seconds since the last look that threads of these processes (waited for a processor, cycled)."""
