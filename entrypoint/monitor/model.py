@@ -18,7 +18,8 @@ class Model(Value):
     dense: float = 0.0  # of these, without embeddings, of which each step has some rows only
     steps: float = 0.0  # of Keras' `fit`, or of an optimizer that is called in each step
     horovod: float = 0.0  # 1: it is imported, and all that it reduces is seen; 2: it is imported
-    gradients: float = 0.0  # that go through Horovod's own tapes and optimizers
+    tensors: float = 0.0  # gradients of variables that go through Horovod's own tapes and optimizers
+    gradients: float = 0.0  # of how many weights these are, without embeddings
     asked: float = 0.0  # in all tensors that Horovod was asked to reduce
     largest: float = 0.0  # of these tensors
     reduced: float = 0.0  # until now, in reductions that are no part of a graph
@@ -28,7 +29,7 @@ class Model(Value):
     @property
     def has_gradients_reduced(self) -> bool:
         """Whether the framework itself was told to exchange the gradients."""
-        return self.workers > 1 or (self.gradients > 0 and self.gradients >= self.dense / 2)
+        return self.workers > 1 or (self.tensors > 0 and self.gradients >= self.dense / 2)
 
     @property
     def asks_for_weights(self) -> bool:
@@ -39,7 +40,7 @@ class Model(Value):
     def asks_for_scalars(self) -> bool:
         """Whether Horovod is there, and all that it is asked for is much too small for the gradients."""
         small = self.largest <= SCALARS or self.asked <= LITTLE * self.weights
-        return self.horovod == 1 and self.weights >= SMALL and not self.gradients and small
+        return self.horovod == 1 and self.weights >= SMALL and not self.tensors and small
 
 
 def model_of(told: object) -> Model:

@@ -27,7 +27,7 @@ class Seen:
         self.optimizers: dict[int, tuple[Any, int, int, int]] = {}  # reference, pairs, weights, of which dense
         self.eager_steps: dict[int, int] = {}  # by optimizer
         self.fit_steps = 0
-        self.gradients: dict[int, int] = {}  # by wrapped tape or optimizer: weights whose gradients it had reduced
+        self.gradients: set[tuple[int, int]] = set()  # tensors, and weights in dense ones: what wrapped tapes reduce
         self.asked: dict[str, int] = {}  # size of each tensor that Horovod was asked to reduce
         self.reduced = 0  # weights in all reductions that ran at once, and not as part of a graph
         self.strategy, self.workers = "", 0
@@ -43,7 +43,8 @@ class Seen:
             "dense": sum(dense for _, _, _, dense in living),
             "steps": max(self.fit_steps, *self.eager_steps.values(), 0),
             "horovod": self.horovod,
-            "gradients": sum(self.gradients.values()),
+            "tensors": sum(tensors for tensors, _ in list(self.gradients)),
+            "gradients": sum(weights for _, weights in list(self.gradients)),
             "asked": sum(asked),
             "largest": max(asked, default=0),
             "reduced": self.reduced,
@@ -91,10 +92,11 @@ def of_fit(*_: Any, **__: Any) -> None:
     changed()
 
 
-def of_gradients(whose: int, grads: Any) -> None:
+def of_gradients(grads: Any) -> None:
     """Note the gradients that a wrapped tape or optimizer has reduced."""
-    sizes = [size_of(grad) for grad in grads if grad is not None and not is_sparse(grad)]
-    SEEN.gradients[whose] = max(sum(sizes), SEEN.gradients.get(whose, 0))
+    sizes = [0 if is_sparse(grad) else size_of(grad) for grad in grads if grad is not None]
+    if len(SEEN.gradients) < MOST_NAMES:
+        SEEN.gradients.add((len(sizes), sum(sizes)))
     changed()
 
 
@@ -131,10 +133,10 @@ def runs_at_once() -> bool:
 
 def strategy() -> tuple[str, int]:
     """Return the name of TensorFlow's strategy that this is called in, and of how many workers it knows."""
-    distribute = sys.modules["tensorflow"].distribute
-    if not distribute.has_strategy():
+    tensorflow = sys.modules.get("tensorflow")
+    if not (tensorflow and tensorflow.distribute.has_strategy()):
         return "", 0
-    found = distribute.get_strategy()
+    found = tensorflow.distribute.get_strategy()
     return type(found).__name__, int(getattr(found.extended, "_num_workers", 0) or 0)
 
 
@@ -210,7 +212,7 @@ def wrapped_tapes(module: Any) -> None:
 
         def looked_on(grads: Any, *more: Any, **options: Any) -> Any:
             with contextlib.suppress(Exception):
-                of_gradients(id(reduce), grads)
+                of_gradients(grads)
             return reduce(grads, *more, **options)
 
         setattr(looked_on, MARK, None)
@@ -300,9 +302,10 @@ class Teller:
             time.sleep(wait)
             wait = min(MOST_SECONDS, 1.25 * wait)
             if SEEN.changes != told:
-                told = SEEN.changes
                 with contextlib.suppress(Exception):  # nobody listens, or it changes as it is read: the next time
+                    now = SEEN.changes
                     tell()
+                    told = now
 
 
 def tell() -> None:
@@ -331,7 +334,6 @@ def forked() -> None:
 
 
 def begin() -> None:
-    """Look on, if a monitor listens."""
-    if os.environ.get(SOCKET) and os.environ.get(PROCESS):
-        sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
-        os.register_at_fork(after_in_child=forked)
+    """Look on, from now on."""
+    sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+    os.register_at_fork(after_in_child=forked)

@@ -4,19 +4,21 @@ Python imports a module of this name by itself when it starts. The folder stands
 user's code comes before this, and then nobody looks on.
 """
 
-import contextlib
+import os
 import sys
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
-from pathlib import Path
 
-with contextlib.suppress(Exception):  # whatever it is: the script runs as it would without us
-    import entrypoint_looks_on
+try:
+    if os.environ.get("ENTRYPOINT_MARKS") and os.environ.get("ENTRYPOINT_PROCESS"):  # a monitor listens
+        import entrypoint_looks_on
 
-    entrypoint_looks_on.begin()
+        entrypoint_looks_on.begin()
+except Exception:  # whatever it is: the script runs as it would without us
+    pass
 
-_HERE = Path(__file__).parent
-_spec = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if Path(entry) != _HERE])
+_HERE = os.path.dirname(__file__)  # noqa: PTH120 - pathlib takes longer to import than all of this
+_spec = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if entry != _HERE])
 if _spec and _spec.loader:
     sys.modules["sitecustomize"] = module_from_spec(_spec)
     _spec.loader.exec_module(sys.modules["sitecustomize"])

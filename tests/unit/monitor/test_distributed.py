@@ -90,6 +90,7 @@ def seen(weights, dense=None, **more):
 
 
 def horovod(weights, gradients=0, asked=0, largest=0, **more):
+    more = {"tensors": int(gradients > 0), **more}
     return seen(weights, horovod=1, gradients=gradients, asked=asked, largest=largest, **more)
 
 
@@ -129,6 +130,8 @@ HONEST = {
         ["yes"], {"step": 0, "sent": lambda *_: 40 * MB, "model": horovod(MB, MB, MB, MB)}),
     "Horovod, gradients averaged by hand": (
         ["yes"], {"sent": both(CHATTER, each(4 * MB)), "model": horovod(MB, 0, MB, MB)}),
+    "Horovod, an embedding alone": (
+        ["yes"], {"sent": both(CHATTER, each(5000)), "model": horovod(MB, dense=0, tensors=1)}),
     "Horovod, three weights averaged by hand": (["unclear"], {"sent": CHATTER, "model": horovod(3, 0, 3, 3)}),
     "Horovod for numbers, gradients by mpi4py": (
         ["unclear"], {"sent": both(CHATTER, each(4 * MB)), "model": horovod(MB, 0, 1, 1)}),
@@ -150,7 +153,8 @@ HONEST = {
     "three weights over sockets, how many is not known": (["unclear"], {"sent": each(12)}),
     "three weights over sockets": (["unclear"], {"sent": each(12), "model": seen(3)}),
     "a tokenizer that says steps": (["yes"], {"before": 120, "sent": each(100 * MB), "model": seen(25 * MB, **MWMS)}),
-    "an hour of preparation that says nothing else": (["unclear"], {"step": 0, "seconds": 0, "before": 3600, "tick": 20}),
+    "an hour of preparation that says nothing else": (
+        ["unclear"], {"step": 0, "seconds": 0, "before": 3600, "tick": 20}),
     "the clock is set forward": (
         ["yes"], {"clock_set": 10, "sent": each(3000), "model": seen(400, **MWMS), "step": 0.1}),
 }  # fmt: skip
@@ -191,3 +195,111 @@ def test_a_job_whose_hosts_train_alone_is_never_called_distributed(said, job):
     job = Job(**job)
     assert job.verdicts == said, job.said
     assert (job.ended is not None) is ("NO" in said)
+
+
+def test_they_train_together_after_all():
+    """What was called alone, as its first exchange came late, is called so no more, and does not end."""
+    late = Job(seconds=400, sent=lambda second, *_: 80 * MB if second > 80 else 0, model=seen(MB, **MWMS))
+    assert late.verdicts == ["NO", "yes"] and late.ended is None
+    assert late.words == "distributed: yes after all: 2 hosts exchange 8 MB a step for 1 million weights"
+
+
+SAID = {
+    "yes: 3 hosts exchange 12 MB a step for 1 million weights": {
+        "hosts": 3, "sent": each(2 * MB), "model": seen(MB)},
+    "yes: 2 hosts exchange 80 MB a second for 1 million weights": HONEST["MultiWorkerMirrored, steps not said"][1],
+    "NO: algo-3 trains alone (exchanged nothing with other hosts in 500 steps)": DISHONEST["one of three"][1],
+    "NO: every host trains alone (exchanged 52 kB, and no gradients of 100,000 weights, with other hosts in 500 steps)":
+        {"seconds": 52, "sent": each(50), "model": seen(100_000)},
+    "NO: every host trains alone (Horovod was asked to reduce 1 number, and no gradients of 100,000 weights, in 500 "
+    "steps)":
+        DISHONEST["Horovod without its tape, the loss averaged"][1],
+    "unclear: 2 hosts exchange 24.8 B a step, as the gradients of 3 weights would be; how many are trained is not "
+    "known":
+        HONEST["three weights over sockets, how many is not known"][1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words, job", SAID.items())
+def test_it_is_said_with_its_figures(words, job):
+    assert Job(**job).words == f"distributed: {words}"
+
+
+def test_steps_without_a_loss_are_no_training():
+    """`tokenizer step=N` for minutes, and nothing is exchanged."""
+    job = Job(seconds=600, tick=10, loss=False)
+    assert job.said == [] and job.ended is None
+    assert Job(seconds=600, tick=10, loss=False, model=seen(MB)).verdicts == ["NO"], "but where weights are trained"
+
+
+def test_what_cannot_be_seen_is_no_proof():
+    """The kernel tells no connections, or the address of a host is not known yet."""
+    blind = Job(seconds=0)
+    for now in range(1, 200):
+        for host in blind.names:
+            blind.note(host, now, "metric", "worker", {"step": 10 * now, "loss": 1.0})
+            blind.note(host, now, "sample", 1.0, {"unseen": True}, {"worker": {"cpu": 0.9}}, {})
+        blind.look(now)
+    assert blind.said == []
+
+
+def test_one_end_that_counts_is_enough():
+    """On loopback only who has opened a connection knows whose the other end is."""
+    job = Job(seconds=0)
+    for now in range(1, 60):
+        for host in job.names:
+            job.note(host, now, "model", "worker", seen(MB, **MWMS))
+            peers = {"algo-2": [4 * MB, 4 * MB]} if host == "algo-1" else {}
+            job.note(host, now, "metric", "worker", {"step": now, "loss": 1.0})
+            job.note(host, now, "sample", 1.0, {}, {}, peers)
+        job.look(now)
+    assert job.verdicts == ["yes"]
+
+
+@pytest.mark.parametrize("ahead, told", [(STEPS + 5, False), (2 * STEPS + 5, True)])
+def test_one_that_is_ahead_waits_for_what_is_known_of_the_others(ahead, told):
+    job = Job(seconds=0)
+    for now in range(1, 61):
+        job.note("algo-1", now, "metric", "worker", {"step": ahead * now / 60, "loss": 1.0})
+        job.note("algo-2", now, "metric", "worker", {"step": now / 60, "loss": 1.0})
+        for host in job.names:
+            job.note(host, now, "sample", 1.0, {}, {}, {})
+    job.look(61)
+    assert bool(job.said) is told
+
+
+def test_a_host_that_has_not_started_is_waited_for():
+    together = Together(["algo-1", "algo-2"])
+    together.note("algo-1", 0, "process", "worker", {"pid": 1})
+    for now in range(1, 1000):
+        together.note("algo-1", now, "metric", "worker", {"step": now, "loss": 1.0})
+        together.note("algo-1", now, "sample", 1.0, {}, {}, {})
+    assert together.look() is None
+
+
+def test_another_attempt_begins_anew():
+    job = Job(seconds=48)
+    for host in job.names:
+        job.note(host, 50, "process", "worker", {"pid": 2})
+        job.note(host, 51, "metric", "worker", {"step": 480, "loss": 1.0})
+        job.note(host, 70, "sample", 19.0, {}, {}, {})
+        job.note(host, 70, "metric", "worker", {"step": 520, "loss": 1.0})
+    job.look(70)
+    assert job.said == []
+
+
+def test_a_line_that_cannot_be_read_is_left_out():
+    job = Job(seconds=10, model=seen(MB))
+    for line in (
+        [], ["sample"], ["sample", None, {}, {}, {}], ["sample", 1.0, {}, {"worker": 3}, {}],
+        ["sample", 1.0, {}, {}, {"algo-2": [1]}], ["sample", float("nan"), {}, {}, {}], ["sample", 1.0, [], [], []],
+        ["sample", 1.0, {}, {}, {"algo-2": [float("inf"), 0]}], ["metric", "worker", {"step": float("nan"), "loss": 1}],
+        ["metric", "worker", {"step": 10**400, "loss": 1}], ["metric", "worker", {"step": "x", "loss": 1}],
+        ["metric", 7, None], ["metric", "worker", {"step": 1, 3: 1}], ["model", "worker", {"weights": "many"}],
+        ["model", "worker", {"weights": 10**400, "dense": float("nan"), "workers": [2], "strategy": ["x"]}],
+        ["model", [], {}], ["process"], ["process", None],
+    ):  # fmt: skip
+        job.together.note("algo-1", 11, *(line or ["metric"]))
+        job.together.note("algo-7", 11, *(line or ["metric"]))
+        job.look(11)
+    assert job.said == []
