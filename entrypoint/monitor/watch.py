@@ -31,6 +31,7 @@ ADVICE = {
     "TF_CONFIG as it is?",
     Mode.PS: "does the script use ParameterServerStrategy or train_and_evaluate, and leave TF_CONFIG as it is?",
 }
+EVALUATOR = "evaluator/"  # what the name of one begins with, whose steps are none of the training
 ALONE, DIFFER = "trains alone", "weights that differ"
 Tell = Callable[[dict[str, Any]], None]
 
@@ -46,7 +47,8 @@ class Watch:
         self._me = job.cluster.me.name
         self._tails = {host: Tail(job.paths.records / f"{host}.jsonl.gz") for host in trains if host != self._me}
         self._hangs = Hangs(job.settings.hang_after, job.mode is Mode.MPI)
-        self._together = Together([host for host, processes in trains.items() if processes], job.mode is Mode.PS)
+        training = [host.name for host in job.cluster.training if trains[host.name]]
+        self._together = Together(training, job.mode is Mode.PS)
         self._together.told = not _is_to_be_judged(job)
         self._weights = Weights()
         self._wrong: dict[str, str] = {}  # what was said that would end the job: {what: words}
@@ -106,7 +108,7 @@ class Watch:
         elif is_process:
             self._weights.forget((host, values[0]))
         self._hangs.note(host, kind, *values)
-        if not self._together.told:
+        if not self._together.told and not (values and str(values[0]).startswith(EVALUATOR)):
             self._together.note(host, at, kind, *values)
 
     def _is_training(self, host: str, process: str) -> bool:

@@ -1,25 +1,29 @@
 """What the coordinator says of a job whose hosts train alone, and when it ends the job. Records are made up."""
 
 import pytest
-from builders import resources, write_config
+from builders import read
 
-from entrypoint.job.config import read_job
 from entrypoint.monitor.record import Record
 from entrypoint.monitor.watch import Watch
 
 REQUIRED = {"ENTRYPOINT_REQUIRE_DISTRIBUTED": "true"}
 TRAINS = {"algo-1": {"worker/0"}, "algo-2": {"worker/1"}}
+MWMS = {
+    "sagemaker_multi_worker_mirrored_strategy_enabled": "true",
+    "sagemaker_distribution_instance_groups": '["workers"]',
+}
+GROUPS = {"workers": ["algo-1", "algo-2"], "data": ["algo-3"]}
 
 
 class Watched:
     """Two hosts that take 10 steps a second: what their monitors write is looked at every two seconds."""
 
     def __init__(self, tmp_path, environment):
-        write_config(tmp_path, resources(["algo-1", "algo-2"]), {"sagemaker_program": "train.py"})
-        job = read_job(tmp_path, {"ENTRYPOINT_MODE": "mwms", **environment}, tmp_path / "run")
+        job = read(tmp_path, 3, MWMS, environment, groups=GROUPS)
         self.told = []
-        self.watch = Watch(job, TRAINS, self.told.append, tracked=False)
-        self.other = Record(job.paths.records / "algo-2.jsonl.gz")
+        self.watch = Watch(job, {**TRAINS, "algo-3": {"script"}}, self.told.append, tracked=False)
+        self.records = job.paths.records
+        self.other = Record(self.records / "algo-2.jsonl.gz")
         self.now = 0
         self.write(["process", 0, "worker/0", {"pid": 1}], ["process", 0, "worker/1", {"pid": 1}])
 
@@ -87,6 +91,19 @@ def test_what_is_unclear_ends_nothing(watched):
 def differ(job, *steps):
     for step in steps:
         job.write(["weights", 0, "worker/0", step, 1.0, 1.0], ["weights", 0, "worker/1", step, 2.0, 2.0])
+
+
+def test_an_evaluator_and_hosts_outside_of_the_distribution_train_alone_as_they_are_meant_to(watched):
+    job = watched()
+    outside = Record(job.records / "algo-3.jsonl.gz")
+    outside.add("process", 0, "script", {"pid": 1})
+    job.write(["process", 0, "evaluator/0", {"pid": 2}], ["ended", 0, "evaluator/0", "exit code 0"])
+    for _ in range(120):
+        job.train(2, exchange=10**8, weights=10**6, dense=10**6, workers=2)
+        outside.add("metric", job.now, "script", {"step": 20 * job.now, "loss": 1.0})
+        outside.add("sample", job.now, 2.0, {}, {"script": {"cpu": 1.8}}, {})
+        outside.flush()
+    assert [words[:16] for words in job.said] == ["distributed: yes"] and job.blamed == []
 
 
 def test_weights_that_differ_end_the_job(watched):
