@@ -60,6 +60,8 @@ class Together:
                 self._start(host)
             case "sample", (seconds, dict(used), dict(processes), dict(peers), *_) if host in self._started:
                 self._hosts[host].is_blind = bool(used.get("unseen"))
+                for seen in self._hosts.values():
+                    seen.missed = seen.missed or bool(used.get("unseen"))
                 self._note_sample(host, _finite(seconds), processes, peers)
             case "model", (str(process), dict(told), *_) if host in self._started:
                 self._note_model(host, process, model_of(told))

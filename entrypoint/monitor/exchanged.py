@@ -28,7 +28,8 @@ class Exchanged(State):
     part: float = 1.0
     is_shared: bool = False  # the weights lie on parameter servers
     trains: bool = False  # it has told steps, or weights, of its own
-    is_blind: bool = False  # it cannot see what it exchanges
+    is_blind: bool = False  # it does not see all that is exchanged
+    missed: bool = False  # something was exchanged since the last look, and nobody knows how much
     ran: float = 0.0  # seconds since its last process of training was started
     worked: float = 0.0  # CPU seconds in these
     ever: float = 0.0  # bytes in these
@@ -58,9 +59,10 @@ class Exchanged(State):
             return
         exchanged, took, taken = self.bytes - count, self.seconds - seconds, steps - before
         self._look = self.seconds, steps, self.bytes
-        if exchanged >= self._large(model, took, taken):
+        if self.missed or exchanged >= self._large(model, took, taken):
             quiet = self.since / self.looks if self.looks else exchanged
-            self.bursts += exchanged >= STANDS_OUT * quiet
+            self.bursts += exchanged >= STANDS_OUT * quiet and not self.missed
+            self.missed = False
             self.large_seconds, self.large_steps, self.since, self.looks = self.seconds, steps, 0.0, 0
         else:
             self.since, self.looks = self.since + exchanged, self.looks + 1

@@ -19,7 +19,7 @@ class Sampling:
     def __init__(self, job: Job) -> None:
         self._host = HostUsage(job.paths.base)
         self._processes, self._families = ProcessUsage(), Families()
-        self._exchange = Exchange(job.cluster)
+        self._exchange = Exchange(job.cluster, (job.settings.control_port, job.settings.ssh_port))
         self._pipes = {
             name: str(job.paths.base / "input/data" / name)
             for name, channel in job.input_data_config.items()

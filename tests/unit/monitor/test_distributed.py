@@ -243,6 +243,18 @@ def test_what_cannot_be_seen_is_no_proof():
     assert blind.said == []
 
 
+def test_connections_that_are_too_short_to_be_counted_are_exchanges():
+    """Weights are averaged every 200 steps, over a new connection each time; one end knows that there was one."""
+    brief = Job(seconds=0)
+    for now in range(1, 400):
+        for host in brief.names:
+            brief.note(host, now, "metric", "worker", {"step": 10 * now, "loss": 1.0})
+            unseen = {"unseen": True} if now % 20 == 0 and host == "algo-1" else {}
+            brief.note(host, now, "sample", 1.0, unseen, {"worker": {"cpu": 0.9}}, {})
+        brief.look(now)
+    assert brief.verdicts in ([], ["unclear"]) and brief.ended is None
+
+
 def test_one_end_that_counts_is_enough():
     """On loopback only who has opened a connection knows whose the other end is."""
     job = Job(seconds=0)
