@@ -24,7 +24,8 @@ class Seen:
     """What this process was seen to do until now."""
 
     def __init__(self) -> None:
-        self.optimizers: dict[int, tuple[Any, int, int, int]] = {}  # reference, pairs, weights, of which dense
+        self.optimizers: dict[int, tuple[Any, int]] = {}  # reference, and how many variables it trains
+        self.variables: dict[int, tuple[Any, int, bool]] = {}  # reference, size, whether it has dense gradients
         self.eager_steps: dict[int, int] = {}  # by optimizer
         self.fit_steps = 0
         self.gradients: set[tuple[int, int]] = set()  # tensors, and weights in dense ones: what wrapped tapes reduce
@@ -36,11 +37,11 @@ class Seen:
 
     def told(self) -> dict[str, Any]:
         """Return it as the monitor takes it."""
-        living = [each for each in list(self.optimizers.values()) if each[0]() is not None]
+        living = [each for each in list(self.variables.values()) if each[0]() is not None]
         asked = list(self.asked.values())
         return {
-            "weights": sum(weights for _, _, weights, _ in living),
-            "dense": sum(dense for _, _, _, dense in living),
+            "weights": sum(size for _, size, _ in living),
+            "dense": sum(size for _, size, is_dense in living if is_dense),
             "steps": max(self.fit_steps, *self.eager_steps.values(), 0),
             "horovod": self.horovod,
             "tensors": sum(tensors for tensors, _ in list(self.gradients)),
@@ -73,17 +74,18 @@ def of_keras_3(optimizer: Any, grads: Iterable[Any] = (), variables: Any = None,
 
 def note_trained(optimizer: Any, pairs: Any) -> None:
     """Note what an optimizer trains, the first time, and one step more where it is no part of a graph."""
-    known = SEEN.optimizers.get(id(optimizer))
     if runs_at_once():
         SEEN.eager_steps[id(optimizer)] = SEEN.eager_steps.get(id(optimizer), 0) + 1
-    elif known and known[0]() is optimizer and known[1] == len(pairs):
-        return  # traced again
-    if not (known and known[0]() is optimizer and known[1] == len(pairs)):
-        sizes = [(size_of(variable), is_sparse(grad)) for grad, variable in pairs if grad is not None]
-        weights, dense = sum(size for size, _ in sizes), sum(size for size, sparse in sizes if not sparse)
-        SEEN.optimizers[id(optimizer)] = (weakref.ref(optimizer), len(pairs), weights, dense)
-        SEEN.strategy, SEEN.workers = strategy()
+        changed()
+    known, count = SEEN.optimizers.get(id(optimizer), (None, 0))
+    if known and known() is optimizer and count == len(pairs):
+        return
+    for grad, variable in pairs:
+        if grad is not None:
+            SEEN.variables[id(variable)] = weakref.ref(variable), size_of(variable), not is_sparse(grad)
+    SEEN.strategy, SEEN.workers = strategy()
     changed()
+    SEEN.optimizers[id(optimizer)] = weakref.ref(optimizer), len(pairs)
 
 
 def of_fit(*_: Any, **__: Any) -> None:
@@ -115,7 +117,7 @@ def of_reduction(tensors: Any, name: Any = None, *_: Any, **__: Any) -> None:
 
 def size_of(tensor: Any) -> int:
     """Return how many numbers it has; 0 if that is not known yet."""
-    shape = getattr(tensor, "shape", None)
+    shape: Any = getattr(tensor, "shape", None)
     count = shape.num_elements() if hasattr(shape, "num_elements") else math.prod(shape or ())
     return int(count or 0)
 
@@ -274,7 +276,7 @@ class Finder:
             spec = None if finder is Finder else finder.find_spec(name, path, target)
             if spec:
                 if hasattr(spec.loader, "exec_module"):
-                    spec.loader = Loader(spec.loader, WRAPPED[name])
+                    spec.loader = Loader(spec.loader, WRAPPED[name])  # type: ignore[assignment]
                 return spec
         return None
 

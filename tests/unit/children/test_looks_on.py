@@ -1,5 +1,6 @@
 """entrypoint/children/on_path/, beside TensorFlow's own Keras, and a Horovod of a few lines with its true structure."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -57,9 +58,16 @@ import numpy as np
 import tensorflow as tf
 
 def dense(*sizes):
-    return tf.keras.Sequential([tf.keras.layers.Dense(size) for size in sizes])
+    KEPT.append(tf.keras.Sequential([tf.keras.layers.Dense(size) for size in sizes]))
+    return KEPT[-1]
 
 DATA = tf.data.Dataset.from_tensors((np.ones((4, 9), "float32"), np.ones((4, 1), "float32"))).repeat(7)
+
+KEPT = []  # what a script holds while it trains
+
+def variable(*shape):
+    KEPT.append(tf.Variable(tf.ones(shape)))
+    return KEPT[-1]
 
 def fit():
     model = dense(10, 1)
@@ -78,7 +86,7 @@ def frozen():
     return model.fit(DATA, epochs=2, verbose=0).history["loss"]
 
 def embedding():
-    table, head = tf.Variable(tf.ones([1000, 8])), tf.Variable(tf.ones([8, 1]))
+    table, head = variable(1000, 8), variable(8, 1)
     sgd = tf.keras.optimizers.SGD(1e-3)
     @tf.function
     def step():
@@ -89,7 +97,7 @@ def embedding():
     return [float(step()) for _ in range(3)]
 
 def loop(wrapped=True, average=True, graph=True, by_hand=False):
-    weights, sgd = tf.Variable(tf.ones([20, 100])), tf.keras.optimizers.SGD(1e-3)
+    weights, sgd = variable(20, 100), tf.keras.optimizers.SGD(1e-3)
     def step():
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(weights)
@@ -105,6 +113,7 @@ def loop(wrapped=True, average=True, graph=True, by_hand=False):
 def session():
     with tf.Graph().as_default(), tf.compat.v1.Session() as run:
         weights = tf.compat.v1.get_variable("weights", initializer=np.ones((20, 100), "float32"))
+        KEPT.append(tf.compat.v1.get_default_graph())
         loss = tf.reduce_sum(weights)
         train = tf.compat.v1.train.GradientDescentOptimizer(1e-3).minimize(loss)
         run.run(tf.compat.v1.global_variables_initializer())
@@ -118,7 +127,8 @@ def strategy():
 
 def broken():
     looks_on.size_of = None  # every look fails
-    return fit() + loop()
+    fit()
+    return loop()
 
 RUNS = {
     "fit": fit, "legacy": legacy, "frozen": frozen, "embedding": embedding, "session": session, "strategy": strategy,
@@ -167,11 +177,11 @@ def told(tmp_path_factory):
         "ENTRYPOINT_PROCESS": "rank 3", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "",
     }  # fmt: skip
     command = [sys.executable, str(folder / "train.py")]
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    marks.hear()
-    models = marks.take_models()
-    marks.close()
+    with contextlib.closing(marks):
+        done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        marks.hear()
+        models = marks.take_models()
     return dict(json.loads(line) for line in done.stdout.splitlines()), models
 
 

@@ -57,7 +57,15 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path):
-    return lambda environment=REQUIRED: Watched(tmp_path, environment)
+    made = []
+
+    def make(environment=REQUIRED):
+        made.append(Watched(tmp_path, environment))
+        return made[-1]
+
+    yield make
+    for job in made:
+        job.other.close()
 
 
 def test_hosts_that_train_alone_are_told_and_ended_once_it_has_stayed_so(watched):
@@ -103,6 +111,7 @@ def test_an_evaluator_and_hosts_outside_of_the_distribution_train_alone_as_they_
         outside.add("metric", job.now, "script", {"step": 20 * job.now, "loss": 1.0})
         outside.add("sample", job.now, 2.0, {}, {"script": {"cpu": 1.8}}, {})
         outside.flush()
+    outside.close()
     assert [words[:16] for words in job.said] == ["distributed: yes"] and job.blamed == []
 
 
