@@ -335,7 +335,8 @@ def forked() -> None:
     TELLER.began = False
 
 
-def begin() -> None:
+def begin() -> type[Finder]:
     """Look on, from now on."""
     sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
     os.register_at_fork(after_in_child=forked)
+    return Finder
