@@ -12,7 +12,8 @@ STEPS, SLOW_STEPS, SLOW_SECONDS = 500.0, 50.0, 1800.0  # alone: so many steps, o
 LEAST_SECONDS = 20.0  # of training, until anything is judged
 WORKED = 60.0  # CPU seconds, for programs that do not say their steps
 FIRST_EPOCH = 4.0  # times as many steps, while that has not ended: hosts may average their weights after each epoch
-SILENT, FEW = 2.0, 10.0  # bytes a step, where the number of weights is not known, and in all: less is nothing
+SILENT, FEW = 2.0, 10.0  # bytes a step, where the number of weights says nothing, and in all: less is nothing
+SERVED = 100.0  # bytes a step: with parameter servers, a worker may sit beside the one that holds nearly all weights
 LARGE_SECOND, LARGE_STEP = 2000.0, 1000.0  # bytes, where the number of weights is not known
 LOOK_SECONDS = 2.0  # what is exchanged in it is one exchange; as often as exchange.py looks
 WINDOW_SECONDS, WINDOW_STEPS = 10.0, 5.0  # for a rate
@@ -69,8 +70,8 @@ class Exchanged(State):
         self._close_window(model)
 
     def _large(self, model: Model, seconds: float, steps: float) -> float:
-        if model.weights:
-            return max(FEW, WIDTH * model.dense * self.part / 2)
+        if model.weights and not self.is_shared:
+            return max(FEW, WIDTH * model.dense / 2)
         return max(LARGE_SECOND * seconds, LARGE_STEP * steps)
 
     def _close_window(self, model: Model) -> None:
@@ -85,6 +86,8 @@ class Exchanged(State):
     def _is_good(self, model: Model, exchanged: float) -> bool:
         """Return whether as much was exchanged in a window as the gradients of each step are."""
         dense = WIDTH * model.dense * self.part
+        if model.has_gradients_reduced and self.is_shared:
+            return (exchanged if self.rate is None else self.rate) >= SERVED
         if model.has_gradients_reduced:
             return exchanged > FEW and (exchanged >= dense if self.rate is None else self.rate >= BY_FRAMEWORK * dense)
         if self.rate is None or model.dense < SMALL or (model.horovod and not model.asks_for_weights):
@@ -93,14 +96,14 @@ class Exchanged(State):
 
     def is_together(self, model: Model) -> bool:
         """Return whether it was seen to exchange the gradients, or the weights again and again."""
-        again = self.bursts >= BURSTS and model.dense >= SMALL and not model.horovod
+        again = self.bursts >= BURSTS and model.dense >= SMALL and not (model.horovod or self.is_shared)
         return self.seconds >= LEAST_SECONDS and (self.good >= GOOD or again)
 
     def is_quiet(self, model: Model) -> bool:
         """Return whether it has exchanged no gradients since the last large exchange."""
         steps = self.steps - self.large_steps
-        if model.weights:
-            return self.since <= max(FEW, LITTLE * WIDTH * model.dense * self.part * steps)
+        if model.weights and not self.is_shared:
+            return self.since <= max(FEW, LITTLE * WIDTH * model.dense * steps)
         return self.since <= max(FEW, SILENT * (steps or self.seconds - self.large_seconds))
 
     def may_be_alone(self, model: Model) -> bool:

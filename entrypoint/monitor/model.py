@@ -29,6 +29,8 @@ class Model(Value):
     @property
     def has_gradients_reduced(self) -> bool:
         """Whether the framework itself was told to exchange the gradients."""
+        if self.strategy.startswith("ParameterServer"):  # of one worker, too: the servers are elsewhere
+            return True
         return self.workers > 1 or (self.tensors > 0 and self.gradients >= self.dense / 2)
 
     @property

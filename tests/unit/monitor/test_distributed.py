@@ -119,6 +119,9 @@ HONEST = {
                   "model": seen(MB, **SERVERS)}),
     "parameter servers, an embedding": (
         ["yes"], {"shared": True, "sent": each(200_000), "model": seen(100 * MB, dense=5000, **SERVERS)}),
+    "parameter servers, one worker beside nearly all weights": (
+        ["yes"], {"shared": True, "says": ["algo-1"], "sent": each(2800),
+                  "model": seen(100 * MB, strategy="ParameterServerStrategyV2", workers=1)}),
     "parameter servers of an Estimator": (["yes"], {"shared": True, "sent": each(4 * MB), "model": seen(MB)}),
     "parameter servers, one has none of the variables": (
         [], {"hosts": 3, "shared": True, "says": ["algo-1"], "alone": ["algo-3"], "sent": each(4 * MB), "cpu": 0.01}),
@@ -165,6 +168,9 @@ DISHONEST = {
     "one of three": (["NO"], {"hosts": 3, "alone": ["algo-3"], "sent": each(4 * MB), "model": seen(MB, **MWMS)}),
     "slow steps": (["NO"], {"seconds": 8000, "tick": 20, "step": 30}),
     "steps not said": (["NO"], {"seconds": 8000, "tick": 20, "step": 0, "model": seen(MB)}),
+    "parameter servers that nobody asks": (["NO"], {"shared": True, "model": seen(MB)}),
+    "parameter servers that nobody asks, and sockets": (
+        ["unclear"], {"shared": True, "sent": each(50), "model": seen(MB)}),
     "Horovod without its tape, the loss averaged": (
         ["NO"], {"sent": each(3120 / 2), "model": horovod(100_000, 0, 1, 1)}),
     "Horovod without its tape, and 50 metrics": (["NO"], {"sent": CHATTER, "model": horovod(25 * MB, 0, 50, 1)}),
