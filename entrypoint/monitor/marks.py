@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from entrypoint.monitor.model import model_of
+
 MOST, LONGEST = 100, 1 << 14  # messages that are read at once, and bytes of each
 MOST_NAMES = 30  # of one process, until they are taken
 
@@ -25,6 +27,7 @@ class Marks:
         self._sums: dict[str, dict[str, list[float]]] = {}
         self._metrics: dict[str, dict[str, float]] = {}
         self._weights: list[tuple[str, list[float]]] = []
+        self._models: dict[str, dict[str, Any]] = {}
 
     def close(self) -> None:
         """Take no more."""
@@ -49,6 +52,8 @@ class Marks:
         for name, value in told["metrics"].items():
             if name in metrics or len(metrics) < MOST_NAMES:
                 metrics[name] = float(value)
+        if isinstance(model := told.get("model"), dict):  # by children/on_path/
+            self._models[process] = vars(model_of(model))
         if told["weights"]:
             step, norm, total = map(float, told["weights"])
             if math.isfinite(step):
@@ -61,4 +66,9 @@ class Marks:
         """
         taken = self._sums, self._metrics, self._weights
         self._sums, self._metrics, self._weights = {}, {}, []
+        return taken
+
+    def take_models(self) -> dict[str, dict[str, Any]]:
+        """Return what processes were seen to train since the last call: {process: a Model's fields}."""
+        taken, self._models = self._models, {}
         return taken

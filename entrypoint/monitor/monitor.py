@@ -162,7 +162,10 @@ class Monitor:
             self._printed.reader(process).note(values)
         for process, told in weights:
             self._add("weights", process, *told)
-        return {*marks, *metrics, *(process for process, _ in weights)}
+        models = self._marks.take_models() if self._marks else {}
+        for process, model in models.items():
+            self._add("model", process, model)
+        return {*marks, *metrics, *models, *(process for process, _ in weights)}
 
     # --- what the host uses ---
 

@@ -21,7 +21,7 @@ class Sampling:
     def __init__(self, job: Job) -> None:
         self._host = HostUsage(job.paths.base)
         self._processes, self._families = ProcessUsage(), Families()
-        self._exchange = Exchange(job.cluster)
+        self._exchange = Exchange(job.cluster, (job.settings.control_port, job.settings.ssh_port))
         self._pipes = {
             name: str(job.paths.base / "input/data" / name)
             for name, channel in job.input_data_config.items()
@@ -49,7 +49,10 @@ class Sampling:
         for name, count in printed.items():
             processes.setdefault(name, {})["output"] = count
         trainers = {pid for name in training for pid in families.get(name, ())}
-        return round(seconds, 3), host, processes, self._exchange.look(trainers)
+        exchanged = self._exchange.look(trainers)
+        if self._exchange.is_blind:
+            host["unseen"] = True
+        return round(seconds, 3), host, processes, exchanged
 
     def look_closely(
         self, running: Mapping[str, int], used: Mapping[str, Mapping[str, float]]

@@ -23,14 +23,18 @@ if TYPE_CHECKING:
     from entrypoint.monitor.tracking import Tracking
 
 KEPT_ON = ("still", "stalled", "stacks", "weights")  # what Hangs and Weights know, beside what is shown
-JUDGED = ("process", "ended", "sample", "metric", *KEPT_ON)  # and Together
+JUDGED = ("process", "ended", "sample", "metric", "model", *KEPT_ON)  # and Together
 SHOWN = ("host", "process", "ended", "phase", "metric", "lines", "said", "outcome")  # of what a View wants, the cheap
 ADVICE = {
     Mode.SINGLE: "no distribution was asked for; ENTRYPOINT_MODE=single says that this is meant",
-    Mode.MPI: "does the script call hvd.init(), and has its optimizer hvd.DistributedOptimizer?",
-    Mode.MWMS: "does the script use tf.distribute.MultiWorkerMirroredStrategy, and leave TF_CONFIG as it is?",
+    Mode.MPI: "does the script call hvd.init(), and wrap its tape by hvd.DistributedGradientTape, or its optimizer by "
+    "hvd.DistributedOptimizer (of horovod.tensorflow.keras for Keras' fit)?",
+    Mode.MWMS: "does the script make its model in the scope of tf.distribute.MultiWorkerMirroredStrategy, and leave "
+    "TF_CONFIG as it is?",
     Mode.PS: "does the script use ParameterServerStrategy or train_and_evaluate, and leave TF_CONFIG as it is?",
 }
+EVALUATOR = "evaluator/"  # what the name of one begins with, whose steps are none of the training
+ALONE, DIFFER = "trains alone", "weights that differ"
 Tell = Callable[[dict[str, Any]], None]
 
 
@@ -45,9 +49,11 @@ class Watch:
         self._me = job.cluster.me.name
         self._tails = {host: Tail(job.paths.records / f"{host}.jsonl.gz") for host in trains if host != self._me}
         self._hangs = Hangs(job.settings.hang_after, may_spin=job.mode is Mode.MPI or this_machine().gpus > 0)
-        self._together = Together([host for host, processes in trains.items() if processes])
+        training = [host.name for host in job.cluster.training if trains[host.name]]
+        self._together = Together(training, job.mode is Mode.PS)
         self._together.told = not _is_to_be_judged(job)
         self._weights = Weights()
+        self._wrong: dict[str, str] = {}  # what was said that would end the job: {what: words}
         self._view = View()
         self._tracking = _tracking(job) if tracked else None
         self.live = False  # whether somebody looks at it
@@ -60,10 +66,7 @@ class Watch:
     def look(self, own: Iterable[list[Any]]) -> None:
         """Note what is new of all hosts, `own` of this one, and see what follows."""
         self._read(own)
-        if found := self._together.look():
-            self._tell_together(*found, what="trains alone")
-        if found := self._weights.look():
-            self._tell_together(*found, what="weights that differ")
+        self._look_at_training()
         asked = self._hangs.asked
         if stands := self._hangs.look(time.monotonic()):
             self._tell_hang(stands)
@@ -107,7 +110,7 @@ class Watch:
         elif is_process:
             self._weights.forget((host, values[0]))
         self._hangs.note(host, kind, *values)
-        if not self._together.told:
+        if not self._together.told and not (values and str(values[0]).startswith(EVALUATOR)):
             self._together.note(host, at, kind, *values)
 
     def _is_training(self, host: str, process: str) -> bool:
@@ -116,11 +119,22 @@ class Watch:
     def _say(self, words: str) -> None:
         self._tell({"say": words})
 
-    def _tell_together(self, together: bool, words: str, what: str) -> None:
-        advice = "" if together else f": {ADVICE[self._job.mode]}"
+    def _look_at_training(self) -> None:
+        """Say whether the hosts train together; where that is wanted, end the job once they have proven not to."""
+        if found := self._together.look():
+            self._tell_together(*found, what=ALONE)
+        if found := self._weights.look():
+            self._tell_together(*found, what=DIFFER)
+        proven = {ALONE: self._together.is_proven, DIFFER: not self._together.averages}
+        for what in [what for what in self._wrong if proven[what] and self._job.settings.require_distributed]:
+            self._blame("", what, self._wrong.pop(what), ExitCode.CONFIG)
+
+    def _tell_together(self, together: bool | None, words: str, what: str) -> None:
+        advice = f": {ADVICE[self._job.mode]}" if together is False else ""
         self._say(words + advice)
-        if not together and self._job.settings.require_distributed:
-            self._blame("", what, words + advice, ExitCode.CONFIG)
+        self._wrong.pop(what, None)
+        if together is False:
+            self._wrong[what] = words + advice
 
     def _tell_hang(self, stands: dict[hang.Who, Stand]) -> None:
         settings, stall = self._job.settings, self._hangs.stall
