@@ -87,7 +87,8 @@ class Spawner:
             count[MARKS] = str(self._job.paths.marks)
         stalls = _stall_settings(self._job.settings.hang_after) if spec.duty is Duty.RANK else {}
         given = {**stalls, **self._environment, **(self._prepared["env"] if spec.program and self._prepared else {})}
-        if spec.program and self._job.settings.monitor and len(self._job.cluster.training) > 1:
+        several = len(self._job.cluster.training) > 1 or spec.duty is Duty.RANK
+        if spec.program and self._job.settings.monitor and several:
             path = given.get("PYTHONPATH", "")
             count["PYTHONPATH"] = f"{path}{os.pathsep if path else ''}{LOOKS_ON}"
         part = self._machine.part_of(spec, given, cpus)

@@ -2,6 +2,7 @@
 
 It imports no framework. When the script imports one, a few of its functions are wrapped: optimizers' `apply_gradients`
 has the variables that are trained, Keras' callbacks count the steps of `fit`, and Horovod's reductions have a size.
+Horovod's own threads get a name.
 Numbers are told and nothing else. Whatever fails here is left out, and the training goes on as it would without.
 """
 
@@ -225,6 +226,33 @@ def wrapped_tapes(module: Any) -> None:
     SEEN.horovod = seen
 
 
+def threads() -> set[str]:
+    """Return the ids of this process's threads; none where the kernel does not tell."""
+    with contextlib.suppress(OSError):
+        return set(os.listdir("/proc/self/task"))  # noqa: PTH208
+    return set()
+
+
+def name_threads(module: Any) -> None:
+    """Name the threads that Horovod starts: those that begin during `hvd.init()`, and what these start later.
+
+    They wait busily for other ranks. By their name, the monitor of this host does not take that for work.
+    """
+    inner = module.HorovodBasics.init
+
+    @functools.wraps(inner)
+    def init(*args: Any, **kwargs: Any) -> Any:
+        before = threads()
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            for thread in threads() - before:
+                with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/comm", "w") as name:
+                    name.write("horovod")
+
+    module.HorovodBasics.init = init
+
+
 WRAPPED: dict[str, Callable[[Any], None]] = {
     **dict.fromkeys(
         (
@@ -241,6 +269,7 @@ WRAPPED: dict[str, Callable[[Any], None]] = {
         ("keras.src.callbacks", "keras.src.callbacks.callback_list", "keras.callbacks", "tf_keras.src.callbacks"),
         callbacks,
     ),
+    "horovod.common.basics": name_threads,
     "horovod.tensorflow.mpi_ops": reductions,
     "horovod.tensorflow": wrapped_tapes,
 }  # fmt: skip

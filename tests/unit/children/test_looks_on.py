@@ -238,3 +238,44 @@ def test_what_cannot_look_on_is_no_fault(tmp_path):
         (tmp_path / name).write_text((ON_PATH / name).read_text())
     (tmp_path / "entrypoint_looks_on.py").write_text("raise RuntimeError('broken')\n")
     assert python(tmp_path) == LOOKS_NOT
+
+
+BASICS = """
+import threading
+
+class HorovodBasics:
+    def init(self, *args):
+        threading.Thread(target=self.wait, daemon=True).start()
+
+    def wait(self):
+        threading.Thread(target=threading.Event().wait, daemon=True).start()  # as NCCL's, later
+        threading.Event().wait()
+"""
+INITS = """
+import pathlib, threading
+before = threading.Thread(target=threading.Event().wait, daemon=True)
+before.start()
+from horovod.common.basics import HorovodBasics
+HorovodBasics().init()
+names = [(task / "comm").read_text().strip() for task in pathlib.Path("/proc/self/task").iterdir()]
+print(names.count("horovod") >= 1, "horovod" not in names[:2])
+"""
+
+
+def test_horovods_threads_have_a_name(tmp_path):
+    for name, text in {
+        "horovod/__init__.py": "",
+        "horovod/common/__init__.py": "",
+        "horovod/common/basics.py": BASICS,
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{tmp_path}:{ON_PATH}",
+        "ENTRYPOINT_MARKS": "x",
+        "ENTRYPOINT_PROCESS": "rank 0",
+    }
+    done = subprocess.run([sys.executable, "-c", INITS], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["True", "True"], done.stderr
