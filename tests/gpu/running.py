@@ -48,7 +48,10 @@ def run(case: Case, here: Here) -> Row:
     if wanted is None:
         return Row(here.image, case.name, not_run="needs a GPU")
     if lacking := [need for need in case.needs if not is_here(need, here)]:
-        return Row(here.image, case.name, not_run=f"there is no {lacking[0]}")
+        lacks = f"there is no {lacking[0]}"
+        if here.gpu:  # the image is to have it
+            return Row(here.image, case.name, complaints=(lacks,))
+        return Row(here.image, case.name, not_run=lacks)
     if limit <= 0:
         return Row(here.image, case.name, not_run="no time is left")
     try:

@@ -195,6 +195,11 @@ def test_what_cannot_be_run_here_says_why(tmp_path, fields, why):
     assert (row.not_run, row.outcome, row.complaints) == (why, f"not run: {why}", ())
 
 
+def test_with_a_gpu_an_image_that_lacks_something_fails(tmp_path):
+    row = run(a_case("", tmp_path, needs=("no-such-thing",)), Here("2.21", gpu=True, output=tmp_path))
+    assert (row.outcome, row.complaints) == ("FAILED", ("there is no no-such-thing",))
+
+
 def test_a_case_for_which_no_time_is_left_is_not_run(tmp_path):
     row = run(a_case(ON_CPU, tmp_path), Here("2.21", gpu=False, output=tmp_path, until=0.0))
     assert row.outcome == "not run: no time is left"
