@@ -13,7 +13,7 @@ from entrypoint.monitor.hang import Hangs, Who, missing
 from entrypoint.monitor.progress import Progress
 
 AFTER, REVIEW = 20.0, 5.0
-RECORD = Path(__file__).with_name("h100_hang.jsonl.gz")
+RECORD = Path(__file__).parents[1] / "report" / "records" / "hang-algo-1.jsonl.gz"
 
 
 def play() -> tuple[float, float, Hangs, dict[Who, object]]:
