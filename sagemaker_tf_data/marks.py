@@ -154,9 +154,9 @@ def tell_weights(step: int, variables: "Iterable[tf.Variable]") -> None:
     variables = list(variables)
     if not variables:
         return
+    _TELLER.model(_count(variables))
     import tensorflow as tf
 
-    _TELLER.model(_count(variables))
     values = [tf.cast(tf.convert_to_tensor(variable), tf.float32) for variable in variables]
     norm, total = tf.linalg.global_norm(values), tf.add_n([tf.reduce_sum(value) for value in values])
     _TELLER.weights(int(step), float(norm), float(total))

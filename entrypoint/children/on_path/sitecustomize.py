@@ -18,8 +18,8 @@ class First:
     def find_spec(name, path=None, target=None):  # type: ignore[no-untyped-def]
         if name not in FRAMEWORKS:
             return None
-        sys.meta_path.remove(First)  # type: ignore[arg-type]
         try:
+            sys.meta_path.remove(First)  # type: ignore[arg-type]
             import entrypoint_looks_on
 
             return entrypoint_looks_on.begin().find_spec(name, path, target)

@@ -79,12 +79,6 @@ def legacy():
     model.compile(tf.keras.optimizers.legacy.Adam(), "mse")
     return model.fit(DATA, epochs=2, verbose=0).history["loss"]
 
-def frozen():
-    model = dense(10, 1)
-    model.layers[0].trainable = False
-    model.compile("sgd", "mse")
-    return model.fit(DATA, epochs=2, verbose=0).history["loss"]
-
 def embedding():
     table, head = variable(1000, 8), variable(8, 1)
     sgd = tf.keras.optimizers.SGD(1e-3)
@@ -133,9 +127,8 @@ def broken():
     return losses
 
 RUNS = {
-    "fit": fit, "legacy": legacy, "frozen": frozen, "embedding": embedding, "session": session, "strategy": strategy,
+    "fit": fit, "legacy": legacy, "embedding": embedding, "session": session, "strategy": strategy,
     "wrapped": loop, "wrapped, eager": lambda: loop(graph=False), "unwrapped": lambda: loop(wrapped=False),
-    "by hand": lambda: loop(wrapped=False, by_hand=True),
     "by hand, eager": lambda: loop(wrapped=False, by_hand=True, graph=False), "broken": broken,
 }
 for name, run in RUNS.items():
@@ -153,14 +146,12 @@ LOOP = {"weights": 2000, "dense": 2000, "horovod": 1}
 SEEN = {
     "fit": FIT,
     "legacy": FIT,
-    "frozen": {**FIT, "weights": 11, "dense": 11},
     "embedding": {"weights": 8008, "dense": 8, "steps": 0},
     "session": {"weights": 2000, "dense": 2000, "steps": 0},
     "strategy": {**FIT, "strategy": "CollectiveAllReduceStrategy", "workers": 1},
     "wrapped": {**LOOP, "tensors": 1, "gradients": 2000, "asked": 2001, "largest": 2000, "steps": 0},
     "wrapped, eager": {**LOOP, "gradients": 2000, "largest": 2000, "steps": 3},
     "unwrapped": {**LOOP, "tensors": 0, "gradients": 0, "asked": 1, "largest": 1},
-    "by hand": {**LOOP, "gradients": 0, "asked": 2001, "largest": 2000},
     "by hand, eager": {**LOOP, "gradients": 0, "asked": 2001, "largest": 2000, "reduced": 6003, "steps": 3},
     "broken": {"weights": 0, "gradients": 0},
 }
