@@ -10,6 +10,7 @@ from entrypoint.monitor.threads import WAITERS
 from entrypoint.values import Value, replace
 
 WORKS = 0.2  # CPUs: less than this is waiting
+OURS = "entrypoint-looks-on"  # a thread of children/on_path/, which no script waits for
 _OURS = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen", "<string>")
 
 
@@ -135,7 +136,7 @@ def _thread_left(pid: int, look: Look) -> str:
     for thread in look.stacks:
         python = [frame for frame in thread["frames"] if str(frame["filename"]).endswith(".py")]
         own = next(filter(_is_own, python), None)
-        if thread["os_thread_id"] != pid and own:
+        if thread["os_thread_id"] != pid and own and thread["thread_name"] != OURS:
             return f"its thread {thread['thread_name'] or thread['os_thread_id']} in {_place(own)}"
     return "a thread of its own"
 
