@@ -17,7 +17,8 @@ from entrypoint.policy import events
 from entrypoint.policy.events import Event
 from entrypoint.policy.facts import Facts
 
-# At the end of its path, a Python of the training finds what looks on: it tells the monitor what is trained.
+# After the user's code, and before a sitecustomize of Debian's, a Python of the training finds what looks on: it tells
+# the monitor what is trained, and runs the sitecustomize that would have come without it.
 LOOKS_ON = Path(__file__).resolve().parent.parent / "children" / "on_path"
 
 
@@ -89,8 +90,8 @@ class Spawner:
         given = {**stalls, **self._environment, **(self._prepared["env"] if spec.program and self._prepared else {})}
         several = len(self._job.cluster.training) > 1 or spec.duty is Duty.RANK
         if spec.program and self._job.settings.monitor and several:
-            path = given.get("PYTHONPATH", "")
-            count["PYTHONPATH"] = f"{path}{os.pathsep if path else ''}{LOOKS_ON}"
+            code, *rest = given.get("PYTHONPATH", "").split(os.pathsep)
+            count["PYTHONPATH"] = os.pathsep.join([*filter(None, [code]), str(LOOKS_ON), *rest])
         part = self._machine.part_of(spec, given, cpus)
         return {**given, **part, **count, **self._shards(spec, place), **spec.environment(flags)}
 

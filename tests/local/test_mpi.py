@@ -107,7 +107,9 @@ def test_two_hosts(hosts):
     expected = {"MINE": "line 1\nline 2 $x", "OTHER": "exported", "NEW": "a b", "TMPDIR": "/tmp"}
     for each in told(job):
         assert {name: each["env"][name] for name in expected} == expected  # what is exported by -x wins
-        assert each["env"]["PYTHONPATH"].split(":")[0] == str(job.hosts[each["tree"]].base / "code")
+        code, looks_on, *_ = each["env"]["PYTHONPATH"].split(":")
+        assert code == str(job.hosts[each["tree"]].base / "code")
+        assert looks_on.endswith("/children/on_path"), "before what the image's Python has as sitecustomize"
     assert {each["sum"] for each in told(job)} == {4}
     assert "[algo-2 rank 3] rank 3 of 4: sum 4" in job[2].log
     assert "rank 3 of 4" not in job[1].log  # each host logs its own ranks

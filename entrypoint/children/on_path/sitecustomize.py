@@ -1,7 +1,8 @@
 """Has `entrypoint_looks_on` look on in each Python of the training, then does what another `sitecustomize` would do.
 
-Python imports a module of this name by itself when it starts. The folder stands at the end of PYTHONPATH: one in the
-user's code comes before this, and then nobody looks on. A Python that imports no framework pays a millisecond.
+Python imports a module of this name by itself when it starts. The folder stands in PYTHONPATH behind the user's code (a
+`sitecustomize` there comes first, and then nobody looks on) and before Debian's Python, which has a `sitecustomize`,
+too. A Python that imports no framework pays a millisecond.
 """
 
 import os
