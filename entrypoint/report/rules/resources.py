@@ -62,9 +62,9 @@ def gpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         if len(unused) == len(busy) and not any(_is_taken(host, name) for name in busy):
             text = f"{they} not used at all: no program takes memory there"
             advice = (
-                "see whether TensorFlow finds them (tf.config.list_physical_devices) and where the script puts its "
+                "see whether TensorFlow finds them (tf.config.list_physical_devices) and where the script puts work; "
+                "or take instances without GPUs"
             )
-            advice += "work; or take instances without GPUs"
         elif unused and len(unused) < len(busy):
             text += f", GPU {', '.join(unused[:8])} not at all"
             advice = "start one process for each GPU (ENTRYPOINT_PROCESSES_PER_HOST), or a strategy that uses all"

@@ -95,7 +95,8 @@ def fit_mpi4py():
 def fit_parameter_server(strategy):
     with strategy.scope():
         made, chosen = model(), optimizer()
-        chosen.jit_compile = False  # True where there are GPUs, and XLA takes no variable of another server
+        if hasattr(chosen, "jit_compile"):  # True where there are GPUs, and XLA takes no variable of another server
+            chosen.jit_compile = False
         made.compile(chosen, "mse", steps_per_execution=10)
     try:
         data = tf.keras.utils.experimental.DatasetCreator(lambda context: rows(context.input_pipeline_id))
