@@ -77,8 +77,9 @@ class Feed:
                 import shutil
 
                 shutil.rmtree(self._job.paths.records, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            self._job.paths.report.unlink()
+        for path in (self._job.paths.report, self._job.paths.run / "wants.json"):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
     def _begin(self, start: "Callable[[Job, Plan, float], tuple[socket.socket, int]]") -> None:
         """Have a monitor, as far as that is possible; the job goes on without."""

@@ -18,8 +18,8 @@ Usage: tests/run.sh [--all] [--ring RING]... [--no-docker] [-k EXPRESSION] [-- P
   --all           also the tests that are marked as variants of others (pytest.mark.more), and all rows of the outcome
                   table; if all is well, tests/full_run.json says so, ring by ring. What a run without it leaves out is
                   printed
-  --ring RING     unit, local, cluster, sdk, benchmarks or lines; may be repeated. Without it: all, after ruff, mypy
-                  and the strict build of the site of docs/
+  --ring RING     unit, local, cluster, sdk, benchmarks, lines or gpu; may be repeated. Without it: all but gpu, after
+                  ruff, mypy and the strict build of the site of docs/
   --no-docker     leave out what needs Docker: the image and the rings cluster, sdk, benchmarks and lines
   -k EXPRESSION   only tests whose names match, as pytest takes it
   --              what follows goes to pytest as it is
@@ -33,6 +33,8 @@ benchmarks  a few cases of benchmarks/side_by_side, against AWS's toolkit: fails
 lines       the other lines of the image (container/lines), and all for GPUs: each is built, and its cells of
             docs/matrix.md run, on CPUs. Only if asked for by name; other runs say whether it has passed on these pins
             (tests/full_run.json)
+gpu         the cases for a machine with a GPU (tests/gpu), those that can be run without one: in the images for GPUs,
+            or without Docker in .venv. Only if asked for by name
 
 It makes .venv with Python 3.11 and what the tests import, and for the ring sdk one more for each SDK. As root on
 Debian it also installs with apt what is missing (Docker, Open MPI, ssh, ...) and starts dockerd where no daemon
@@ -57,8 +59,8 @@ read_arguments() {
         case $1 in
             --ring)
                 case ${2-} in
-                    unit | local | cluster | sdk | benchmarks | lines) rings+=("$2") ;;
-                    *) die "--ring is '${2-}'; wanted unit, local, cluster, sdk, benchmarks or lines" ;;
+                    unit | local | cluster | sdk | benchmarks | lines | gpu) rings+=("$2") ;;
+                    *) die "--ring is '${2-}'; wanted unit, local, cluster, sdk, benchmarks, lines or gpu" ;;
                 esac
                 shift 2
                 ;;
@@ -78,6 +80,8 @@ asked_for() {
     for ring in "${rings[@]}"; do [[ $ring != "$1" ]] || return 0; done
     return 1
 }
+
+by_name() { [[ " ${rings[*]-} " == *" $1 "* ]]; }
 
 # ---- what is here, and what is not ------------------------------------------------------------------------------------
 
@@ -309,6 +313,20 @@ line_ring() {
     ./build.sh "${options[@]}" && TEST_LINE=$1 TEST_IMAGE=${IMAGE%:*}:$1 ring "line-$1" "${tests[@]}" -n 3
 }
 
+# What tests/gpu/on_gpu.sh runs on a GPU, on CPUs.
+gpu_ring() {
+    local line
+    if [[ -n $why_no_docker ]]; then
+        "$VENV/bin/python" tests/gpu run --cpu
+        return
+    fi
+    for line in $(find container/lines -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | sort); do
+        ./build.sh --tensorflow "$line" --gpu &&
+            docker run --rm --init --network none --shm-size 1g --label "$TEST_LABEL" --volume "$HERE:/checkout:ro" \
+                "${IMAGE%:*}:$line-gpu" python /checkout/tests/gpu run --cpu --image "$line" || return
+    done
+}
+
 # covered VARIABLE COMMAND...: runs it; with --all, the processes that hear of this variable count their branches. That
 # takes as much time as many of the tests themselves.
 covered() {
@@ -346,7 +364,7 @@ judge_costs() {
 # What is printed at the end of a run that left something out, or put on record of one that did not.
 last_words() {
     if [[ $all == no ]]; then "$VENV/bin/python" tests/full_run.py left "$scratch/counts"; fi
-    if ((failures == 0 && ${#pytest_arguments[@]} == 0)) && [[ $all == yes || " ${rings[*]-} " == *" lines "* ]]; then
+    if ((failures == 0 && ${#pytest_arguments[@]} == 0)) && { [[ $all == yes ]] || by_name lines; }; then
         "$VENV/bin/python" tests/full_run.py write "$scratch/counts"
         echo 'tests/full_run.json has this run on record'
     fi
@@ -397,7 +415,7 @@ main() {
     make_venv
 
     # The image is built while what needs no containers runs.
-    if ! (asked_for cluster || asked_for sdk || asked_for benchmarks || asked_for lines); then
+    if ! (asked_for cluster || asked_for sdk || asked_for benchmarks || asked_for lines || by_name gpu); then
         why_no_docker='not asked for'
     elif get_docker; then
         begin image build_image
@@ -449,7 +467,7 @@ main() {
 
     if asked_for lines && [[ -z $why_no_docker ]]; then
         for line in $(other_lines); do
-            if [[ " ${rings[*]-} " == *" lines "* ]]; then
+            if by_name lines; then
                 step "line $line" line_ring "$line" || true
             else
                 why_line=$("$VENV/bin/python" tests/full_run.py check "line-$line") || true
@@ -457,6 +475,8 @@ main() {
             fi
         done
     fi
+
+    if by_name gpu; then step gpu gpu_ring || true; fi
 
     step costs judge_costs || true
     say summary

@@ -57,6 +57,12 @@ CHECKS = {
         "error",
         "An Estimator beside worker servers, or its `train` with parameter servers.",
     ),
+    "ps-xla": (
+        "script",
+        "error, note",
+        "An optimizer of Keras 2 that XLA compiles where there is a GPU, with parameter servers: it needs "
+        "`jit_compile=False`.",
+    ),
     "module-missing": (
         "script",
         "error",
@@ -83,6 +89,7 @@ CHECKS = {
     ),
     "hvd-no-broadcast": ("script", "warning", "Horovod without a broadcast from rank 0."),
     "hvd-no-pin": ("script", "error, warning", "Ranks that do not choose a GPU each: all take the first, or all."),
+    "ranks-and-gpus": ("script", "error", "Horovod, and more ranks on a host than it has GPUs: NCCL refuses that."),
     "gpus-idle": ("script", "warning", "Several GPUs on a host, one process, and no strategy for them: one GPU works."),
     "tf-config-written": ("script", "note", "The script writes its own TF_CONFIG."),
     "host-name": ("script", "warning", "A host's name, such as `algo-1`, in the script."),

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from entrypoint.doctor.case import Case
+from entrypoint.doctor.case import HOROVOD, Case
 from entrypoint.doctor.code import Source, matches
 from entrypoint.doctor.finding import Finding, Place, error, note, warning
 from entrypoint.doctor.stands import never_taken
 from entrypoint.job.job import Mode
+from entrypoint.plan.plan import NO_GPU, ProcessSpec, Role
 
 LOOK = Path(__file__).resolve().parents[1] / "children" / "prepare" / "look.py"
 SHIM = 'import tensorflow.compat.v1 as tf; tf.disable_v2_behavior(); or environment={"ENTRYPOINT_TF1": "shim"}'
@@ -21,6 +22,13 @@ FIRST_WITH_KERAS_3 = (2, 16)
 _PATHS = re.compile(r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)")
 _MAY_BE_THERE = ("/mnt/", "/data/")  # in an image of one's own
 _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
+# Where a doubt of the job's start has no line: the uses that it may be of.
+_OF_DOUBTS = {
+    "keras-3-fit": (".fit",),
+    "estimator-never-ends": (".train_and_evaluate", ".Estimator"),
+    "ps-xla": (),
+    "ranks-and-gpus": (),
+}
 _LACKING = {
     "smdebug": "TensorBoard's callback, or a try around the import: docs/debugger.md",
     "smdistributed.modelparallel": "horovod.tensorflow, or smdistributed.dataparallel, for which Horovod stands in",
@@ -164,13 +172,14 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
                 yield error(
                     "tf1-name", place, f"tf.{old}{more} is of TensorFlow 1; AttributeError", f"{new}; or {SHIM}"
                 )
-    for sentence in told["doubts"]:
-        name = next((shown for shown in at if sentence.startswith(f"{shown} ")), case.code.main.shown)
-        check = "estimator-never-ends" if "Estimator" in sentence else "keras-3-fit"
-        uses = (use for use in at[name].uses if use.name.endswith((".fit", ".train_and_evaluate", ".Estimator")))
-        first = next(uses, None)
-        found, _, instead = sentence.removeprefix(f"{name} ").partition(". Set ")
-        yield error(check, first.place if first else Place(file=name), found, f"set {instead}")
+    for check, name, line, found, instead in told["doubts"]:
+        if name:
+            use = next((use for use in at[name].uses if use.name.endswith(_OF_DOUBTS[check])), None)
+        else:
+            use = case.code.first(*HOROVOD, kind="import")
+        place = use.place if use and not line else Place(file=name, line=line)
+        make = note if check == "ps-xla" and case.gpus is None else error
+        yield make(check, place, found, instead[:1].lower() + instead[1:])
     if "tf1-train" in told["flags"] and case.known and case.together(Mode.PS):
         use = case.code.first(".train", kind="call")
         yield error(
@@ -206,7 +215,22 @@ def _look(case: Case, ps_workers: str) -> dict[str, Any]:
         "mode": str(case.mode) if case.several and case.mode else "",
         "ps_workers": ps_workers,
         "environment": dict(case.environment),
+        **_on_gpus(case),
     }
     command = [sys.executable, str(LOOK)]
     answer = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=120)
     return dict(json.loads(answer.stdout))
+
+
+def _on_gpus(case: Case) -> dict[str, int]:
+    """Return what is known of the job's GPUs, and of what meets there; where nobody knows, as if there was one."""
+    plan = case.described.plan if case.described else None
+    rows: tuple[ProcessSpec, ...] = plan.processes if plan else ()
+    hidden = case.environment.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    sees = not any(row.role is Role.CHIEF and row.gpu_share == NO_GPU for row in rows)
+    servers = sum(row.role is Role.PS for row in rows) if plan else 2 * case.may_be(Mode.PS)
+    return {
+        "gpus": 0 if hidden else 1 if case.gpus is None else case.gpus,
+        "servers": servers if sees else 0,
+        "ranks": sum(row.role is Role.RANK and row.host == rows[0].host for row in rows),
+    }

@@ -1,7 +1,9 @@
 """Starts the processes of one host: each with its command, its environment and its part of the machine."""
 
 import json
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from entrypoint.errors import ExitCode
@@ -14,6 +16,9 @@ from entrypoint.plan.plan import ATTEMPT, Duty, ProcessSpec
 from entrypoint.policy import events
 from entrypoint.policy.events import Event
 from entrypoint.policy.facts import Facts
+
+# At the end of its path, a Python of the training finds what looks on: it tells the monitor what is trained.
+LOOKS_ON = Path(__file__).resolve().parent.parent / "children" / "on_path"
 
 
 class Spawner:
@@ -82,6 +87,10 @@ class Spawner:
             count[MARKS] = str(self._job.paths.marks)
         stalls = _stall_settings(self._job.settings.hang_after) if spec.duty is Duty.RANK else {}
         given = {**stalls, **self._environment, **(self._prepared["env"] if spec.program and self._prepared else {})}
+        several = len(self._job.cluster.training) > 1 or spec.duty is Duty.RANK
+        if spec.program and self._job.settings.monitor and several:
+            path = given.get("PYTHONPATH", "")
+            count["PYTHONPATH"] = f"{path}{os.pathsep if path else ''}{LOOKS_ON}"
         part = self._machine.part_of(spec, given, cpus)
         return {**given, **part, **count, **self._shards(spec, place), **spec.environment(flags)}
 

@@ -352,7 +352,7 @@ class Settings(Value):
     hang_after: float = _setting(
         600.0,
         _seconds(0, 28 * 86_400),
-        "Seconds in which no process of training has printed anything, or worked, until the stacks of all of them are "
+        "Seconds in which no process of training has shown progress or worked, until the stacks of all of them are "
         "taken and one line says who stands where. 0: never.",
     )
     hang_action: str = _setting(
@@ -364,8 +364,8 @@ class Settings(Value):
     require_distributed: bool = _setting(
         False,
         truth,
-        "Whether a job ends with exit code 78 when a host is seen to train alone: its processes exchange nothing with "
-        "those of other hosts. Without it, one line says so.",
+        "Whether a job ends with exit code 78 when a host is proven to train alone: its processes exchange no "
+        "gradients with those of other hosts for 1,000 steps, or longer. Without it, one line says so.",
     )
     rules: tuple[tuple[str, float], ...] = _setting(
         (),

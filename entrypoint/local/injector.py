@@ -1,8 +1,10 @@
 """Injects the faults of a run: waits for the moment of each, has the engine do it, ends it, keeps account."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import compress
 
 from entrypoint.local.engine import Engine, FaultFailed
 from entrypoint.local.fault import ALL, Action, Fault
@@ -119,7 +121,7 @@ class Injector:
         try:
             if not fault.from_the_start:
                 hosts = list(running) if fault.host == ALL else [fault.host]
-                case.done |= {host for host in hosts if host not in case.done and self._do(case, host, running)}
+                case.done |= self._do_to_all(case, [host for host in hosts if host not in case.done], running)
                 if not (hosts and case.done.issuperset(hosts)):
                     case.try_at = now + self._engine.look_again
                     return
@@ -129,6 +131,14 @@ class Injector:
             return
         case.state = _State.INJECTED
         self._say(f"fault after {case.injected:.2f} s: {fault}")
+
+    def _do_to_all(self, case: _Case, hosts: list[str], running: Mapping[str, int]) -> set[str]:
+        """Do a fault to hosts at once: one by one, the last would notice the end of the first. Return those done."""
+        if len(hosts) < 2:
+            return {host for host in hosts if self._do(case, host, running)}
+        with ThreadPoolExecutor(len(hosts)) as pool:
+            done = pool.map(lambda host: self._do(case, host, running), hosts)
+            return set(compress(hosts, done))
 
     def _do(self, case: _Case, host: str, running: Mapping[str, int]) -> bool:
         if host not in running:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection
 
 from entrypoint.job.cluster import Cluster, Host
-from entrypoint.monitor.sockets import End, connections, inodes_of
+from entrypoint.monitor.sockets import Connection, End, connections, inodes_of
 
 LOOK_AGAIN = 10.0  # seconds until names that did not resolve are looked up again
 EVERY = 2.0  # seconds between two looks: the kernel takes milliseconds for each, however few connections there are
@@ -16,18 +16,28 @@ EVERY = 2.0  # seconds between two looks: the kernel takes milliseconds for each
 class Exchange:
     """Counts bytes by host. Not seen: what goes past TCP (EFA, shared memory), and connections shorter than a look.
 
+    Of the latter it is known that there were some. `ours`: ports of the launchers, whose connections are no training.
     Where hosts are simulated on one machine's loopback, only who has opened a connection knows the other end's host.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, ours: Collection[int] = ()) -> None:
+        self._ours = {host.port(port) for host in cluster.hosts for port in ours}
+        self._were_short = False  # whether connections were opened and closed between two looks
         self._due = 0.0  # when to look again
+        self._is_told = True  # whether the kernel has told its connections, when it was asked last
         self._others = [host for host in cluster.hosts if host is not cluster.me]
         self._host_at: dict[str, str] = {}
         self._last: dict[tuple[End, End, int], tuple[int, int]] = {}
+        self._open, self._closed = set[tuple[End, End]](), set[tuple[End, End]]()  # at the last look
         self._owners: dict[int, int] = {}
         self._pids: frozenset[int] = frozenset()  # among whom they were looked for
         if self._others:
             threading.Thread(target=self._resolve, args=(self._others,), name="names", daemon=True).start()
+
+    @property
+    def addresses(self) -> Collection[str]:
+        """Return the addresses of the other hosts, as far as their names have resolved."""
+        return self._host_at.keys()
 
     def look(self, pids: Collection[int]) -> dict[str, list[int]]:
         """Return {host: [bytes received, sent]} since the last look, over connections of these processes.
@@ -39,9 +49,14 @@ class Exchange:
             return {}
         self._due = now + EVERY
         try:
-            found = [each for each in connections() if each.remote[0] in self._host_at]
+            known = [each for each in connections() if each.remote[0] in self._host_at]
         except OSError:  # a kernel without sock_diag, or one that forbids it
+            self._is_told = False
             return {}
+        self._is_told = True
+        found = [each for each in known if not each.is_closed]
+        self._note_closed([each for each in known if each.is_closed])
+        self._open = {(each.local, each.remote) for each in found}
         if frozenset(pids) != self._pids or any(each.inode not in self._owners for each in found):
             self._pids = frozenset(pids)
             self._owners = {each.inode: 0 for each in found} | inodes_of(pids)
@@ -57,6 +72,19 @@ class Exchange:
                 both[1] += max(0, each.sent - sent)
         self._last = counts
         return {host: both for host, both in sums.items() if any(both)}
+
+    def _note_closed(self, closed: Collection[Connection]) -> None:
+        """Note whether the training had connections that no look has seen; closed ones are told for a minute."""
+        pairs = {(each.local, each.remote) for each in closed}
+        missed = pairs - self._closed - self._open
+        self._were_short = any(not {local[1], remote[1]} & self._ours for local, remote in missed)
+        self._closed = pairs
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether hosts could exchange something that is not counted: it was too short, or nothing of it is told."""
+        all_are_known = {host.name for host in self._others} <= set(self._host_at.values())
+        return self._were_short or not self._is_told or not all_are_known
 
     def _resolve(self, left: list[Host]) -> None:
         while left:

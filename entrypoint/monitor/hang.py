@@ -1,76 +1,107 @@
-"""Does the job hang, and who is it that the others wait for? Pure: what all hosts have told goes in, words come out.
+"""Judges whether the job hangs, and for whom the others wait. Pure: what all hosts tell goes in, words come out.
 
-Long epochs, evaluations and compilations print nothing for long, too; but they keep a processor or a GPU busy. What
-waits for others does not, or with Open MPI does so in vain: Horovod by a thread of its own, which asks the other ranks
-again and again and is told by that, and a rank that calls Open MPI itself while another one does nothing at all.
+A hang is told in two steps. First, no process has shown a sign of progress for some time, and none is sure to work:
+long epochs, evaluations and compilations are silent, too, but their threads work. Then the stacks of all processes are
+looked at. They tell a thread that computes from one that waits busily in Open MPI, NCCL or CUDA.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from entrypoint.monitor.stands import WORKS, Doing, Stand
 from entrypoint.values import Value
 
-WORKS = 0.2  # CPUs: less than this is waiting
-ASLEEP = 0.0005  # CPUs of a rank that does not even wait, while others do: 0.3 s in ten minutes
+STEADY_CPUS, STEADY_WAKE_SECONDS = 0.0005, 0.0003  # a main thread that runs so much, each time that it wakes, gets on
 
 Who = tuple[str, str]  # host, process
 
 
 class Still(Value):
-    """Of a process of training: seconds without any sign of progress, and the CPUs that it used meanwhile."""
+    """Describes a process of training: seconds without any sign of progress; the rest is a second, in these."""
 
     seconds: float
-    cpus: float
-    cycling: float = 0.0  # of these, what was used by Horovod's own thread
+    cpus: float = 0.0
+    waiters: float = 0.0  # of these CPUs, those of threads that only wait busily
+    main: float = 0.0  # of these CPUs, those of the main thread
+    ran: float = 0.0  # of these CPUs of the main thread, those that it had, and did not wait for
+    wakes: float = 0.0  # how often the main thread went to sleep
+
+    def works(self, may_spin: bool) -> bool:
+        """Return whether it is sure to work, by numbers alone. With `may_spin`, its main thread may wait busily."""
+        if self.cpus - self.waiters - (self.main if may_spin else 0.0) >= WORKS:
+            return True
+        # A loader that is slow and steady uses little; but it wakes to do something, and not only to look again.
+        return STEADY_CPUS < self.ran < WORKS and self.ran > STEADY_WAKE_SECONDS * self.wakes
 
 
-def hangs(all_still: Mapping[Who, Still | None], after: float, ranks: bool) -> bool:
-    """Return whether nobody has got on for `after` seconds and nobody is at work.
+class Stall(Value):
+    """What Horovod has said of a stall: which ranks it misses, and its own words."""
 
-    `all_still`: every process of training that runs, None for one that has given a sign. With `ranks`, those that are
-    in a collective may wait busily.
+    ranks: frozenset[str] = frozenset()  # names of processes
+    words: str = ""
+
+
+def judged(all_still: Mapping[Who, Still | None], stall: Stall) -> list[Who]:
+    """Return those whose work tells whether there is a hang: those that Horovod misses, or else all."""
+    return [who for who in all_still if who[1] in stall.ranks] or list(all_still)
+
+
+def may_hang(all_still: Mapping[Who, Still | None], after: float, may_spin: bool, stall: Stall) -> bool:
+    """Return whether nobody has got on for `after` seconds, and nobody that counts is sure to work.
+
+    `all_still`: every process of training that runs; None for one that has given a sign.
     """
     stills = list(all_still.values())
     if not stills or any(still is None or still.seconds < after for still in stills):
         return False
-    known = [still for still in stills if still]
-    nobody_works = all(still.cpus - still.cycling < WORKS for still in known)
-    return nobody_works or (ranks and any(still.cpus < ASLEEP for still in known))
+    counted = [all_still[who] for who in judged(all_still, stall)]
+    return not any(still.works(may_spin) for still in counted if still)
 
 
-class Place(Value):
-    """Where a process stands: in its own code, and what that has called."""
-
-    place: str = ""
-    inside: str = ""
-
-    def __str__(self) -> str:
-        if self.place and self.inside:
-            return f"{self.place}, in {self.inside}"
-        return self.place or self.inside or "an unknown place"
+def hangs(all_still: Mapping[Who, Still | None], stands: Mapping[Who, Stand], stall: Stall) -> bool:
+    """Return whether nobody that counts works, by where they stand; where that is not known, by numbers."""
+    for who in judged(all_still, stall):
+        doing, still = stands.get(who, Stand()).doing, all_still[who]
+        # A main thread that is busy and cannot be looked at may work.
+        if doing is Doing.WORKS or (doing is Doing.UNKNOWN and still and still.works(may_spin=False)):
+            return False
+    return True
 
 
-def missing(places: Mapping[Who, Place]) -> list[Who]:
-    """Return those that stand elsewhere than most; all of them, where no more than half stand at one place."""
-    groups = _groups(places)
+_FAR = {Doing.COLLECTIVE, Doing.TENSORFLOW, Doing.DEVICE}  # waits for others, most probably
+
+
+def missing(stands: Mapping[Who, Stand], stall: Stall) -> list[Who]:
+    """Return those that the others wait for: the stopped ones, those that Horovod misses, those in no collective.
+
+    Where none of this tells, these are those that stand elsewhere than most; or all, where there is no majority.
+    """
+    groups = _groups(stands)
     largest = max(groups.values(), key=len, default=[])
-    return [who for group in groups.values() if group is not largest for who in group] or list(places)
+    choices = (
+        [who for who, stand in stands.items() if stand.doing is Doing.STOPPED],
+        [who for who in stands if who[1] in stall.ranks],
+        [who for who, stand in stands.items() if stand.doing not in _FAR | {Doing.UNKNOWN, Doing.WAITS}],
+        [who for group in groups.values() if group is not largest for who in group],
+    )
+    return next((some for some in choices if some and len(some) < len(stands)), None) or list(stands)
 
 
-def in_words(places: Mapping[Who, Place]) -> str:
-    """Say who stands where; those that stand elsewhere than most first."""
-    groups = sorted(_groups(places).items(), key=lambda item: len(item[1]))
+def in_words(stands: Mapping[Who, Stand], stall: Stall) -> str:
+    """Say who stands where, those first that the others wait for; and what Horovod has said."""
+    lacking = missing(stands, stall)
+    groups = sorted(_groups(stands).items(), key=lambda item: (item[1][0] not in lacking, len(item[1])))
     said = [f"{_names(who)} {'is' if len(who) == 1 else 'are'} in {place}" for place, who in groups]
     if len(groups) > 1 and len(groups[-1][1]) > 1:
         place, who = groups[-1]
         said[-1] = f"the other {len(who)} wait in {place}"
-    return ", ".join(said)
+    return ", ".join(said) + (f"; Horovod misses {stall.words}" if stall.words else "")
 
 
-def _groups(places: Mapping[Who, Place]) -> dict[str, list[Who]]:
+def _groups(stands: Mapping[Who, Stand]) -> dict[str, list[Who]]:
     groups: dict[str, list[Who]] = {}
-    for who, place in sorted(places.items(), key=lambda item: item[0]):  # the same, whoever was heard first
-        groups.setdefault(str(place), []).append(who)
+    for who, stand in sorted(stands.items(), key=lambda item: item[0]):  # the same, whoever was heard first
+        groups.setdefault(str(stand), []).append(who)
     return groups
 
 
@@ -82,15 +113,16 @@ def _names(whos: list[Who]) -> str:
 class Hangs:
     """What is known of every process of training, as the records tell it. Times are seconds of our clock."""
 
-    COLLECT = 60.0  # seconds in which the hosts have brought their stacks
+    COLLECT_SECONDS = 25.0  # in which the hosts have brought their stacks
 
-    def __init__(self, after: float, ranks: bool) -> None:
-        self._after, self._ranks = after, ranks
+    def __init__(self, after: float, may_spin: bool) -> None:
+        self._after, self._may_spin = after, may_spin
         self._still: dict[Who, Still | None] = {}  # of those that run
-        self._places: dict[Who, Place] = {}
-        self._stalled: set[str] = set()  # ranks that have not come, as Horovod says
+        self._stands: dict[Who, Stand] = {}
+        self.stall = Stall()
         self._stalled_at: float | None = None
         self._asked_at: float | None = None
+        self._not_before = 0.0  # when stacks may be asked for again
         self._told = False
         self.asked = 0  # how often stacks were asked for
 
@@ -105,33 +137,40 @@ class Hangs:
                 for who in [who for who in self._still if who[0] == host]:
                     numbers = dict(zip(Still.fields, told.get(who[1], ()), strict=False))
                     self._still[who] = Still(**numbers) if numbers else None
-            case "stalled", (missing,):
-                self._stalled, self._stalled_at = {f"rank {number}" for number in missing}, None
-            case "stacks", (name, {"place": place, "inside": inside}) if self._asked_at is not None:
-                self._places[host, name] = Place(place=place, inside=inside)
+            case "stalled", (ranks, *words):
+                self.stall = Stall(ranks=frozenset(f"rank {number}" for number in ranks), words=" ".join(words))
+                self._stalled_at = None
+            case "stacks", (name, dict(told)) if self._asked_at is not None:
+                place, inside, doing = (str(told.get(key, "")) for key in ("place", "inside", "doing"))
+                self._stands[host, name] = Stand(place=place, inside=inside, doing=_doing(doing))
 
     @property
     def runs(self) -> bool:
         """Whether a process of training runs."""
         return bool(self._still)
 
-    def missing(self, places: Mapping[Who, Place]) -> list[Who]:
-        """Return those that Horovod misses, or else those that stand elsewhere than most."""
-        return [who for who in places if who[1] in self._stalled] or missing(places)
+    def look(self, now: float) -> dict[Who, Stand] | None:
+        """Return who stands where, once for each hang, when all have told it; before that, count `asked` up.
 
-    def look(self, now: float) -> dict[Who, Place] | None:
-        """Return who stands where, once for each hang, when all have told it; before that, count `asked` up."""
+        Where somebody turns out to work, the stacks are asked for again after as many seconds as at first.
+        """
         self._stalled_at = now if self._stalled_at is None else self._stalled_at
         if now > self._stalled_at + self._after:  # Horovod repeats it more often than that, as long as it lasts
-            self._stalled = set()
-        if not self._after or not hangs(self._still, self._after, self._ranks):
-            self._told, self._asked_at = False, None  # the next time is another one
-        elif not self._told and self._asked_at is None:
+            self.stall = Stall()
+        if not self._after or not may_hang(self._still, self._after, self._may_spin, self.stall):
+            self._told, self._asked_at, self._not_before = False, None, 0.0  # the next time is another one
+        elif self._asked_at is None and not self._told and now >= self._not_before:
             self.asked, self._asked_at = self.asked + 1, now
-            self._places.clear()
+            self._stands.clear()
         elif self._asked_at is not None and (
-            self._places.keys() >= self._still.keys() or now > self._asked_at + self.COLLECT
+            self._stands.keys() >= self._still.keys() or now > self._asked_at + self.COLLECT_SECONDS
         ):
-            self._told, self._asked_at = True, None
-            return {who: self._places.get(who, Place()) for who in self._still}
+            stands = {who: self._stands.get(who, Stand()) for who in self._still}
+            self._told, self._asked_at = hangs(self._still, stands, self.stall), None
+            self._not_before = now + self._after
+            return stands if self._told else None
         return None
+
+
+def _doing(word: str) -> Doing:
+    return Doing(word) if word in {each.value for each in Doing} else Doing.UNKNOWN

@@ -1,4 +1,4 @@
-"""What Horovod says of a stall: rank 0 prints it every minute, which is no sign of progress, but tells who is missing.
+"""Reads what Horovod says of a stall: rank 0 prints it every minute. It names the ranks that have not come.
 
 Horovod's stall_inspector.cc has the words: a line of a warning, "Missing ranks:" and, for each rank that has not come,
 `3: [names of tensors]`; or "Stalled ops:", and a line for each tensor.
@@ -9,6 +9,8 @@ import re
 _BEGINS = re.compile(r".*stall_inspector\.cc")
 _GOES_ON = re.compile(r"(Missing ranks:|Stalled ops:|(\d{1,7}): \[.*\]?|\S+ \[missing ranks: [\d, ]+\])\s*$")
 
+MOST_LINES, MOST_CHARACTERS = 6, 200  # that are kept of a warning, and of each line
+
 
 class Stalls:
     """Reads the output of processes."""
@@ -16,6 +18,7 @@ class Stalls:
     def __init__(self) -> None:
         self._within: set[str] = set()  # processes whose last line was of a warning
         self._missing: set[int] = set()
+        self._words: list[str] = []  # of the lines that name them
 
     def without(self, process: str, text: str) -> str:
         """Return the text without what is a warning of a stall, which may go on in the next text."""
@@ -25,15 +28,18 @@ class Stalls:
         for line in text.splitlines(keepends=True):
             if _BEGINS.match(line):
                 self._within.add(process)
-                self._missing = set()
+                self._missing, self._words = set(), []
             elif process in self._within and (found := _GOES_ON.match(line)):
                 self._missing |= {int(found[2])} if found[2] else set()
+                if "[" in line and len(self._words) < MOST_LINES:
+                    self._words.append(line.strip()[:MOST_CHARACTERS])
             else:
                 self._within.discard(process)
                 rest.append(line)
         return "".join(rest)
 
-    def take(self) -> list[int]:
-        """Return the ranks that the last warning misses, once."""
-        missing, self._missing = sorted(self._missing), set()
-        return missing
+    def take(self) -> tuple[list[int], str]:
+        """Return the ranks that the last warning misses, and its words that name them; once."""
+        missing, words = sorted(self._missing), " ".join(self._words)
+        self._missing, self._words = set(), []
+        return missing, words

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from entrypoint.monitor.model import model_of
 from entrypoint.report.lines import WRONG, is_value, number
 
 MOST, LONGEST = 100, 1 << 14  # messages that are read at once, and bytes of each
@@ -39,6 +40,7 @@ class Marks:
         self._sums: dict[str, dict[str, list[float]]] = {}
         self._metrics: dict[str, dict[str, float]] = {}
         self._weights: list[tuple[str, list[float]]] = []
+        self._models: dict[str, dict[str, Any]] = {}
 
     def close(self) -> None:
         """Take no more."""
@@ -71,6 +73,8 @@ class Marks:
         for name, value in values.items():
             if name in metrics or len(metrics) < MOST_NAMES:
                 metrics[name] = float(value)
+        if isinstance(model := told.get("model"), dict):  # by children/on_path/
+            self._models[process] = vars(model_of(model))
         if weights and is_value("step", weights[0]) and len(self._weights) < MOST:
             self._weights.append((process, [int(weights[0]), *weights[1:]]))
 
@@ -87,4 +91,9 @@ class Marks:
         """
         taken = self._sums, self._metrics, self._weights
         self._sums, self._metrics, self._weights = {}, {}, []
+        return taken
+
+    def take_models(self) -> dict[str, dict[str, Any]]:
+        """Return what processes were seen to train since the last call: {process: a Model's fields}."""
+        taken, self._models = self._models, {}
         return taken

@@ -24,7 +24,6 @@ from entrypoint.monitor.guard import Guard
 from entrypoint.monitor.marks import listen
 from entrypoint.monitor.others import Tail, wait_for
 from entrypoint.monitor.printed import Printed
-from entrypoint.monitor.progress import Progress
 from entrypoint.monitor.record import Record
 from entrypoint.monitor.reporting import make_report
 from entrypoint.plan.plan import Plan, Role
@@ -33,6 +32,7 @@ from entrypoint.values import Value
 if TYPE_CHECKING:
     from entrypoint.monitor.delivery import Delivery
     from entrypoint.monitor.sampling import Sampling
+    from entrypoint.monitor.silence import Silence
     from entrypoint.monitor.watch import Watch
 
 EARLY = 1.5  # seconds until what the job is, is written and brought
@@ -81,9 +81,7 @@ class Monitor:
         self._marks = listen(job.paths.marks, start.mask)
         emf = job.settings.emf
         self._emf = Emf(emf, job.name, self._me, this_machine().cpus) if emf else None
-        self._progress = Progress()
-        self._was_still = False
-        self._stacks_taken = 0  # the last time that they were asked for
+        self._silence: Silence | None = None
         self._there: list[str] = []  # hosts whose records are about to end; on a follower, the coordinator
         self._aside: Aside | None = None
         self._record = Record(job.paths.records / f"{self._me}.jsonl.gz", self._say, start.again)
@@ -193,8 +191,8 @@ class Monitor:
         for process, lines in self._printed.take_lines(*processes):
             self._add("lines", process, lines)
 
-    def _add_marks(self) -> None:
-        """Write down what the scripts told by their library since the last look."""
+    def _add_marks(self) -> set[str]:
+        """Write down what the scripts told by their library since the last look; whose did."""
         marks, metrics, weights = self._marks.take() if self._marks else ({}, {}, [])
         for process, sums in marks.items():
             for what, (times, seconds) in sums.items():
@@ -203,36 +201,40 @@ class Monitor:
             self._printed.reader(process).note(values)
         for process, told in weights:
             self._add("weights", process, *told)
+        models = self._marks.take_models() if self._marks else {}
+        for process, model in models.items():
+            self._add("model", process, model)
+        return {*marks, *metrics, *models, *(process for process, _ in weights)}
 
     def _look(self) -> None:
         if self._sampling is None:
             from entrypoint.monitor.sampling import Sampling
+            from entrypoint.monitor.silence import Silence
 
             self._sampling = Sampling(self._job)
+            self._silence = Silence(self._sampling, self._job.settings.hang_after)
             self._aside = Aside(self._job)
             return
         while self._aside and self._aside.found:
             self._add("host", self._aside.found.pop(0))
         sample = self._sampling.look(self._running, self._training(), self._printed.take_bytes())
         self._add("sample", *sample)
-        if missing := self._printed.stalls.take():
-            self._add("stalled", missing)
-        self._add_marks()
+        missing, words = self._printed.stalls.take()
+        if missing:
+            self._add("stalled", missing, words)
+        told = self._add_marks()
         for process, metrics in self._printed.take_metrics():
             self._add("metric", process, metrics)
             if self._emf:
                 self._emf.note_metrics(metrics)
-        seconds, host, processes, _ = sample
+        seconds, host, *_ = sample
         if self._emf:
             self._emf.note(seconds, host)
             if self._emf.is_due:
                 self._tell({"print": self._emf.take(time.time())})
-        gpus = [gpu[0] for gpu in host.get("gpus", ())]
-        now, training = time.monotonic(), self._training()
-        quiet = self._progress.still(now, self._job.settings.hang_after / 4) if self._job.settings.hang_after else {}
-        # Only now, as this reads files of each thread.
-        threads = self._sampling.threads(training) if quiet else {}
-        self._progress.look(now, training, processes, gpus, threads)
+        if self._silence:
+            self._silence.note(self._training(), sample, told)
+        self._add_stacks()
 
     def _training(self) -> dict[str, int]:
         trains = self._trains[self._me]
@@ -241,11 +243,8 @@ class Monitor:
     # --- what is made of it ---
 
     def _review(self) -> None:
-        after = self._job.settings.hang_after
-        still = self._progress.still(time.monotonic(), after / 2) if after else {}
-        if still or self._was_still:
+        if self._silence and (still := self._silence.still()) is not None:
             self._add("still", still)
-        self._was_still = bool(still)
         if self._is_watched():
             self._add_lines()
         if self._job.cluster.is_coordinator:
@@ -275,23 +274,19 @@ class Monitor:
         self._tell({"say": words})
 
     def _take_stacks(self, wanted: int) -> None:
-        """Take the stacks of all processes of training, if that is wanted and not done yet."""
-        if wanted <= self._stacks_taken:
-            return
-        from entrypoint.monitor.stacks import stack_of_family
-        from entrypoint.monitor.usage import Families
+        if self._silence:
+            self._silence.take_stacks(wanted, self._training())
 
-        self._stacks_taken = wanted
-        texts = [f"{time.ctime()}: no progress"]
-        for name, pids in Families().of(self._training()).items():
-            stack = stack_of_family(pids)
-            self._add(
-                "stacks", name, {"by": stack.by, "place": stack.place, "inside": stack.inside, "text": stack.text}
-            )
-            texts.append(f"{name}, {stack.text}")
-        data = self._job.paths.output / "data"
-        with suppress(OSError), (data / f"stacks-{self._me}.txt").open("a") as file:
-            file.write("\n\n".join(texts) + "\n\n")
+    def _add_stacks(self) -> None:
+        """Write down the stacks that have been taken, and bring them at once: the coordinator waits for them."""
+        found = self._silence.stacks() if self._silence else {}
+        for name, stack in found.items():
+            self._add("stacks", name, stack.for_record())
+        if found:
+            from entrypoint.monitor.silence import append_stacks
+
+            append_stacks(self._job.paths.output / "data" / f"stacks-{self._me}.txt", found)
+            self._bring()
 
     def _bring(self) -> None:
         """Write what is new; a follower brings it to the coordinator."""

@@ -8,7 +8,9 @@ from typing import Any
 from entrypoint.job.channels import InputMode
 from entrypoint.job.job import Job, Mode
 from entrypoint.monitor.exchange import Exchange
-from entrypoint.monitor.usage import Families, HostUsage, ProcessUsage, Threads, fifos_filled
+from entrypoint.monitor.moves import Moves
+from entrypoint.monitor.threads import Threads, Work
+from entrypoint.monitor.usage import Families, HostUsage, ProcessUsage, fifos_filled
 
 Sample = tuple[float, dict[str, Any], dict[str, dict[str, float]], dict[str, list[int]]]
 
@@ -19,13 +21,14 @@ class Sampling:
     def __init__(self, job: Job) -> None:
         self._host = HostUsage(job.paths.base)
         self._processes, self._families = ProcessUsage(), Families()
-        self._exchange = Exchange(job.cluster)
+        self._exchange = Exchange(job.cluster, (job.settings.control_port, job.settings.ssh_port))
         self._pipes = {
             name: str(job.paths.base / "input/data" / name)
             for name, channel in job.input_data_config.items()
             if str(channel.get("TrainingInputMode", "")) == InputMode.PIPE
         }
         self._threads: dict[str, Threads] = {}
+        self._moves: Moves | None = None
         self._ranks = job.mode is Mode.MPI
         self._looked = time.monotonic()
         self._host.look()
@@ -46,10 +49,27 @@ class Sampling:
         for name, count in printed.items():
             processes.setdefault(name, {})["output"] = count
         trainers = {pid for name in training for pid in families.get(name, ())}
-        return round(seconds, 3), host, processes, self._exchange.look(trainers)
+        exchanged = self._exchange.look(trainers)
+        if self._exchange.is_blind:
+            host["unseen"] = True
+        return round(seconds, 3), host, processes, exchanged
 
-    def threads(self, running: Mapping[str, int]) -> dict[str, tuple[float, float]]:
-        """Return seconds since the last look that threads of these processes (waited for a processor, cycled)."""
-        families = self._families.of(running)
+    def look_closely(
+        self, running: Mapping[str, int], used: Mapping[str, Mapping[str, float]]
+    ) -> tuple[dict[str, Work], dict[str, float]]:
+        """Return of these processes, since the last look, what their threads did, and the bytes that they moved."""
+        families = {name: self._families.of(running).get(name, ()) for name in running}
         self._threads = {name: self._threads.get(name) or Threads() for name in running}
-        return {name: threads.look(families.get(name, ()), self._ranks) for name, threads in self._threads.items()}
+        work = {name: threads.look(families[name], self._ranks) for name, threads in self._threads.items()}
+        self._moves = self._moves or Moves()
+        return work, self._moves.look(families, used, self._exchange.addresses)
+
+    def look_no_closer(self) -> None:
+        """Forget what was counted: it belongs to no later spell of silence."""
+        self._moves = None
+        for threads in self._threads.values():
+            threads.begin_anew()
+
+    def waiting_threads(self, running: Mapping[str, int]) -> dict[str, int]:
+        """Return {process: its thread that was recognised as Horovod's}."""
+        return {name: self._threads[name].horovod for name in running if name in self._threads}

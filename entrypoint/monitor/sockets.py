@@ -17,7 +17,7 @@ from entrypoint.values import Value
 _TCPDIAG_GETSOCK, _NLMSG_DONE, _NLMSG_ERROR = 18, 3, 2
 _REQUEST_DUMP = 0x301  # NLM_F_REQUEST | NLM_F_ROOT | NLM_F_MATCH
 _INFO = 2  # INET_DIAG_INFO
-_ESTABLISHED = 1 << 1
+_ESTABLISHED, _TIME_WAIT = 1, 6
 _HEAD = struct.Struct("=IHHII")
 _REQUEST = struct.Struct("=BBBB48sII")
 _MESSAGE = struct.Struct("=BBBB2s2s16s16sI8sIIIII")
@@ -27,24 +27,28 @@ End = tuple[str, int]  # address, port
 
 
 class Connection(Value):
-    """An established connection: its ends as (address, port), and bytes in all. `inode` says whose it is."""
+    """An established connection: its ends as (address, port), and bytes in all. `inode` says whose it is.
+
+    One that was closed in the last minute has neither an owner nor a count.
+    """
 
     inode: int
     local: End
     remote: End
     received: int
     sent: int  # and confirmed by the other
+    is_closed: bool = False
 
 
 def connections() -> list[Connection]:
-    """Return all established connections of TCP over IPv4 and IPv6; OSError if the kernel does not tell."""
+    """Return all connections of TCP over IPv4 and IPv6, open or closed lately; OSError if the kernel does not tell."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 4) as asking:  # NETLINK_SOCK_DIAG
         asking.settimeout(_TIMEOUT)
         return list(_ask(asking))
 
 
 def _ask(asking: socket.socket) -> Iterator[Connection]:
-    body = _REQUEST.pack(socket.AF_UNSPEC, 0, 0, 1 << (_INFO - 1), bytes(48), _ESTABLISHED, 0)
+    body = _REQUEST.pack(socket.AF_UNSPEC, 0, 0, 1 << (_INFO - 1), bytes(48), 1 << _ESTABLISHED | 1 << _TIME_WAIT, 0)
     asking.send(_HEAD.pack(_HEAD.size + len(body), _TCPDIAG_GETSOCK, _REQUEST_DUMP, 1, 0) + body)
     while True:
         block = memoryview(asking.recv(1 << 18))
@@ -61,13 +65,15 @@ def _ask(asking: socket.socket) -> Iterator[Connection]:
 
 
 def _read(message: memoryview) -> Connection | None:
-    family, _, _, _, sport, dport, source, target, *_, inode = _MESSAGE.unpack_from(message)
+    family, state, _, _, sport, dport, source, target, *_, inode = _MESSAGE.unpack_from(message)
+    ends = [_end(family, address, port) for address, port in ((source, sport), (target, dport))]
+    if state == _TIME_WAIT:
+        return Connection(inode=0, local=ends[0], remote=ends[1], received=0, sent=0, is_closed=True)
     at = _MESSAGE.size
     while at + 4 <= len(message):
         length, kind = struct.unpack_from("=HH", message, at)
         if kind == _INFO and length >= 4 + _COUNTS + 16:
             sent, received = struct.unpack_from("=QQ", message, at + 4 + _COUNTS)
-            ends = [_end(family, address, port) for address, port in ((source, sport), (target, dport))]
             return Connection(inode=inode, local=ends[0], remote=ends[1], received=received, sent=sent)
         at += max(4, (length + 3) & ~3)
     return None

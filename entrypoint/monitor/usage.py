@@ -10,7 +10,6 @@ import fcntl
 import os
 import re
 import termios
-import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from stat import S_ISFIFO
@@ -20,26 +19,11 @@ import psutil
 
 from entrypoint.host.cgroups import groups, read
 from entrypoint.host.descendants import read_stat
+from entrypoint.monitor.differences import Differences
 
 _MICRO = 1e-6
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-class Differences:
-    """Counters that grow, as what has come since they were last read; 0 the first time, and where one began anew."""
-
-    def __init__(self) -> None:
-        self._last: dict[Any, float] = {}
-
-    def __call__(self, key: Any, total: float) -> float:
-        before = self._last.get(key, total)
-        self._last[key] = total
-        return max(0.0, total - before)
-
-    def forget(self, keep: Collection[Any]) -> None:
-        """Forget counters of what is gone."""
-        self._last = {key: value for key, value in self._last.items() if key in keep}
 
 
 class HostUsage:
@@ -136,48 +120,6 @@ class ProcessUsage:
 _SIZES, _TIMES = {"memory", "threads"}, {"cpu", "wait"}
 
 
-class Threads:
-    """Knows what the threads of a process do that only seems to be work, or to be none. Reads files of each thread."""
-
-    CYCLES = (
-        50.0  # times in a second that Horovod's thread sleeps, where nothing keeps it in Open MPI (1000 by default)
-    )
-
-    def __init__(self) -> None:
-        self._since = Differences()
-        self._looked = time.monotonic()
-
-    def look(self, pids: Collection[int], ranks: bool = False) -> tuple[float, float]:
-        """Return seconds since the last look that threads of these processes (waited for a processor, cycled).
-
-        On a busy machine, those that could run wait most of their time. With `ranks`, one thread of them all cycles:
-        Horovod's, which asks the other ranks again and again. It is not the main one; it spends its time in the kernel,
-        or it sleeps and wakes all the time and is older than TensorFlow's.
-        """
-        now = time.monotonic()
-        seconds, self._looked = now - self._looked, now
-        waited, asks, sleeps = 0.0, list[float](), list[tuple[int, float]]()
-        for pid in pids:
-            with contextlib.suppress(OSError, ValueError, IndexError), os.scandir(f"/proc/{pid}/task") as tasks:
-                for task in tasks:
-                    ran, waits = (int(word) / 1e9 for word in Path(task.path, "schedstat").read_text().split()[:2])
-                    ran, waits = self._since((task.name, "ran"), ran), self._since((task.name, "waited"), waits)
-                    waited += waits
-                    if ranks and task.name != str(pid):
-                        in_kernel, slept = self._how(task)
-                        asks += [ran + waits] if in_kernel else []
-                        sleeps += [(int(task.name), ran + waits)] if slept > self.CYCLES * seconds else []
-        return waited, max(asks, default=0.0) or min(sleeps, default=(0, 0.0))[1]
-
-    def _how(self, task: "os.DirEntry[str]") -> tuple[bool, float]:
-        """Return whether a thread spent most of its time in the kernel, and how often it slept, since the last look."""
-        words = Path(task.path, "stat").read_text().rpartition(")")[2].split()
-        user, kernel = (self._since((task.name, place), int(words[place])) for place in (11, 12))
-        status = Path(task.path, "status").read_text()
-        count = status.rpartition("\nvoluntary_ctxt_switches:")[2].split(maxsplit=1)[0]
-        return kernel > user, self._since((task.name, "slept"), int(count))
-
-
 def _of_process(pid: int) -> dict[str, float]:
     """Return totals of one process; {} if it is gone. Read here: psutil takes three times as long for it."""
     with contextlib.suppress(OSError, ValueError, IndexError):
@@ -189,8 +131,8 @@ def _of_process(pid: int) -> dict[str, float]:
             "wait": int(words[39]) / _TICKS,  # delayacct_blkio_ticks
         }
         with contextlib.suppress(OSError):  # another user's
-            read, written = _quickly(f"/proc/{pid}/io").split()[1:4:2]
-            found |= {"read": int(read), "written": int(written)}
+            numbers = [int(word) for word in _quickly(f"/proc/{pid}/io").split()[1::2]]
+            found |= {"read": numbers[0], "written": numbers[1], "stored": numbers[4] + numbers[5]}
         return found
     return {}
 
@@ -249,7 +191,7 @@ class _Gpus:
                 self._handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
 
     def look(self) -> list[list[float]]:
-        """Return [utilisation from 0 to 1, bytes used, bytes in all, watts] of each."""
+        """Return [busy, bytes used, bytes in all, watts, memory's activity] of each; shares of the time from 0 to 1."""
         found = []
         for handle in self._handles:
             with contextlib.suppress(Exception):  # NVML's own; a GPU that is lost tells nothing
@@ -258,7 +200,7 @@ class _Gpus:
                     self._nvml.nvmlDeviceGetMemoryInfo(handle),
                 )
                 watts = self._nvml.nvmlDeviceGetPowerUsage(handle) / 1000
-                found.append([rates.gpu / 100, memory.used, memory.total, round(watts, 1)])
+                found.append([rates.gpu / 100, memory.used, memory.total, round(watts, 1), rates.memory / 100])
         return found
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from entrypoint.errors import ExitCode
+from entrypoint.host.machine import this_machine
 from entrypoint.job.job import Job, Mode
 from entrypoint.live.serve import STATE, STILL_WATCHED, WATCHED
 from entrypoint.live.view import View
@@ -15,6 +16,7 @@ from entrypoint.monitor import hang
 from entrypoint.monitor.distributed import Together
 from entrypoint.monitor.hang import Hangs
 from entrypoint.monitor.others import Tail
+from entrypoint.monitor.stands import Stand
 from entrypoint.monitor.weights import Weights
 from entrypoint.report.lines import WRONG
 
@@ -22,14 +24,18 @@ if TYPE_CHECKING:
     from entrypoint.monitor.tracking import Tracking
 
 KEPT_ON = ("still", "stalled", "stacks", "weights")  # what Hangs and Weights know, beside what is shown
-JUDGED = ("process", "ended", "sample", "metric", *KEPT_ON)  # and Together
+JUDGED = ("process", "ended", "sample", "metric", "model", *KEPT_ON)  # and Together
 SHOWN = ("host", "process", "ended", "phase", "metric", "lines", "said", "outcome")  # of what a View wants, the cheap
 ADVICE = {
     Mode.SINGLE: "no distribution was asked for; ENTRYPOINT_MODE=single says that this is meant",
-    Mode.MPI: "does the script call hvd.init(), and has its optimizer hvd.DistributedOptimizer?",
-    Mode.MWMS: "does the script use tf.distribute.MultiWorkerMirroredStrategy, and leave TF_CONFIG as it is?",
+    Mode.MPI: "does the script call hvd.init(), and wrap its tape by hvd.DistributedGradientTape, or its optimizer by "
+    "hvd.DistributedOptimizer (of horovod.tensorflow.keras for Keras' fit)?",
+    Mode.MWMS: "does the script make its model in the scope of tf.distribute.MultiWorkerMirroredStrategy, and leave "
+    "TF_CONFIG as it is?",
     Mode.PS: "does the script use ParameterServerStrategy or train_and_evaluate, and leave TF_CONFIG as it is?",
 }
+EVALUATOR = "evaluator/"  # what the name of one begins with, whose steps are none of the training
+ALONE, DIFFER = "trains alone", "weights that differ"
 Tell = Callable[[dict[str, Any]], None]
 
 
@@ -43,14 +49,18 @@ class Watch:
         self._job, self._trains, self._tell = job, trains, tell
         self._me = job.cluster.me.name
         self._tails = {host: Tail(job.paths.records / f"{host}.jsonl.gz") for host in trains if host != self._me}
-        self._hangs = Hangs(job.settings.hang_after, job.mode is Mode.MPI)
-        self._together = Together([host for host, processes in trains.items() if processes])
+        self._hangs = Hangs(job.settings.hang_after, may_spin=job.mode is Mode.MPI or this_machine().gpus > 0)
+        training = [host.name for host in job.cluster.training if trains[host.name]]
+        self._together = Together(training, job.mode is Mode.PS)
         self._together.told = not _is_to_be_judged(job)
         self._weights = Weights()
+        self._wrong: dict[str, str] = {}  # what was said that would end the job: {what: words}
         self._view = View()
         self._tracking = _tracking(job) if tracked else None
         self.live = False  # whether somebody looks at it
         self._wants = {"stacks": 0, "live": False}  # as the others hear it
+        with contextlib.suppress(OSError, *WRONG):  # an earlier monitor has asked for stacks already
+            self._hangs.asked = int(json.loads((job.paths.run / "wants.json").read_text())["stacks"])
 
     @property
     def wanted(self) -> int:
@@ -60,12 +70,9 @@ class Watch:
     def look(self, own: Iterable[list[Any]]) -> None:
         """Note what is new of all hosts, `own` of this one, and see what follows."""
         self._read(own)
-        if found := self._together.look():
-            self._tell_together(*found, what="trains alone")
-        if found := self._weights.look():
-            self._tell_together(*found, what="weights that differ")
-        if places := self._hangs.look(time.monotonic()):
-            self._tell_hang(places)
+        self._look_at_training()
+        if stands := self._hangs.look(time.monotonic()):
+            self._tell_hang(stands)
         self.live = _is_fresh(self._job.paths.records / WATCHED)
         if self._tracking:
             self._tracking.look(self._hangs.runs, self._say)
@@ -114,7 +121,7 @@ class Watch:
         elif is_process:
             self._weights.forget((host, values[0]))
         self._hangs.note(host, kind, *values)
-        if not self._together.told:
+        if not self._together.told and not (values and str(values[0]).startswith(EVALUATOR)):
             self._together.note(host, at, kind, *values)
 
     def _is_training(self, host: str, process: str) -> bool:
@@ -123,18 +130,29 @@ class Watch:
     def _say(self, words: str) -> None:
         self._tell({"say": words})
 
-    def _tell_together(self, together: bool, words: str, what: str) -> None:
-        advice = "" if together else f": {ADVICE[self._job.mode]}"
-        self._say(words + advice)
-        if not together and self._job.settings.require_distributed:
-            self._blame("", what, words + advice, ExitCode.CONFIG)
+    def _look_at_training(self) -> None:
+        """Say whether the hosts train together; where that is wanted, end the job once they have proven not to."""
+        if found := self._together.look():
+            self._tell_together(*found, what=ALONE)
+        if found := self._weights.look():
+            self._tell_together(*found, what=DIFFER)
+        proven = {ALONE: self._together.is_proven, DIFFER: not self._together.averages}
+        for what in [what for what in self._wrong if proven[what] and self._job.settings.require_distributed]:
+            self._blame("", what, self._wrong.pop(what), ExitCode.CONFIG)
 
-    def _tell_hang(self, places: dict[hang.Who, hang.Place]) -> None:
-        settings = self._job.settings
-        words = f"no progress in any process for {settings.hang_after:g} s: {hang.in_words(places)}"
+    def _tell_together(self, together: bool | None, words: str, what: str) -> None:
+        advice = f": {ADVICE[self._job.mode]}" if together is False else ""
+        self._say(words + advice)
+        self._wrong.pop(what, None)
+        if together is False:
+            self._wrong[what] = words + advice
+
+    def _tell_hang(self, stands: dict[hang.Who, Stand]) -> None:
+        settings, stall = self._job.settings, self._hangs.stall
+        words = f"no progress in any process for {settings.hang_after:g} s: {hang.in_words(stands, stall)}"
         self._say(f"warning: {words}; all stacks are in output/data/stacks-HOST.txt of each host")
         if settings.hang_action != "wait":
-            host, process = self._hangs.missing(places)[0]
+            host, process = hang.missing(stands, stall)[0]
             self._blame(process, "no progress", words, ExitCode.HUNG, host, settings.hang_action == "restart")
 
     def _blame(self, process: str, what: str, error: str, code: int, host: str = "", again: bool = False) -> None:

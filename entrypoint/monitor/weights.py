@@ -6,6 +6,7 @@ from collections.abc import Mapping
 Who = tuple[str, str]  # host, process
 CLOSE = 1e-3  # of a sum: less is what one GPU computes otherwise than another
 KEPT = 20  # steps that are awaited of those who are behind
+IN_A_ROW = 3  # steps after which they differ: weights that are averaged now and then may differ in between
 
 
 class Weights:
@@ -14,7 +15,8 @@ class Weights:
     def __init__(self) -> None:
         self._told: dict[int, dict[Who, tuple[float, float]]] = {}  # step -> who -> (norm, sum)
         self._who: set[Who] = set()
-        self._said = False
+        self._said: bool | None = None
+        self._looked, self._differ = -1, 0  # the last step that was compared, and how often they differed until then
 
     def note(self, who: Who, step: int, norm: float, total: float) -> None:
         """Note two sums over one's weights after a step."""
@@ -25,24 +27,38 @@ class Weights:
 
     def forget(self, who: Who) -> None:
         """Forget who has ended, or begins anew."""
+        self._looked, self._differ = -1, 0
         self._who.discard(who)
         for told in self._told.values():
             told.pop(who, None)
 
     def look(self) -> tuple[bool, str] | None:
-        """Return (whether they are equal, words), once; None while that is not known."""
-        if self._said or len(self._who) < 2:
+        """Return (whether they are equal, words) when that has changed; None while that is not known.
+
+        Once they were equal, nothing more is said: weights that are averaged now and then differ in between.
+        """
+        if self._said:
             return None
-        step = max((step for step, told in self._told.items() if told.keys() >= self._who), default=None)
-        if step is None:
-            return None
-        self._said = True
-        told = self._told[step]
-        if are_equal(told):
-            return True, f"equal weights on all {len(told)} processes after step {step}"
+        steps = sorted(step for step, told in self._told.items() if step > self._looked and told.keys() >= self._who)
+        for step in steps if len(self._who) > 1 else ():
+            self._looked, told = step, self._told[step]
+            self._differ = 0 if are_equal(told) else self._differ + 1
+            if not self._differ:
+                after_all, self._said = " after all" if self._said is False else "", True
+                return True, f"equal weights{after_all} on all {len(told)} processes after step {step}"
+            if self._said is None and self._differ >= IN_A_ROW:
+                self._said = False
+                return False, self._words(step, told)
+        return None
+
+    @staticmethod
+    def _words(step: int, told: Mapping[Who, tuple[float, float]]) -> str:
         shown = [f"{process} on {host} {norm:.6g}" for (host, process), (norm, _) in sorted(told.items())]
         more = f" and {len(shown) - 6} more" if len(shown) > 6 else ""
-        return False, f"distributed: NO: weights differ after step {step}: their norm is {', '.join(shown[:6])}{more}"
+        norms = f"{', '.join(shown[:6])}{more}"
+        return (
+            f"distributed: NO: weights differ {IN_A_ROW} times in a row, now after step {step}: their norm is {norms}"
+        )
 
 
 def are_equal(told: Mapping[Who, tuple[float, float]]) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from entrypoint.outcome.meanings import meaning
 from entrypoint.outcome.outcome import Confidence, Exit, clip, clip_head
 from entrypoint.outcome.symptoms import SENT, reads_like_symptom
 from entrypoint.outcome.tails import GAP
@@ -18,6 +19,7 @@ from entrypoint.outcome.tracebacks import NOISE, Link, Raised, tracebacks
 LINES = 10  # last lines that are told where nothing better is known
 NEAR = 30  # lines that others may print after the traceback that ended a program, and that its message may have
 WIDTH = 4000  # characters of a line that are read: some patterns look at it from each of their beginnings on
+LONGEST = 400  # characters of the line that tells an error
 LONG = 12  # lines of a message that are told whole; of a longer one, its beginning and its end
 FRAMES = 6  # frames of a traceback that are told whole; of a longer one, those of the user's code
 
@@ -81,7 +83,7 @@ def explain(exit: Exit, output: str, wrote: str = "") -> Explanation:
         error, _, rest = wrote.partition("\n")
         details, symptom = rest.strip("\n") or details, symptom or reads_like_symptom("", error)
     details = "" if details.strip() == error else details
-    return Explanation(clip(error, 400), clip_head(details, 2000), Confidence.LOW if symptom else Confidence.HIGH)
+    return _explanation(error, details, symptom, lines)
 
 
 def dying(output: str) -> Explanation | None:
@@ -94,7 +96,7 @@ def dying(output: str) -> Explanation | None:
     if not chains or not chains[-1][-1].outermost or not _ended(Exit(code=2), chains[-1], lines):
         return None
     error, details, symptom = _told_by_chain(chains[-1])
-    return None if symptom else Explanation(clip(error, 400), clip_head(details, 2000), Confidence.HIGH)
+    return None if symptom else _explanation(error, details, symptom, lines)
 
 
 def explain_mpirun(output: str) -> Explanation:
@@ -107,7 +109,17 @@ def explain_mpirun(output: str) -> Explanation:
     end = next((n for n in range(start, len(telling)) if not _says_something(telling[n])), len(telling))
     error = " ".join(line.strip() for line in telling[start:end])
     details = "\n".join([line for line in telling[end:] if _says_something(line)][: 2 * LINES])
-    return Explanation(clip(error, 400), clip(details, 2000), Confidence.LOW)
+    return Explanation(_with_meaning(error, lines), clip(details, 2000), Confidence.LOW)
+
+
+def _explanation(error: str, details: str, symptom: bool, lines: Sequence[str]) -> Explanation:
+    confidence = Confidence.LOW if symptom else Confidence.HIGH
+    return Explanation(_with_meaning(error, lines), clip_head(details, 2000), confidence)
+
+
+def _with_meaning(error: str, lines: Sequence[str]) -> str:
+    means = meaning(error, lines)
+    return f"{clip(error, LONGEST - len(means) - 3)} ({means})" if means else clip(error, LONGEST)
 
 
 Told = tuple[str, str, bool]  # error line, details, whether it reads like a symptom

@@ -196,7 +196,10 @@ def of_distributed(case: Case) -> Iterator[Finding]:
     elif run.together is not None:
         together, words = run.together
         what = words.removeprefix("distributed: ")
-        yield fine("distributed", what) if together else error("distributed", what, _NOT_ALONE)
+        if together is None:
+            yield note("distributed", what, "a longer run (--seconds)")
+        else:
+            yield fine("distributed", what) if together else error("distributed", what, _NOT_ALONE)
     elif not run.has_failed:
         yield note(
             "distributed", f"it is not known: {size(run.exchanged)} were exchanged in {span(run.trained)}",

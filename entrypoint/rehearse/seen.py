@@ -17,6 +17,7 @@ from entrypoint.report.lines import arrays_of
 LOG = 8 << 20  # bytes of a log in which the first step is looked for
 _OF_PROCESS = re.compile(r"\[\S+ ([^\]]+)\] (.*)")  # a line that a program printed, in a host's log
 COUNTED = ("step", "epoch")  # metrics that tell how far it is
+FEWER_STEPS = 50  # without any exchange are called training alone: a rehearsal is short, and ends no job
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class Seen:
     kind: str = ""  # succeeded, failed, stopped; nothing where no host has told
     cause: str = ""
     said: tuple[str, ...] = ()  # by the launchers
-    together: tuple[bool, str] | None = None  # whether the hosts train together, in words
+    together: tuple[bool | None, str] | None = None  # whether the hosts train together, None: unclear; in words
     exchanged: int = 0  # bytes between processes of two hosts
     log: str = ""
     last_lines: tuple[str, ...] = ()
@@ -131,23 +132,26 @@ def seen(name: str, job: LocalJob, ended: Ended, log: Path, reads_told: bool) ->
     """Return what a run has left."""
     folders = folders_of(job)
     records = {folder.host: list(_record(job.output, folder.host)) for folder in folders}
-    together = Together(list(records))
+    about = [line[2] for lines in records.values() for line in lines[:1]]
+    together = Together(list(records), any(told.get("mode") == "ps" for told in about), FEWER_STEPS)
     outcome: dict[str, Any] = {}
     said: dict[str, None] = {}
     exchanged = 0
     found = None
-    for host, lines in records.items():
-        for kind, at, *values in lines:
-            if kind != "process" or values[1].get("role") not in NOT_TRAINING:
-                together.note(host, at, kind, *values)
+    for lines in records.values():
+        for kind, _, *values in lines:
             if kind == "outcome" and not outcome:
                 outcome = values[0]
             if kind == "said":
                 said[str(values[0]).strip()] = None
             if kind == "sample":
                 exchanged += sum(sum(counts) for counts in values[3].values())
-    if len(records) > 1:
-        found = together.look()
+    # In the order in which it happened: hosts that are simulated on one machine have one clock.
+    all_lines = [(line[1], host, line) for host, lines in records.items() for line in lines]
+    for at, host, (kind, _, *values) in sorted(all_lines, key=lambda each: each[0]):
+        if kind != "process" or values[1].get("role") not in NOT_TRAINING:
+            together.note(host, at, kind, *values)
+            found = (together.look() if len(records) > 1 else None) or found
     cause = outcome.get("cause") or {}
     return Seen(
         name=name,

@@ -68,9 +68,12 @@ class Host:
     processes: dict[str, Process] = field(default_factory=dict)
     phases: list[tuple[float, str]] = field(default_factory=list)
     still: list[tuple[float, str, float, float]] = field(default_factory=list)  # at, process, seconds, CPUs
+    stalled: list[float] = field(default_factory=list)  # when Horovod said that a rank is missing
     said: list[tuple[float, str]] = field(default_factory=list)
     stacks: list[dict[str, Any]] = field(default_factory=list)
     outcome: dict[str, Any] | None = None
+    unused_gpus: str = ""  # why its TensorFlow cannot use its GPUs
+    held_at_first: dict[str, float] = field(default_factory=dict)  # GPU -> share of its memory, before any program
     oom: int = 0
     exchanged: dict[str, list[float]] = field(default_factory=dict)  # other host -> bytes received, sent
     problems: list[str] = field(default_factory=list)

@@ -28,6 +28,7 @@ IDLE = {"rendezvous", "data wait", "still", "restart", "idle"}  # paid for, and 
 _FIRST = ("checkpoint", "evaluation", "train", "data wait", "first step", "import", "still")
 _MARKED = {"checkpoint": "checkpoint", "evaluation": "evaluation", "data_wait": "data wait"}
 WORKS = 0.2  # CPUs: who uses less waits, as in monitor/hang.py
+LOOKED = 30.0  # seconds after which a look at the stacks is told at the latest
 
 
 @dataclass
@@ -66,12 +67,21 @@ def _of_run(process: Process, run: Run, end: float, host: Host) -> list[Span]:
     spoken = min(spoken, first)
     spans = [Span("import", run.start, spoken), Span("first step", spoken, first), Span("train", first, end)]
     for at, name, seconds, cpus in host.still:
-        if name == process.name and cpus < WORKS and run.start <= at <= end:
+        if name == process.name and run.start <= at <= end and _waits(host, name, at - seconds, at, cpus):
             _lay_over(spans, Span("still", max(run.start, at - seconds), at))
     for mark in process.marks:
         if mark.what in _MARKED and mark.seconds > 0 and run.start <= mark.at <= end + 1:
             _lay_over(spans, Span(_MARKED[mark.what], max(run.start, mark.at - mark.seconds), min(end, mark.at)))
     return _joined(spans)
+
+
+def _waits(host: Host, name: str, since: float, at: float, cpus: float) -> bool:
+    """Return whether a process only waited: by a look at its stacks in that time, or else by its processor time."""
+    looks = [
+        stack["doing"] for stack in host.stacks if stack["process"] == name and since <= stack["at"] <= at + LOOKED
+    ]
+    known = [doing for doing in looks if doing]
+    return known[-1] != "works" if known else cpus < WORKS
 
 
 def _lay_over(spans: list[Span], new: Span) -> None:

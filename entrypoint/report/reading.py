@@ -86,9 +86,10 @@ class _Reader:
             amounts["free",] = number(used["free"]) * seconds
         if "oom" in used:
             host.oom += int(number(used["oom"]))
-        for place, (busy, held, size, watts) in enumerate(map(numbers, list(used.get("gpus", ()))[:64])):
+        for place, (busy, held, size, watts, *_) in enumerate(map(numbers, list(used.get("gpus", ()))[:64])):
             amounts["gpu", str(place)] = busy * seconds
             peaks["gpu memory", str(place)] = held / max(1.0, size)
+            host.held_at_first.setdefault(str(place), held / max(1.0, size))
             amounts["gpu watts",] = amounts.get(("gpu watts",), 0.0) + watts * seconds
         for channel, (waiting, capacity) in list(dict(used.get("fifos", {})).items())[:100]:
             amounts["fifo", text(channel, 80)] = seconds * number(waiting) / max(1.0, number(capacity))
@@ -132,13 +133,23 @@ class _Reader:
             process.marks.append(Mark(at, what, seconds))
 
     def _take_still(self, at: float, told: dict[str, Any]) -> None:
-        for name, (seconds, cpus, *cycling) in dict(told).items():
+        for name, (seconds, cpus, *more) in dict(told).items():
             if len(self._host.still) < MOST_MARKS:
-                self._host.still.append((at, text(name), number(seconds), number(cpus) - sum(map(number, cycling))))
+                waiters = number(more[0]) if more else 0.0
+                self._host.still.append((at, text(name), number(seconds), number(cpus) - waiters))
+
+    def _take_stalled(self, at: float, missing: list[Any]) -> None:
+        if missing and len(self._host.stalled) < MOST_MARKS:
+            self._host.stalled.append(at)
+
+    def _take_decided(self, at: float, told: dict[str, Any]) -> None:
+        for event, *values in told["events"]:
+            if event == "Prepared" and values:
+                self._host.unused_gpus = text(values[0].get("unused_gpus", ""), 600)
 
     def _take_stacks(self, at: float, name: str, told: dict[str, Any]) -> None:
         if len(self._host.stacks) < MOST_STACKS:
-            words = {key: text(told.get(key, ""), 20_000) for key in ("by", "place", "inside", "text")}
+            words = {key: text(told.get(key, ""), 20_000) for key in ("by", "place", "inside", "doing", "text")}
             self._host.stacks.append({"at": at, "process": text(name), **words})
 
     def _take_said(self, at: float, words: str) -> None:

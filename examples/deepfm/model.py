@@ -144,6 +144,10 @@ def compiled(args, times=1.0, wrap=lambda optimizer: optimizer):
     """Make the model that the hyperparameters describe, with its optimizer, at `times` the learning rate."""
     model = deepfm(args.sizes, args.dropout, args.batch_norm_decay, args.l2_reg)
     model.compile(wrap(OPTIMIZERS[args.optimizer](args.learning_rate * times)), "binary_crossentropy")
+    # Where it sees a GPU, Keras 2's optimizer has XLA compile its update of each variable. XLA takes no variable of
+    # another device, as the learning rate is to all parameter servers but one, and it would compile anew for each
+    # number of different ids in a batch. (Keras 3's optimizers do not ask.)
+    model.optimizer.jit_compile = False
     model.optimizer.build(model.trainable_variables)  # its variables are there from the start, to be restored
     return model
 

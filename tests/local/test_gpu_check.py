@@ -5,6 +5,7 @@ import os
 from importlib.util import find_spec
 
 import pytest
+from hosts import LISTENS
 
 pytestmark = pytest.mark.skipif(not find_spec("tensorflow"), reason="needs TensorFlow")
 
@@ -108,3 +109,14 @@ def test_nothing_is_said(hosts, with_gpus, files, having, environment):
     job = hosts(2, code=files, environment={**with_gpus(having), **environment, **strict})
     assert job.end() == [0, 0]
     assert not told(job)
+
+
+def test_what_xla_would_compile_for_parameter_servers_is_told_with_its_line(hosts, with_gpus):
+    """The stand-in for TensorFlow does not say how it was built: then it may use the GPUs."""
+    script = "def never():\n    tf.distribute.ParameterServerStrategy(resolver)\n    tf.keras.optimizers.SGD(0.1)\n"
+    environment = {**with_gpus("algo-1"), **LISTENS, "ENTRYPOINT_MODE": "ps"}
+    job = hosts(2, code={"train.py": script}, environment=environment)
+    assert job.end() == [0, 0]
+    said = "warning: train.py:3 has tf.keras.optimizers.SGD(0.1): where there is a GPU, Keras 2 has XLA compile "
+    assert said in job[1].log and said not in job[2].log
+    assert "Write tf.keras.optimizers.SGD(0.1, jit_compile=False)" in job[1].log

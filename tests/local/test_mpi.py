@@ -3,19 +3,24 @@
 import json
 import os
 import pwd
+import re
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from builders import read
 from hosts import LONG, PROGRAMS, ROOT
 from open_mpi import DAEMON
 from variants import variants
 
 from entrypoint.host.machine import this_machine
+from entrypoint.plan.plan import Role
+from entrypoint.plan.planner import plan_for
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()), reason="needs Open MPI and an ssh daemon"
@@ -256,6 +261,45 @@ def test_ranks_of_a_module_end_together_when_one_raises(hosts, tmp_path):
     job = hosts(1, "train", code=code, hyperparameters=with_ranks(2), environment=environment)
     assert job.end() == [1]
     assert "algo-1 rank 1 (exit code 1): ValueError: bad batch" in job[1].failure
+
+
+@pytest.mark.skipif(
+    DAEMON == "prted", reason="Open MPI 5's runtime has its own settings, which ompi_info does not list"
+)
+def test_open_mpi_knows_each_setting_that_it_is_given(tmp_path):
+    """One that it does not know it takes without a word, and does nothing."""
+    told = subprocess.run(
+        ["ompi_info", "--all", "--parsable", "--level", "9"], capture_output=True, text=True, check=True
+    )
+    known = set(re.findall(r"^mca:\w+:\w+:param:(\w+):", told.stdout, re.MULTILINE))
+    where = {
+        "ENTRYPOINT_PORT_STRIDE": "7",
+        "ENTRYPOINT_HOST_ADDRESSES": json.dumps({"algo-1": "127.1.1.1", "algo-2": "127.1.2.1"}),
+    }
+    job = read(tmp_path, 2, with_ranks(1), where)
+    (mpirun,) = [spec for spec in plan_for(job).processes if spec.role is Role.LAUNCHER]
+    given = {name for option, name in pairwise(mpirun.argv) if option == "--mca"}
+    assert {"pml", "btl_tcp_if_include"} <= given <= known
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another /etc/hosts and a network of its own")
+@of_equal_hosts
+def test_hosts_whose_names_mean_this_machine_have_a_rank_each(tmp_path, no_leftovers):
+    """Open MPI, asked by whom the addresses are, takes simulated hosts for its own and starts all ranks there."""
+    (tmp_path / "hosts").write_text("127.0.0.1 localhost\n10.9.8.7 algo-1 algo-2\n")
+    (tmp_path / "train.sh").write_text('echo "rank $OMPI_COMM_WORLD_RANK is on $SM_CURRENT_HOST"\n')
+    job = shlex.join([sys.executable, "-m", "entrypoint", "local", str(tmp_path / "train.sh"), "--hosts", "2",
+                      "--mode", "mpi", "--processes-per-host", "1", "--output", str(tmp_path / "out")])  # fmt: skip
+    network = "ip link set lo up && ip link add eth0 type veth peer name other && ip addr add 10.9.8.7/24 dev eth0"
+    own = (
+        f"mount --bind {tmp_path}/hosts /etc/hosts && {network} && ip link set other up && ip link set eth0 up && {job}"
+    )
+    path = {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+    words = ["unshare", "--mount", "--net", "sh", "-c", own]
+    done = subprocess.run(words, cwd=ROOT, env={**os.environ, **path}, capture_output=True, text=True, timeout=LONG)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for rank, host in enumerate(("algo-1", "algo-2")):
+        assert f"[{host} rank {rank}] rank {rank} is on {host}" in done.stdout
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another ~/.bashrc and network namespaces")

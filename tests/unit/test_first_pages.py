@@ -37,13 +37,14 @@ def test_the_versions_are_those_that_are_pinned(begin):
 
 def test_what_was_never_tried_is_said(begin):
     assert "for CPUs only" in begin
-    assert "never run on SageMaker itself, nor on a GPU" in begin
+    assert "never run on SageMaker itself, on several GPUs, or on EFA" in begin
+    assert "benchmarks/gpu.md" in begin
 
 
 def test_the_docs_first_page_names_every_page():
     linked = set(re.findall(r"\]\(([^)#]+\.md)\)", (ROOT / "docs/README.md").read_text()))
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
-    assert linked == pages | {"benchmarks/README.md"}
+    assert linked == pages | {"benchmarks/README.md", "benchmarks/gpu.md"}
 
 
 def test_the_readme_is_one_page():

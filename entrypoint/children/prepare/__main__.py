@@ -16,7 +16,7 @@ from pathlib import Path
 from doubts import doubts
 from efa import look
 from findings import digest, digest_of_code, flags, software, texts
-from gpus import has_gpus, unused
+from gpus import has_gpus, unused, visible
 from installing import install, is_package
 from sources import check, fetch
 from tf1 import told as told_of_tf1
@@ -67,14 +67,19 @@ def main() -> int:
     if several:
         adapters = look(instance_type, task["mode"])
         env.update(adapters.variables)
-        said = adapters.told(quiet=bool(unused_gpus) or not has_gpus(gpus, instance_type))
-        if task["is_coordinator"]:
-            version = installed["tensorflow"] or installed["tensorflow-cpu"]
-            said += [f"warning: {each}" for each in doubts(files, task["mode"], task["ps_workers"], version)]
-        for line in said:
+        for line in adapters.told(quiet=bool(unused_gpus) or not has_gpus(gpus, instance_type)):
             print(line, flush=True)
     if task["is_coordinator"]:
-        for line in told_of_tf1(files, [*path, *sys.path], shim=task["tf1"] == "shim"):
+        found = doubts(
+            files,
+            task["mode"] if several else "",
+            task["ps_workers"],
+            version(installed or software()) if several or task["servers"] > 1 else "",
+            gpus=0 if unused_gpus else visible(gpus),
+            servers=task["servers"],
+            ranks=task["ranks"],
+        )
+        for line in [*map(str, found), *told_of_tf1(files, [*path, *sys.path], shim=task["tf1"] == "shim")]:
             print(f"warning: {line}", flush=True)
     result = {
         "env": env,
@@ -92,6 +97,11 @@ def main() -> int:
         print(f"nothing can be written to {folder}: {reason(error)}; ENTRYPOINT_RUN_DIR names another", flush=True)
         return CODE_ERROR
     return 0
+
+
+def version(installed: dict[str, str]) -> str:
+    """Return TensorFlow's; "" if there is none."""
+    return installed["tensorflow"] or installed["tensorflow-cpu"]
 
 
 def fingerprints_of(code: Path) -> dict[str, str]:

@@ -30,6 +30,14 @@ def has_gpus(seen: int, instance_type: str) -> bool:
     return bool(_count(seen) or NVIDIA.match(instance_type))
 
 
+def visible(seen: int) -> int:
+    """Return how many GPUs the programs of this host see; `seen` as of `unused`."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is None or not _count(seen):
+        return _count(seen)
+    return len([word for word in given.split(",") if word.strip() not in ("", "-1")])
+
+
 def unused(seen: int, instance_type: str, path: Sequence[str]) -> str:
     """Tell the number of GPUs and why TensorFlow cannot use them; nothing, if all is well.
 

@@ -1,7 +1,8 @@
 """What a job's start would say of code, for `entrypoint doctor`, which asks before there is a job.
 
 Standard input: {"files": [[name, text], ...], "tensorflow": its version on the job's image, "mode", "ps_workers",
-"environment": of the job}. Standard output: {"names": as tf1.listed, "doubts": sentences, "flags": as findings.flags}.
+"environment": of the job, "gpus", "servers", "ranks": as of doubts.doubts}. Standard output: {"names": as tf1.listed,
+"doubts": [[check, file, line, found, instead], ...], "flags": as findings.flags}.
 """
 
 import json
@@ -17,7 +18,11 @@ def main() -> None:
     files = [(name, findings.COMMENT.sub("", text)) for name, text in asked["files"]]
     told = {
         "names": tf1.listed(files, sys.path, asked["tensorflow"]),
-        "doubts": doubts.doubts(files, asked["mode"], asked["ps_workers"], asked["tensorflow"], asked["environment"]),
+        "doubts": doubts.doubts(
+            files,
+            *(asked[name] for name in ("mode", "ps_workers", "tensorflow", "environment")),
+            **{name: asked[name] for name in ("gpus", "servers", "ranks")},
+        ),
         "flags": findings.flags(files),
     }
     json.dump(told, sys.stdout)

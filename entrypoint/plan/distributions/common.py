@@ -41,7 +41,7 @@ def child(name: str, suffix: str = ".py", options: tuple[str, ...] = SAFE_PATH) 
     return (sys.executable, *options, str(CHILDREN / f"{name}{suffix}"))
 
 
-def _prepare(job: Job, host: Host, modules: Sequence[str]) -> ProcessSpec:
+def _prepare(job: Job, host: Host, rows: Sequence[ProcessSpec]) -> ProcessSpec:
     """Return what fetches and installs code and computes SM_*, once per host. Only ours has its long input."""
     return ProcessSpec(
         host=host.name,
@@ -50,13 +50,14 @@ def _prepare(job: Job, host: Host, modules: Sequence[str]) -> ProcessSpec:
         duty=Duty.STEP,
         argv=child("prepare", suffix=""),
         env=(("SAGEMAKER_BASE_DIR", str(job.paths.base)),),
-        stdin=_to_prepare(job, modules) if host.name == job.cluster.me.name else "",
+        stdin=_to_prepare(job, rows) if host.name == job.cluster.me.name else "",
         ready=Ready.ENDED,
         restart=Restart.KEEP,
     )
 
 
-def _to_prepare(job: Job, modules: Sequence[str]) -> str:
+def _to_prepare(job: Job, rows: Sequence[ProcessSpec]) -> str:
+    here = [row for row in rows if row.host == job.cluster.me.name]
     return json.dumps(
         {
             "program": job.program.name,
@@ -64,7 +65,9 @@ def _to_prepare(job: Job, modules: Sequence[str]) -> str:
             "code": str(job.paths.code),
             "channel": str(job.paths.base / "input" / "data" / "code"),
             "result": str(job.paths.prepared),
-            "modules": modules,
+            "modules": modules(here),
+            "servers": _servers_of_gpus(job, rows),
+            "ranks": sum(row.role is Role.RANK for row in here),
             "is_coordinator": job.cluster.is_coordinator,
             "mode": job.mode,
             "ps_workers": job.settings.ps_workers,
@@ -81,6 +84,15 @@ def _to_prepare(job: Job, modules: Sequence[str]) -> str:
             "arguments": job.program.arguments,
         }
     )
+
+
+def _servers_of_gpus(job: Job, rows: Sequence[ProcessSpec]) -> int:
+    """Return the number of parameter servers of a chief that may see GPUs; beside workers, parts.py hides them."""
+    chief = next((row.host for row in rows if row.role is Role.CHIEF), "")
+    hides = job.settings.ps_workers == "server" and job.settings.pin_gpus != "never"
+    if hides and any(row.role is Role.WORKER and row.host == chief for row in rows):
+        return 0
+    return sum(row.role is Role.PS for row in rows)
 
 
 def modules(specs: Iterable[ProcessSpec]) -> list[str]:
@@ -155,8 +167,7 @@ def _outside(job: Job) -> list[ProcessSpec]:
 def whole(job: Job, title: str, rows: Sequence[ProcessSpec], **more: Any) -> Plan:
     """Return the plan of these rows, and of what all ways of distributing have."""
     hosts = tuple(host.name for host in job.cluster.hosts)
-    needed = modules(row for row in rows if row.host == job.cluster.me.name)
-    steps = [_prepare(job, host, needed) for host in job.cluster.hosts]
+    steps = [_prepare(job, host, rows) for host in job.cluster.hosts]
     return Plan(title=title, hosts=hosts, processes=(*steps, *rows, *_outside(job)), notes=job.warnings, **more)
 
 

@@ -157,8 +157,10 @@ def _of_orte(job: Job) -> list[list[str]]:
         if job.cluster.interface:
             options += [["--mca", "oob_tcp_if_include", job.cluster.interface]]
         if settings.port_stride:
-            # Hosts that are simulated on one machine all look local to Open MPI: compare names only.
-            options += [["--mca", "opal_if_do_not_resolve", "1"]]
+            # Hosts that are simulated on one machine may all look local to Open MPI, by the addresses of their names:
+            # compare names only. If one looks local after the daemons were started, and not before, mpirun finds none
+            # again, and says that all nodes "are already filled".
+            options += [["--mca", "if_base_do_not_resolve", "1"]]
     return options
 
 

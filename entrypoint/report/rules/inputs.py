@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from entrypoint.report.host import Host
 from entrypoint.report.job import JobRecord
+from entrypoint.report.rules.premises import judged, went_well
 from entrypoint.report.rules.verdict import WARNING, Verdict, duration, percent, size
 
-LEAST = 2.0  # seconds of training that can be judged
+LEAST = 2.0  # seconds that were looked at
 EMPTY = 0.05  # of a pipe's capacity
 BUSY = 0.5  # of a host's CPUs: with fewer at work, it is not they that the data wait for
 SMALL = 256_000  # bytes
@@ -14,10 +15,10 @@ SMALL = 256_000  # bytes
 
 def input_bound(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Look at marks of data that were waited for, at pipes, and at waits for disks, of each host; take the largest."""
-    for host in job.hosts:
-        start, end = job.training(host)
-        if end - start < LEAST:
+    for host in job.hosts if went_well(job) else ():
+        if (training := judged(job, host)) is None:
             continue
+        start, end = training
         share, text, process = max([*_marked(host), *_pipes(host, start, end), *_disks(host, start, end)], default=NONE)
         if share >= threshold and share > 0:
             yield Verdict(

@@ -4,21 +4,29 @@ from collections.abc import Iterator
 
 from entrypoint.report.host import Host
 from entrypoint.report.job import JobRecord
+from entrypoint.report.rules.premises import LEAST_SECONDS, hung, judged, went_well
 from entrypoint.report.rules.verdict import CRITICAL, NOTE, WARNING, Verdict, duration, percent, size
 
-LEAST = 2.0  # seconds of training that can be judged
+LEAST_CPU_SECONDS = 2.0  # that programs used
+USED = 0.02  # of a GPU's time: less is none
+TAKEN = 0.002  # of a GPU's memory beyond what it held at first: a program that computes on it takes more
 GROWS = 0.05  # of the limit: less is no climbing
 
 
 def cpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Look at the time in which programs of a host could have run, and were throttled, or others had the CPU."""
-    for host in job.hosts:
+    """Look at the time in which programs of a host could have run, and were throttled, or others had the CPU.
+
+    A failure may come of it. Whoever hangs may ask for CPUs in vain: Open MPI and NCCL wait busily.
+    """
+    for host in job.hosts if not hung(job) else ():
         used, stolen, throttled = (
             sum(host.columns.total(("cpu", name)) for name in names)
             for names in (("user", "system"), ("stolen",), ("throttled",))
         )
         asked = used + stolen + throttled
-        if used < LEAST or (stolen + throttled) / asked < max(threshold, 1e-9):
+        if host.columns.observed() < LEAST_SECONDS or used < LEAST_CPU_SECONDS:
+            continue
+        if (stolen + throttled) / asked < max(threshold, 1e-9):
             continue
         why = f"throttled by its quota in {duration(throttled)}" if throttled > stolen else (
             f"and other guests of the machine had {duration(stolen)} of it"
@@ -32,25 +40,32 @@ def cpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 
 def gpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Look at how busy the GPUs were in training."""
-    for host in job.hosts:
-        start, end = job.training(host)
-        seconds = host.columns.observed(start, end)
-        busy = {
-            key[1]: host.columns.total(key, start, end) / seconds
-            for key in host.columns.amounts
-            if key[0] == "gpu" and seconds > LEAST
-        }
-        if not busy:
+    """Look at how busy the GPUs were in training, and how much of their power and memory it took.
+
+    Nothing is said of GPUs that TensorFlow cannot use: the launcher says so at the start.
+    """
+    for host in job.hosts if went_well(job) else ():
+        training = judged(job, host)
+        seconds = host.columns.observed(*training) if training else 0.0
+        keys = [key for key in host.columns.amounts if key[0] == "gpu"]
+        if training is None or not seconds or not keys or host.unused_gpus:
             continue
+        busy = {key[1]: host.columns.total(key, *training) / seconds for key in keys}
         mean = sum(busy.values()) / len(busy)
         if mean >= threshold:
             continue
-        cpus = sum(host.columns.total(("cpu", name), start, end) for name in ("user", "system")) / seconds / host.cpus
-        unused = [name for name, each in busy.items() if each < 0.02]
-        text = f"its {len(busy)} GPU{'s are' * (len(busy) > 1) or ' is'} busy in {percent(mean)} of the training"
+        they = f"its {len(busy)} GPU{'s are' * (len(busy) > 1) or ' is'}"
+        text = f"{they} busy in {percent(mean)} of the training{_beside(host, list(busy), *training)}"
         advice = "use larger batches, mixed precision or XLA; see whether the input keeps up"
-        if unused and len(unused) < len(busy):
+        unused = [name for name, each in busy.items() if each < USED]
+        cpus = busy_cpus(host, *training)
+        if len(unused) == len(busy) and not any(_is_taken(host, name) for name in busy):
+            text = f"{they} not used at all: no program takes memory there"
+            advice = (
+                "see whether TensorFlow finds them (tf.config.list_physical_devices) and where the script puts its "
+            )
+            advice += "work; or take instances without GPUs"
+        elif unused and len(unused) < len(busy):
             text += f", GPU {', '.join(unused[:8])} not at all"
             advice = "start one process for each GPU (ENTRYPOINT_PROCESSES_PER_HOST), or a strategy that uses all"
         elif cpus > 0.8:
@@ -58,6 +73,20 @@ def gpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
             advice = "the CPUs prepare the input too slowly: do less there, or take an instance with more for each GPU"
         weight = (1 - mean) / max(1 - threshold, 0.01)
         yield Verdict(rule="gpu_starved", host=host.name, text=text, advice=advice, weight=weight)
+
+
+def _beside(host: Host, gpus: list[str], start: float, end: float) -> str:
+    """Return the power and memory of GPUs in words: "busy" says that something ran, and not how much."""
+    columns = host.columns
+    watts = columns.total(("gpu watts",), start, end) / max(columns.observed(start, end), 1e-9) / len(gpus)
+    held = [level for name in gpus for level in columns.between(columns.levels(("gpu memory", name)), start, end)]
+    power = f" at {watts:.0f} W each" if watts and len(gpus) > 1 else f" at {watts:.0f} W" if watts else ""
+    return f"{power}, with up to {percent(max(held))} of the memory held" if held else power
+
+
+def _is_taken(host: Host, gpu: str) -> bool:
+    held = host.columns.between(host.columns.levels(("gpu memory", gpu)), 0, host.end)
+    return max(held, default=0.0) - host.held_at_first.get(gpu, 0.0) > TAKEN
 
 
 def memory(job: JobRecord, threshold: float) -> Iterator[Verdict]:
@@ -82,7 +111,7 @@ def memory(job: JobRecord, threshold: float) -> Iterator[Verdict]:
                 rule="memory", host=host.name, text=text, advice=advice, weight=peak / limit / max(threshold, 0.01)
             )
             continue
-        start, end = job.training(host)
+        start, end = (None if hung(job) else judged(job, host)) or (0.0, 0.0)
         slope = _slope(columns.between(columns.levels(("memory", "programs")), (start + end) / 2, end), columns.width)
         gained = slope * (end - start)
         if gained > GROWS * limit and held[-1] + gained >= limit:
@@ -122,7 +151,7 @@ def disk(job: JobRecord, threshold: float) -> Iterator[Verdict]:
             yield Verdict(
                 rule="disk", host=host.name, severity=severity, text=text, advice=advice, weight=min(weight, 10)
             )
-        elif slope * host.end > GROWS * whole and slope * host.end >= left:
+        elif went_well(job) and judged(job, host) and slope * host.end > max(GROWS * whole, left):
             text = f"{size(60 * slope)} are written a minute; {size(left)} are free: full in {duration(left / slope)}"
             yield Verdict(rule="disk", host=host.name, severity=NOTE, text=text, advice=advice)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from entrypoint.report.job import JobRecord
+from entrypoint.report.rules.premises import judged, trained_long, went_well
 from entrypoint.report.rules.resources import busy_cpus
 from entrypoint.report.rules.verdict import Verdict, percent, size
 
@@ -14,7 +15,7 @@ PLATEAU = 0.8  # of the peak
 def ps_unbalanced(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Compare the parameter servers: by their processor time, and those on hosts of their own by bytes, too."""
     servers = [(host, process) for host in job.hosts for process in host.processes.values() if process.role == "ps"]
-    if len(servers) < 2:
+    if len(servers) < 2 or not (went_well(job) and trained_long(job)):
         return
     worked = {
         (host.name, process.name): host.columns.total(("process", process.name, "cpu")) for host, process in servers
@@ -46,8 +47,10 @@ def ps_unbalanced(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 def network(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Look for hosts whose traffic is at one height, which is then the network's, while nothing else is busy."""
-    for host in job.hosts:
-        start, end = job.training(host)
+    for host in job.hosts if went_well(job) else ():
+        if (training := judged(job, host)) is None:
+            continue
+        start, end = training
         columns = host.columns
         for way in ("received", "sent"):
             rates = columns.between(columns.per_second(("net", way)), start, end)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from entrypoint.report.columns import Series
 from entrypoint.report.host import Process
 from entrypoint.report.job import JobRecord
+from entrypoint.report.rules.premises import STEADY_SECONDS, went_well
 from entrypoint.report.rules.verdict import CRITICAL, WARNING, Verdict, duration, percent
 
 LEAST = 20  # steps, and values of a loss, that can be judged
@@ -22,6 +23,12 @@ def seconds_per_step(process: Process) -> float | None:
     return (times[-1] - times[0]) / (steps[-1] - steps[0])
 
 
+def _span(process: Process) -> float:
+    """Return over how many seconds a process told its steps."""
+    times = process.step_marks.times if len(process.step_marks) >= 3 else _last_rise(process.steps)[0]
+    return times[-1] - times[0] if len(times) else 0.0
+
+
 def _last_rise(series: Series) -> tuple[list[float], list[float]]:
     """Return times and values since the value last fell, as it does where a script starts again."""
     times, values = list(series.times), list(series.values)
@@ -31,8 +38,12 @@ def _last_rise(series: Series) -> tuple[list[float], list[float]]:
 
 def straggler(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Compare each process that trains with the median of all."""
-    found = [(host, process, each) for host, process in job.trainers() if (each := seconds_per_step(process))]
-    if len(found) < 2:
+    found = [
+        (host, process, each)
+        for host, process in job.trainers()
+        if (each := seconds_per_step(process)) and _span(process) >= STEADY_SECONDS
+    ]
+    if len(found) < 2 or not went_well(job):
         return
     # Of two, the slower is compared with the faster.
     median = statistics.median_low(each for _, _, each in found)
@@ -67,7 +78,7 @@ def loss(job: JobRecord, threshold: float) -> Iterator[Verdict]:
                     advice="lower the learning rate, clip gradients, look for log(0) and bad rows; "
                     "tf.debugging.enable_check_numerics() names the operation",
                 )  # fmt: skip
-            elif is_loss(name) and len(series) >= LEAST:
+            elif is_loss(name) and len(series) >= LEAST and went_well(job):
                 values = list(series.values)
                 few = max(3, len(values) // 10)
                 first, last = (statistics.fmean(part) for part in (values[:few], values[-few:]))
@@ -85,7 +96,9 @@ def loss(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 def step_growth(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Compare the last third of the training with the first; the very first steps are left out, as they are slow."""
-    for host, process in job.trainers():
+    for host, process in job.trainers() if went_well(job) else ():
+        if _span(process) < STEADY_SECONDS:
+            continue
         if len(process.step_marks) >= 3 * POINTS:
             values = list(process.step_marks.values)[len(process.step_marks) // 10 :]
             first, last = (statistics.fmean(part) for part in (values[: len(values) // 3], values[-len(values) // 3 :]))

@@ -66,7 +66,8 @@ def with_parameter_servers(args, task):
         tf.distribute.Server(resolver.cluster_spec(), job_name=task["type"], task_index=task["index"]).join()
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     with strategy.scope():
-        model = line(tf.keras.optimizers.SGD(args.learning_rate))
+        # Where there are GPUs, XLA would compile its steps, and it takes no variable of another parameter server.
+        model = line(tf.keras.optimizers.SGD(args.learning_rate, jit_compile=False))
     fit(model, args, tf.keras.utils.experimental.DatasetCreator(lambda _: rows()), verbose=2)
     return model, True
 

@@ -19,7 +19,7 @@ def of(tmp_path: Path, text: str, mode: str, tensorflow: str = "2.21.0", workers
     (tmp_path / "lib/models.py").write_text(text)
     found = doubts(list(texts(tmp_path)), mode, workers, tensorflow, env)
     assert len(found) <= 1
-    return found[0] if found else ""
+    return str(found[0]) if found else ""
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,96 @@ def test_an_estimator_beside_worker_servers(tmp_path: Path) -> None:
 
 def test_an_estimator_whose_workers_run_the_script(tmp_path: Path) -> None:
     assert of(tmp_path, ESTIMATOR, "ps", "2.14.1") == ""
+
+
+STRATEGY = "strategy = tf.distribute.ParameterServerStrategy(resolver)\n"
+
+
+def of_xla(text: str, *, tensorflow: str = "2.14.1", gpus: int = 1, servers: int = 2, **env: str) -> list[str]:
+    files = [("train.py", STRATEGY), ("lib/models.py", text)]
+    return [str(each) for each in doubts(files, "ps", "script", tensorflow, env, gpus=gpus, servers=servers)]
+
+
+@pytest.mark.parametrize(
+    ("text", "written", "instead"),
+    [
+        ("tf.keras.optimizers.SGD(0.1)", "SGD(0.1)", "tf.keras.optimizers.SGD(0.1, jit_compile=False)"),
+        ("x = optimizers.experimental.Adam()", "Adam()", "optimizers.experimental.Adam(jit_compile=False)"),
+        ("tf.optimizers.Adagrad(rate(3), name='a')", "rate(3)", "rate(3), name='a', jit_compile=False)"),
+        (
+            "from tensorflow.keras.optimizers import (Adam,\n SGD)\n\nx = Adam(1e-3)",
+            "has Adam(1e-3)",
+            "Write Adam(1e-3, jit",
+        ),
+        ("model.compile('adam', 'mse')", "adam", "tf.keras.optimizers.Adam(jit_compile=False) in place of 'adam'"),
+        ("model.compile(loss=f('adam'), optimizer=\"rmsprop\")", "rmsprop", "tf.keras.optimizers.RMSprop(jit_"),
+        (f"tf.keras.optimizers.SGD({'x' * 200})", "SGD(...)", "tf.keras.optimizers.SGD(..., jit_compile=False)"),
+    ],
+)
+def test_an_optimizer_that_xla_compiles_for_parameter_servers(text: str, written: str, instead: str) -> None:
+    (said,) = of_xla(f"import tensorflow as tf\n\n{text}\n")
+    line = 6 if "\n" in text else 3
+    assert said.startswith(f"lib/models.py:{line} has ") and written in said and instead in said
+
+
+def test_the_first_of_several_in_a_file_is_told() -> None:
+    (said,) = of_xla("a = tf.keras.optimizers.SGD(0.1)\nb = tf.keras.optimizers.Adam()\nm.compile('sgd')\n")
+    assert said.startswith("lib/models.py:1 has tf.keras.optimizers.SGD(0.1) (and 2 more): ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tf.keras.optimizers.SGD(0.1, jit_compile=False)",
+        "tf.keras.optimizers.SGD(0.1, **how)",
+        "o = tf.keras.optimizers.SGD(0.1)\no.jit_compile = False",
+        "tf.keras.optimizers.legacy.SGD(0.1)",
+        "from tensorflow.keras.optimizers.legacy import Adam\nAdam(0.1)",
+        "tf.compat.v1.train.AdagradOptimizer(0.1)",
+        "tf.keras.optimizers.schedules.CosineDecay(0.1, 10)",
+        "re.compile('adam')",
+        "model.compile(optimizer, 'mse')",
+        "torch.optim.SGD(0.1)",
+    ],
+)
+def test_one_that_it_does_not(text: str) -> None:
+    assert of_xla(text) == []
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"gpus": 0},
+        {"servers": 1},
+        {"servers": 0},
+        {"tensorflow": "2.21.0"},
+        {"tensorflow": "2.10.0"},
+        {"tensorflow": ""},
+    ],
+)
+def test_where_xla_meets_nothing_of_another_device(job: dict) -> None:
+    assert of_xla("tf.keras.optimizers.SGD(0.1)", **job) == []
+
+
+def test_keras_2_beside_a_newer_tensorflow_has_xla_too() -> None:
+    assert of_xla("tf.keras.optimizers.SGD(0.1)", tensorflow="2.21.0", TF_USE_LEGACY_KERAS="1")
+    assert of_xla("import tf_keras\ntf_keras.optimizers.SGD(0.1)", tensorflow="2.21.0")
+
+
+def test_without_parameter_servers_it_may_compile() -> None:
+    files = [("train.py", "tf.keras.optimizers.SGD(0.1)")]
+    assert doubts(files, "ps", "script", "2.14.1", {}, gpus=1, servers=2) == []
+
+
+@pytest.mark.parametrize(
+    ("ranks", "gpus", "told"), [(2, 1, True), (8, 4, True), (4, 4, False), (1, 8, False), (4, 0, False)]
+)
+def test_more_ranks_than_gpus_with_horovod(ranks: int, gpus: int, told: bool) -> None:
+    files = [("train.py", "import horovod.tensorflow as hvd\n")]
+    found = doubts(files, "mpi", "script", "2.14.1", {}, gpus=gpus, ranks=ranks)
+    assert bool(found) == told
+    if told:
+        words = str(found[0])
+        assert words.startswith(f"{ranks} ranks are to train on each host, where ") and "invalid usage" in words
+        assert f"ENTRYPOINT_PROCESSES_PER_HOST={gpus}" in words
+    assert doubts([("train.py", "from mpi4py import MPI\n")], "mpi", "script", "", {}, gpus=gpus, ranks=ranks) == []

@@ -102,3 +102,24 @@ def test_a_job_may_hide_its_gpus(packages, monkeypatch, hidden):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     assert gpus.unused(2, "ml.p3.2xlarge", path) == ""
     assert not gpus.has_gpus(2, "ml.p3.2xlarge")
+
+
+@pytest.mark.parametrize(
+    ("given", "seen", "visible"),
+    [
+        (None, 4, 4),
+        (None, 0, 0),
+        ("0", 4, 1),
+        ("2,3", 4, 2),
+        ("-1", 4, 0),
+        ("", 4, 0),
+        ("MIG-1,MIG-2", 1, 2),
+        ("0", 0, 0),
+    ],
+)
+def test_programs_see_what_the_job_lets_them_see(monkeypatch, given, seen, visible):
+    monkeypatch.setattr(gpus, "_count", lambda _: seen)  # whatever this machine has
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if given is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    assert gpus.visible(seen) == visible

@@ -175,6 +175,12 @@ CASES: dict[str, Ill] = {
         line="estimator.train(",
         well={"script": ESTIMATOR + "tf.estimator.train_and_evaluate(estimator)\n"},
     ),
+    "ps-xla": Ill(
+        script=SERVERS,
+        change=merged(PS, GPUS),
+        line="model.compile",
+        well={"script": with_(SERVERS, '"sgd"', "tf.keras.optimizers.SGD(jit_compile=False)")},
+    ),
     "module-missing": Ill(
         script=and_("import smdebug.tensorflow as smd"),
         line="smdebug",
@@ -240,6 +246,12 @@ CASES: dict[str, Ill] = {
         change=merged(MPI, GPUS),
         line="import horovod",
         well={"script": HOROVOD},
+    ),
+    "ranks-and-gpus": Ill(
+        script=HOROVOD,
+        change=merged(merged(MPI, GPUS), {"Environment": {"ENTRYPOINT_PROCESSES_PER_HOST": "8"}}),
+        line="import horovod",
+        well={"change": merged(merged(MPI, GPUS), {"Environment": {"ENTRYPOINT_PROCESSES_PER_HOST": "4"}})},
     ),
     "gpus-idle": Ill(
         script=SCRIPT,
@@ -421,6 +433,31 @@ def test_nothing_is_found_where_it_is_not(check: str, tmp_path: Path) -> None:
     well = {"script": ill.script, "change": ill.change, "options": ill.options, **ill.well}
     report = look(tmp_path, well["script"], well["change"], ill.requirements, **well["options"])
     assert found(report, check) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "image", "severity"),
+    [
+        (merged(PS, GPUS), "ours:2.14-gpu", "error"),
+        (merged(PS, GPUS), "ours:2.21-gpu", None),  # Keras 3, which has another error to tell
+        (merged(merged(PS, GPUS), {"Environment": {"TF_USE_LEGACY_KERAS": "1"}}), "ours:2.21-gpu", "error"),
+        (merged(merged(PS, GPUS), {"Environment": {"CUDA_VISIBLE_DEVICES": "-1"}}), "ours:2.14-gpu", None),
+        # Beside workers, a chief that coordinates sees no GPU.
+        (
+            merged(
+                merged(PS, GPUS),
+                {"Environment": {"ENTRYPOINT_PS_WORKERS": "server", "ENTRYPOINT_PROCESSES_PER_HOST": "4"}},
+            ),
+            "ours:2.14-gpu",
+            None,
+        ),
+        (PS, "ours:2.14", None),  # no GPUs
+        (None, "", "note"),  # nobody knows
+    ],
+)
+def test_xla_meets_parameter_servers_where_the_chief_has_gpus(change, image, severity, tmp_path: Path) -> None:
+    report = look(tmp_path, SERVERS, change, **({"image": image} if image else {}))
+    assert [each for each, _ in found(report, "ps-xla")] == ([severity] if severity else [])
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,13 @@
 """examples/deepfm: hyperparameters that say what is wrong with them, models that know their sizes, what is foretold."""
 
+import json
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
 import pytest
+from ports import unused_port
 
 pytestmark = pytest.mark.unmeasured
 EXAMPLE = DEEPFM = Path(__file__).resolve().parents[3] / "examples" / "deepfm"
@@ -207,6 +211,23 @@ def test_an_archive_writes_nothing_outside_of_its_folder(kept, tmp_path):
     folder = kept.unpacked(tmp_path)
     assert [path.name for path in folder.rglob("*") if path.is_file()] == ["good"]
     assert not (folder.parent / "evil-too").exists()
+
+
+# ---- GPUs
+
+
+@pytest.mark.tensorflow
+def test_a_step_on_parameter_servers_where_keras_believes_in_a_gpu():
+    """Keras 2 has XLA compile an optimizer's steps there, and XLA takes no variable of another parameter server."""
+    program = Path(__file__).with_name("gpu_steps.py")
+    command = [sys.executable, program, EXAMPLE, *(str(unused_port()) for _ in range(4))]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout.splitlines()[-1])
+    compiles, why = told["keras"]
+    assert compiles and "Trying to access resource" in why, "else this test shows nothing"
+    compiles, loss = told["example"]
+    assert not compiles and 0 < loss < 10
 
 
 # ---- what is foretold

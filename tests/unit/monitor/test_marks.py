@@ -4,13 +4,15 @@ import json
 import math
 import socket
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from entrypoint.monitor.marks import MOST_NAMES, MOST_PROCESSES, Marks
 from entrypoint.monitor.weights import Weights
 from entrypoint.secrets import NONE, Secrets
-from sagemaker_tf_data.marks import Teller, timed
+from sagemaker_tf_data import marks as marks_module
+from sagemaker_tf_data.marks import Teller, keras_callback, log_metrics, mark, tell_weights, timed
 
 ONE, OTHER = ("algo-1", "rank 0"), ("algo-2", "rank 1")
 
@@ -165,6 +167,78 @@ def test_timed_tells_how_long_batches_are_waited_for(monkeypatch, marks, teller)
     assert sums["data_wait"][1] >= 0.15 > sums["compute"][1]
 
 
+def test_what_is_no_number_is_left_out_and_the_rest_is_told(monkeypatch, marks, teller):
+    """Outside of a job nobody notices it: in one, the training failed."""
+    monkeypatch.setattr("sagemaker_tf_data.marks._TELLER", teller())
+    log_metrics(a=[1, 2], b="high", c=None, loss=0.5)
+    with mark(("not", "a", "name")):
+        pass
+    with mark({"no": "name"}):
+        pass
+    log_metrics(step=1)
+    marks_module._TELLER.tell()
+    marks.hear()
+    sums, metrics, _ = marks.take()
+    assert metrics == {"script": {"loss": 0.5, "step": 1.0}}
+    assert sum(times for times, _ in sums["script"].values()) == 2
+
+
+class Callback:
+    """Of Keras, as far as ours needs it."""
+
+    params = None
+    model = SimpleNamespace(trainable_variables=[])
+
+
+def fit(callback, logs):
+    callback.on_train_begin()
+    callback.on_epoch_begin(0)
+    callback.on_train_batch_begin(0)
+    callback.on_train_batch_end(0, logs)
+    callback.on_test_begin()
+    callback.on_test_end(logs)
+    callback.on_train_end()
+
+
+def test_a_model_without_trained_weights_is_fitted(monkeypatch, marks, teller):
+    monkeypatch.setattr("sagemaker_tf_data.marks._TELLER", teller())
+    fit(keras_callback(weights_every=1, base=Callback), {"loss": 0.5})
+    marks.hear()
+    _, metrics, weights = marks.take()
+    assert metrics["script"]["step"] == 1 and weights == [] and marks.take_models() == {}
+
+
+@pytest.mark.parametrize("broken", [{"model": None}, {"model": SimpleNamespace(trainable_variables=[object()])},
+                                    {"params": 7}])  # fmt: skip
+def test_no_training_fails_by_what_cannot_be_told(monkeypatch, teller, broken):
+    monkeypatch.setattr("sagemaker_tf_data.marks._TELLER", teller())
+    callback = keras_callback(weights_every=1, base=type("Broken", (Callback,), broken))
+    fit(callback, 7)
+    fit(callback, {"loss": object()})
+    tell_weights(None, 7)
+
+
+def test_how_many_weights_are_trained_is_told(monkeypatch, marks, teller):
+    monkeypatch.setattr("sagemaker_tf_data.marks._TELLER", teller())
+    model = SimpleNamespace(trainable_variables=[SimpleNamespace(shape=(3, 4)), SimpleNamespace(shape=())])
+    fit(keras_callback(weights_every=0, base=type("Fitted", (Callback,), {"model": model})), {})
+    marks.hear()
+    assert marks.take_models()["script"]["weights"] == 13
+
+
+@pytest.mark.parametrize(
+    "model",
+    [{"weights": 10**400}, {"weights": float("inf"), "dense": -1}, {"weights": [1], "strategy": {"a": 1}}, [7], 7],
+)
+def test_a_model_that_cannot_be_is_none(marks, tmp_path, model):
+    told = {"process": "x", "marks": {}, "metrics": {}, "weights": [], "model": model}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(json.dumps(told).encode(), str(tmp_path / "marks.sock"))
+    marks.hear()
+    for known in marks.take_models().values():
+        assert 0 <= known["weights"] <= 1e15 and known["dense"] == 0
+
+
 # --- weights.py ---
 
 
@@ -175,6 +249,13 @@ def told(*notes) -> Weights:
     return weights
 
 
+def differing(weights: Weights, *steps: int) -> Weights:
+    for step in steps:
+        weights.note(ONE, step, 12.5, 6.0)
+        weights.note(OTHER, step, 12.9, 6.0)
+    return weights
+
+
 def test_equal_weights_are_said_once():
     weights = told((ONE, 500, 12.5), (OTHER, 500, 12.5))
     assert weights.look() == (True, "equal weights on all 2 processes after step 500")
@@ -182,11 +263,31 @@ def test_equal_weights_are_said_once():
 
 
 def test_weights_that_differ_are_said_with_their_norms():
-    equal, words = told((ONE, 500, 12.5), (OTHER, 500, 12.9)).look()
+    weights = differing(Weights(), 500, 1000, 1500)
+    equal, words = weights.look()
     assert not equal
     assert words == (
-        "distributed: NO: weights differ after step 500: their norm is rank 0 on algo-1 12.5, rank 1 on algo-2 12.9"
+        "distributed: NO: weights differ 3 times in a row, now after step 1500: their norm is rank 0 on algo-1 12.5, "
+        "rank 1 on algo-2 12.9"
     )
+    assert differing(weights, 2000, 2500, 3000).look() is None
+
+
+def test_weights_that_are_averaged_now_and_then_differ_in_between():
+    weights = differing(Weights(), 500, 1000)
+    assert weights.look() is None
+    weights.note(ONE, 1500, 12.5, 6.0)
+    weights.note(OTHER, 1500, 12.5, 6.0)
+    assert weights.look() == (True, "equal weights on all 2 processes after step 1500")
+    assert differing(weights, 2000, 2500, 3000).look() is None
+
+
+def test_weights_that_are_equal_after_all():
+    weights = differing(Weights(), 500, 1000, 1500)
+    assert not weights.look()[0]
+    for who in (ONE, OTHER):
+        weights.note(who, 2000, 12.5, 6.0)
+    assert weights.look() == (True, "equal weights after all on all 2 processes after step 2000")
 
 
 def test_they_are_compared_after_the_same_step():
@@ -201,10 +302,11 @@ def test_one_alone_is_never_equal():
 def test_rounding_is_no_difference_and_what_is_no_number_is_equal():
     assert told((ONE, 5, 12.5), (OTHER, 5, 12.500001)).look()[0]
     assert told((ONE, 5, float("nan")), (OTHER, 5, float("nan"))).look()[0]
-    assert not told((ONE, 5, float("nan")), (OTHER, 5, 1.0)).look()[0]
+    unequal = [(who, step, norm) for step in (5, 6, 7) for who, norm in ((ONE, float("nan")), (OTHER, 1.0))]
+    assert not told(*unequal).look()[0]
 
 
 def test_who_begins_anew_is_not_compared_with_what_it_told_before():
-    weights = told((ONE, 500, 12.5), (OTHER, 500, 12.9))
+    weights = differing(Weights(), 500, 1000, 1500)
     weights.forget(OTHER)
     assert weights.look() is None

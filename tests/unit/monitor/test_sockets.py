@@ -75,6 +75,33 @@ def test_exchange_with_each_host(connected):
     assert exchange.look([]) == {}, "of no process of the job"
 
 
+def test_connections_between_two_looks_are_known_of(monkeypatch):
+    monkeypatch.setattr("entrypoint.monitor.exchange.EVERY", 0.0)
+    with socket.create_server((HOSTS[1].address, 0)) as server, socket.create_server((HOSTS[1].address, 0)) as control:
+        ours = (control.getsockname()[1],)
+        exchange = Exchange(Cluster(hosts=HOSTS, me=HOSTS[0]), ours)
+        eventually(lambda: len(exchange._host_at) == 2, within=30)
+
+        def look() -> bool:
+            exchange.look([os.getpid()])
+            return exchange.is_blind
+
+        def connect(to: socket.socket, looks: bool = False) -> None:
+            client = socket.create_connection(to.getsockname(), source_address=(HOSTS[0].address, 0))
+            accepted, _ = to.accept()
+            assert not (looks and look())
+            client.close()
+            accepted.close()
+
+        assert not look()
+        connect(server)
+        assert eventually(look, within=30) and not look()
+        connect(server, looks=True)
+        assert not look(), "one that a look has seen is counted"
+        connect(control)
+        assert not look(), "the launcher's own"
+
+
 def test_what_mpirun_and_its_daemons_exchange_is_no_training(connected, job_of_two):
     """Open MPI brings all that ranks print to the coordinator over the network; the monitor took that for gradients."""
     ours, theirs = connected

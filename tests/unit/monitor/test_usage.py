@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from waiting import eventually
 
-from entrypoint.monitor.usage import Families, HostUsage, ProcessUsage, Threads, fifos_filled
+from entrypoint.monitor.usage import Families, HostUsage, ProcessUsage, fifos_filled
 
 WORKS = """
 import os, sys, time
@@ -79,38 +79,3 @@ def test_a_pipe_is_looked_at_by_its_reader_and_never_by_us(tmp_path):
     finally:
         writes.kill()
         writes.communicate()
-
-
-CYCLES = """
-import sys, threading, time
-
-def cycle():
-    while True:
-        until = time.perf_counter() + 0.002
-        while time.perf_counter() < until:
-            pass
-        time.sleep(0.001)
-
-threading.Thread(target=cycle, daemon=True).start()
-time.sleep(600)
-"""
-
-
-def test_a_thread_that_asks_again_and_again_is_told_from_one_that_works(no_leftovers):
-    """As Horovod's does, which takes much of a processor while its rank waits for others."""
-    with subprocess.Popen([sys.executable, "-c", CYCLES]) as process:
-        try:
-            threads, usage = Threads(), ProcessUsage()
-            threads.look([process.pid], ranks=True)
-            usage.look({"rank 0": [process.pid]})
-
-            def shares():
-                time.sleep(0.5)
-                _, cycled = threads.look([process.pid], ranks=True)
-                used = usage.look({"rank 0": [process.pid]})["rank 0"].get("cpu", 0.0)
-                return cycled > 0.1 and used - cycled < 0.05
-
-            eventually(shares, within=60)
-            assert threads.look([process.pid])[1] == 0.0  # of what are no ranks
-        finally:
-            process.kill()

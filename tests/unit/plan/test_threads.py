@@ -1,5 +1,6 @@
 """How the processes of a host divide its CPUs and GPUs: the rule of the plan, and each host's numbers."""
 
+import json
 import os
 import subprocess
 import sys
@@ -230,6 +231,24 @@ def gpu_parts(plan: Plan) -> dict[str, tuple[int, int]]:
 )
 def test_who_divides_the_gpus(tmp_path, settings, expected):
     assert gpu_parts(plan(tmp_path, 2, **settings)) == expected
+
+
+@pytest.mark.parametrize(
+    "hosts, settings, servers, ranks",
+    [
+        (2, {"mode": "ps"}, 2, 0),
+        (2, {"mode": "ps", "ps_workers": "server"}, 2, 0),  # the chief has its host's GPUs to itself
+        (2, {"mode": "ps", "ps_workers": "server", "processes_per_host": 2}, 0, 0),  # and here none
+        (2, {"mode": "ps", "ps_workers": "server", "processes_per_host": 2, "pin_gpus": "never"}, 2, 0),
+        (1, {"mode": "ps", "ps_workers": "server", "ps_count": 3}, 0, 0),
+        (2, {"mode": "mpi", "processes_per_host": 3}, 0, 3),
+        (2, {"mode": "mwms", "processes_per_host": 3}, 0, 0),
+    ],
+)
+def test_the_prepare_step_is_told_what_may_meet_on_gpus(tmp_path, hosts, settings, servers, ranks):
+    (prepare,) = [spec for spec in plan(tmp_path, hosts, **settings).on("algo-1") if spec.role is Role.PREPARE]
+    task = json.loads(prepare.stdin)
+    assert (task["servers"], task["ranks"]) == (servers, ranks)
 
 
 def test_the_plan_shows_the_rule_and_the_numbers_of_this_machine(capsys):

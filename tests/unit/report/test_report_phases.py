@@ -72,6 +72,19 @@ def test_work_without_words_is_training():
     assert "still" not in [phase for phase, *_ in spans(record)]
 
 
+@pytest.mark.parametrize(
+    ("cpus", "doing", "is_idle"),
+    [(1.0, "waits in a collective", True), (0.01, "works", False), (0.01, "", True), (1.0, "", False)],
+)
+def test_where_a_process_stood_tells_more_than_its_processor(cpus, doing, is_idle):
+    record = trained(seconds=60)
+    record.add("still", 50, {"script": [30.0, cpus]})
+    record.add(
+        "stacks", 52, "script", {"by": "py-spy", "place": "train.py:3 f", "inside": "", "doing": doing, "text": ""}
+    )
+    assert ("still" in [phase for phase, *_ in spans(record)]) is is_idle
+
+
 def test_another_attempt():
     record = HostRecord()
     record.runs("script", 5, 20, "script", "exit code 75")

@@ -1,0 +1,371 @@
+"""Counts what a script trains, and what Horovod is asked to reduce, and tells the monitor of this host.
+
+It imports no framework. When the script imports one, a few of its functions are wrapped: optimizers' `apply_gradients`
+has the variables that are trained, Keras' callbacks count the steps of `fit`, and Horovod's reductions have a size.
+Horovod's own threads get a name.
+Numbers are told and nothing else. Whatever fails here is left out, and the training goes on as it would without.
+"""
+
+import contextlib
+import functools
+import math
+import os
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+SOCKET, PROCESS = "ENTRYPOINT_MARKS", "ENTRYPOINT_PROCESS"  # environment variables of the launcher
+FIRST_SECONDS, MOST_SECONDS = 2.0, 16.0  # between two messages, at the beginning and later
+MOST_NAMES = 20_000  # tensors that Horovod reduces
+MARK = "autograph_info__"  # AutoGraph calls what has it, and does not rewrite it
+
+
+class Seen:
+    """What this process was seen to do until now."""
+
+    def __init__(self) -> None:
+        self.optimizers: dict[int, tuple[Any, int]] = {}  # reference, and how many variables it trains
+        self.variables: dict[int, tuple[Any, int, bool]] = {}  # reference, size, whether it has dense gradients
+        self.eager_steps: dict[int, int] = {}  # by optimizer
+        self.fit_steps = 0
+        self.gradients: set[tuple[int, int]] = set()  # tensors, and weights in dense ones: what wrapped tapes reduce
+        self.asked: dict[str, int] = {}  # size of each tensor that Horovod was asked to reduce
+        self.reduced = 0  # weights in all reductions that ran at once, and not as part of a graph
+        self.strategy, self.workers = "", 0
+        self.horovod = 0  # 1: it is there, and all that it reduces is seen; 2: it is there
+        self.changes = 0
+
+    def told(self) -> dict[str, Any]:
+        """Return it as the monitor takes it."""
+        living = [each for each in list(self.variables.values()) if each[0]() is not None]
+        asked = list(self.asked.values())
+        return {
+            "weights": sum(size for _, size, _ in living),
+            "dense": sum(size for _, size, is_dense in living if is_dense),
+            "steps": max(self.fit_steps, *self.eager_steps.values(), 0),
+            "horovod": self.horovod,
+            "tensors": sum(tensors for tensors, _ in list(self.gradients)),
+            "gradients": sum(weights for _, weights in list(self.gradients)),
+            "asked": sum(asked),
+            "largest": max(asked, default=0),
+            "reduced": self.reduced,
+            "strategy": self.strategy,
+            "workers": self.workers,
+        }
+
+
+SEEN = Seen()
+
+
+# --- what is wrapped, and what is noted of a call ---
+
+
+def of_optimizer(optimizer: Any, given: Iterable[Any] = (), *_: Any, **__: Any) -> None:
+    """Note the variables that an optimizer trains: of Keras 2 and TensorFlow 1, by pairs of gradient and variable."""
+    note_trained(optimizer, given if isinstance(given, (list, tuple)) else ())
+
+
+def of_keras_3(optimizer: Any, grads: Iterable[Any] = (), variables: Any = None, *_: Any, **__: Any) -> None:
+    """Note the variables that an optimizer of Keras 3 trains."""
+    variables = optimizer._trainable_variables if variables is None else variables
+    if isinstance(grads, (list, tuple)) and isinstance(variables, (list, tuple)):
+        note_trained(optimizer, list(zip(grads, variables, strict=False)))
+
+
+def note_trained(optimizer: Any, pairs: Any) -> None:
+    """Note what an optimizer trains, the first time, and one step more where it is no part of a graph."""
+    if runs_at_once():
+        SEEN.eager_steps[id(optimizer)] = SEEN.eager_steps.get(id(optimizer), 0) + 1
+        changed()
+    known, count = SEEN.optimizers.get(id(optimizer), (None, 0))
+    if known and known() is optimizer and count == len(pairs):
+        return
+    for grad, variable in pairs:
+        if grad is not None:
+            SEEN.variables[id(variable)] = weakref.ref(variable), size_of(variable), not is_sparse(grad)
+    SEEN.strategy, SEEN.workers = strategy()
+    changed()
+    SEEN.optimizers[id(optimizer)] = weakref.ref(optimizer), len(pairs)
+
+
+def of_fit(*_: Any, **__: Any) -> None:
+    """Note a step of Keras' `fit`."""
+    SEEN.fit_steps += 1
+    changed()
+
+
+def of_gradients(grads: Any) -> None:
+    """Note the gradients that a wrapped tape or optimizer has reduced."""
+    sizes = [0 if is_sparse(grad) else size_of(grad) for grad in grads if grad is not None]
+    if len(SEEN.gradients) < MOST_NAMES:
+        SEEN.gradients.add((len(sizes), sum(sizes)))
+    changed()
+
+
+def of_reduction(tensors: Any, name: Any = None, *_: Any, **__: Any) -> None:
+    """Note tensors that Horovod is asked to reduce, or to gather."""
+    for at, tensor in enumerate(tensors if isinstance(tensors, (list, tuple)) else [tensors]):
+        size = size_of(tensor)
+        if runs_at_once():
+            called, SEEN.reduced = name, SEEN.reduced + size
+        else:
+            called = name or getattr(tensor, "name", "")
+        if len(SEEN.asked) < MOST_NAMES:
+            SEEN.asked[f"{called} {at} {size}"] = size
+    changed()
+
+
+def size_of(tensor: Any) -> int:
+    """Return how many numbers it has; 0 if that is not known yet."""
+    shape: Any = getattr(tensor, "shape", None)
+    count = shape.num_elements() if hasattr(shape, "num_elements") else math.prod(shape or ())
+    return int(count or 0)
+
+
+def is_sparse(grad: Any) -> bool:
+    """Return whether a gradient has rows of its variable only, as an embedding's."""
+    return hasattr(grad, "indices") and hasattr(grad, "values")
+
+
+def runs_at_once() -> bool:
+    """Return whether operations run as they are called, and are no part of a graph."""
+    tensorflow = sys.modules.get("tensorflow")
+    return bool(tensorflow and tensorflow.executing_eagerly())
+
+
+def strategy() -> tuple[str, int]:
+    """Return the name of TensorFlow's strategy that this is called in, and of how many workers it knows."""
+    tensorflow = sys.modules.get("tensorflow")
+    if not (tensorflow and tensorflow.distribute.has_strategy()):
+        return "", 0
+    found = tensorflow.distribute.get_strategy()
+    return type(found).__name__, int(getattr(found.extended, "_num_workers", 0) or 0)
+
+
+# --- how ---
+
+
+INSIDE: set[tuple[str, int]] = set()  # calls that are under way
+
+
+def wrap(owner: Any, name: str, note: Callable[..., None]) -> None:
+    """Have `note` called with what a function is called with, before it."""
+    inner = vars(owner)[name]
+    if not callable(inner) or hasattr(inner, MARK):
+        return
+
+    @functools.wraps(inner)
+    def looked_on(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > 1 and isinstance(args[1], Iterator):  # such as zip(...), which can be read once
+            args = (args[0], list(args[1]), *args[2:])
+        elif isinstance(kwargs.get("grads_and_vars"), Iterator):
+            kwargs["grads_and_vars"] = list(kwargs["grads_and_vars"])
+        key = (name, id(args[0]) if args else 0)
+        if key in INSIDE:  # a class calls the same method of the one that it extends
+            return inner(*args, **kwargs)
+        INSIDE.add(key)
+        try:
+            with contextlib.suppress(Exception):
+                note(*args, **{("given" if key == "grads_and_vars" else key): value for key, value in kwargs.items()})
+            return inner(*args, **kwargs)
+        finally:
+            INSIDE.discard(key)
+
+    setattr(looked_on, MARK, None)
+    setattr(owner, name, looked_on)
+
+
+def wrap_methods(module: Any, name: str, note: Callable[..., None]) -> None:
+    """Wrap a method in each class of the module that has it of its own."""
+    for found in list(vars(module).values()):
+        if isinstance(found, type) and found.__module__ == module.__name__ and name in vars(found):
+            wrap(found, name, note)
+
+
+def optimizers(module: Any) -> None:
+    wrap_methods(module, "apply_gradients", of_optimizer)
+
+
+def optimizers_of_keras_3(module: Any) -> None:
+    wrap_methods(module, "apply", of_keras_3)
+
+
+def callbacks(module: Any) -> None:
+    wrap(module.CallbackList, "on_train_batch_end", of_fit)
+
+
+def reductions(module: Any) -> None:
+    SEEN.horovod = 2
+    for name in ("_allreduce", "_reducescatter", "allgather"):
+        wrap(module, name, lambda tensor, name=None, *_, **__: of_reduction([tensor], name))
+    for name in ("_grouped_allreduce", "_grouped_reducescatter", "grouped_allgather"):
+        wrap(module, name, of_reduction)
+    SEEN.horovod = 1
+
+
+def wrapped_tapes(module: Any) -> None:
+    """Horovod makes all of its tapes and optimizers by one function, which returns what reduces their gradients."""
+    seen, SEEN.horovod = SEEN.horovod, 2
+    make = module._make_allreduce_grads_fn
+
+    @functools.wraps(make)
+    def making(*args: Any, **kwargs: Any) -> Any:
+        reduce = make(*args, **kwargs)
+
+        def looked_on(grads: Any, *more: Any, **options: Any) -> Any:
+            with contextlib.suppress(Exception):
+                of_gradients(grads)
+            return reduce(grads, *more, **options)
+
+        setattr(looked_on, MARK, None)
+        return looked_on
+
+    setattr(making, MARK, None)
+    module._make_allreduce_grads_fn = making
+    SEEN.horovod = seen
+
+
+def threads() -> set[str]:
+    """Return the ids of this process's threads; none where the kernel does not tell."""
+    with contextlib.suppress(OSError):
+        return set(os.listdir("/proc/self/task"))  # noqa: PTH208
+    return set()
+
+
+def name_threads(module: Any) -> None:
+    """Name the threads that Horovod starts: those that begin during `hvd.init()`, and what these start later.
+
+    They wait busily for other ranks. By their name, the monitor of this host does not take that for work.
+    """
+    inner = module.HorovodBasics.init
+
+    @functools.wraps(inner)
+    def init(*args: Any, **kwargs: Any) -> Any:
+        before = threads()
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            for thread in threads() - before:
+                with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/comm", "w") as name:
+                    name.write("horovod")
+
+    module.HorovodBasics.init = init
+
+
+WRAPPED: dict[str, Callable[[Any], None]] = {
+    **dict.fromkeys(
+        (
+            "keras.src.optimizers.optimizer", "keras.src.optimizers.legacy.optimizer_v2",
+            "keras.optimizers.optimizer", "keras.optimizers.legacy.optimizer_v2",
+            "keras.optimizers.optimizer_experimental.optimizer", "keras.optimizers.optimizer_v2.optimizer_v2",
+            "tf_keras.src.optimizers.optimizer", "tf_keras.src.optimizers.legacy.optimizer_v2",
+            "tensorflow.python.training.optimizer", "tensorflow.python.keras.optimizer_v2.optimizer_v2",
+        ),
+        optimizers,
+    ),
+    "keras.src.optimizers.base_optimizer": optimizers_of_keras_3,
+    **dict.fromkeys(
+        ("keras.src.callbacks", "keras.src.callbacks.callback_list", "keras.callbacks", "tf_keras.src.callbacks"),
+        callbacks,
+    ),
+    "horovod.common.basics": name_threads,
+    "horovod.tensorflow.mpi_ops": reductions,
+    "horovod.tensorflow": wrapped_tapes,
+}  # fmt: skip
+
+
+class Loader:
+    """Loads a module as its own loader does, and wraps functions of it then."""
+
+    def __init__(self, inner: Any, after: Callable[[Any], None]) -> None:
+        self.inner, self.after = inner, after
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def create_module(self, spec: Any) -> Any:
+        return self.inner.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        module.__loader__ = module.__spec__.loader = self.inner
+        self.inner.exec_module(module)
+        with contextlib.suppress(Exception):
+            self.after(module)
+
+
+class Finder:
+    """Finds the modules of WRAPPED as Python would without it, and gives them our loader."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if name not in WRAPPED:
+            return None
+        for finder in sys.meta_path:
+            spec = None if finder is Finder else finder.find_spec(name, path, target)
+            if spec:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = Loader(spec.loader, WRAPPED[name])  # type: ignore[assignment]
+                return spec
+        return None
+
+
+# --- telling it ---
+
+
+class Teller:
+    """Tells what was seen, by a thread that is there once there is something."""
+
+    def __init__(self) -> None:
+        self.began = False
+
+    def begin(self) -> None:
+        self.began = True
+        import threading
+
+        threading.Thread(target=self.run, name="entrypoint-looks-on", daemon=True).start()
+
+    def run(self) -> None:
+        import time
+
+        told, wait = -1, FIRST_SECONDS
+        while True:
+            time.sleep(wait)
+            wait = min(MOST_SECONDS, 1.25 * wait)
+            if SEEN.changes != told:
+                with contextlib.suppress(Exception):  # nobody listens, or it changes as it is read: the next time
+                    now = SEEN.changes
+                    tell()
+                    told = now
+
+
+def tell() -> None:
+    """Send what was seen to the monitor."""
+    import json
+    import socket
+
+    told = {"process": os.environ[PROCESS], "marks": {}, "metrics": {}, "weights": [], "model": SEEN.told()}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.setblocking(False)
+        sender.sendto(json.dumps(told).encode(), os.environ[SOCKET])
+
+
+TELLER = Teller()
+
+
+def changed() -> None:
+    SEEN.changes += 1
+    if not TELLER.began:
+        TELLER.begin()
+
+
+def forked() -> None:
+    """Forget the thread in a child, which has none: it gets its own when it trains."""
+    TELLER.began = False
+
+
+def begin() -> type[Finder]:
+    """Look on, from now on."""
+    sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+    os.register_at_fork(after_in_child=forked)
+    return Finder

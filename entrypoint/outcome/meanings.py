@@ -1,0 +1,60 @@
+"""What errors mean whose own words do not say it: of GPUs, NCCL, XLA and mpirun. Pure."""
+
+import re
+from collections.abc import Sequence
+
+NEAR = 300  # last lines in which an allocator's account of an exhausted memory is looked for
+GIB = 1 << 30
+
+_MEANINGS = (
+    (
+        re.compile(r"nccl.*\binvalid usage\b|ncclInvalidUsage|Duplicate GPU detected", re.IGNORECASE),
+        "NCCL says so where two ranks use one GPU: start no more ranks than a host has GPUs, as "
+        "ENTRYPOINT_PROCESSES_PER_HOST says, each with its own: pin_gpu() of sagemaker_tf_data",
+    ),
+    (
+        re.compile(r"Trying to access resource \S+( \(defined @ .*\))? located in device "),
+        "XLA takes no variable of another device: with parameter servers, give Keras's optimizer jit_compile=False",
+    ),
+    (
+        re.compile(r"All nodes which are allocated for this job are already filled"),
+        "mpirun says so, too, where the name of a host begins to mean this machine while it starts: see what resolves "
+        "the names of hosts here",
+    ),
+)
+_EXHAUSTED = re.compile(r"ResourceExhausted|RESOURCE_EXHAUSTED|CUDA_ERROR_OUT_OF_MEMORY|OOM when allocating")
+_GPU = re.compile(r"device:GPU:(\d+)|\bGPU_(\d+)_bfc\b")
+_ON_GPU = re.compile(r"failed to allocate|[Oo]ut of memory|OOM when allocating|ran out of memory")
+_ASKED = re.compile(r"trying to allocate ([\d.]+ ?[KMGT]?i?B?)\b|\bBin for ([\d.]+[KMGT]?i?B) was ")
+_USED = {"limit": re.compile(r"^Limit: +(\S+)"), "used": re.compile(r"^InUse: +(\S+)")}
+
+
+def meaning(error: str, lines: Sequence[str]) -> str:
+    """Return what an error means, to be told behind it; nothing if its own words say it. `lines`: the last output."""
+    if _EXHAUSTED.search(error):
+        return _exhausted(lines[-NEAR:])
+    return next((words for pattern, words in _MEANINGS if pattern.search(error)), "")
+
+
+def _exhausted(lines: Sequence[str]) -> str:
+    """Return which GPU's memory is exhausted, as the allocator tells; nothing if it was no GPU's."""
+    told = [found for line in lines if _ON_GPU.search(line) and (found := _GPU.search(line))]
+    if not told:
+        return ""
+    number = next(filter(None, told[-1].groups()))
+    asked = [next(filter(None, match.groups())) for line in lines if (match := _ASKED.search(line))]
+    sizes = {
+        name: _size(values[-1])
+        for name, pattern in _USED.items()
+        if (values := [match[1] for line in lines if (match := pattern.search(line))])
+    }
+    words = [f"{_size(asked[-1])} asked for"] if asked else []
+    if len(sizes) == len(_USED):
+        words.append(f"{sizes['used']} of {sizes['limit']} in use")
+    return f"out of memory on GPU {number}" + (f": {', '.join(words)}" if words else "")
+
+
+def _size(text: str) -> str:
+    """Return a size in words; some allocators tell plain bytes."""
+    text = text.removesuffix("bytes").strip()
+    return f"{int(text) / GIB:.2f}GiB" if text.isdecimal() else text

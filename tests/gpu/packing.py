@@ -1,0 +1,159 @@
+"""Packs the file systems of images, smaller than they are, in pieces: for a machine that reaches no registry.
+
+FOLDER has then piece-000 and so on, what unpacks them (first.tar, on_gpu.sh), and checksums. In the pieces are
+roots/NAME, a file system, roots/NAME.env, its variables, roots/order, their names, and ring/: the cases, examples,
+Horovod's tests.
+"""
+
+import argparse
+import json
+import mmap
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpu.kernels import strip
+from gpu.pieces import write_pieces
+
+HERE = Path(__file__).resolve().parent
+CHECKOUT = HERE.parents[1]
+WHOLE = ("libcufft",)  # by their names' beginning. Without kernels that were thought to be others', cuFFT crashed
+LEAST = 1_000_000  # bytes: smaller files are neither stripped nor looked at
+NEEDED = ("pytest", "parameterized", "mock")  # by Horovod's tests; images have none of them
+ZSTD = ("zstd", "-q", "-15", "--long=27", "-T0", "-c")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, help="where the pieces go; one that is not in the repository")
+    parser.add_argument("--image", action="append", required=True, metavar="NAME=IMAGE", help="may be repeated")
+    parser.add_argument("--generation", type=int, default=90, help="of the GPU; 90 is an H100's (sm_90)")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Pack the images that were asked for."""
+    images = [_named(each) for each in args.image]
+    args.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=args.folder.resolve().parent) as scratch:
+        for name, image in images:
+            export(image, Path(scratch, "roots", name))
+        Path(scratch, "roots/order").write_text("".join(f"{name}\n" for name, _ in images))
+        add_ring(Path(scratch, "ring"))
+        pack(Path(scratch), args.folder, args.generation)
+    return 0
+
+
+def pack(work: Path, folder: Path, generation: int) -> None:
+    """Make the file systems of WORK/roots smaller, and pack them with WORK/ring into pieces; say how much it is."""
+    for path, size, gone in stripped(work / "roots", generation):
+        print(f"{path.relative_to(work)}: kernels {size / 1e6:.0f} MB, overwritten {gone / 1e6:.0f}", flush=True)
+    print(f"linked {link_equal(work / 'roots') / 1e6:.0f} MB that images share", flush=True)
+    add_first(folder)
+    with (
+        subprocess.Popen(["tar", "-C", str(work), "-c", "roots", "ring"], stdout=subprocess.PIPE) as tar,
+        subprocess.Popen(ZSTD, stdin=tar.stdout, stdout=subprocess.PIPE) as zstd,
+    ):
+        assert tar.stdout and zstd.stdout
+        tar.stdout.close()
+        pieces = write_pieces(zstd.stdout, folder)
+    for each in (tar, zstd):
+        if each.returncode:
+            raise ValueError(f"{each.args} ended with {each.returncode}; its reason is above")
+    size = sum(piece.stat().st_size for piece in pieces)
+    print(f"{len(pieces)} pieces, {size / 1e9:.2f} GB, in {folder}")
+
+
+def export(image: str, root: Path) -> None:
+    """Write an image's file system to `root`, and its variables beside it."""
+    said = subprocess.run(["docker", "image", "inspect", image], capture_output=True, text=True)
+    if said.returncode:
+        raise ValueError(f"found no image {image} in Docker; tests/gpu/prepare.sh builds all")
+    variables = json.loads(said.stdout)[0]["Config"]["Env"]
+    root.mkdir(parents=True)
+    root.with_name(f"{root.name}.env").write_text("".join(f"{each}\n" for each in variables))
+    create = subprocess.run(["docker", "create", image], check=True, capture_output=True, text=True)
+    container = create.stdout.strip()
+    try:
+        with subprocess.Popen(["docker", "export", container], stdout=subprocess.PIPE) as exported:
+            subprocess.run(["tar", "-x", "-C", str(root)], stdin=exported.stdout, check=True)
+        if exported.returncode:
+            raise ValueError(f"docker export of {image} failed; its reason is above")
+    finally:
+        subprocess.run(["docker", "rm", container], check=True, stdout=subprocess.DEVNULL)
+
+
+def stripped(root: Path, generation: int) -> Iterator[tuple[Path, int, int]]:
+    """Strip the libraries but those that stay whole; yield each with kernels, the bytes of these, and those gone."""
+    for path in large(root):
+        if ".so" not in path.name or path.name.startswith(WHOLE):
+            continue
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
+            if data[:4] == b"\x7fELF":
+                size, gone = strip(data, generation)
+                if size:
+                    yield path, size, gone
+
+
+def link_equal(roots: Path) -> int:
+    """Make one file of those that are equal in several images; return the bytes that this saves."""
+    saved, known = 0, dict[int, list[Path]]()
+    for path in large(roots):
+        of_size = known.setdefault(path.stat().st_size, [])
+        for other in of_size:
+            same = other.stat().st_mode == path.stat().st_mode and not other.samefile(path)
+            if same and subprocess.run(["cmp", "-s", str(path), str(other)]).returncode == 0:
+                path.unlink()
+                path.hardlink_to(other)
+                saved += other.stat().st_size
+                break
+        else:
+            of_size.append(path)
+    return saved
+
+
+def large(folder: Path) -> list[Path]:
+    """Return the large files below a folder, no links."""
+    found = (Path(where, name) for where, _, names in os.walk(folder) for name in names)
+    return sorted(each for each in found if each.is_file() and not each.is_symlink() and each.stat().st_size >= LEAST)
+
+
+def add_ring(ring: Path) -> None:
+    """Put what the cases take beside the images, as it is in a checkout: ring/gpu is this folder."""
+    without = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(HERE, ring / "gpu", ignore=without)
+    shutil.copytree(CHECKOUT / "examples", ring / "examples", ignore=without)
+    horovod = os.environ.get("HOROVOD_SOURCES")
+    if not horovod:
+        print("HOROVOD_SOURCES names no checkout of Horovod v0.28.1: its own tests are left out", flush=True)
+        return
+    shutil.copytree(Path(horovod, "test"), ring / "horovod/test", ignore=without)
+    # Python alone, so that all Pythons of the images take them.
+    pip = ("-m", "pip", "install", "-q", "--target", str(ring / "packages"), "--python-version", "3.10")
+    subprocess.run([sys.executable, *pip, "--only-binary", ":all:", *NEEDED], check=True)
+
+
+def add_first(folder: Path) -> None:
+    """Put beside the pieces what unpacks them: the script, and zstd with its libraries, which the machine may lack."""
+    shutil.copy2(HERE / "on_gpu.sh", folder)
+    zstd = shutil.which("zstd")
+    if not zstd:
+        raise ValueError("found no command zstd; install it (on Debian: apt-get install zstd)")
+    linked = subprocess.run(["ldd", zstd], capture_output=True, text=True, check=True).stdout
+    libraries = re.findall(r"(/\S+\.so\S*) \(0x", linked)
+    with tempfile.TemporaryDirectory() as first:
+        for each in (zstd, *libraries):
+            shutil.copy2(each, first)
+        loader = next(Path(each) for each in libraries if Path(each).name.startswith("ld-"))
+        Path(first, loader.name).rename(Path(first, "ld.so"))
+        subprocess.run(["tar", "-cf", str(folder / "first.tar"), "-C", first, "."], check=True)
+
+
+def _named(words: str) -> tuple[str, str]:
+    name, equals, what = words.partition("=")
+    if not (re.fullmatch(r"[\w.-]+", name) and equals and what):
+        raise ValueError(f"found {words!r}; wanted NAME=IMAGE")
+    return name, what
