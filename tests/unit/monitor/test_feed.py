@@ -129,7 +129,7 @@ def test_a_monitor_that_is_killed_is_begun_again_and_its_record_goes_on(tmp_path
     launcher.kill_the_monitor()
     launcher.says("warning: the monitor of this host was killed by SIGKILL; it is begun again (1 of 3 times)")
     launcher.feed.tell("process", "later", {"pid": os.getpid(), "role": "script", "task": "later"})
-    eventually(lambda: launcher.feed._begun == 2, within=60)
+    eventually(lambda: launcher.feed._begun == 2 and launcher.feed._is_there, within=60)
     launcher.feed.show("script", b"step=2 loss=2\n")
     launcher.has("metric", "script", {"step": 2.0, "loss": 2.0})
     assert launcher.ends() == ""
