@@ -1,6 +1,7 @@
 """What people call: `entrypoint plan`, `local`, `host`, `top`, `report`, `replay`, `doctor`, `rehearse` and so on."""
 
 import argparse
+import errno
 import json
 import os
 import signal
@@ -16,17 +17,29 @@ from entrypoint.errors import CodeError, ConfigError, ExitCode
 
 def main() -> None:
     """Be the console script `entrypoint`. Where its reader goes away it ends quietly, as others do of SIGPIPE."""
+    code = 1
     try:
         try:
             code = run(sys.argv[1:])
         finally:
             print(end="", flush=True)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to be written is written there
+        _print_no_more()
         code = 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename:
+            raise
+        _print_no_more()
+        print(f"error: stdout cannot be written: {error.strerror}", file=sys.stderr)
+        code = code or 1
     if "tensorboard" in sys.modules:  # it leaves native threads, by which the end of Python may become SIGABRT
         os._exit(code)
     sys.exit(code)
+
+
+def _print_no_more() -> None:
+    """Have what is still to be written go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def run(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:

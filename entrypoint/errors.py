@@ -33,7 +33,7 @@ class _OneLine(Exception):
     """What was found, what was wanted, where, what to do: in one line, whatever was found."""
 
     def __init__(self, message: str) -> None:
-        super().__init__("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message))
+        super().__init__(printable(message))
 
 
 class ConfigError(_OneLine):
@@ -54,6 +54,11 @@ class ConfigErrors(list[ConfigError]):
 
 class CodeError(_OneLine):
     """The user's code is not where it was said to be."""
+
+
+def printable(text: str) -> str:
+    """Return a text as a terminal may have it: what would be a command to that, as an escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def show(value: object) -> str:

@@ -81,7 +81,7 @@ def _with_log(began: float, signals: list[int], spare: "_Spare") -> int:
             feed = Feed(job, plan, began)  # before there is a second thread
             log.show = feed.show
             supervisor = _supervisor(began, job, plan, log, spare, feed)
-            feed.listen(supervisor.inbox.put, log.say, log.write)
+            feed.listen(supervisor.inbox.put, log.say, log.write, supervisor.inbox.ask)
             outcome = supervisor.run(signals)
         except ConfigError as error:
             log.say(f"error: {error}")

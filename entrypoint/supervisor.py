@@ -5,7 +5,6 @@ into its inbox, or ask there, and are answered between two events.
 """
 
 import contextlib
-import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -19,7 +18,7 @@ from entrypoint.host.inbox import Inbox
 from entrypoint.host.last_output import LastOutput
 from entrypoint.host.logs import Log
 from entrypoint.host.needs import mpirun
-from entrypoint.host.shortage import broken
+from entrypoint.host.shortage import broken, not_started
 from entrypoint.host.spawner import Spawner
 from entrypoint.job.job import Job
 from entrypoint.outcome.outcome import Exit, Outcome
@@ -246,10 +245,7 @@ class Supervisor:
         try:
             started = self.spawner.start(spec)
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else error
-            if isinstance(error, OSError) and error.errno == errno.E2BIG:
-                why = f"{why}: hyperparameters and environment are longer than Linux passes on; use fewer, or a file"
-            self.inbox.put(events.NotStarted(name=spec.name, why=f"{spec.argv[0]}: {why}"))
+            self.inbox.put(not_started(spec.name, spec.argv[0], error))
             return
         self.processes[spec.name] = started
         self.by_pid[started.pid] = spec.name

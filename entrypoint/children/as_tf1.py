@@ -8,15 +8,21 @@ As `python` takes it: `as_tf1.py train.py ARGUMENT...` or `as_tf1.py -m MODULE A
 import ast
 import contextlib
 import importlib
+import os
 import runpy
 import sys
 import types
+from collections.abc import Callable
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
+from typing import Any
 
 NAME = "__tensorflow_1__"  # in the user's modules: the function that gives them TensorFlow
 V1 = "tensorflow.compat.v1"
+SPAWN = "multiprocessing.spawn"
+# Environment variables, for processes that multiprocessing starts: where the user's files lie, and what is run there.
+FOLDER, PACKAGE, PROGRAM, KIND = (f"TF1_SHIM_{name}" for name in ("FOLDER", "PACKAGE", "PROGRAM", "KIND"))
 SWITCHED: list[str] = []  # what has been switched to version 1, once: a script may switch it back
 
 
@@ -80,6 +86,9 @@ class Finder(MetaPathFinder):
         if fullname.partition(".")[0] in ("tensorflow", "keras"):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
+        if fullname == SPAWN and spec and spec.loader:
+            spec.loader.exec_module = then_pass_on(spec.loader.exec_module)  # type: ignore
+            return spec
         if not (spec and type(spec.loader) is SourceFileLoader and self._is_users(fullname, Path(spec.origin or ""))):
             return None  # whoever else finds it: setuptools has a `distutils` of its own
         spec.loader = Loader(fullname, str(spec.origin))
@@ -94,11 +103,12 @@ class Finder(MetaPathFinder):
 
 def main() -> None:
     module = sys.argv[2] if sys.argv[1:2] == ["-m"] else ""
-    program = "" if module else sys.argv[1]
+    program = "" if module else os.path.abspath(sys.argv[1])  # noqa: PTH100 - as `python` has it, links and all
     del sys.argv[: 2 if module else 1]
     if sys.path and Path(sys.path[0]) == Path(__file__).resolve().parent:  # in place of ours, as `python` has it
         sys.path[0] = str(Path(program).resolve().parent) if program else str(Path.cwd())
-    sys.meta_path.insert(0, Finder(Path.cwd(), module.partition(".")[0]))
+    os.environ[FOLDER], os.environ[PACKAGE] = str(Path.cwd()), module.partition(".")[0]
+    find_users_modules()
     if module:
         runpy.run_module(module, {NAME: tensorflow_1}, "__main__", alter_sys=True)
         return
@@ -108,5 +118,52 @@ def main() -> None:
     exec(Loader("__main__", program).source_to_code(Path(program).read_bytes(), program), vars(script))
 
 
+def find_users_modules() -> None:
+    """Have the user's files find TensorFlow 1, in this process and in those that multiprocessing starts anew."""
+    sys.meta_path.insert(0, Finder(Path(os.environ[FOLDER]), os.environ[PACKAGE]))
+    if SPAWN in sys.modules:
+        pass_on(sys.modules[SPAWN])
+
+
+def then_pass_on(load: Callable[[types.ModuleType], None]) -> Callable[[types.ModuleType], None]:
+    def loaded(module: types.ModuleType) -> None:
+        load(module)
+        pass_on(module)
+
+    return loaded
+
+
+def pass_on(spawn: Any) -> None:
+    """Have a new process of multiprocessing's run this file in place of the program, which it then runs itself."""
+    described = spawn.get_preparation_data
+
+    def by_us(name: str) -> dict[str, Any]:
+        data: dict[str, Any] = described(name)
+        for kind in ("init_main_from_path", "init_main_from_name"):
+            if kind in data:
+                os.environ[PROGRAM], os.environ[KIND] = data.pop(kind), kind
+                data["init_main_from_path"] = __file__
+                break
+        return data
+
+    spawn.get_preparation_data = by_us
+
+
+def be_child() -> dict[str, Any]:
+    """Return what the main module holds in a process that multiprocessing starts: the program, run by its name there.
+
+    multiprocessing runs this file in place of the program.
+    """
+    find_users_modules()
+    if os.environ[KIND] == "init_main_from_name":
+        return runpy.run_module(os.environ[PROGRAM], {NAME: tensorflow_1}, __name__, alter_sys=True)
+    program = os.environ[PROGRAM]
+    held = {"__name__": __name__, "__file__": program, "__builtins__": __builtins__, NAME: tensorflow_1}
+    exec(Loader(__name__, program).source_to_code(Path(program).read_bytes(), program), held)
+    return held
+
+
 if __name__ == "__main__":
     main()
+elif __name__ == "__mp_main__":
+    globals().update(be_child())

@@ -4,9 +4,13 @@
 
 `entrypoint doctor` starts it, with any Python that has boto3 and a SageMaker SDK. Requests are caught in botocore's
 event `before-call`: by then they have been checked against the description of the API, and not yet sent. Sockets and
-programs are refused by an audit hook. RESULT is a file, written as JSON: {"requests", "launches", "uploads", "error"}.
+programs are refused by an audit hook, and by the kernel where it gives us a network of our own; what the script leaves
+running is killed. RESULT is a file, written as JSON: {"requests", "launches", "uploads", "error", "unsealed"}, of which
+the last says why there is no such network.
 """
 
+import contextlib
+import ctypes
 import functools
 import importlib.machinery
 import importlib.util
@@ -15,10 +19,11 @@ import io
 import json
 import os
 import runpy
+import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from types import FrameType, ModuleType, SimpleNamespace
@@ -43,8 +48,9 @@ ASKS_ABOUT_ROLES = "sagemaker.core.helper.iam_role_resolver"  # of SDK v3: it go
 # What SDK v2 still takes under an older name.
 RENAMED = ("train_", "image_name", "distributions", "enable_network_isolation")
 DRIVERS = "/sm_drivers/"
+NEW_USER, NEW_PIDS, NEW_NETWORK = 0x10000000, 0x20000000, 0x40000000  # linux/sched.h
 
-result: dict[str, Any] = {"requests": [], "launches": [], "uploads": {}, "error": None}
+result: dict[str, Any] = {"requests": [], "launches": [], "uploads": {}, "error": None, "unsealed": ""}
 objects: list[Any] = []  # of launches, one each
 state: dict[str, Any] = {"script": "", "current": None, "local": False}
 
@@ -304,9 +310,76 @@ def last_line(error: BaseException) -> int:
     return lines[-1] if lines else 0
 
 
+# --- nothing stays, and nothing leaves ---
+
+
+def seal() -> str:
+    """Leave this machine's network, and have a process namespace for what is started from now on; else why not.
+
+    Root may do so at once, others in a user namespace of their own, where the kernel lets them.
+    """
+    user, group = os.getuid(), os.getgid()
+    try:
+        unshare = ctypes.CDLL(None, use_errno=True).unshare
+        if unshare(NEW_NETWORK | NEW_PIDS) != 0:
+            if unshare(NEW_USER | NEW_NETWORK | NEW_PIDS) != 0:
+                return os.strerror(ctypes.get_errno())
+            for name, text in (
+                ("setgroups", "deny"),
+                ("uid_map", f"{user} {user} 1"),
+                ("gid_map", f"{group} {group} 1"),
+            ):
+                Path("/proc/self", name).write_text(text)
+    except (AttributeError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def apart(do: Callable[[], None]) -> None:
+    """Do it in a child, and end with all that it has started: the kernel ends a process namespace with its first.
+
+    Where there is none, what it has started comes to us when it loses its parent (Linux, prctl).
+    """
+    tell_kernel(36, 1)  # PR_SET_CHILD_SUBREAPER
+    child = os.fork()
+    if child == 0:
+        tell_kernel(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        do()
+        os._exit(1)
+    ended: list[int] = []
+    signal.signal(signal.SIGTERM, lambda *_: None if child in ended else os.kill(child, signal.SIGKILL))
+    while child not in ended:
+        ended.append(os.wait()[0])
+    while left := children():
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    os._exit(0)
+
+
+def tell_kernel(what: int, value: int) -> None:
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(what, value, 0, 0, 0)
+
+
+def children() -> list[int]:
+    """Return processes whose parent we are."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.append(int(path.parent.name))
+    return found
+
+
 def main() -> None:
+    state["script"] = sys.argv[2]
+    result["unsealed"] = seal()
+    apart(catch)
+
+
+def catch() -> None:
     target, script, *arguments = sys.argv[1:]
-    state["script"] = script
     try:
         catch_botocore()
     except ImportError:

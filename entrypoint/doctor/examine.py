@@ -33,6 +33,7 @@ class Report:
     programs: tuple[Code, ...]
     unseen: frozenset[str]  # names of programs that are not on this machine, or not where the launch script says
     findings: tuple[Finding, ...]  # the worst first
+    unsealed: str = ""  # why the kernel did not keep a launch script from the network
 
     @property
     def worst(self) -> Severity | None:
@@ -69,16 +70,18 @@ def sort_out(names: Iterable[str]) -> Files:
 
 def jobs_of(
     files: Files, arguments: Sequence[str], python: str, environment: Mapping[str, str]
-) -> tuple[list[Described], list[Finding]]:
-    """Return the jobs of launch scripts and requests, and what is wrong with the scripts themselves."""
+) -> tuple[list[Described], list[Finding], str]:
+    """Return the jobs of launch scripts and requests, what is wrong with the scripts, and `Report.unsealed`."""
     requests: list[Request] = []
     found: list[Finding] = []
+    unsealed = ""
     for path, shown in files.launches:
         did = launched(path, shown, arguments, python, environment)
         found += of_launch(did, shown, python)
         requests += did.requests
+        unsealed = unsealed or did.unsealed
     requests += [read_request(path, shown) for path, shown in files.requests]
-    return [described(request) for request in requests], found
+    return [described(request) for request in requests], found, unsealed
 
 
 def launched_jobs(
@@ -115,7 +118,7 @@ def examine(
 ) -> Report:
     """Look at files; ConfigError if one cannot be read as what it is."""
     files = sort_out(names)
-    jobs, found = jobs_of(files, arguments, python, environment)
+    jobs, found, unsealed = jobs_of(files, arguments, python, environment)
     programs: dict[Path, Code] = {}
     imported: set[Path] = set()
     for path, shown in files.programs:
@@ -145,7 +148,11 @@ def examine(
         if path not in looked and path not in imported:
             found += _of_program(_case(code, None, image))
     return Report(
-        jobs=tuple(jobs), programs=tuple(programs.values()), unseen=frozenset(unseen), findings=_sorted(found)
+        jobs=tuple(jobs),
+        programs=tuple(programs.values()),
+        unseen=frozenset(unseen),
+        findings=_sorted(found),
+        unsealed=unsealed,
     )
 
 

@@ -20,6 +20,7 @@ from entrypoint.doctor.requests import Launch, Request, spelled
 
 CAUGHT = Path(__file__).resolve().parents[1] / "children" / "caught.py"
 LONGEST = 300.0  # seconds; an SDK takes some fifteen to be imported
+ENDS = 5.0  # seconds in which it ends what the script has started
 NOWHERE = "http://127.0.0.1:9"  # nobody listens there
 _CLASSES = ("Estimator", "EstimatorBase", "TensorFlow", "PyTorch", "Framework", "ModelTrainer", "HyperparameterTuner")
 _OF_SDK = tuple(f"sagemaker.*{name}" for name in _CLASSES)
@@ -36,6 +37,7 @@ class Launched:
     missing: str = ""  # the module that it misses, if that was it
     line: int = 0  # of the problem
     output: str = ""  # its last lines
+    unsealed: str = ""  # why the kernel did not keep it from the network
 
 
 def submits(code: Code) -> bool:
@@ -63,20 +65,26 @@ def launched(
             process = subprocess.Popen(command, env=told, start_new_session=True, **given)  # type: ignore[call-overload]
         except OSError as error:
             return Launched(requests=(), launches=(), problem=f"{python} cannot be started: {error}")
+        late = False
         try:
             output = process.communicate(timeout=longest)[0].decode(errors="replace")
         except subprocess.TimeoutExpired:
-            output = ""
+            output, late = "", True
         finally:  # whatever it has started
             _end(process)
         last = "\n".join(output.strip().splitlines()[-5:])
         if not target.exists():
-            why = f"did not end within {longest:g} s" if process.returncode == -signal.SIGKILL else "ended unexpectedly"
+            why = f"did not end within {longest:g} s" if late else "ended unexpectedly"
             return Launched(requests=(), launches=(), problem=f"it {why}", output=last)
         return _result(json.loads(target.read_text()), script, shown, last)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()  # it ends what the script has started
+    try:
+        process.wait(ENDS)
+    except subprocess.TimeoutExpired:
+        pass
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -104,6 +112,7 @@ def _result(found: dict[str, Any], script: Path, shown: str, output: str) -> Lau
         missing=error.get("missing", "").split(".")[0],
         line=error.get("line", 0),
         output=output,
+        unsealed=found["unsealed"],
     )
 
 

@@ -10,6 +10,8 @@ from entrypoint.doctor.finding import Finding, Severity
 from entrypoint.errors import shorten
 from entrypoint.secrets import Secrets
 
+UNSEALED = "the kernel gave the launch script no network of its own, so code beside Python's sockets could connect"
+
 
 def as_text(report: Report) -> str:
     """Return what would run, then each finding with its place, then how many there are."""
@@ -21,6 +23,8 @@ def as_text(report: Report) -> str:
     for finding in report.findings:
         lines += ["", f"{finding.place}: {finding.severity} [{finding.check}] {finding.found}"]
         lines += [f"    put: {finding.instead}"]
+    if report.unsealed:
+        lines += ["", f"{UNSEALED}: {report.unsealed}"]
     return _secrets(report).mask("\n".join([*lines, "", summary(report)]))
 
 

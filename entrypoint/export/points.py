@@ -1,8 +1,11 @@
 """What records say, as scalars: metrics of each process by its steps, figures of each host by the job's seconds."""
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from entrypoint.report.lines import WRONG
 
 KINDS = ("host", "described", "sample", "metric", "mark", "outcome")
 
@@ -40,25 +43,29 @@ class Points:
     def of(self, lines: Iterable[list[Any]]) -> Iterator[Point]:
         """Yield the points of lines; what is no line of a record is passed over."""
         for line in lines:
-            match line:
-                case ["host", float(at) | int(at), dict(about)]:
-                    self._began = self._began or at
-                    self.about |= about
-                    self._cpus = int(about.get("cpus") or self._cpus)
-                    self._limit = int(about.get("memory_limit") or self._limit)
-                case ["sample", at, seconds, dict(used), dict(processes), dict(peers)] if seconds > 0:
-                    yield from self._of_sample(at, seconds, used, processes, peers)
-                case ["metric", at, str(process), dict(found)]:
-                    self._steps[process] = int(found.get("step", self._steps.get(process, 0)))
-                    for name, value in found.items():
-                        yield self._point(process, name, self._steps[process], at, value, is_metric=True)
-                case ["mark", at, str(process), {"what": what, "seconds": seconds, **rest}]:
-                    each = seconds / rest.get("times", 1)
-                    yield self._point(process, f"seconds/{what}", self._steps.get(process, 0), at, each)
-                case ["described", _, dict(described)]:
-                    self.described = described
-                case ["outcome", _, dict(outcome)]:
-                    self.outcome, self.ended = outcome, True
+            with contextlib.suppress(*WRONG):
+                yield from list(self._of_line(line))
+
+    def _of_line(self, line: list[Any]) -> Iterator[Point]:
+        match line:
+            case ["host", float(at) | int(at), dict(about)]:
+                self._began = self._began or at
+                self.about |= about
+                self._cpus = int(about.get("cpus") or self._cpus)
+                self._limit = int(about.get("memory_limit") or self._limit)
+            case ["sample", at, seconds, dict(used), dict(processes), dict(peers)] if seconds > 0:
+                yield from self._of_sample(at, seconds, used, processes, peers)
+            case ["metric", at, str(process), dict(found)]:
+                self._steps[process] = int(found.get("step", self._steps.get(process, 0)))
+                for name, value in found.items():
+                    yield self._point(process, name, self._steps[process], at, value, is_metric=True)
+            case ["mark", at, str(process), {"what": what, "seconds": seconds, **rest}]:
+                each = seconds / rest.get("times", 1)
+                yield self._point(process, f"seconds/{what}", self._steps.get(process, 0), at, each)
+            case ["described", _, dict(described)]:
+                self.described = described
+            case ["outcome", _, dict(outcome)]:
+                self.outcome, self.ended = outcome, True
 
     def _of_sample(
         self,

@@ -10,6 +10,7 @@ from entrypoint.host.logs import Log
 from entrypoint.plan.plan import ProcessSpec
 from entrypoint.values import State
 
+KEPT: dict[int, int | None] = {}  # children of which another thread asks how they ended -> wait status, once reaped
 OOM_SCORE = 300  # of 1000; the same for all that we start, so that among them the largest is still taken first
 
 
@@ -84,6 +85,8 @@ def reap() -> list[tuple[int, int]]:
         if pid == 0:
             return ended
         ended.append((pid, status))
+        if pid in KEPT:
+            KEPT[pid] = status
 
 
 def become_subreaper() -> None:

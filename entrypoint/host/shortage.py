@@ -8,7 +8,7 @@ from math import inf
 
 from entrypoint.errors import ExitCode
 from entrypoint.host.cgroups import most_processes
-from entrypoint.policy.events import Broken, Event
+from entrypoint.policy.events import Broken, Event, NotStarted
 
 NAP = 0.05  # seconds until a connection is tried again that no descriptor was there for
 LASTING = 2.0  # seconds without a descriptor for any connection, after which other hosts will not be heard either
@@ -53,6 +53,16 @@ def in_words(error: Exception) -> str:
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         words += f"; this host allows {allowed} open files, wanted 100 and two for each host of the job"
     return words
+
+
+def not_started(name: str, program: str, error: Exception) -> NotStarted:
+    """Return why a process could not be started: the program's fault, or this host's, which allows too little."""
+    if _of_descriptors(error) or getattr(error, "errno", None) == errno.EAGAIN:
+        return NotStarted(name=name, why=in_words(error), code=ExitCode.INTERNAL)
+    why = str(getattr(error, "strerror", None) or error)
+    if getattr(error, "errno", None) == errno.E2BIG:
+        why += ": hyperparameters and environment are longer than Linux passes on; use fewer, or a file"
+    return NotStarted(name=name, why=f"{program}: {why}")
 
 
 def _of_descriptors(error: Exception) -> bool:

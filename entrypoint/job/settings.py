@@ -129,7 +129,7 @@ def _metric_definitions(text: str) -> tuple[tuple[str, str], ...]:
     try:
         pairs = tuple((each["Name"], each["Regex"]) for each in json.loads(text))
         good = all(isinstance(name, str) and re.compile(expression).groups for name, expression in pairs)
-    except (ValueError, KeyError, TypeError, re.error, RecursionError):
+    except (ValueError, KeyError, TypeError, re.error, RecursionError, OverflowError):
         good = False
     if not good:
         raise ValueError('a JSON array of {"Name": ..., "Regex": an expression with one group}')

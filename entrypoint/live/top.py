@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from entrypoint.errors import ConfigError
+from entrypoint.errors import ConfigError, printable
 from entrypoint.live import serve
 
 AGAIN = 1.0  # seconds between two looks
 FIRST = 8.0  # seconds until the first state has to be there: the monitor writes it when it looks next
 PATIENCE = 5.0  # seconds for an answer
+MOST = 64 << 20  # bytes of one
 CONTROL_PORT = "7979"  # unless ENTRYPOINT_CONTROL_PORT says another
 BASE = Path("/opt/ml")
 Source = Callable[[], dict[str, Any]]
@@ -36,7 +37,26 @@ def source(where: str, environment: Mapping[str, str]) -> Source:
     if not folder.is_dir():
         raise ConfigError(f"{folder} is no folder; wanted the output folder of `entrypoint local`, or http://HOST:PORT")
     found = sorted(folder.glob("*/ml/output/data/record")) or [folder]
-    return lambda: dict(json.loads(serve.state(_of_coordinator(found))))
+    return lambda: _read(_of_coordinator(found))
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    try:
+        return _checked(json.loads(serve.state(folder)))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{folder / serve.STATE} shows no job: {error}") from None
+
+
+def _checked(state: Any) -> dict[str, Any]:
+    """Return it; ValueError if it is nothing that we draw."""
+    if not isinstance(state, dict):
+        raise ValueError("what answers is no job's control port")
+    try:
+        if state:
+            _headline(state), _rows(state), _said(state)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError):
+        raise ValueError("what answers is no job's control port") from None
+    return state
 
 
 def _of_coordinator(folders: list[Path]) -> Path:
@@ -55,13 +75,10 @@ def _ask(address: str, token: str) -> dict[str, Any]:
     request = urllib.request.Request(address, headers={"X-Entrypoint-Token": token} if token else {})
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-            state = json.load(answer)
-        if not isinstance(state, dict) or (state and "hosts" not in state):
-            raise ValueError("what answers is no job's control port")
-        return state
+            return _checked(json.loads(answer.read(MOST)))
     except urllib.error.HTTPError as error:
         raise ConfigError(f"{address} said {error.code}: {error.read(1000).decode(errors='replace')}") from None
-    except (OSError, ValueError, http.client.HTTPException) as error:
+    except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
         raise ConfigError(f"nobody shows a job at {address}: {error}") from None
 
 
@@ -115,13 +132,24 @@ def _drawn(state: Mapping[str, Any]) -> Any:
     for name in ("host", "phase", "CPU", "memory", "net in/out", "process", "CPUs", "memory", "steps/s", "said"):
         right = name in ("CPU", "CPUs", "memory", "steps/s")
         table.add_column(name, justify="right" if right else "left", overflow="fold" if name == "said" else "ellipsis")
+    for row in _rows(state):
+        table.add_row(*map(Text, row))
+    return Group(Text(_headline(state), style="bold"), Text(""), table, Text(""), Text(_said(state), style="dim"))
+
+
+def _rows(state: Mapping[str, Any]) -> list[list[str]]:
+    rows = []
     for host in state["hosts"]:
         first = [host["name"], host["phase"], *_used(host)]
         for process in host["processes"] or [None]:
-            table.add_row(*map(Text, first), *map(Text, _of(process) if process else [""] * 5))
+            rows.append([printable(cell) for cell in (*first, *(_of(process) if process else [""] * 5))])
             first = [""] * len(first)
+    return rows
+
+
+def _said(state: Mapping[str, Any]) -> str:
     said = [f"{time.strftime('%H:%M:%S', time.localtime(at))} {host} {text}" for at, host, text in state["said"][-6:]]
-    return Group(Text(_headline(state), style="bold"), Text(""), table, Text(""), Text("\n".join(said), style="dim"))
+    return "\n".join(map(printable, said))
 
 
 def _headline(state: Mapping[str, Any]) -> str:
@@ -133,7 +161,7 @@ def _headline(state: Mapping[str, Any]) -> str:
         words.append(f"{progress['done']:.0%} done")
     if progress["left"] is not None and not outcome:
         words.append(f"{_time(progress['left'])} left at this pace")
-    return " · ".join(words)
+    return printable(" · ".join(words))
 
 
 def _used(host: Mapping[str, Any]) -> list[str]:

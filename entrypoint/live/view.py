@@ -14,6 +14,7 @@ The value of `View.state`, as `GET /live` has it, in JSON; times are seconds sin
      "said": [[t, host, text], ...]}
 """
 
+import contextlib
 import math
 from collections import deque
 from collections.abc import Mapping
@@ -21,9 +22,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LINES, SAID, HISTORY = 5, 60, 120  # that are kept: lines of a process, of the launchers, samples of a host
+MOST_HOSTS, MOST_PROCESSES, MOST_METRICS = 2000, 1024, 64  # that are shown
 RATE_OVER = 30.0  # seconds over which a rate of steps is taken
 # What a script calls the steps that it will make in all.
 TOTALS = ("max_steps", "total_steps", "train_steps", "num_steps", "steps")
+COUNTS = ("step", "epoch", "epochs", "epoch_step", "epoch_steps")
 FIRST_OF = ("chief/0", "rank 0", "script", "worker/0")  # whose progress stands for the job's
 
 
@@ -36,15 +39,19 @@ class View:
         self._outcome: dict[str, Any] | None = None
 
     def note(self, host: str, line: list[Any]) -> None:
-        """Note one line of a host's record; of kinds that it does not know, nothing."""
+        """Note one line of a host's record; of kinds that it does not know, and of what is no such line, nothing."""
+        with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
+            self._note(host, line)
+
+    def _note(self, host: str, line: list[Any]) -> None:
         known = self._hosts.setdefault(host, _Host(host))
         known.heard = max(known.heard, float(line[1]))
         match line:
             case ["host", at, dict(about)]:
-                known.began = known.began or at
-                known.about.update(about)
+                known.began = known.began or float(at)
+                known.about.update(_about(about))
             case ["process", _, str(name), dict(about)]:
-                known.processes[name] = _Process(name, str(about.get("role", "")))
+                known.begin(name, str(about.get("role", "")))
             case ["ended", _, str(name), words]:
                 known.process(name).ended = str(words)
             case ["phase", _, phase]:
@@ -57,10 +64,10 @@ class View:
                 known.process(name).lines.extend(str(text) for text in lines)
             case ["still", _, dict(still)]:
                 for process in known.processes.values():
-                    process.still = still.get(process.name, [0.0])[0]
+                    process.still = float(still.get(process.name, [0.0])[0])
             case ["said", at, text]:
-                self._said.append((at, host, str(text)))
-            case ["outcome", _, dict(outcome)]:
+                self._said.append((float(at), host, str(text)))
+            case ["outcome", _, {"kind": str(), "exit_code": int()} as outcome]:
                 known.ended = True
                 if host == known.about.get("coordinator", host):
                     self._outcome = outcome
@@ -99,10 +106,13 @@ class _Process:
     steps: deque[tuple[float, float]] = field(default_factory=deque)
 
     def note_metrics(self, at: float, found: Mapping[str, float]) -> None:
-        self.metrics.update(found)
+        for name, value in found.items():
+            is_known = name in self.metrics or len(self.metrics) < MOST_METRICS
+            if is_known and (math.isfinite(value) or name not in (*COUNTS, *TOTALS)):
+                self.metrics[str(name)] = float(value)
         self.told = at
         step = found.get("step")
-        if step is not None:
+        if step is not None and math.isfinite(step):
             if self.steps and step < self.steps[-1][1]:  # it began anew
                 self.steps.clear()
             self.steps.append((at, step))
@@ -118,7 +128,8 @@ class _Process:
         if len(self.steps) > 1:
             (first_at, first), (last_at, last) = self.steps[0], self.steps[-1]
             return (last - first) / (last_at - first_at) if last_at > first_at else None
-        return self.metrics.get("steps_per_second")
+        rate = self.metrics.get("steps_per_second", math.nan)
+        return rate if math.isfinite(rate) else None
 
     @property
     def done(self) -> float | None:
@@ -165,24 +176,33 @@ class _Host:
     history: deque[list[float]] = field(default_factory=lambda: deque(maxlen=HISTORY))
 
     def process(self, name: str) -> _Process:
-        return self.processes.setdefault(name, _Process(name))
+        return self.processes[name] if name in self.processes else self.begin(name)
+
+    def begin(self, name: str, role: str = "") -> _Process:
+        if name not in self.processes and len(self.processes) >= MOST_PROCESSES:
+            raise ValueError("too many processes")
+        self.processes[name] = _Process(name, role)
+        return self.processes[name]
 
     def note_sample(self, at: float, seconds: float, used: Mapping[str, Any], processes: Mapping[str, Any]) -> None:
         user, system = (*used.get("cpu", ()), 0.0, 0.0)[:2]
         memory = (*used.get("memory", ()), 0, 0, 0)[2]
         limit = self.about.get("memory_limit", 0)
+        gpus = [[float(figure) for figure in gpu] for gpu in used.get("gpus", ())]
+        fifos = {str(name): [int(waiting), int(room)] for name, (waiting, room) in used.get("fifos", {}).items()}
+        more = {"free": int(used.get("free", 0)), "gpus": gpus, "fifos": fifos}
         cpu = min(1.0, (user + system) / seconds / max(1, self.about.get("cpus", 1)))
         self.now = {
             "cpu": round(cpu, 3),
-            "memory": [memory, limit],
+            "memory": [int(memory), limit],
             "net": [int(count / seconds) for count in used.get("net", (0, 0))],
             "disk": [int(count / seconds) for count in used.get("disk", (0, 0))],
-            **{name: used[name] for name in ("free", "gpus", "fifos") if name in used},
+            **{name: value for name, value in more.items() if name in used},
         }
         self.history.append([round(at, 1), round(cpu, 2), round(memory / limit, 3) if limit else 0.0])
         for name, its in processes.items():
             process = self.process(name)
-            process.cpus, process.memory = its.get("cpu", 0.0) / seconds, its.get("memory", 0)
+            process.cpus, process.memory = its.get("cpu", 0.0) / seconds, int(its.get("memory", 0))
 
     def state(self) -> dict[str, Any]:
         return {
@@ -195,6 +215,16 @@ class _Host:
             "history": list(self.history),
             "processes": [process.state() for process in self.processes.values()],
         }
+
+
+def _about(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is shown of a host and its job."""
+    found: dict[str, Any] = {name: str(told[name]) for name in _TEXTS if name in told}
+    found |= {name: float(told[name]) for name in ("cpus", "memory_limit") if name in told}
+    return found | ({"hosts": [str(name) for name in told["hosts"]][:MOST_HOSTS]} if "hosts" in told else {})
+
+
+_TEXTS = ("job", "mode", "coordinator", "instance_type")
 
 
 def _part(value: float) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 from entrypoint.control.calls import Calls
 from entrypoint.control.wire import Refused
 from entrypoint.job.job import Job
+from entrypoint.report.lines import WRONG
 
 PIECE = 1 << 17  # bytes at once
 PATIENCE = 2.0  # seconds for an answer
@@ -47,7 +48,7 @@ class Delivery:
                 self._wanted, last = False, self._last
             try:
                 self._bring(last)
-            except (OSError, ValueError, Refused):  # the next time brings it, too
+            except (OSError, Refused, *WRONG):  # the next time brings it, too
                 pass
             if last:
                 return
@@ -61,7 +62,11 @@ class Delivery:
                 is_whole = last and len(piece) < PIECE
                 where = f"/record/{me}/{self._at}" + ("/end" if is_whole else "")
                 answer = json.loads(self._call(self._job.cluster.coordinator, where, piece, PATIENCE).body)
-                self._at, self.wants = int(answer["have"]), answer["wants"]
-                if len(piece) < PIECE:
-                    self.whole = is_whole
+                before, self._at = self._at, max(0, int(answer["have"]))
+                self.wants = answer["wants"] if isinstance(answer["wants"], dict) else {}
+                if self._at == before + len(piece):
+                    if len(piece) < PIECE:
+                        self.whole = is_whole
+                        return
+                elif self._at <= before:  # it has no room, or has lost what it had
                     return

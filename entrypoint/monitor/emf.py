@@ -10,7 +10,9 @@ from typing import Any
 
 EVERY = 60.0  # seconds: CloudWatch keeps a value a minute, and each metric costs
 MOST = 90  # metrics in a line; the format allows 100
-_PERCENT, _BYTES = "Percent", "Bytes"
+MOST_VALUE = 2.0**360  # of CloudWatch
+_UNITS = {"CPUUtilization": "Percent", "GPUUtilization": "Percent", "MemoryUsed": "Bytes", "GPUMemoryUsed": "Bytes"}
+OURS = {"_aws", "TrainingJobName", "Host", *_UNITS}  # names that no metric of a script takes
 
 
 class Emf:
@@ -36,7 +38,11 @@ class Emf:
 
     def note_metrics(self, found: Mapping[str, float]) -> None:
         """Note the last values of a process's metrics. CloudWatch takes neither NaN nor infinity."""
-        self._metrics |= {name: value for name, value in found.items() if math.isfinite(value)}
+        self._metrics |= {
+            name: value
+            for name, value in found.items()
+            if math.isfinite(value) and abs(value) < MOST_VALUE and name not in OURS
+        }
 
     @property
     def is_due(self) -> bool:
@@ -47,15 +53,13 @@ class Emf:
         if not self._seconds:
             return ""
         values = {"CPUUtilization": round(100 * self._worked / self._seconds / self._cpus, 2), **self._sizes}
-        units = {"CPUUtilization": _PERCENT, **dict.fromkeys(self._sizes, _BYTES)}
         if self._busy:
             values["GPUUtilization"] = round(100 * sum(self._busy) / len(self._busy), 2)
-            units["GPUUtilization"] = _PERCENT
         values = dict([*values.items(), *self._metrics.items()][:MOST])
         directive = {
             "Namespace": self._namespace,
             "Dimensions": [list(self._who)],
-            "Metrics": [{"Name": name, "Unit": units.get(name, "None")} for name in values],
+            "Metrics": [{"Name": name, "Unit": _UNITS.get(name, "None")} for name in values],
         }
         self._seconds = self._worked = 0.0
         self._busy, self._metrics = [], {}

@@ -7,7 +7,7 @@ Horovod's stall_inspector.cc has the words: a line of a warning, "Missing ranks:
 import re
 
 _BEGINS = re.compile(r".*stall_inspector\.cc")
-_GOES_ON = re.compile(r"(Missing ranks:|Stalled ops:|(\d+): \[.*\]?|\S+ \[missing ranks: [\d, ]+\])\s*$")
+_GOES_ON = re.compile(r"(Missing ranks:|Stalled ops:|(\d{1,7}): \[.*\]?|\S+ \[missing ranks: [\d, ]+\])\s*$")
 
 MOST_LINES, MOST_CHARACTERS = 6, 200  # that are kept of a warning, and of each line
 

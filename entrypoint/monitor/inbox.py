@@ -32,6 +32,8 @@ class Inbox:
             size = self._feed.recv_into(self._room, 0, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return b""
+        except OSError:  # it was killed, and has left unread what we told
+            size = 0
         self.ended = not size
         return bytes(self._room[:size])
 

@@ -5,16 +5,17 @@ TF1       INFO:tensorflow:loss = 0.51, step = 300 (1.2 sec)       INFO:tensorflo
 pairs     step=300 loss=0.51 images_per_second=120        step 300: loss 0.51
 """
 
-import contextlib
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 
+from entrypoint.monitor.wanted import LONGEST, Wanted
+from entrypoint.report.lines import is_value
 from entrypoint.values import State, fresh
 
-LONGEST = 1000  # characters of a line that are looked at
 LAST = 20  # lines between two calls of `take` that are read, of those that may hold a metric
 MOST = 20  # metrics of one process
+LONGEST_NAME = 60  # characters
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf|NaN|Infinity)"
 _NAME = r"[A-Za-z][\w./()@-]{0,50}?"
@@ -47,25 +48,23 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08+")
 
 
 class Reader(State):
-    """Reads the lines of one process. `wanted`: (name, expression with a group), as SageMaker defines metrics."""
+    """Reads the lines of one process. `wanted`: metrics that the user has defined, as SageMaker has them."""
 
-    wanted: Sequence[tuple[str, re.Pattern[str]]] = ()
+    wanted: Sequence[Wanted] = ()
     found: dict[str, float] = fresh(dict)  # what is new since `take`
     _last: deque[str] = fresh(lambda: deque(maxlen=LAST))
-    _epoch: int = 0
+    _epoch: float = 0
     _names: set[str] = fresh(set)
 
     def read(self, lines: str) -> None:
         """Note what these lines say."""
         lines = lines.replace("\r", "\n")
-        for name, expression in self.wanted:
-            for line in lines.split("\n"):
-                if found := expression.search(line[:LONGEST]):
-                    with contextlib.suppress(ValueError):
-                        self._note(name, float(found[1]))
+        for each in self.wanted:
+            if (value := each.last_in(lines.split("\n"))) is not None:
+                self._note(each.name, value)
         for line in _HINTED.findall(lines):
             if line.startswith("Epoch "):
-                self._read_line(line)
+                self._read_line(line[:LONGEST])
             else:
                 self._last.append(line[:LONGEST])
 
@@ -83,9 +82,10 @@ class Reader(State):
 
     def _read_line(self, line: str) -> None:
         if epoch := _EPOCH.match(line):
-            self._epoch = int(epoch[1])
-            self._note("epoch", self._epoch)
-            self._note("epochs", int(epoch[2]))
+            number = _whole(epoch[1])
+            self._epoch = number if is_value("epoch", number) else 0
+            self._note("epoch", number)
+            self._note("epochs", _whole(epoch[2]))
         elif progress := _PROGRESS.match(line):
             self._read_progress(*progress.groups())
         else:
@@ -98,10 +98,10 @@ class Reader(State):
 
     def _read_progress(self, step: str, steps: str, rest: str) -> None:
         """A line of Keras' progress bar: steps are those of the epoch."""
-        self._note("epoch_step", int(step))
+        self._note("epoch_step", _whole(step))
         if steps.isdecimal():
-            self._note("epoch_steps", int(steps))
-            self._note("step", max(0, self._epoch - 1) * int(steps) + int(step))
+            self._note("epoch_steps", _whole(steps))
+            self._note("step", max(0, self._epoch - 1) * _whole(steps) + _whole(step))
         if took := _STEP_TIME.search(rest):
             self._note("step_seconds", float(took[1]) * _UNITS[took[2]])
         for name, number, _ in _STRICT.findall(rest):
@@ -109,7 +109,12 @@ class Reader(State):
                 self._note(name, float(number))
 
     def _note(self, name: str, value: float) -> None:
-        name = name.strip(".:-")
-        if name in self._names or len(self._names) < MOST:
+        name = name.strip(".:-")[:LONGEST_NAME]
+        if is_value(name, value) and (name in self._names or len(self._names) < MOST):
             self._names.add(name)
             self.found[name] = value
+
+
+def _whole(digits: str) -> float:
+    """Return a number that a program has printed: it may have more digits than Python reads as an int."""
+    return int(digits) if len(digits) <= 15 else float(digits)

@@ -8,8 +8,9 @@ import json
 import select
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,14 @@ from entrypoint.monitor import inbox
 from entrypoint.monitor.about import about
 from entrypoint.monitor.aside import Aside
 from entrypoint.monitor.emf import Emf
-from entrypoint.monitor.marks import Marks
+from entrypoint.monitor.guard import Guard
+from entrypoint.monitor.marks import listen
+from entrypoint.monitor.others import Tail, wait_for
 from entrypoint.monitor.printed import Printed
 from entrypoint.monitor.record import Record
 from entrypoint.monitor.reporting import make_report
 from entrypoint.plan.plan import Plan, Role
+from entrypoint.values import Value
 
 if TYPE_CHECKING:
     from entrypoint.monitor.delivery import Delivery
@@ -37,39 +41,52 @@ LEAST, REVIEW = 0.5, 5.0  # seconds between two pieces that are written, and tha
 LAST = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
 LIVE, LIVE_HOSTS = 1.0, 50  # seconds, as REVIEW, while somebody looks at a job of no more hosts than that
 REST = 0.1  # seconds in which messages gather: to be woken for each line costs more than to read it
+LIVES = ("process", "ended", "phase", "outcome")  # lines that the launcher may tell a second time
 TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
 
 
-def run(feed: socket.socket, job: Job, plan: Plan, began: float, description: Mapping[str, Any], tracked: bool) -> None:
-    """Be the monitor until the launcher closes its end.
+class Start(Value):
+    """What the monitor is given. `began`: when the launcher did, in seconds since the epoch; `description`: of the job.
 
-    `began`: when the launcher did, in seconds since the epoch; `description`: of the job; `tracked`: by MLflow.
+    `mask` hides secrets; `tracked`: by MLflow; `again`: there was one before, which has ended before its time.
     """
+
+    job: Job
+    plan: Plan
+    began: float
+    description: Mapping[str, Any]
+    mask: Callable[[str], str]
+    tracked: bool
+    again: bool
+
+
+def run(feed: socket.socket, start: Start) -> None:
+    """Be the monitor until the launcher closes its end."""
     with suppress(OSError):
         Path("/proc/self/comm").write_text("monitor")
-    Monitor(feed, job, plan, tracked).run(began, description)
+    Monitor(feed, start).run(start.began, start.description)
 
 
 class Monitor:
     """Facts of one host, as far as its record needs them."""
 
-    def __init__(self, feed: socket.socket, job: Job, plan: Plan, tracked: bool) -> None:
+    def __init__(self, feed: socket.socket, start: Start) -> None:
+        job, plan = start.job, start.plan
         self._feed, self._inbox = feed, inbox.Inbox(feed)
-        self._job, self._me, self._tracked = job, job.cluster.me.name, tracked
+        self._job, self._me, self._tracked = job, job.cluster.me.name, start.tracked
         self._trains = {host: {spec.name for spec in plan.on(host) if spec.role in TRAINS} for host in plan.hosts}
         self._running: dict[str, int] = {}  # processes of the plan: name -> pid
-        self._printed = Printed(job.settings.metrics)
-        self._marks: Marks | None = None
-        with suppress(OSError):  # such as too long a path
-            self._marks = Marks(job.paths.marks)
-        self._emf: Emf | None = None
-        if job.settings.emf:
-            self._emf = Emf(job.settings.emf, job.name, self._me, this_machine().cpus)
+        self._guard = Guard(self._say)
+        self._printed = Printed(job.settings.metrics, self._say)
+        self._marks = listen(job.paths.marks, start.mask)
+        emf = job.settings.emf
+        self._emf = Emf(emf, job.name, self._me, this_machine().cpus) if emf else None
         self._silence: Silence | None = None
         self._there: list[str] = []  # hosts whose records are about to end; on a follower, the coordinator
         self._aside: Aside | None = None
-        self._record = Record(job.paths.records / f"{self._me}.jsonl.gz")
+        self._record = Record(job.paths.records / f"{self._me}.jsonl.gz", self._say, start.again)
         self._fresh: list[list[Any]] = []  # its lines, for the coordinator's eye
+        self._lives: set[bytes] = set()  # lines on when processes began and ended: the launcher may tell them twice
         self._sampling: Sampling | None = None
         self._delivery: Delivery | None = None  # a follower's
         self._watch: Watch | None = None  # the coordinator's
@@ -79,8 +96,9 @@ class Monitor:
         settings = self._job.settings
         pace = min(REVIEW, max(LEAST, settings.hang_after / 4)) if settings.hang_after else REVIEW
         look_at, review_at = time.monotonic() + QUIET, time.monotonic() + min(pace, EARLY)
-        self._add("host", about(self._job), at=began)
-        self._record.add("described", time.time(), description)
+        self._guard(self._read_earlier)
+        self._guard(lambda: self._add("host", about(self._job), at=began))
+        self._guard(lambda: self._record.add("described", time.time(), description))
         poll, end = select.poll(), select.poll()
         poll.register(self._feed, select.POLLIN)
         end.register(self._feed, select.POLLRDHUP)
@@ -89,7 +107,7 @@ class Monitor:
         while True:
             ready = dict(poll.poll(max(0.0, min(look_at, review_at) - time.monotonic()) * 1000))
             if self._marks and self._marks.socket.fileno() in ready:
-                self._marks.hear()
+                self._guard(self._marks.hear)
             if self._feed.fileno() in ready:
                 self._hear()
             if self._inbox.ended:
@@ -97,21 +115,33 @@ class Monitor:
             now = time.monotonic()
             if now >= look_at:
                 look_at = max(look_at + settings.monitor_interval, now)
-                self._look()
+                self._guard(self._look)
             if now >= review_at:
-                self._review()
+                self._guard(self._review)
+                self._guard(self._bring)
                 fast = self._is_watched() and len(self._job.cluster.hosts) <= LIVE_HOSTS
                 review_at = now + (min(pace, LIVE) if fast else pace)
             end.poll(max(0.0, min(REST, look_at - now, review_at - now)) * 1000)
         if self._sampling:
-            self._look()
-        self._add_marks()
+            self._guard(self._look)
+        self._guard(self._add_marks)
         if self._marks:
-            self._marks.close()
+            self._guard(self._marks.close)
         if self._emf and (line := self._emf.take(time.time())):
             self._tell({"print": line})
-        self._add_lines()
+        self._guard(self._add_lines)
         self._finish()
+
+    def _read_earlier(self) -> None:
+        """Take up what an earlier monitor of this host has written: what runs, and what was exchanged until then."""
+        if not self._record.size:
+            return
+        from entrypoint.monitor.watch import JUDGED, SHOWN
+
+        for line in Tail(self._record.path).lines((*SHOWN, *JUDGED)):
+            if line[0] in LIVES:
+                self._lives.add(json.dumps(line, separators=(",", ":")).encode())
+            self._take_in(line)
 
     def _add(self, kind: str, *values: Any, at: float | None = None) -> None:
         at = time.time() if at is None else at
@@ -119,24 +149,33 @@ class Monitor:
         if self._job.cluster.is_coordinator:
             self._fresh.append([kind, at, *values])
 
-    # --- what the launcher tells ---
-
     def _hear(self) -> None:
         for kind, process, what in self._inbox.take():
-            if kind == inbox.LINE:
-                self._note(what)
-            elif kind == inbox.UNSEEN:
-                self._printed.hear_of(process, int(what))
-            elif process:
-                self._printed.hear(process, what.decode("utf-8", "replace"))
-            else:
-                self._add("said", what.decode("utf-8", "replace"))
+            self._guard(partial(self._hear_one, kind, process, what))
+
+    def _hear_one(self, kind: bytes, process: str, what: bytes) -> None:
+        if kind == inbox.LINE:
+            self._note(what)
+        elif kind == inbox.UNSEEN:
+            self._printed.hear_of(process, int(what))
+        elif process:
+            self._printed.hear(process, what.decode("utf-8", "replace"))
+        else:
+            self._add("said", what.decode("utf-8", "replace"))
 
     def _note(self, message: bytes) -> None:
-        self._record.add_line(message)
         if message.startswith(b'["decided"'):  # for replay/ alone
+            self._record.add_line(message)
             return
         line = json.loads(message)
+        if line[0] in LIVES:
+            if message in self._lives:
+                return
+            self._lives.add(message)
+        self._record.add_line(message)
+        self._take_in(line)
+
+    def _take_in(self, line: list[Any]) -> None:
         if self._job.cluster.is_coordinator:
             self._fresh.append(line)
         match line:
@@ -166,8 +205,6 @@ class Monitor:
         for process, model in models.items():
             self._add("model", process, model)
         return {*marks, *metrics, *models, *(process for process, _ in weights)}
-
-    # --- what the host uses ---
 
     def _look(self) -> None:
         if self._sampling is None:
@@ -214,7 +251,6 @@ class Monitor:
             self._take_stacks(self._watch_over_all())
         elif self._delivery:
             self._take_stacks(self._delivery.wants.get("stacks", 0))
-        self._bring()
 
     def _is_watched(self) -> bool:
         """Return whether somebody looks at the job as it runs."""
@@ -233,6 +269,9 @@ class Monitor:
     def _tell(self, message: dict[str, Any]) -> None:
         with suppress(OSError):
             self._feed.send(json.dumps(message).encode())
+
+    def _say(self, words: str) -> None:
+        self._tell({"say": words})
 
     def _take_stacks(self, wanted: int) -> None:
         if self._silence:
@@ -261,32 +300,19 @@ class Monitor:
         self._delivery.bring()
 
     def _finish(self) -> None:
-        self._record.close()
+        self._guard(self._record.close)
         path = self._record.path
         if self._job.cluster.is_coordinator:
-            self._wait_for_others(path.parent)
+            self._guard(lambda: wait_for(self._there, path.parent, LAST))
             if self._watch:
-                fresh, self._fresh = self._fresh, []
-                self._watch.show_last(fresh)
-            self._report()
+                self._guard(partial(self._watch.show_last, self._fresh))
+            if self._aside:
+                self._guard(self._aside.finish)
+            for words in make_report(path.parent, self._job.paths.report):
+                self._say(words)
             return
-        self._bring()
+        self._guard(self._bring)
         if self._delivery and self._delivery.finish(LAST if self._there else 0.0):
             with suppress(OSError):
                 path.unlink()  # the coordinator has it
                 path.parent.rmdir()
-
-    def _report(self) -> None:
-        if self._aside:
-            self._aside.finish()
-        for words in make_report(self._job.paths.records, self._job.paths.report):
-            self._tell({"say": words})
-
-    def _wait_for_others(self, folder: Path) -> None:
-        """Wait until each of the hosts that are still there has brought all, or LAST seconds."""
-        until, waiting = time.monotonic() + LAST, self._there
-        while waiting and time.monotonic() < until:
-            waiting = [host for host in waiting if not (folder / f"{host}.whole").exists()]
-            time.sleep(0.005)
-        for path in folder.glob("*.whole"):
-            path.unlink()

@@ -2,19 +2,23 @@
 
 import re
 from collections import Counter, deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from entrypoint.monitor.horovod import Stalls
 from entrypoint.monitor.metrics import Reader
+from entrypoint.monitor.wanted import Wanted
 
 LINES, WIDTH = 5, 300  # last lines of a process, and characters of each, that are recorded
 
 
 class Printed:
-    """What the processes of a host have printed since it was last asked for. `wanted`: (name, pattern) of metrics."""
+    """What the processes of a host have printed since it was last asked for.
 
-    def __init__(self, wanted: Collection[tuple[str, str]]) -> None:
-        self._wanted = [(name, re.compile(expression)) for name, expression in wanted]
+    `wanted`: (name, expression) of metrics; `say` is told of an expression that is left out.
+    """
+
+    def __init__(self, wanted: Collection[tuple[str, str]], say: Callable[[str], None]) -> None:
+        self._wanted = [Wanted(name, expression, say) for name, expression in wanted]
         self._bytes: Counter[str] = Counter()
         self._readers: dict[str, Reader] = {}
         self._lines: dict[str, deque[str]] = {}
@@ -58,4 +62,4 @@ def last_lines(text: str) -> list[str]:
     return [_CONTROLS.sub("", line)[:WIDTH] for line in lines if line.strip()][-LINES:]
 
 
-_CONTROLS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROLS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")

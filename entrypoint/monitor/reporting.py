@@ -18,13 +18,16 @@ def prepare() -> None:
 
 def make_report(records: Path, report: Path, within: float = WITHIN) -> list[str]:
     """Make the report of all records; what is to be said: the worst verdicts, or why there is no report."""
-    heard, told = os.pipe()
+    try:
+        heard, told = os.pipe()
+    except OSError as error:
+        return [_why_not(records, str(error))]
     try:
         pid = os.fork()
     except OSError as error:
         os.close(heard)
         os.close(told)
-        return [_why_not(str(error))]
+        return [_why_not(records, str(error))]
     if pid == 0:
         _make(records, report, within, told)
     os.close(told)
@@ -33,10 +36,10 @@ def make_report(records: Path, report: Path, within: float = WITHIN) -> list[str
         os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     if not is_whole:
-        return [_why_not(f"it was not made within {within:g} s")]
+        return [_why_not(records, f"it was not made within {within:g} s")]
     lines = [line for line in text.splitlines() if line]
     if status:
-        return [_why_not(lines[-1] if lines else f"its process ended with {status}")]
+        return [_why_not(records, lines[-1] if lines else f"its process ended with {status}")]
     return [f"report: {line}" for line in lines]
 
 
@@ -68,5 +71,7 @@ def _hear(heard: int, within: float) -> tuple[str, bool]:
     return text.decode("utf-8", "replace"), is_whole
 
 
-def _why_not(why: str) -> str:
-    return f"no report.html: {why[:300]}; `entrypoint report` makes it of the records"
+def _why_not(records: Path, why: str) -> str:
+    there = any(records.glob("*.jsonl.gz"))
+    advice = "`entrypoint report` makes it of the records" if there else f"the records are gone from {records}, too"
+    return f"no report.html: {why[:300]}; {advice}"

@@ -18,6 +18,7 @@ from entrypoint.monitor.hang import Hangs
 from entrypoint.monitor.others import Tail
 from entrypoint.monitor.stands import Stand
 from entrypoint.monitor.weights import Weights
+from entrypoint.report.lines import WRONG
 
 if TYPE_CHECKING:
     from entrypoint.monitor.tracking import Tracking
@@ -57,6 +58,9 @@ class Watch:
         self._view = View()
         self._tracking = _tracking(job) if tracked else None
         self.live = False  # whether somebody looks at it
+        self._wants = {"stacks": 0, "live": False}  # as the others hear it
+        with contextlib.suppress(OSError, *WRONG):  # an earlier monitor has asked for stacks already
+            self._hangs.asked = int(json.loads((job.paths.run / "wants.json").read_text())["stacks"])
 
     @property
     def wanted(self) -> int:
@@ -67,14 +71,16 @@ class Watch:
         """Note what is new of all hosts, `own` of this one, and see what follows."""
         self._read(own)
         self._look_at_training()
-        asked = self._hangs.asked
         if stands := self._hangs.look(time.monotonic()):
             self._tell_hang(stands)
-        live, self.live = self.live, _is_fresh(self._job.paths.records / WATCHED)
+        self.live = _is_fresh(self._job.paths.records / WATCHED)
         if self._tracking:
             self._tracking.look(self._hangs.runs, self._say)
-        if self._hangs.asked > asked or self.live != live:
-            _write(self._job.paths.run / "wants.json", {"stacks": self._hangs.asked, "live": self.live})
+        wants = {"stacks": self._hangs.asked, "live": self.live}
+        if wants != self._wants:
+            with contextlib.suppress(OSError):  # such as of a full disk: the next look tries again
+                _write(self._job.paths.run / "wants.json", wants)
+                self._wants = wants
         if self.live:
             self._show()
 
@@ -94,10 +100,15 @@ class Watch:
     def _read(self, own: Iterable[list[Any]]) -> None:
         wanted = {*SHOWN, *(JUDGED if self.live or not self._together.told else KEPT_ON)}
         for line in own:
-            self._note(self._me, line)
+            self._note_safely(self._me, line)
         for host, tail in self._tails.items():
             for line in tail.lines(tuple(wanted)):
-                self._note(host, line)
+                self._note_safely(host, line)
+
+    def _note_safely(self, host: str, line: list[Any]) -> None:
+        """Note a line, which somebody else may have written: what cannot be understood is left out."""
+        with contextlib.suppress(*WRONG):
+            self._note(host, line)
 
     def _note(self, host: str, line: list[Any]) -> None:
         self._view.note(host, line)

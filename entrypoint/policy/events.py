@@ -77,6 +77,7 @@ class Ended(Value):
 class NotStarted(Value):
     name: str
     why: str
+    code: int = 127
 
 
 class RankStarted(Value):

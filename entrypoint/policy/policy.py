@@ -89,9 +89,9 @@ class Policy:
         match event:
             case events.Ended():
                 yield from self.ends.note(event, now)
-            case events.NotStarted(name=name, why=why):
-                facts.own.note_ended(name, Exit(code=127), now)
-                facts.blame(now, name, what="cannot be started", error=why, code=127)
+            case events.NotStarted(name=name, why=why, code=code):
+                facts.own.note_ended(name, Exit(code=code), now)
+                facts.blame(now, name, what="cannot be started", error=why, code=code)
             case events.RankStarted(attempt=attempt) if attempt != facts.attempt.number:
                 pass  # too late; what started it is gone, and so is what it waits for
             case events.RankStarted(name=name):

@@ -124,7 +124,7 @@ def asked_for(
             f"{name} submits no job, as far as can be seen; wanted a launch script that calls SageMaker's SDK or "
             "boto3's create_training_job, or a request (.json). `entrypoint local` runs a training script"
         )
-    jobs, found = jobs_of(files, arguments, python, environment)
+    jobs, found, _ = jobs_of(files, arguments, python, environment)
     if not jobs:
         why = "; ".join(f"{each.found}: {each.instead}" for each in found) or "it has asked for no training job"
         raise ConfigError(f"{name}: {why}")

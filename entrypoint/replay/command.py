@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from entrypoint.errors import FAULT, ConfigError
+from entrypoint.errors import FAULT, ConfigError, printable
 from entrypoint.replay.play import Player, Step
 from entrypoint.replay.rebuild import rebuild
 from entrypoint.replay.rerun import arguments, faults
@@ -29,7 +29,19 @@ class Recorded:
     @property
     def outcome(self) -> Mapping[str, Any] | None:
         """Return how the job ended as this host knew; None where it did not get to say so."""
-        return self.of("outcome")[-1][2] if self.of("outcome") else None
+        told = [line[2] for line in self.of("outcome")]
+        return next((each for each in reversed(told) if _is_outcome(each)), None)
+
+    @property
+    def gpus(self) -> int:
+        return int(told) if isinstance(told := self.about.get("gpus", 0), int | float) else 0
+
+
+def _is_outcome(told: Any) -> bool:
+    match told:
+        case {"kind": str(), "exit_code": int(), "cause": None | {"host": str(), "process": str(), "what": str()}}:
+            return True
+    return False
 
 
 def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
@@ -48,11 +60,12 @@ def read(record: bytes) -> Recorded | None:
     lines = [line for line in arrays_of(record) if len(line) > 2 and line[0] in WANTED]
     about: dict[str, Any] = {}
     described = {}
-    for kind, _, *values in lines:
-        if kind == "host":
-            about |= values[0]
-        elif kind == "described":
-            described = values[0]
+    for line in lines:
+        match line:
+            case ["host", _, dict(told)]:
+                about |= told
+            case ["described", _, dict(told)]:
+                described = told
     if not ("host" in about and described):
         return None
     return Recorded(host=str(about["host"]), about=about, described=described, lines=lines)
@@ -90,10 +103,11 @@ class Played:
 
 def play(recorded: Recorded) -> Played:
     """Play one host's history through the policy."""
-    job, plan = rebuild(recorded.described, int(recorded.about.get("gpus", 0)))
+    job, plan = rebuild(recorded.described, recorded.gpus)
     player = Player(plan, recorded.host, job.settings)
     decided = recorded.of("decided")
-    steps = [(line[1], step) for line, step in zip(decided, player.play([line[2] for line in decided]), strict=True)]
+    played = zip(decided, player.play([line[2] for line in decided]), strict=True)
+    steps = [(line[1], step) for line, step in played if step]
     ended = player.outcome
     outcome = {"kind": str(ended.kind), "exit_code": int(ended.exit_code)} if ended else None
     return Played(recorded=recorded, steps=steps, incomplete=player.incomplete, outcome=outcome)
@@ -116,9 +130,9 @@ def replay(records: Mapping[str, bytes], only: str | None) -> int:
         done = list(consequences(step.actions))
         if told or done:
             mark = "" if step.same else f"   <- then: {step.then}"
-            print(f"{at - began:9.3f} {host:<{width}}  {'; '.join(told) or '-'}{mark}")
+            print(printable(f"{at - began:9.3f} {host:<{width}}  {'; '.join(told) or '-'}{mark}"))
             for words in done:
-                print(f"{'':9} {'':<{width}}    -> {words}")
+                print(printable(f"{'':9} {'':<{width}}    -> {words}"))
     return _verdict(played)
 
 
@@ -126,7 +140,7 @@ def once_more(records: Mapping[str, bytes], program: str) -> list[str]:
     """Return the arguments of `entrypoint local` that run the job again, with the same faults at the same moments."""
     told = read_all(records)
     first = next(iter(told.values()))
-    job, _ = rebuild(first.described, int(first.about.get("gpus", 0)))
+    job, _ = rebuild(first.described, first.gpus)
     hosts = first.described["resourceconfig"]["hosts"]
     wanted = list(faults({name: told[name].lines if name in told else [] for name in hosts}))
     return arguments(first.described, str(job.mode), job.processes_per_host, program, wanted)
@@ -145,7 +159,7 @@ def lacks(records: Mapping[str, bytes]) -> str:
 def compare(then: Mapping[str, bytes], now: Mapping[str, bytes]) -> int:
     """Print whether two runs of a job ended alike, by their coordinators; 0 if so, else 1."""
     was, came = (_ending(records) for records in (then, now))
-    print(f"\nthen: {was}\nnow:  {came}")
+    print(f"\nthen: {printable(was)}\nnow:  {printable(came)}")
     return 0 if was == came else 1
 
 
@@ -166,7 +180,7 @@ def _verdict(played: list[Played]) -> int:
     for each in played:
         host, then = each.recorded.host, each.recorded.outcome
         for why in each.incomplete:
-            print(f"incomplete: {why}")
+            print(printable(f"incomplete: {why}"))
         outcome = f"{each.outcome['kind']}, exit code {each.outcome['exit_code']}" if each.outcome else "no outcome"
         if each.was_settled_alone:
             print(f"{host}: a {FAULT} ended it, and nothing was decided")

@@ -13,7 +13,9 @@ from entrypoint.policy.codec import reader
 from entrypoint.policy.events import Action, Event, News, Report
 from entrypoint.policy.history import REPEAT, in_short
 from entrypoint.policy.policy import Policy
+from entrypoint.report.lines import WRONG, number
 
+LONGEST = 60 * 86_400.0  # seconds that a job can take
 EVENTS: dict[str, Any] = {
     name: kind
     for name, kind in vars(events).items()
@@ -36,6 +38,19 @@ class Step:
         return [_comparable(in_short(action)) for action in self.actions] == [_comparable(each) for each in self.then]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    """A line of a history, as policy/history.py has it."""
+
+    number: int
+    began: float
+    at: float
+    quiet: list[tuple[float, list[Event]]]
+    dropped: bool
+    happened: tuple[Event, ...]
+    then: list[Any]
+
+
 @dataclass
 class Player:
     """Plays the lines of one host's history, in their order."""
@@ -50,34 +65,55 @@ class Player:
     _number: int = 0
     _last: float = 0.0
 
-    def play(self, lines: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
-        """Yield its steps; ConfigError where a line is none of a history."""
+    def play(self, lines: Sequence[Any]) -> Iterator[Step | None]:
+        """Yield a step for each line, or None where it cannot be read; ConfigError where the policy cannot go on."""
         policy: Policy | None = None
         for line in lines:
             try:
-                began, at = float(line["began"]), float(line["at"])
-                policy = policy or Policy(self.plan, self.host, self.settings, began)
-                self._last = self._last or began
-                self._note_gaps(line, policy)
-                for quiet_at, shorts in line["quiet"]:
-                    policy.on([self._from_short(short) for short in shorts], quiet_at)
-                happened = tuple(self._event(*each) for each in line["events"] if each[0] != REPEAT)
-                actions = policy.on(happened, at) if happened else policy.repeat()
-                self._last = at
-            except (KeyError, TypeError, ValueError, IndexError) as error:
+                call = self._read(line)
+            except WRONG:
+                self.incomplete.append(f"{self.host}: a line of its history cannot be read")
+                yield None
+                continue
+            try:
+                policy = policy or Policy(self.plan, self.host, self.settings, call.began)
+                self._last = self._last or call.began
+                self._note_gaps(call, policy)
+                for quiet_at, quiet in call.quiet:
+                    policy.on(quiet, quiet_at)
+                self._note_heard(call.happened)
+                actions = policy.on(call.happened, call.at) if call.happened else policy.repeat()
+                self._last = call.at
+            except (*WRONG, AssertionError) as error:
                 raise ConfigError(f"the history of {self.host} cannot be played: {error!r}") from None
             for action in actions:
                 if isinstance(action, events.Finish):
                     self.outcome = action.outcome
-            yield Step(at=at - began, happened=happened, actions=tuple(actions), then=line["actions"])
+            yield Step(at=call.at - call.began, happened=call.happened, actions=tuple(actions), then=call.then)
 
-    def _note_gaps(self, line: Mapping[str, Any], policy: Policy) -> None:
-        if line["number"] != self._number + 1:
-            self.incomplete.append(f"{self.host}: {line['number'] - self._number - 1} events are not in the record")
-        self._number = line["number"]
-        if line["dropped"]:
+    def _read(self, line: Any) -> "_Call":
+        """Return one call of the policy; one of WRONG if the line is none."""
+        began, at = number(line["began"]), number(line["at"])
+        call = _Call(
+            number=int(number(line["number"])),
+            began=began,
+            at=at,
+            quiet=[(number(when), [self._from_short(short) for short in shorts]) for when, shorts in line["quiet"]],
+            dropped=number(line["dropped"]) > 0,
+            happened=tuple(reader(EVENTS[name])(fields) for name, fields in line["events"] if name != REPEAT),
+            then=list(line["actions"]),
+        )
+        if not all(0 <= when - began <= LONGEST for when in (at, *(when for when, _ in call.quiet))):
+            raise ValueError("no time of this job")
+        return call
+
+    def _note_gaps(self, call: "_Call", policy: Policy) -> None:
+        if call.number != self._number + 1:
+            self.incomplete.append(f"{self.host}: {call.number - self._number - 1} events are not in the record")
+        self._number = call.number
+        if call.dropped and call.quiet:
             # What was dropped said only that all were there: say so as often as they do.
-            until = line["quiet"][0][0]
+            until = call.quiet[0][0]
             while self._last + self.settings.heartbeat < until:
                 self._last += self.settings.heartbeat
                 policy.on(self._signs_of_life(), self._last)
@@ -87,14 +123,13 @@ class Player:
             return [events.Informed(news=self._news)]
         return [events.Reported(report=report) for report in self._reports.values()] or [events.Due()]
 
-    def _event(self, name: str, fields: Mapping[str, Any]) -> Event:
-        event: Event = reader(EVENTS[name])(fields)
-        match event:
-            case events.Reported(report=report):
-                self._reports[report.host] = report
-            case events.Informed(news=news):
-                self._news = news
-        return event
+    def _note_heard(self, happened: Sequence[Event]) -> None:
+        for event in happened:
+            match event:
+                case events.Reported(report=report):
+                    self._reports[report.host] = report
+                case events.Informed(news=news):
+                    self._news = news
 
     def _from_short(self, short: Sequence[Any]) -> Event:
         match short:

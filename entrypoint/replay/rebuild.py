@@ -11,6 +11,7 @@ from entrypoint.job.config import read_job
 from entrypoint.job.job import Job
 from entrypoint.plan.plan import Plan
 from entrypoint.plan.planner import plan_for
+from entrypoint.report.lines import WRONG
 from entrypoint.values import replace
 
 FILES = ("resourceconfig", "inputdataconfig", "hyperparameters")
@@ -27,5 +28,5 @@ def rebuild(described: Mapping[str, Any], gpus: int) -> tuple[Job, Plan]:
             job = read_job(Path(described["base"]), environment, RUN, gpus, config=Path(folder))
             job = replace(job, open_mpi=int(described["open_mpi"]))
         return job, plan_for(job)
-    except (KeyError, TypeError, ValueError) as error:
+    except (OSError, *WRONG) as error:
         raise ConfigError(f"the record does not describe its job: {error!r}") from None

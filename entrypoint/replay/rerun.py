@@ -1,11 +1,13 @@
 """The same job once more on simulated hosts, with what happened to it from outside: faults, at the same moments."""
 
+import contextlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from entrypoint.job.job import Mode
+from entrypoint.report.lines import WRONG
 
 OURS = "sagemaker_"  # hyperparameters that the SDK makes
 # Settings, without ENTRYPOINT_, that say where a job ran, and not how.
@@ -35,10 +37,11 @@ def gather(record: Sequence[Sequence[Any]]) -> Told:
         match kind, values:
             case "outcome", _:
                 told.left = True
-            case "lines", (name, [*_, str(line)]):
+            case "lines", (str(name), [*_, str(line)]):
                 told.lines[name] = line
             case "decided", (dict(line),):
-                _note_decision(told, at, line)
+                with contextlib.suppress(*WRONG):  # what is no line of a history tells nothing
+                    _note_decision(told, at, line)
     return told
 
 

@@ -154,6 +154,12 @@ def test_switched_off(hosts):
     assert not [path for host in job.hosts.values() for path in (host.base / "output/data").glob("record")]
 
 
+def kill_monitors(job, count: int) -> None:
+    """As the kernel does where memory is short."""
+    for pid in eventually(lambda: len(found := monitors(job)) == count and found, within=60):
+        os.kill(pid, signal.SIGKILL)
+
+
 def monitors(job) -> list[int]:
     found = processes_with(str(job.folder))
     return [pid for pid in found if (name := comm(pid)) and name == "monitor"]
@@ -175,6 +181,11 @@ def test_a_job_without_its_monitor_is_the_same(hosts, number):
         os.kill(pid, number)
     assert job.end() == [0, 0]
     assert ("record of this host is not whole" in job[1].log) == (number == signal.SIGSTOP)
+    if number == signal.SIGKILL:  # it is said, and another one goes on
+        assert all(
+            "monitor of this host was killed by SIGKILL; it is begun again" in host.log for host in job.hosts.values()
+        )
+        assert (job[1].base / "output/data/report.html").exists()
 
 
 def test_the_monitor_goes_with_its_launcher(hosts):
@@ -235,7 +246,10 @@ class TestHangs:
         assert "no progress" not in job[1].log
 
     def test_a_pipe_that_nobody_empties(self, hosts):
+        """Whatever becomes of the monitor before."""
         job = hosts(1, "train.py", code={"train.py": FULL_PIPE}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"})
+        job.says("begins", host=1)
+        kill_monitors(job, 1)
         assert job.end() == [72]
         assert "no progress in any process for 2 s: script on algo-1 is in train.py:5 feed" in job[1].failure
 
@@ -325,8 +339,12 @@ class TestDistributed:
         assert "".join(host.log for host in job.hosts.values()).count("distributed:") == 1
 
     def test_which_may_be_a_failure(self, hosts):
+        """Whatever a program prints, and whatever becomes of the monitors before."""
         environment = {**SOON, "ENTRYPOINT_REQUIRE_DISTRIBUTED": "true"}
-        job = hosts(2, "train.py", code={"train.py": self.ALONE}, environment=environment)
+        hostile = f"print('step=inf loss=1\\nstep=nan\\nEpoch 1/' + '9' * 5000, flush=True)\n{self.ALONE}"
+        job = hosts(2, "train.py", code={"train.py": hostile}, environment=environment)
+        job.all_say("step=1 ")
+        kill_monitors(job, 2)
         assert job.end() == [78, 78]
         assert "(trains alone): distributed: NO" in job[2].failure
 

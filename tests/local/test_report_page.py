@@ -141,7 +141,7 @@ def test_records_that_are_missing_or_broken_are_told(browser, tmp_path, what):
     shown = browser.open(page)
     assert shown.complaints == [] and 'data-ready="yes"' in shown.dom
     if what == "broken":
-        assert "the record of algo-1: from some place on it is broken" in shown.dom
+        assert "the record of algo-1: a part of it is broken" in shown.dom
         assert "no record of algo-3" in shown.dom
     if what == "nothing":
         assert "There are no records to judge." in shown.dom

@@ -309,6 +309,33 @@ def test_a_reader_that_goes_away_ends_it_quietly(words, tmp_path):
     assert done.returncode == 128 + 13  # what a shell says of a program that SIGPIPE ended
 
 
+@pytest.mark.parametrize("words", [["settings"], ["plan", "--hosts", "300", "--json"]], ids=" ".join)
+def test_a_full_disk_for_what_it_prints_is_one_line(words, tmp_path):
+    """And no traceback; what a job has done stays in its folders."""
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "entrypoint", *words], stdout=full, stderr=subprocess.PIPE, text=True,
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False,
+        )  # fmt: skip
+    assert (done.stderr, done.returncode) == ("error: stdout cannot be written: No space left on device\n", 1)
+
+
+@pytest.mark.parametrize("home", ["/nowhere", ""], ids=["wrong", "none"])
+def test_a_pythonhome_that_is_wrong_is_told_where_no_python_can_tell_it(home, tmp_path):
+    """By the shell that starts the image."""
+    (tmp_path / "train").write_text(f"#!{sys.executable}\nprint('it trains')\n")
+    (tmp_path / "train").chmod(0o755)
+    script = (ROOT / "container/usr/local/bin/docker-entrypoint").read_text().replace("/opt/venv/bin", str(tmp_path))
+    environment = {"PATH": os.environ["PATH"], "PYTHONHOME": home, "SAGEMAKER_BASE_DIR": str(tmp_path)}
+    done = subprocess.run(["sh", "-c", script, "train"], env=environment, capture_output=True, text=True, check=False)
+    if not home:
+        assert (done.returncode, done.stdout) == (0, "it trains\n")
+        return
+    failure = (tmp_path / "output/failure").read_text()
+    assert done.returncode == 78 and failure.startswith(f"configuration: PYTHONHOME is {home}, where {sys.executable} ")
+    assert done.stderr == failure.replace("configuration", "error")
+
+
 # --- the others ---
 
 

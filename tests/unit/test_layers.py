@@ -32,7 +32,8 @@ MAY_IMPORT = {
     "control": "errors host job live outcome policy",
     "errands": "control host job policy",
     "monitor": "control errors host job live plan report secrets",
-    "feed": "host job monitor outcome plan policy",
+    "monitor_process": "host job monitor outcome plan secrets",
+    "feed": "errors host job monitor monitor_process outcome plan policy",
     "supervisor": "control errands host job outcome plan policy",
     "launch": "control errors feed host job outcome plan policy secrets supervisor",
     "local": "errors export host job launch live outcome plan report secrets",
@@ -65,7 +66,7 @@ LONGEST_CLASS = 255  # lines
 EXIT = {
     "__main__",
     "launch",
-    "feed",
+    "monitor_process",
     "cli",
     "local",
     "children",

@@ -52,6 +52,25 @@ class Mine:
 assert isinstance(pickle.loads(pickle.dumps(Mine())), Mine)
 print(tf.Session == S == T, partial.WHOLE, sys.argv, __name__, os.path.basename(sys.path[0]))
 """,
+    "spawns.py": """import multiprocessing, os
+import tensorflow as tf
+from lib.layers import S
+
+
+class Found(str):
+    pass
+
+
+def look(number):
+    return Found(f"{number} {tf.Session == S} {os.path.isabs(__file__)} {os.path.basename(__file__)}")
+
+
+if __name__ == "__main__":
+    assert os.path.isabs(__file__) and "train.py" in os.listdir(os.path.dirname(__file__)), __file__
+    for method in ("spawn", "forkserver"):
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            print(method, *pool.map(look, [1]))
+""",
     "lib/__init__.py": "",
     "lib/layers.py": "import tensorflow\nS = tensorflow.Session\n",
 }
@@ -88,3 +107,19 @@ def test_a_module(run, tmp_path):
 def test_nothing_of_it_is_left_for_runs_without(run, tmp_path):
     run("-m", "train")
     assert not [*(tmp_path / "code").rglob("*.pyc")]
+
+
+@pytest.mark.timeout(120)  # a pool whose processes cannot begin starts others for ever
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["spawns.py"], id="a file"),
+        pytest.param(["-m", "spawns"], id="a module", marks=pytest.mark.more),  # beside a file
+    ],
+)
+def test_processes_that_multiprocessing_starts_have_it_too(run, words):
+    """And the program knows where it lies, as without the shim."""
+    told = run(*words).splitlines()
+    assert [line for line in told if not line.startswith("switched off")] == [
+        "spawn 1 True True spawns.py", "forkserver 1 True True spawns.py"
+    ]  # fmt: skip

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from entrypoint.monitor.marks import Marks
+from entrypoint.secrets import NONE
 
 ON_PATH = Path(__file__).resolve().parents[3] / "entrypoint" / "children" / "on_path"
 # Of 0.28.1: which function calls which, and under what names they are imported.
@@ -164,7 +165,7 @@ def told(tmp_path_factory):
     for name, text in {**HOROVOD, "train.py": PROGRAM}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    marks = Marks(folder / "marks.sock")
+    marks = Marks(folder / "marks.sock", NONE.mask)
     environment = {
         **os.environ, "PYTHONPATH": f"{folder}:{ON_PATH}", "ENTRYPOINT_MARKS": str(folder / "marks.sock"),
         "ENTRYPOINT_PROCESS": "rank 3", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "",

@@ -1,18 +1,20 @@
 """Launch scripts are run, nothing leaves the machine, and what they do not say is told."""
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from looking import HOROVOD, REQUEST, SCRIPT, found, look
+from processes import processes_with
 from waiting import eventually
 
 from entrypoint.cli import run
 from entrypoint.doctor.examine import examine, launched_jobs
-from entrypoint.doctor.launches import launched
-from entrypoint.doctor.show import as_json
+from entrypoint.doctor.launches import CAUGHT, launched
+from entrypoint.doctor.show import as_json, as_text
 from entrypoint.errors import ConfigError
 from entrypoint.job.job import Mode
 
@@ -73,15 +75,57 @@ def test_a_launch_that_misses_arguments(tmp_path: Path) -> None:
     assert found(examine([str(path)], arguments=["--image", "x"]), "launch-failed") == []
 
 
-def test_a_launch_that_never_ends(tmp_path: Path) -> None:
-    """It is killed, with what it has forked."""
-    told = tmp_path / "child"
-    forks = f"import os, pathlib\nif os.fork() == 0:\n    pathlib.Path({str(told)!r}).write_text(str(os.getpid()))\n"
-    path = launch(tmp_path, f"{forks}import signal\nsignal.pause()\n{SUBMITS}")
-    did = launched(path, str(path), (), environment={}, longest=5)
-    assert did.problem == "it did not end within 5 s"
-    status = Path("/proc", told.read_text(), "status")
-    eventually(lambda: not status.exists() or "zombie" in status.read_text(), within=30, what="the fork is gone")
+@pytest.mark.parametrize("sealed", [True, False], ids=["in namespaces", "without"])
+@pytest.mark.parametrize("ends", [True, False], ids=["that ends", "that never ends"])
+def test_what_a_launch_has_forked_is_gone(tmp_path: Path, ends: bool, sealed: bool, monkeypatch) -> None:
+    """Though it has a session of its own, as a daemon has."""
+    if not sealed:
+        monkeypatch.setattr("entrypoint.doctor.launches.CAUGHT", without_namespaces(tmp_path))
+    forked = tmp_path / "forked"
+    forks = f"""
+import os, pathlib, signal, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        pathlib.Path({str(forked)!r}).touch()
+        signal.pause()
+    os._exit(0)
+while not os.path.exists({str(forked)!r}):
+    time.sleep(0)
+"""
+    path = launch(tmp_path, f"{forks}{'' if ends else 'signal.pause()'}\n{SUBMITS}")
+    did = launched(path, str(path), (), environment={}, longest=60 if ends else 5)
+    assert did.problem == ("" if ends else "it did not end within 5 s")
+    assert forked.exists()
+    eventually(lambda: not processes_with(str(path)), within=30, what="the fork is gone")
+
+
+def without_namespaces(folder: Path) -> Path:
+    """caught.py where the kernel refuses them, as in most containers."""
+    changed = folder / "caught.py"
+    changed.write_text(
+        CAUGHT.read_text().replace("def seal() -> str:", 'def seal() -> str:\n    return "not permitted"\n')
+    )
+    return changed
+
+
+def test_what_goes_past_pythons_sockets_is_refused_by_the_kernel_or_it_is_said(tmp_path: Path, monkeypatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        connects = f"""
+import ctypes, struct
+libc = ctypes.CDLL(None)
+address = struct.pack("=HH4s8x", 2, {socket.htons(server.getsockname()[1])}, bytes([127, 0, 0, 1]))
+libc.connect(libc.socket(2, 1, 0), address, 16)
+"""
+        path = launch(tmp_path, f"{connects}\n{SUBMITS}")
+        report = examine([str(path)])
+        assert len(report.jobs) == 1
+        if not report.unsealed:
+            with pytest.raises(BlockingIOError):
+                server.accept()
+        monkeypatch.setattr("entrypoint.doctor.launches.CAUGHT", without_namespaces(tmp_path))
+        assert "gave the launch script no network of its own" in as_text(examine([str(path)]))
 
 
 def test_a_launch_without_a_job(tmp_path: Path) -> None:
@@ -111,8 +155,6 @@ def test_what_the_api_refuses_ends_the_launch(tmp_path: Path) -> None:
     ],
 )
 def test_nothing_leaves_the_machine(way_out: str, tmp_path: Path) -> None:
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0)
         port = server.getsockname()[1]
@@ -260,8 +302,6 @@ def test_what_runs_comes_first(tmp_path: Path) -> None:
 
 
 def test_secrets_are_masked(tmp_path: Path) -> None:
-    from entrypoint.doctor.show import as_json, as_text
-
     report = look(
         tmp_path, change={"Environment": {"ENTRYPOINT_MODE": "hunter2hunter2", "DB_PASSWORD": "hunter2hunter2"}}
     )

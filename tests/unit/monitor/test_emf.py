@@ -42,3 +42,15 @@ def test_what_the_format_does_not_take():
     told = line_of(emf)
     assert "TrainingJobName" not in told  # no dimension may be empty
     assert len(told["_aws"]["CloudWatchMetrics"][0]["Metrics"]) == MOST
+
+
+def test_what_we_say_ourselves_no_script_says():
+    """As a line `TrainingJobName=7 CPUUtilization=1` would have it."""
+    emf = Emf("Training", "job-1", "algo-2", cpus=1.0)
+    emf.note(2.0, {"cpu": [1.0, 0.0], "memory": [1, 2, 700]})
+    ours = ("_aws", "TrainingJobName", "Host", "CPUUtilization", "MemoryUsed", "GPUUtilization", "GPUMemoryUsed")
+    emf.note_metrics({**dict.fromkeys(ours, 7.0), "loss": 0.5, "far": 1e200})
+    told = line_of(emf)
+    assert told.pop("_aws")["Timestamp"] == 1_700_000_000_500
+    who = {"TrainingJobName": "job-1", "Host": "algo-2"}
+    assert told == {**who, "CPUUtilization": 50.0, "MemoryUsed": 700, "loss": 0.5}

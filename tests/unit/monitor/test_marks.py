@@ -1,14 +1,16 @@
 """marks.py and weights.py, and sagemaker_tf_data.marks, which tells them."""
 
 import json
+import math
 import socket
 import time
 from types import SimpleNamespace
 
 import pytest
 
-from entrypoint.monitor.marks import MOST_NAMES, Marks
+from entrypoint.monitor.marks import MOST_NAMES, MOST_PROCESSES, Marks
 from entrypoint.monitor.weights import Weights
+from entrypoint.secrets import NONE, Secrets
 from sagemaker_tf_data import marks as marks_module
 from sagemaker_tf_data.marks import Teller, keras_callback, log_metrics, mark, tell_weights, timed
 
@@ -17,7 +19,7 @@ ONE, OTHER = ("algo-1", "rank 0"), ("algo-2", "rank 1")
 
 @pytest.fixture
 def marks(tmp_path):
-    taken = Marks(tmp_path / "marks.sock")
+    taken = Marks(tmp_path / "marks.sock", NONE.mask)
     yield taken
     taken.close()
 
@@ -55,14 +57,55 @@ def test_what_a_script_tells_arrives_in_sums(marks, teller):
     [b"", b"\xff", b"[]", b"1", b'{"process": "x"}',
      b'{"process": "x", "marks": {"a": 1}, "metrics": {}, "weights": []}',
      b'{"process": "x", "marks": {}, "metrics": {"loss": "high"}, "weights": []}',
-     b'{"process": "x", "marks": {}, "metrics": {}, "weights": [1]}', b'{"process": "x", "marks": 3}'],
+     b'{"process": "x", "marks": {}, "metrics": {}, "weights": [1]}', b'{"process": "x", "marks": 3}',
+     b'{"process": "x", "marks": {"step": [Infinity, 1]}, "metrics": {}, "weights": []}',
+     b'{"process": "x", "marks": {"step": [1, Infinity]}, "metrics": {}, "weights": []}',
+     b'{"process": "x", "marks": {"step": [1, 1' + b"0" * 400 + b']}, "metrics": {}, "weights": []}',
+     b'{"process": "x", "marks": {}, "metrics": {}, "weights": [1' + b"0" * 400 + b", 1, 1]}",
+     b'{"process": "x", "marks": {}, "metrics": {}, "weights": [1e300, 1, 1]}',
+     b'{"process": "\\ud800", "marks": {"step": [1, 1]}, "metrics": {}, "weights": []}',
+     b'{"process": "x", "marks": {"\\u009b31m": [1, 1]}, "metrics": {}, "weights": []}',
+     b"[" * 8000],
+    ids=lambda message: message[:60],
 )  # fmt: skip
 def test_what_is_no_message_is_dropped_and_the_next_is_heard(marks, teller, tmp_path, message):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(message, str(tmp_path / "marks.sock"))
     teller().mark("step", 1.0)
     marks.hear()
-    assert marks.take()[0]["script"] == {"step": [1, 1.0]}
+    sums, _, weights = marks.take()
+    assert sums["script"] == {"step": [1, 1.0]} and not sums.get("x") and not weights
+
+
+def tell(tmp_path, **told) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        message = {"process": "x", "marks": {}, "metrics": {}, "weights": [], **told}
+        sender.sendto(json.dumps(message).encode(), str(tmp_path / "marks.sock"))
+
+
+def test_a_number_that_none_can_be_costs_that_number(marks, tmp_path):
+    tell(tmp_path, metrics={"step": math.inf, "epoch": 10**400, "loss": math.nan, "lr": 0.1, "note": "high"})
+    marks.hear()
+    metrics = marks.take()[1]["x"]
+    assert metrics.keys() == {"loss", "lr"} and math.isnan(metrics["loss"]), "a loss may be none, which is to be seen"
+
+
+def test_processes_without_end_do_not_fill_the_memory(marks, tmp_path):
+    for number in range(MOST_PROCESSES + 50):
+        tell(tmp_path, process=f"p{number}", metrics={"loss": 1.0})
+        marks.hear()
+    assert len(marks.take()[1]) == MOST_PROCESSES
+
+
+def test_names_are_short_and_no_secrets(tmp_path):
+    secret = "hunter2-and-a-half"
+    marks = Marks(tmp_path / "marks.sock", Secrets({"DB_PASSWORD": secret}).mask)
+    tell(tmp_path, marks={f"load {secret}": [1, 1]}, metrics={f"{secret}/loss": 1.0, "n" * 5000: 2.0})
+    marks.hear()
+    sums, metrics, _ = marks.take()
+    marks.close()
+    assert sums["x"].keys() == {"load ***"}
+    assert sorted(map(len, metrics["x"])) == [8, 60] and "***/loss" in metrics["x"]
 
 
 def test_names_without_end_do_not_fill_the_memory(marks, tmp_path):
@@ -89,7 +132,7 @@ def test_what_is_told_before_the_monitor_listens_comes_with_the_next_message(tel
     early = teller()
     early.mark("step", 0.25)  # as the first step of a quick script
     early.metrics({"loss": 0.5})
-    late = Marks(tmp_path / "marks.sock")
+    late = Marks(tmp_path / "marks.sock", NONE.mask)
     early.tell()
     late.hear()
     assert late.take()[:2] == ({"script": {"step": [1, 0.25]}}, {"script": {"loss": 0.5}})

@@ -1,17 +1,20 @@
 """Which metrics are found in what programs print, and which words are not taken for one."""
 
+import json
 import math
-import re
+from collections.abc import Callable
 
 import pytest
 
 from entrypoint.job.settings import read_settings
 from entrypoint.monitor.metrics import LAST, MOST, Reader
+from entrypoint.monitor.printed import Printed
+from entrypoint.monitor.wanted import Wanted
 
 
-def read(*lines: str, wanted: str = "") -> dict[str, float]:
+def read(*lines: str, wanted: str = "", say: Callable[[str], None] = print) -> dict[str, float]:
     settings, *_ = read_settings({"ENTRYPOINT_METRICS": wanted}, {})
-    reader = Reader(wanted=[(name, re.compile(expression)) for name, expression in settings.metrics])
+    reader = Reader(wanted=[Wanted(name, expression, say) for name, expression in settings.metrics])
     for line in lines:
         reader.read(line + "\n")
     return reader.take()
@@ -78,3 +81,58 @@ def test_names_are_bounded():
         reader.take()
     reader.read(f"loss_0=2 loss_{2 * MOST - 1}=2\n")
     assert reader.take() == {"loss_0": 2}
+
+
+# --- what programs print can end nothing ---
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e400", "9" * 400, "9" * 5000], ids=lambda text: text[:6])
+def test_what_counts_nothing_is_left_out_and_the_rest_of_the_line_is_read(number):
+    assert read(f"step={number} loss=1") == ({"loss": 1} if len(number) < 900 else {})
+    assert read(f"Epoch 1/{number}", "loss=2").get("loss") == 2
+    assert read("Epoch 3/4", f"{number}/8 [====>...] - loss: 3").get("loss", 3) == 3
+    assert math.isfinite(sum(read("Epoch 3/4", f"{number}/{number} [====>...] - loss: 3 - steps: {number}").values()))
+
+
+def test_figures_of_other_scripts_are_numbers_too():
+    assert read("step=\N{ARABIC-INDIC DIGIT THREE} loss=1") == {"step": 3, "loss": 1}
+
+
+def test_a_users_expression_whose_group_matches_nothing():
+    wanted = json.dumps([{"Name": "loss", "Regex": "loss(x)?"}, {"Name": "mAP", "Regex": "loss=([0-9.]+)"}])
+    assert read("loss=0.5", wanted=wanted)["mAP"] == 0.5
+
+
+def test_a_users_expression_that_goes_back_for_ever_is_named_and_left_out():
+    endless, said = "(([a-z=0-9 .:]+)+)+!", []
+    wanted = json.dumps([{"Name": "slow", "Regex": endless}, {"Name": "map", "Regex": "map: ([0-9.]+)"}])
+    settings, *_ = read_settings({"ENTRYPOINT_METRICS": wanted}, {})
+    printed = Printed(settings.metrics, said.append)
+    for step in range(3):
+        printed.hear("rank 0", f"step={step} map: 0.{step} {'and so on ' * 9}\n")
+    assert dict(printed.take_metrics()) == {"rank 0": {"step": 2, "map": 0.2}}
+    (words,) = said
+    assert "the expression of 'slow'" in words and endless in words
+
+
+def test_a_slow_expression_costs_a_part_of_the_time_and_stays(monkeypatch):
+    """It reads what there is time for."""
+    monkeypatch.setattr("entrypoint.monitor.wanted.AT_ONCE", 0.01)
+    quadratic = Wanted("n", "a*a*b([0-9])", pytest.fail)
+    lines = ["a" * 150] * 10_000
+    quadratic.last_in(lines)
+    quadratic._room = 1.0
+    assert quadratic.last_in(["aab7"]) == 7
+
+
+def test_a_stall_with_a_rank_that_is_none():
+    printed = Printed((), print)
+    printed.hear("rank 0", f"[W stall_inspector.cc:1] One or more\nMissing ranks:\n{'9' * 5000}: [a]\n1: [b]\n")
+    printed.hear("rank 0", "loss=1\n")
+    assert dict(printed.take_metrics()) == {"rank 0": {"loss": 1}}
+
+
+def test_last_lines_are_plain():
+    printed = Printed((), print)
+    printed.hear("script", "a\x9b31mb\x1b]0;title\x07c\x85d\n")
+    assert list(printed.take_lines()) == [("script", ["a31mb]0;titlecd"])]

@@ -23,7 +23,7 @@ class Watched:
         self.told = []
         self.watch = Watch(job, {**TRAINS, "algo-3": {"script"}}, self.told.append, tracked=False)
         self.records = job.paths.records
-        self.other = Record(self.records / "algo-2.jsonl.gz")
+        self.other = Record(self.records / "algo-2.jsonl.gz", pytest.fail)
         self.now = 0
         self.write(["process", 0, "worker/0", {"pid": 1}], ["process", 0, "worker/1", {"pid": 1}])
 
@@ -103,7 +103,7 @@ def differ(job, *steps):
 
 def test_an_evaluator_and_hosts_outside_of_the_distribution_train_alone_as_they_are_meant_to(watched):
     job = watched()
-    outside = Record(job.records / "algo-3.jsonl.gz")
+    outside = Record(job.records / "algo-3.jsonl.gz", pytest.fail)
     outside.add("process", 0, "script", {"pid": 1})
     job.write(["process", 0, "evaluator/0", {"pid": 2}], ["ended", 0, "evaluator/0", "exit code 0"])
     for _ in range(120):

@@ -1,7 +1,9 @@
 """outcome.py, errors.py, report.py: how an end is coded and written down."""
 
 import os
+import re
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from entrypoint.outcome import report
 from entrypoint.outcome.outcome import Cause, Exit, Kind, Outcome, clip, failed, stopped, succeeded
 from entrypoint.values import replace
 
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 RAISED = """\
 epoch 1
 Traceback (most recent call last):
@@ -29,6 +32,12 @@ def test_exit_codes_are_unique_and_no_common_ones():
     assert len(codes) == len(set(codes)) == len(ExitCode.__members__)  # members: aliases too
     assert not {1, 2, 126, 127, 137, *Settings().restart_codes} & set(codes)  # one code, one meaning
     assert all(0 <= code <= 255 for code in codes)
+
+
+def test_every_code_of_ours_is_in_the_table_for_users():
+    rows = re.findall(r"^\| .+ \| (.+) \|$", (DOCS / "exit-codes.md").read_text(), re.MULTILINE)
+    shown = {int(number) for row in rows for number in re.findall(r"\b\d+\b", row)}
+    assert {int(code) for code in ExitCode} <= shown
 
 
 def wait_status(code: int = 0, signal: int = 0) -> int:

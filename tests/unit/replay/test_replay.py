@@ -143,9 +143,6 @@ def test_records_that_cannot_be_played(tmp_path, life):
         command.replay({"algo-1": gzip.compress(b'["host", 1, {"host": "algo-1"}]\n')}, None)
     with pytest.raises(ConfigError, match="--host is 'algo-7'; the records are of algo-1"):
         command.replay({"algo-1": life.record}, "algo-7")
-    life.lines[4][2]["events"] = [["Ended", {"name": 3}]]
-    with pytest.raises(ConfigError, match="the history of algo-1 cannot be played"):
-        command.replay({"algo-1": life.record}, None)
 
 
 def test_a_record_that_is_cut_is_played_as_far_as_it_goes(life):
@@ -267,3 +264,34 @@ def test_a_host_whose_launcher_had_a_fault_decided_nothing():
     recorded = command.Recorded(host="algo-1", about={}, described={}, lines=lines)
     played = command.Played(recorded=recorded, steps=[], incomplete=[], outcome=None)
     assert played.same_outcome
+
+
+HOSTILE = [
+    None, 7, {}, {"number": 1}, {"number": "x", "began": BEGAN, "at": BEGAN, "events": [], "actions": [], "quiet": [],
+    "dropped": 0}, {"number": 3, "began": BEGAN, "at": 1e15, "events": [], "actions": [], "quiet": [], "dropped": 1},
+    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [["Ended", {}]], "actions": [], "quiet": [], "dropped": 0},
+    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [["Comet", {}]], "actions": [], "quiet": [], "dropped": 0},
+    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [7], "actions": 7, "quiet": [[1]], "dropped": 0},
+    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [], "actions": [], "quiet": [], "dropped": 10**400},
+]  # fmt: skip
+
+
+def test_lines_of_a_history_that_cannot_be_read_cost_these_lines(life, capsys):
+    """A record comes from wherever a user has it from."""
+    hostile = [["decided", BEGAN + 3, line] for line in HOSTILE]
+    more = [["host", BEGAN, 7], ["described", BEGAN, "x"], ["outcome", BEGAN, {}], ["outcome", BEGAN, 5],
+            ["process", BEGAN, [], {}], ["lines", BEGAN, [], ["a"]], ["decided", "x", {}], ["decided"]]  # fmt: skip
+    life.lines = [*life.lines[:3], *hostile, *more, *life.lines[3:], *more]
+    assert command.replay({"algo-1": life.record}, None) == 0
+    said = capsys.readouterr().out
+    assert said.count("a line of its history cannot be read") == len(HOSTILE)
+    assert "as then, by the same" in said
+    assert command.once_more({"algo-1": life.record}, "train.py")
+    assert command.compare({"algo-1": life.record}, {"algo-1": life.record}) == 0
+
+
+def test_what_a_record_says_is_no_command_to_the_terminal(life, capsys):
+    life.on(125.0, events.Broken(what="\x1b]0;owned\x07", why="\x9b31m", code=1))
+    command.replay({"algo-1": life.record}, None)
+    said = capsys.readouterr().out
+    assert "\\x1b]0;owned" in said and all(c.isprintable() or c == "\n" for c in said)

@@ -36,7 +36,7 @@ def test_one_that_was_cut_is_read_as_far_as_it_goes():
     ("data", "words"),
     [
         (b"", "it is empty, or no record"),
-        (b"no gzip at all", "from some place on it is broken"),
+        (b"no gzip at all", "a part of it is broken"),
         (lines("nonsense", '["host"]', "[]", "{}", "7", '["host", 1, 2]'), "6 lines could not be understood"),
     ],
 )

@@ -1,0 +1,26 @@
+"""What goes wrong in one part of the monitor ends that part of one round, is said once, and the monitor goes on."""
+
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+MOST = 10  # faults that are said
+
+
+class Guard:
+    """Does work. `say` is told of a fault, once for each place in our code."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._said: set[str] = set()
+
+    def __call__(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except Exception as error:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{Path(frame.filename).name}:{frame.lineno}"
+            if place not in self._said and len(self._said) < MOST:
+                self._said.add(place)
+                words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+                self._say(f"warning: a fault of the monitor of this host, at {place}: {words}; it goes on without that")

@@ -1,0 +1,77 @@
+"""A metric of the user's: an expression, and a bound on what it may cost.
+
+Python's engine tries all ways in which an expression may fit a line. Of some expressions there are more than there are
+seconds in a year. The engine looks for signals while it does so: a timer of this process's processor time ends it.
+"""
+
+import re
+import signal
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+LONGEST = 1000  # characters of a line that are looked at
+PATIENCE = 0.25  # seconds of processor time for one line, after which the expression is left out
+AT_ONCE, SHARE = 0.5, 0.05  # seconds of processor time for lines: at once, and for each second that goes by
+
+
+class Wanted:
+    """The metric `name`; the first group of `expression` has its value. `say` is told when it is left out."""
+
+    def __init__(self, name: str, expression: str, say: Callable[[str], None]) -> None:
+        self.name, self._say = name, say
+        self._pattern: re.Pattern[str] | None = re.compile(expression)
+        self._room, self._at = AT_ONCE, time.monotonic()
+
+    def last_in(self, lines: Iterable[str]) -> float | None:
+        """Return the last number that it finds in these lines, of which it reads what there is time for."""
+        now = time.monotonic()
+        self._room, self._at = min(AT_ONCE, self._room + (now - self._at) * SHARE), now
+        for line in reversed(list(lines)):
+            if self._pattern is None or self._room <= 0:
+                break
+            began = time.thread_time()
+            try:
+                found = _within(PATIENCE, self._pattern.search, line[:LONGEST])
+            except _TooLong:
+                self._leave_out(self._pattern.pattern)
+                break
+            self._room -= time.thread_time() - began
+            value = _number(found[1]) if found else None
+            if value is not None:
+                return value
+        return None
+
+    def _leave_out(self, expression: str) -> None:
+        self._pattern = None
+        shown = expression if len(expression) <= 200 else f"{expression[:197]}..."
+        self._say(
+            f"warning: ENTRYPOINT_METRICS: the expression of {self.name!r} takes more than {PATIENCE:g} s for one line "
+            f"of output, and is left out from now on: {shown}"
+        )
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)  # a group that has matched nothing
+    except ValueError:
+        return None
+
+
+class _TooLong(Exception):
+    """The time is over."""
+
+
+def _too_long(*_: object) -> None:
+    raise _TooLong
+
+
+def _within(seconds: float, work: Callable[[str], T], what: str) -> T:
+    """Do it; _TooLong if it takes more of this process's time. For the main thread, which hears signals."""
+    signal.signal(signal.SIGVTALRM, _too_long)
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+        return work(what)
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
