@@ -11,6 +11,7 @@ from typing import Any
 from entrypoint.monitor.stands import WORKS, Doing, Stand
 from entrypoint.values import Value
 
+MAY_WAIT_FOR_OTHERS = {Doing.COLLECTIVE, Doing.TENSORFLOW, Doing.DEVICE, Doing.UNKNOWN, Doing.WAITS}
 STEADY_CPUS, STEADY_WAKE_SECONDS = 0.0005, 0.0003  # a main thread that runs so much, each time that it wakes, gets on
 
 Who = tuple[str, str]  # host, process
@@ -68,9 +69,6 @@ def hangs(all_still: Mapping[Who, Still | None], stands: Mapping[Who, Stand], st
     return True
 
 
-_FAR = {Doing.COLLECTIVE, Doing.TENSORFLOW, Doing.DEVICE}  # waits for others, most probably
-
-
 def missing(stands: Mapping[Who, Stand], stall: Stall) -> list[Who]:
     """Return those that the others wait for: the stopped ones, those that Horovod misses, those in no collective.
 
@@ -81,7 +79,7 @@ def missing(stands: Mapping[Who, Stand], stall: Stall) -> list[Who]:
     choices = (
         [who for who, stand in stands.items() if stand.doing is Doing.STOPPED],
         [who for who in stands if who[1] in stall.ranks],
-        [who for who, stand in stands.items() if stand.doing not in _FAR | {Doing.UNKNOWN, Doing.WAITS}],
+        [who for who, stand in stands.items() if stand.doing not in MAY_WAIT_FOR_OTHERS],
         [who for group in groups.values() if group is not largest for who in group],
     )
     return next((some for some in choices if some and len(some) < len(stands)), None) or list(stands)
