@@ -18,7 +18,7 @@ Who = tuple[str, str]  # host, process
 
 
 class Still(Value):
-    """Describes a process of training: seconds without any sign of progress; the rest is a second, in these."""
+    """Describes a process of training: seconds without a sign of progress, and what it used per second in these."""
 
     seconds: float
     cpus: float = 0.0
