@@ -112,9 +112,17 @@ def test_who_is_killed_while_we_knock_is_not_there(monkeypatch):
     """Its kernel closes one socket after another: what it takes before it stops listening is reset."""
     monkeypatch.setattr("entrypoint.control.peers.KNOCK", 60.0)
     net, coordinator, follower, link = linked()
+    taken, connected = threading.Event(), calls.connected
+
+    def connects(*where):
+        connection = connected(*where)
+        taken.set()
+        return connection
+
+    monkeypatch.setattr(calls, "connected", connects)
     with link, socket.create_server((follower.address, follower.port(net.settings.control_port))) as server:
         coordinator.knock("algo-2")
-        select.select([server], [], [], 60)  # it has been taken, by the kernel
+        assert taken.wait(60)  # by the kernel, and who knocks knows it
         server.close()
         eventually(lambda: Unreached(host="algo-2") in net.heard["algo-1"], within=60)
 
