@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.monitor.threads import WAITERS
-from entrypoint.values import Value, replace
+from entrypoint.values import Value
 
 WORKS = 0.2  # CPUs: less than this is waiting
 OURS = "entrypoint-looks-on"  # a thread of children/on_path/, which no script waits for
@@ -28,6 +28,7 @@ class Doing(Enum):
     POLL = "waits for a socket or a pipe"
     CHILD = "waits for another process"
     DISK = "waits for a disk"
+    ENDED = "has ended"
     STOPPED = "stopped by a signal"
     WAITS = "waits"
     UNKNOWN = ""
@@ -89,7 +90,9 @@ def stand(pid: int, first: Look, second: Look, waiting: Collection[int] = ()) ->
     called = python[: python.index(own)] if own else python
     found = Stand(place=_place(own), inside=_library(called), doing=_doing(pid, first, second, waiting))
     if python and python[0]["name"] == "_shutdown" and Path(python[0]["filename"]).name == "threading.py":
-        return replace(found, place=f"the end of the script, which waits for {_thread_left(pid, second)}", inside="")
+        doing = found.doing if found.doing is Doing.WORKS else Doing.ENDED
+        left = _thread_left(pid, second)
+        return Stand(place=f"the end of the script, which waits for {left}", doing=doing)
     return found
 
 

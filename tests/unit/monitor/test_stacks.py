@@ -65,7 +65,7 @@ STANDS = {
     "computes": (Doing.WORKS, "compute"),
     "has a thread that computes": (Doing.WORKS, "main"),
     "spins as horovod, NCCL Progress 0, cuda-EvtHandlr": (Doing.SLEEPS, "main"),
-    "has ended but for a thread": (Doing.LOCK, "upload"),
+    "has ended but for a thread": (Doing.ENDED, "upload"),
     "is stopped": (Doing.STOPPED, "code"),
 }
 
