@@ -185,7 +185,8 @@ class Together:
         long = any(self._hosts[name].is_alone(self._model, 2 * needed) for name in alone)
         rest = [seen for name, seen in self._hosts.items() if name not in alone]
         # The records of others come some seconds later; but one that only waits may never be known.
-        return alone if long or not any(seen.is_idle(self._model) for seen in rest) else []
+        unsure = any(seen.is_idle(self._model) or seen.has_only_scalars(self._model) for seen in rest)
+        return alone if long or not unsure else []
 
     def _is_unclear(self) -> bool:
         hosts, model = self._hosts.values(), self._model

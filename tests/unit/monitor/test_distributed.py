@@ -321,3 +321,15 @@ def test_a_line_that_cannot_be_read_is_left_out():
         job.together.note("algo-7", 11, *(line or ["metric"]))
         job.look(11)
     assert job.said == []
+
+
+class Late(Job):
+    """The records of the second host come some seconds later than those of the first."""
+
+    def sample(self, host, now, training):
+        super().sample(host, now, training - 6 * (host == "algo-2"))
+
+
+def test_a_host_whose_records_come_later_is_named_with_the_others():
+    job = Late(sent=CHATTER, model=horovod(100_000, asked=1, largest=1))
+    assert job.words.startswith("distributed: NO: every host trains alone (Horovod was asked to reduce 1 number")
