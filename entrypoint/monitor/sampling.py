@@ -21,6 +21,7 @@ class Sampling:
     def __init__(self, job: Job) -> None:
         self._host = HostUsage(job.paths.base)
         self._processes, self._families = ProcessUsage(), Families()
+        self._found: dict[str, list[int]] = {}  # the families of the last look
         self._exchange = Exchange(job.cluster, (job.settings.control_port, job.settings.ssh_port))
         self._pipes = {
             name: str(job.paths.base / "input/data" / name)
@@ -41,7 +42,7 @@ class Sampling:
         """
         now = time.monotonic()
         seconds, self._looked = now - self._looked, now
-        families = self._families.of(running)
+        families = self._found = self._families.of(running)
         host, processes = self._host.look(), self._processes.look(families)
         pids = {pid for family in families.values() for pid in family}
         if filled := fifos_filled(self._pipes, pids):
@@ -57,8 +58,11 @@ class Sampling:
     def look_closely(
         self, running: Mapping[str, int], used: Mapping[str, Mapping[str, float]]
     ) -> tuple[dict[str, Work], dict[str, float]]:
-        """Return of these processes, since the last look, what their threads did, and the bytes that they moved."""
-        families = {name: self._families.of(running).get(name, ()) for name in running}
+        """Return of these processes, since the last look, what their threads did, and the bytes that they moved.
+
+        It comes after `look`, whose families of processes it takes: to find them reads all of /proc.
+        """
+        families = {name: self._found.get(name, []) for name in running}
         self._threads = {name: self._threads.get(name) or Threads() for name in running}
         work = {name: threads.look(families[name], self._ranks) for name, threads in self._threads.items()}
         self._moves = self._moves or Moves()
