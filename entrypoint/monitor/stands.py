@@ -86,7 +86,7 @@ def stand(pid: int, first: Look, second: Look, waiting: Collection[int] = ()) ->
         return Stand(place="no code", doing=Doing.STOPPED)
     frames = _frames(pid, second) or _frames(pid, first)
     python = [frame for frame in frames if str(frame["filename"]).endswith(".py")]
-    own = next(filter(_is_own, python), None)
+    own = next(filter(_is_own, frames), None)
     called = python[: python.index(own)] if own else python
     found = Stand(place=_place(own), inside=_library(called), doing=_doing(pid, first, second, waiting))
     if python and python[0]["name"] == "_shutdown" and Path(python[0]["filename"]).name == "threading.py":
@@ -137,8 +137,7 @@ def _spins(tid: int, look: Look) -> bool:
 def _thread_left(pid: int, look: Look) -> str:
     """Say which thread has not ended, and where it stands."""
     for thread in look.stacks:
-        python = [frame for frame in thread["frames"] if str(frame["filename"]).endswith(".py")]
-        own = next(filter(_is_own, python), None)
+        own = next(filter(_is_own, thread["frames"]), None)
         if thread["os_thread_id"] != pid and own and thread["thread_name"] != OURS:
             return f"its thread {thread['thread_name'] or thread['os_thread_id']} in {_place(own)}"
     return "a thread of its own"

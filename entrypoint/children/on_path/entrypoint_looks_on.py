@@ -22,7 +22,7 @@ MARK = "autograph_info__"  # AutoGraph calls what has it, and does not rewrite i
 
 
 class Seen:
-    """What this process was seen to do until now."""
+    """Holds what this process was seen to do until now."""
 
     def __init__(self) -> None:
         self.optimizers: dict[int, tuple[Any, int]] = {}  # reference, and how many variables it trains
