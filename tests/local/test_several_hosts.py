@@ -238,6 +238,12 @@ def test_a_wrong_token_is_no_host_of_the_job(hosts):
     assert "right" not in job[1].log
 
 
+def takes_connections(job, host: int) -> bool:
+    port = job.control_port + (host - 1) * job.stride
+    with socket.socket() as connection:
+        return connection.connect_ex((job.addresses[f"algo-{host}"], port)) == 0
+
+
 @pytest.mark.parametrize("victim", [1, pytest.param(2, marks=pytest.mark.more)])
 def test_a_launcher_that_is_started_again_is_no_host_of_this_job(hosts, victim):
     """It knows of nothing that was: its script would run a second time, and the job would call that a success."""
@@ -246,10 +252,17 @@ def test_a_launcher_that_is_started_again_is_no_host_of_this_job(hosts, victim):
     job = hosts(3, "train.py", code={"train.py": text}, environment=patience)
     job.all_say("at work")
     script = job.pid_of("script", host=victim)
+    rest = [job[number] for number in (1, 2, 3) if number != victim]
+    for other in rest:
+        other.kill(signal.SIGSTOP)  # else they end the job as soon as the link closes, before the new launcher is up
     job[victim].kill()
     job[victim].process.wait()
     job.start(f"algo-{victim}")
     os.kill(script, signal.SIGKILL)  # in a container it would have gone with PID 1
+    eventually(lambda: takes_connections(job, victim), within=60)
+    time.sleep(1)  # for its first reports; a launcher that was heard by then and taken for the old one is the fault
+    for other in rest:
+        other.kill(signal.SIGCONT)
     codes = job.end()
     assert codes.pop(victim - 1) in (69, 68)  # 68: on a busy machine the others are gone before it is up
     assert codes == [69, 69]
