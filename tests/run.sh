@@ -393,7 +393,7 @@ container_rings() {
                 left_out 'cluster, NFS' 'it takes root, User-mode Linux and nfs-ganesha (on Debian they would be installed)'
         fi
         # While the hosts of one job wait, those of another import TensorFlow.
-        step cluster ring cluster tests/cluster -n 3 --dist loadfile --no-loadscope-reorder || true
+        step cluster ring cluster tests/cluster -n 4 --dist loadfile --no-loadscope-reorder || true
     fi
     if [[ -n ${running[sdk]-} ]]; then finish sdk || true; fi
 }
@@ -446,7 +446,16 @@ main() {
         step coverage show_coverage || true
     fi
     if [[ -z $why_no_docker ]]; then container_rings; fi
-    # What has bounds of time, or measures, alone.
+    # Beside the table, as it waits for most of its time. It has no tests to choose from.
+    if asked_for benchmarks && [[ -z $why_no_docker ]] && ((${#pytest_arguments[@]} == 0)); then
+        if ((EUID == 0)); then
+            begin benchmarks costs run benchmarks "$scratch/counts" -- \
+                "$VENV/bin/python" -m benchmarks.side_by_side --quick
+        else
+            left_out benchmarks 'these take root, to read control groups'
+        fi
+    fi
+    # These have bounds of time.
     if asked_for local; then
         step 'local, outcome table' ring table "$TABLE" || true
         # Random jobs, the same each time: what others find must not refuse a change that is not to blame.
@@ -455,15 +464,7 @@ main() {
                 --minutes 2 --jobs 25 --at-once 6 --shrink-seconds 60 || true
         fi
     fi
-    # It has no tests to choose from.
-    if asked_for benchmarks && [[ -z $why_no_docker ]] && ((${#pytest_arguments[@]} == 0)); then
-        if ((EUID == 0)); then
-            step benchmarks costs run benchmarks "$scratch/counts" -- \
-                "$VENV/bin/python" -m benchmarks.side_by_side --quick || true
-        else
-            left_out benchmarks 'these take root, to read control groups'
-        fi
-    fi
+    if [[ -n ${running[benchmarks]-} ]]; then finish benchmarks || true; fi
 
     if asked_for lines && [[ -z $why_no_docker ]]; then
         for line in $(other_lines); do
