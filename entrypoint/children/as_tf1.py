@@ -109,6 +109,7 @@ def main() -> None:
         sys.path[0] = str(Path(program).resolve().parent) if program else str(Path.cwd())
     os.environ[FOLDER], os.environ[PACKAGE] = str(Path.cwd()), module.partition(".")[0]
     find_users_modules()
+    sys.modules["__mp_main__"] = Main("__mp_main__")
     if module:
         runpy.run_module(module, {NAME: tensorflow_1}, "__main__", alter_sys=True)
         return
@@ -116,6 +117,17 @@ def main() -> None:
     vars(script).update(__file__=program, __builtins__=__builtins__, **{NAME: tensorflow_1})
     sys.modules["__main__"] = script
     exec(Loader("__main__", program).source_to_code(Path(program).read_bytes(), program), vars(script))
+
+
+class Main(types.ModuleType):
+    """Has what the program's module has, under the name that its objects bear in processes of multiprocessing's.
+
+    multiprocessing gives that name to the main module that it finds when it is imported. Where that is before the
+    program's module is made (from a sitecustomize, for example), it would be ours.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.modules["__main__"], name)
 
 
 def find_users_modules() -> None:

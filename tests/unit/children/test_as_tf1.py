@@ -23,7 +23,9 @@ PACKAGES = {
     "library.py": "import tensorflow as tf\nprint('a library sees', hasattr(tf, 'Session'))\n",
     "partial/__init__.py": "WHOLE = False\n",
     # As setuptools has it for `distutils`, of which Debian's Python has a part.
-    "sitecustomize.py": """import importlib.abc, importlib.util, sys
+    "sitecustomize.py": """import importlib.abc, importlib.util, os, sys
+if "EARLY" in os.environ:
+    import multiprocessing
 
 
 class First(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -78,12 +80,12 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def run(tmp_path: Path):
-    def run(*words: str) -> str:
+    def run(*words: str, **more: str) -> str:
         for folder, files in (("packages", PACKAGES), ("code", CODE)):
             for name, text in files.items():
                 (tmp_path / folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (tmp_path / folder / name).write_text(text)
-        environment = {**os.environ, "PYTHONPATH": str(tmp_path / "packages")}
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path / "packages"), **more}
         command = [sys.executable, str(PROGRAM), *words]
         done = subprocess.run(command, cwd=tmp_path / "code", env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -111,15 +113,17 @@ def test_nothing_of_it_is_left_for_runs_without(run, tmp_path):
 
 @pytest.mark.timeout(120)  # a pool whose processes cannot begin starts others for ever
 @pytest.mark.parametrize(
-    "words",
+    ("words", "more"),
     [
-        pytest.param(["spawns.py"], id="a file"),
-        pytest.param(["-m", "spawns"], id="a module", marks=pytest.mark.more),  # beside a file
+        pytest.param(["spawns.py"], {}, id="a file"),
+        pytest.param(["-m", "spawns"], {"EARLY": "yes"}, id="a module, multiprocessing imported at the start"),
+        pytest.param(["spawns.py"], {"EARLY": "yes"}, id="a file, so", marks=pytest.mark.more),
+        pytest.param(["-m", "spawns"], {}, id="a module", marks=pytest.mark.more),
     ],
 )
-def test_processes_that_multiprocessing_starts_have_it_too(run, words):
+def test_processes_that_multiprocessing_starts_have_it_too(run, words, more):
     """And the program knows where it lies, as without the shim."""
-    told = run(*words).splitlines()
+    told = run(*words, **more).splitlines()
     assert [line for line in told if not line.startswith("switched off")] == [
         "spawn 1 True True spawns.py", "forkserver 1 True True spawns.py"
     ]  # fmt: skip
