@@ -13,7 +13,7 @@ import pytest
 from containers import BUSY, PATIENCE, Cluster, download
 from endpoint import ask, serving
 
-pytestmark = [pytest.mark.more, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.more, pytest.mark.timeout(5400)]
 Figure = Callable[[str, float], None]
 
 MASKRCNN = Path(__file__).resolve().parents[2] / "examples/maskrcnn"
@@ -58,7 +58,7 @@ def test_two_hosts_learn_shapes(
     how = {**SIZE, **LEARNS, "epochs": 8}
 
     with Cluster(image, tmp_path / "first", hyperparameters={**how, "log-steps": 10}, **options) as job:
-        job.sees("epochs=", "algo-1", within=600)
+        job.sees("epochs=", "algo-1", within=1800)
         job.stop()
         endings = job.wait(within=300)
         (seen,) = re.findall(r"SIGTERM: saved behind (\d+) images", endings["algo-1"].log)
@@ -66,7 +66,7 @@ def test_two_hosts_learn_shapes(
         assert [list((ending.ml / "model").iterdir()) for ending in endings.values()] == [[], []]
 
     with Cluster(image, tmp_path / "second", hyperparameters={**how, "log-steps": 60}, **options) as job:
-        endings = job.wait(within=1500)
+        endings = job.wait(within=3000)
         assert [ending.exit_code for ending in endings.values()] == [0, 0]
         first = endings["algo-1"]
         begun = first.line("steps to go")
