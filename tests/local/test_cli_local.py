@@ -156,6 +156,22 @@ def test_output_of_an_earlier_run_is_replaced_and_nothing_else_is(local, tmp_pat
     assert not (first.output / "stale").exists()
 
 
+def test_the_output_folder_of_a_run_that_goes_on_is_not_taken(local, tmp_path):
+    waits = (
+        "import os, time\nprint('at work', flush=True)\nwhile not os.path.exists(os.environ['GO']): time.sleep(0.02)\n"
+    )
+    program = code(tmp_path, train=waits)
+    go = tmp_path / "go"
+    first = local(program, "--env", f"GO={go}")
+    first.says("[algo-1 script] at work")
+    second = local(program, "--output", str(first.output))
+    assert second.end() == 78
+    assert "is in use by another run" in second.terminal
+    go.touch()
+    assert first.end() == 0
+    assert "at work" in (first.output / "algo-1/log.txt").read_text()
+
+
 def test_two_runs_at_a_time_keep_apart(local, tmp_path):
     """Each worker listens on its port, on all addresses, until it has seen all ports of its own job in use."""
     program = code(
