@@ -1,8 +1,8 @@
 """The plan: which processes run on which host, with what, after what. Types, and nothing that runs.
 
 Every host computes the same plan from the same job and takes its own rows. What differs between the ways
-of distributing (whose end decides, what must be ready first) is data here, so the supervisor knows
-neither TensorFlow nor mpirun.
+of distributing (whose end decides, what must be ready first) is data here, so the supervisor knows nothing of
+TensorFlow, and of mpirun little (docs/decisions.md).
 """
 
 from collections.abc import Collection
