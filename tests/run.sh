@@ -455,7 +455,7 @@ main() {
             left_out benchmarks 'these take root, to read control groups'
         fi
     fi
-    # These have bounds of time.
+    # These have bounds of time: nothing that takes much of a core runs beside them.
     if asked_for local; then
         step 'local, outcome table' ring table "$TABLE" || true
         # Random jobs, the same each time: what others find must not refuse a change that is not to blame.

@@ -248,9 +248,11 @@ class Hosts:
         """The pid of a process of the plan, as the log tells it."""
         return int(self.says(rf"\] {re.escape(process)} started, pid (\d+)", host=host)[1])
 
+    def control_address(self, host: int) -> tuple[str, int]:
+        return self.addresses[f"algo-{host}"], self.control_port + (host - 1) * self.stride
+
     def status(self, host: int = 1) -> dict[str, Any]:
-        port = self.control_port + (host - 1) * self.stride
-        address = self.addresses[f"algo-{host}"]
+        address, port = self.control_address(host)
         with urllib.request.urlopen(f"http://{address}:{port}/status", timeout=10) as answer:
             return json.load(answer)
 

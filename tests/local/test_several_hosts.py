@@ -239,9 +239,8 @@ def test_a_wrong_token_is_no_host_of_the_job(hosts):
 
 
 def takes_connections(job, host: int) -> bool:
-    port = job.control_port + (host - 1) * job.stride
     with socket.socket() as connection:
-        return connection.connect_ex((job.addresses[f"algo-{host}"], port)) == 0
+        return connection.connect_ex(job.control_address(host)) == 0
 
 
 @pytest.mark.parametrize("victim", [1, pytest.param(2, marks=pytest.mark.more)])
