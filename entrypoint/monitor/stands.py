@@ -11,7 +11,8 @@ from entrypoint.values import Value
 
 WORKS = 0.2  # CPUs: less than this is waiting
 OURS = "entrypoint-looks-on"  # a thread of children/on_path/, which no script waits for
-_OURS = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen", "<string>")
+LOOKS_ON = "/entrypoint_looks_on.py"  # of children/on_path/: its functions stand around those of libraries
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen", "<string>", LOOKS_ON)
 
 
 class Doing(Enum):
@@ -85,7 +86,7 @@ def stand(pid: int, first: Look, second: Look, waiting: Collection[int] = ()) ->
     if second.state in {"T", "t"}:
         return Stand(place="no code", doing=Doing.STOPPED)
     frames = _frames(pid, second) or _frames(pid, first)
-    python = [frame for frame in frames if str(frame["filename"]).endswith(".py")]
+    python = [frame for frame in frames if _is_python(frame)]
     own = next(filter(_is_own, frames), None)
     called = python[: python.index(own)] if own else python
     found = Stand(place=_place(own), inside=_library(called), doing=_doing(pid, first, second, waiting))
@@ -153,9 +154,15 @@ def _within(frames: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     return frames[: next((at for at, frame in enumerate(frames) if _is_own(frame)), python)]
 
 
+def _is_python(frame: Mapping[str, Any]) -> bool:
+    """Return whether a frame is one of Python that a user would name: not one of ours, around a library's function."""
+    name = str(frame["filename"])
+    return name.endswith(".py") and not name.endswith(LOOKS_ON)
+
+
 def _is_own(frame: Mapping[str, Any]) -> bool:
     name = str(frame["filename"])
-    return name.endswith(".py") and not any(part in name for part in _OURS)
+    return name.endswith(".py") and not any(part in name for part in _LIBRARIES)
 
 
 def _python_lines(frames: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, str]]:

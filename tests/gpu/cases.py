@@ -84,7 +84,10 @@ def resumed(device: str) -> Outcome:
 ON_GPU, ON_CPU = "GPU:0", "CPU:0"
 TRAINED = (r"test accuracy=0\.9\d", "distributed: yes")
 RAISED = Outcome(says=(r"failed: .*rank 1 .*ValueError: bad batch on purpose",), codes=(1,))
+HANGS = {"ENTRYPOINT_HANG_AFTER": "20", "ENTRYPOINT_HANG_ACTION": "fail"}
 HUNG = Outcome(says=("no progress", r"rank 1 on algo-1 is in horovod_job\.py"), codes=(72,))
+STOPPED = Outcome(says=("no progress", r"rank 1 on algo-1 is in no code \(stopped by a signal\)"), codes=(72,))
+DIFFER = Outcome(says=("no progress", "in horovod.allreduce", "in horovod.allgather"), codes=(72,))
 
 CASES = (
     Case("facts", (("{programs}/facts.py",),), facts(ON_GPU), facts(ON_CPU), images=ALL, shows=(r"^GPU .*",)),
@@ -134,11 +137,29 @@ CASES = (
     Case("a rank raises", (local(HOROVOD_JOB, TWO_RANKS, DOES="raises"),), RAISED, RAISED, needs=HOROVOD),
     Case(
         "a rank hangs",
-        (local(HOROVOD_JOB, TWO_RANKS, DOES="hangs", ENTRYPOINT_HANG_AFTER="20", ENTRYPOINT_HANG_ACTION="fail"),),
+        (local(HOROVOD_JOB, TWO_RANKS, DOES="hangs", **HANGS),),
         HUNG,
         HUNG,
         needs=HOROVOD,
         alone=True,  # the monitor sees the whole GPU
+        shows=("no progress.*",),
+    ),
+    Case(
+        "a rank is stopped in a collective",
+        (local(HOROVOD_JOB, TWO_RANKS, DOES="stopped", **HANGS),),
+        STOPPED,
+        STOPPED,
+        needs=HOROVOD,
+        alone=True,
+        shows=("no progress.*",),
+    ),
+    Case(
+        "ranks in different collectives",
+        (local(HOROVOD_JOB, TWO_RANKS, DOES="differs", **HANGS),),
+        DIFFER,
+        DIFFER,
+        needs=HOROVOD,
+        alone=True,
         shows=("no progress.*",),
     ),
     Case(  # as NCCL has it, and nobody has told it otherwise

@@ -1,10 +1,14 @@
-"""Ranks add up tensors of all sizes and train. With DOES one of them raises, or never comes to the next collective.
+"""Ranks add up tensors of all sizes and train. With DOES one of them misbehaves at a collective.
+
+DOES=raises: the last rank raises. hangs: it never comes to the next collective. stopped: it is stopped by SIGSTOP
+within one. differs: it enters another one than the other ranks.
 
 All ranks may share one GPU: NCCL refuses that on one machine, so each rank is told to be a machine of its own
 (NCCL_HOSTID), and they talk by sockets of the loopback interface. With APART=no they are not told.
 """
 
 import os
+import subprocess
 import time
 
 import horovod.tensorflow as hvd
@@ -46,6 +50,15 @@ with tf.device("GPU:0" if gpus else "CPU:0"):
         print("this rank enters no collective any more", flush=True)
         while True:
             time.sleep(1)
+    if does == "differs":
+        print(f"rank {hvd.rank()} enters a collective of its own", flush=True)
+        hvd.allgather(tensor) if last else hvd.allreduce(tensor)
+    if does == "stopped":
+        if last:
+            subprocess.Popen(["sh", "-c", f"sleep 3; kill -STOP {os.getpid()}"])
+        print("all ranks add up again and again, until one is stopped", flush=True)
+        while True:  # a rank is nearly always within a collective, and outputs nothing
+            hvd.allreduce(tensor, op=hvd.Sum, name="again")
 
     weights = tf.Variable(tf.random.normal([512, 512], seed=hvd.rank()))
     hvd.broadcast_variables([weights], root_rank=0)

@@ -62,3 +62,11 @@ def test_a_process_that_nobody_may_look_at():
     assert stand(PID, first, second).doing is Doing.UNKNOWN
     asleep = Look(at=4.0, used={PID: 0.0}, names={PID: "python"}, waits={PID: "hrtimer_nanosleep"})
     assert stand(PID, first, asleep).doing is Doing.SLEEPS, "the kernel's word"
+
+
+@pytest.mark.parametrize("where", ["/opt/venv/lib/python3.11/site-packages/entrypoint", "/home/me/checkout/entrypoint"])
+def test_what_we_put_around_a_librarys_function_is_not_named(where):
+    ours = {**OWN, "name": "wrap.<locals>.looked_on", "filename": f"{where}/children/on_path/entrypoint_looks_on.py"}
+    frames = (FUTEX, EXECUTE, ALLREDUCE, ours)
+    found = stand(PID, look(1.0, *frames), look(4.0, *frames))
+    assert str(found) == "train.py:9 step, in horovod.allreduce (waits in a collective)"
