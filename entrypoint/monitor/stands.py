@@ -11,7 +11,9 @@ from entrypoint.values import Value
 
 WORKS = 0.2  # CPUs: less than this is waiting
 OURS = "entrypoint-looks-on"  # a thread of children/on_path/, which no script waits for
-LOOKS_ON = "/entrypoint_looks_on.py"  # of children/on_path/: its functions stand around those of libraries
+LOOKS_ON = "/entrypoint_looks_on.py"  # of children/on_path/
+# Their functions stand around those of libraries, and are none that a user has called: ours, TensorFlow's and Keras's.
+_AROUND = (LOOKS_ON, "/utils/traceback_utils.py", "/util/traceback_utils.py", "/util/dispatch.py")
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen", "<string>", LOOKS_ON)
 
 
@@ -155,9 +157,9 @@ def _within(frames: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
 
 
 def _is_python(frame: Mapping[str, Any]) -> bool:
-    """Return whether a frame is one of Python that a user would name: not one of ours, around a library's function."""
+    """Return whether a frame is one of Python that a user would name."""
     name = str(frame["filename"])
-    return name.endswith(".py") and not name.endswith(LOOKS_ON)
+    return name.endswith(".py") and not name.endswith(_AROUND)
 
 
 def _is_own(frame: Mapping[str, Any]) -> bool:

@@ -53,6 +53,7 @@ def local(program: str, options: str, output: str = "job", **environment: str) -
 HOROVOD = ("horovod", "mpi4py", "mpirun")
 TWO_RANKS = "--hosts 1 --mode mpi --processes-per-host 2"  # that are two machines to NCCL
 HOROVOD_JOB = "{programs}/horovod_job.py"
+MIRRORED = "{programs}/mirrored_nccl.py"
 # Keras 2 on all lines: what fits on several hosts. It is one variable more for 2.14, where it says nothing.
 KERAS2 = {"TF_USE_LEGACY_KERAS": "1", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 FACTS = ("product", "convolution", "solved", "cholesky", "sparse", "compiled", "fourier")
@@ -81,12 +82,20 @@ def resumed(device: str) -> Outcome:
     return Outcome(says=says, never=("WRONG",), codes=(137, 0))
 
 
+def summed(device: str, *more: str) -> Outcome:
+    sums = [rf"worker {task} of 2: sums right on {device}" for task in (0, 1)]
+    return Outcome(says=(*sums, *more), never=("WRONG",))
+
+
 ON_GPU, ON_CPU = "GPU:0", "CPU:0"
 TRAINED = (r"test accuracy=0\.9\d", "distributed: yes")
 RAISED = Outcome(says=(r"failed: .*rank 1 .*ValueError: bad batch on purpose",), codes=(1,))
 HANGS = {"ENTRYPOINT_HANG_AFTER": "20", "ENTRYPOINT_HANG_ACTION": "fail"}
 HUNG = Outcome(says=("no progress", r"rank 1 on algo-1 is in horovod_job\.py"), codes=(72,))
 STOPPED = Outcome(says=("no progress", r"rank 1 on algo-1 is in no code \(stopped by a signal\)"), codes=(72,))
+WAITED_FOR = Outcome(
+    says=("no progress", r"worker/1 on algo-2 is in mirrored_nccl\.py:\d+ <module> \(sleeps\)"), codes=(72,)
+)
 DIFFER = Outcome(says=("no progress", "in horovod.allreduce", "in horovod.allgather"), codes=(72,))
 
 CASES = (
@@ -176,6 +185,23 @@ CASES = (
         images=ALL,
         needs=("sklearn",),
         shows=(r"test accuracy=\S+", r"distributed: .*"),
+    ),
+    Case(
+        "MultiWorkerMirrored by NCCL",
+        (local(MIRRORED, "--hosts 2 --mode mwms", NCCL_DEBUG="INFO", **KERAS2),),
+        summed(ON_GPU, "NCCL INFO .*Init COMPLETE"),
+        summed(ON_CPU),
+        images=ALL,
+        shows=(r"(NCCL version \S+)", "distributed: .*"),
+    ),
+    Case(  # NCCL's kernel waits on the GPU, which reads as busy all the time
+        "a worker hangs while NCCL waits",
+        (local(MIRRORED, "--hosts 2 --mode mwms", DOES="hangs", **HANGS, **KERAS2),),
+        WAITED_FOR,
+        WAITED_FOR,
+        images=LINES,
+        alone=True,
+        shows=("no progress.*",),
     ),
     Case(  # of those on the GPU, no one is a server
         "parameter servers",

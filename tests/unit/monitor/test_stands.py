@@ -64,9 +64,17 @@ def test_a_process_that_nobody_may_look_at():
     assert stand(PID, first, asleep).doing is Doing.SLEEPS, "the kernel's word"
 
 
-@pytest.mark.parametrize("where", ["/opt/venv/lib/python3.11/site-packages/entrypoint", "/home/me/checkout/entrypoint"])
-def test_what_we_put_around_a_librarys_function_is_not_named(where):
-    ours = {**OWN, "name": "wrap.<locals>.looked_on", "filename": f"{where}/children/on_path/entrypoint_looks_on.py"}
-    frames = (FUTEX, EXECUTE, ALLREDUCE, ours)
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/opt/venv/lib/python3.11/site-packages/entrypoint/children/on_path/entrypoint_looks_on.py",
+        "/home/me/checkout/entrypoint/children/on_path/entrypoint_looks_on.py",
+        "/opt/venv/lib/python3.11/site-packages/tensorflow/python/util/traceback_utils.py",
+        "/opt/venv/lib/python3.11/site-packages/keras/src/utils/traceback_utils.py",
+    ],
+)
+def test_what_stands_around_a_librarys_function_is_not_named(path):
+    around = {**OWN, "name": "wrap.<locals>.around", "filename": path}
+    frames = (FUTEX, EXECUTE, ALLREDUCE, around)
     found = stand(PID, look(1.0, *frames), look(4.0, *frames))
     assert str(found) == "train.py:9 step, in horovod.allreduce (waits in a collective)"
