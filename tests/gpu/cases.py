@@ -177,11 +177,12 @@ CASES = (
         Outcome(says=("ranks are to train on each host, where 1 GPU is", "failed: .*invalid usage"), codes=(1,)),
         needs=HOROVOD,
     ),
-    Case(
+    Case(  # for as long as it takes until "distributed" is judged
         "MultiWorkerMirrored",
-        (local("{examples}/digits/train.py", "--hosts 2 --mode mwms", **KERAS2),),
+        (local("{examples}/digits/train.py", "--hosts 2 --mode mwms --hyperparameters epochs=300", **KERAS2),),
         Outcome(says=TRAINED),
         Outcome(says=TRAINED),
+        limit=300,
         images=ALL,
         needs=("sklearn",),
         shows=(r"test accuracy=\S+", r"distributed: .*"),

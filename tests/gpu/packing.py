@@ -25,7 +25,7 @@ CHECKOUT = HERE.parents[1]
 WHOLE = ("libcufft",)  # by their names' beginning. Without kernels that were thought to be others', cuFFT crashed
 LEAST = 1_000_000  # bytes: smaller files are neither stripped nor looked at
 NEEDED = ("pytest", "parameterized", "mock")  # by Horovod's tests; images have none of them
-ZSTD = ("zstd", "-q", "-15", "--long=27", "-T0", "-c")
+ZSTD = ("zstd", "-q", "-9", "--long=27", "-T0", "-c")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
