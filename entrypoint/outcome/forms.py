@@ -13,7 +13,7 @@ TRACEBACK = "Traceback (most recent call last)"
 # Rich draws boxes in ASCII where the output's encoding has nothing better.
 _TOP = re.compile(r"^(?P<indent> *)[╭+][─-]+ (?P<title>\S.*\S|\S) [─-]+[╮+]$")
 _BOTTOM = re.compile(r"^ *[╰+][─-]{10,}[╯+]$")
-_INSIDE = re.compile(r"^ *[│|] (?P<text>.*?) *[│|]?$")
+_BORDER = ("│", "|")
 _RULE = re.compile(r"^[─-]+$")
 _PLACE = re.compile(r"^(?P<file>\S.*):(?P<line>\d+) in ?(?P<function>\S+)$")
 _LOGGED = re.compile(r"\bERROR\b|\[error *\]|\bCRITICAL\b|\[critical *\]")  # what a handler says before it
@@ -52,8 +52,8 @@ def boxes(lines: Sequence[str]) -> Iterator[Box]:
         if found := _TOP.match(line):
             first, top = number, found
         elif top and _BOTTOM.match(line) and line.startswith(top["indent"]) and line[len(top["indent"])] != " ":
-            inside = [inner["text"] if (inner := _INSIDE.match(each)) else "" for each in lines[first + 1 : number]]
-            yield Box(title=top["title"], inside=tuple(inside), first=first, last=number, indent=len(top["indent"]))
+            inside = tuple(map(_inside, lines[first + 1 : number]))
+            yield Box(title=top["title"], inside=inside, first=first, last=number, indent=len(top["indent"]))
             top = None
 
 
@@ -76,6 +76,13 @@ def as_python_prints(lines: Sequence[str]) -> list[str]:
             raised, at = _joined(lines, at, width)
             plain.append(raised[box.indent :] if not raised[: box.indent].strip() else raised)
     return plain + [told for line in lines[at:] for told in _of_json(line)]
+
+
+def _inside(line: str) -> str:
+    """Return what stands between the borders of a box."""
+    line = line.strip()
+    line = line[2:] if line.startswith(_BORDER) else line
+    return (line[:-1] if line.endswith(_BORDER) else line).rstrip()
 
 
 def _frames(box: Box) -> Iterator[str]:

@@ -528,6 +528,9 @@ PIECES = [
     "During handling of the above exception, another exception occurred:", "Exception ignored in: <x>", "[rank0]: ",
     "The above exception was the direct cause of the following exception:", "ValueError: in user code:", "Killed",
     "Graph execution error:", "Fatal Python error: x", "*** Process received signal ***", "\x1b[1m", "F0",
+    "╭─ Traceback (most recent call last) ─╮", "╭─ Error ─╮", "│ a.py:3 in f │", "│ ❱ 3 x │", "╰────────────╯",
+    "ValueError   Traceback (most recent call last)", "File a.py:3", "-" * 70, "wandb: x", "usage: x", "x: error: y",
+    '{"a": "Traceback (most recent call last):\\nValueError: x"}', "Set the environment variable HYDRA_FULL_ERROR=1 x",
 ]  # fmt: skip
 
 
@@ -586,6 +589,7 @@ LONG = [
     "  + Exception Group Traceback (most recent call last):\n",
     f"Traceback (most recent call last):\n{FRAME}KeyError: ([{{\n",
     "Exception ignored in: x\nTraceback (most recent call last):\n",
+    "╭─ Traceback (most recent call last) ─╮\n│ a:1 in b │\n", "A Traceback (most recent call last)\nFile a:1:1, in b",
 ]  # fmt: skip
 
 
