@@ -1,7 +1,7 @@
 """Why a process failed, as its last output tells it. Pure.
 
 By its end we know what to look for: the traceback of an exception that left the program; what the C library or the
-interpreter said before a signal; or the last line that it printed.
+interpreter said before a signal; why a command line was refused; or the last line that it printed.
 """
 
 import re
@@ -218,6 +218,7 @@ def _last_line(lines: list[str], told: list[str]) -> Told:
     in, which belong to the one before.
     """
     printed = [line for line in told[told.index(GAP) + 2 if GAP in told else 0 :] if says_something(line)]
+    printed = printed or [line for line in lines if " ERROR" in line]  # of a tracker, say
     belongs = [False, *(_GOES_ON.match(line) or before.endswith(_LEADS_ON) for before, line in pairwise(printed))]
     first = next((n for n in range(len(printed) - 1, max(-1, len(printed) - LINES), -1) if not belongs[n]), -1)
     error = " ".join(line.strip() for line in printed[first:])
@@ -229,7 +230,8 @@ def _last_line(lines: list[str], told: list[str]) -> Told:
 
 def _readable(output: str) -> list[str]:
     lines = re.split(r"\r\n|[\n\r\x0b\x0c\x85\u2028\u2029]", output)
-    return as_python_prints([_CONTROL.sub("", line[: None if line[:1] == "{" else WIDTH]).rstrip() for line in lines])
+    lines = [_CONTROL.sub("", line[: None if line[:1] == "{" else WIDTH]).rstrip() for line in lines]
+    return [line[:WIDTH] for line in as_python_prints(lines)]
 
 
 def _last_lines(lines: list[str]) -> str:

@@ -19,7 +19,7 @@ from entrypoint.values import replace
 
 Chain = tuple[Raised, ...]
 
-UNCAUGHT = {1, 120}  # Python's exit codes after an exception; 120: it could not write its last output, too
+AFTER_ONE = {1, 120}  # Python's exit codes after an exception; 120: it could not write its last output, too
 CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP}
 NESTED = 3  # lines between an exception's own line and a traceback in its message
 
@@ -53,20 +53,20 @@ def that_ended_it(exit: Exit, chains: Sequence[Chain], lines: Sequence[str], tol
         return None  # nobody raises that
     last = len(chains) - 1
     at = next((n for n in range(last, -1, -1) if came_out(chains[n]).of_program), None)
-    if at is not None and (exit.code in UNCAUGHT or exit.killed_by in CRASHES):
+    if at is not None and (exit.code in AFTER_ONE or exit.killed_by in CRASHES):
         if not _went_on(exit, chains[at], lines, told):
             return _of_child(chains, _inside(chains, at, told))
         if at == last:
             return None
     after = lines_after(chains[last], told)
-    if not after or (exit.code in UNCAUGHT and came_out(chains[last]).outermost and after <= NEAR):
+    if not after or (exit.code in AFTER_ONE and came_out(chains[last]).outermost and after <= NEAR):
         return _of_child(chains, last)
     return None
 
 
 def printed_before(exit: Exit, chains: Sequence[Chain], told: Sequence[str]) -> str:
     """Return the exception after which a program printed its last words and ended as Python does after one."""
-    if not chains or exit.code not in UNCAUGHT or lines_after(chains[-1], told) > NEAR:
+    if not chains or exit.code not in AFTER_ONE or lines_after(chains[-1], told) > NEAR:
         return ""
     raised = came_out(chains[-1])
     return "" if reads_like_symptom(raised.name, raised.message) else clip(raised.line, 200)
@@ -90,9 +90,9 @@ def lines_after(chain: Chain, told: Sequence[str]) -> float:
 def _went_on(exit: Exit, chain: Chain, lines: Sequence[str], told: Sequence[str]) -> bool:
     """Return whether a program, or the shell that ran it, went on after an exception and ended for another reason."""
     rest = lines[chain[-1].last + 1 :]
-    if exit.killed_by is not None:
-        return still_worked(rest)
-    return bool(refusal(rest, exit.code)) or lines_after(chain, told) == float("inf")
+    if lines_after(chain, told) == float("inf"):
+        return True
+    return bool(refusal(rest, exit.code)) if exit.killed_by is None else still_worked(rest)
 
 
 def _inside(chains: Sequence[Chain], at: int, told: Sequence[str]) -> int:

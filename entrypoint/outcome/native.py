@@ -18,10 +18,7 @@ FATAL = re.compile(
     r"|^\[libprotobuf FATAL |^Timeout \(\d+:\d\d:\d\d(\.\d+)?\)!$"
 )
 # The interpreter is going down already: the reason stands before it.
-_AT_EXIT = re.compile(
-    r"^terminate called without an active exception|^Fatal Python error: .*(at interpreter shutdown|finaliz)"
-    r"|^Python runtime state: finalizing"
-)
+_AT_EXIT = re.compile(r"^Fatal Python error: .*(at interpreter shutdown|finaliz)|^Python runtime state: finalizing")
 _STACK = re.compile(r'^  File ".*", line \d+ in |^(Current t|T)hread 0x\w+|^  <no Python frame>|^  \.\.\.$|^$')
 _FRAME_OF_MODULE = re.compile(r'^  File ".*", line \d+ in <module>$')
 _MPI_ERROR = re.compile(r"^(?:\[[^\]]*\] )?\*\*\* (An error occurred in |MPI_ERR_)(.*)")

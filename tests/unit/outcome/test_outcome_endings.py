@@ -301,6 +301,7 @@ def test_the_last_words_of_trackers_are_nobodys_reason(after):
     assert explain(BAD, f"no channel: train\n{bye}").error == "no channel: train"
     assert explain(Exit(code=2), f"usage: a.py\na.py: error: no --lr\n{bye}").error == "a.py: error: no --lr"
     assert explain(BAD, bye).error == ""
+    assert explain(BAD, f"wandb: ERROR no API key\n{bye}").error == "wandb: ERROR no API key"
     # It has not ended yet, and its peers feel that it will.
     found = dying(RAISED + bye)
     assert found and found.error == BATCH
@@ -315,6 +316,8 @@ def test_a_program_that_went_on_ended_of_something_else():
     assert explain(killed(11), RAISED + crash).error == "Fatal Python error: Segmentation fault"
     assert explain(killed(11), RAISED + STOPPED).error == BATCH  # a destructor's crash
     assert explain(killed(9), RAISED + "epoch 2\n").error == ""
+    assert explain(killed(11), kept(RAISED + "epoch 2: loss 0.1\n" * 3000)).error == ""
+    assert explain(BAD, kept(RAISED + "epoch 2: loss 0.1\n" * 3000 + "no rows\n")).error == "no rows"
     # A shell that ran two programs.
     hydra = "Could not override 'lr'.\nKey 'lr' not in 'C'\n\nSet the environment variable HYDRA_FULL_ERROR=1 for it.\n"
     assert explain(BAD, RAISED + hydra).error == "Could not override 'lr'. Key 'lr' not in 'C'"
