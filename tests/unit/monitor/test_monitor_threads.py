@@ -62,7 +62,7 @@ time.sleep(600)
 
 
 def test_nccl_in_a_collective_of_tensorflow_only_waits():
-    """As on an H200 on 2026-11-27: a thread of NCCL, with the name of TensorFlow's that had started it, spun in vain."""
+    """On an H200, 2026-11-27: a thread of NCCL spun in vain, with the name of the thread that had started it."""
     with subprocess.Popen([sys.executable, "-c", NCCL_SPINS], stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         threads = Threads()
