@@ -77,6 +77,7 @@ def _with_log(began: float, signals: list[int], spare: "_Spare") -> int:
             job = _with_run_folder(read_job(base, os.environ, Path(DEFAULT_RUN), count_gpus()))
             secret = Secrets(os.environ, job.hyperparameters)
             log = Log(host, prefix=job.settings.log_prefix, streams=job.settings.log_streams, secret=secret)
+            _spare_proxies(job, log)
             plan = _plan(job, log)
             feed = Feed(job, plan, began)  # before there is a second thread
             log.show = feed.show
@@ -206,6 +207,15 @@ def _plan(job: "Job", log: Log) -> "Plan":
             log.say(f"warning: {note}")
     _look_for_programs(job, plan)
     return plan
+
+
+def _spare_proxies(job: "Job", log: Log) -> None:
+    """Have no program that inherits our environment ask a proxy for the job's own hosts."""
+    from entrypoint.host import proxies
+
+    if job.settings.no_proxy == "hosts" and (found := proxies.proxies_in(os.environ)):
+        os.environ.update(proxies.spared(os.environ, proxies.names_of(job.cluster, os.environ)))
+        log.say(proxies.told(found, len(job.cluster.hosts)))
 
 
 def _supervisor(began: float, job: "Job", plan: "Plan", log: Log, spare: _Spare, feed: "Feed") -> "Supervisor":
