@@ -196,13 +196,8 @@ def _tell_of(error: ConfigError, host: str, log: Log, spare: _Spare, signals: li
     job, _ = read_what_can_be(base_folder(), os.environ, Path(DEFAULT_RUN))
     if job is None or len(job.cluster.hosts) == 1:
         return _own_failure(host, "configuration", str(error), ExitCode.CONFIG)
-    try:
+    with contextlib.suppress(ConfigError):  # to tell the others takes none
         job = surroundings.with_temporary_folder(job, os.environ)
-    except ConfigError:  # what that lacks is not what is wrong
-        _tell_others(
-            outcome := _own_failure(host, "configuration", str(error), ExitCode.CONFIG), None, signals, log.say
-        )
-        return outcome
     nothing = Plan(title="", hosts=tuple(host.name for host in job.cluster.hosts), processes=())
     wrong = events.Broken(what="configuration", why=str(error), code=ExitCode.CONFIG)
     return Supervisor(job, nothing, os.environ, log, spare=spare.free).run(signals, [wrong])

@@ -52,7 +52,10 @@ def settled(job: Job) -> tuple[Job, list[str]]:
         there, paths = str(paths.code), replace(paths, other_code=paths.run / "code")
         # A job that names no other place for its code has it in this one, or in channel `code`.
         program = replace(program, source=str(paths.code)) if program.source == there else program
-        told.append(f"{_user()} cannot write to {there}: the code lies in {paths.code}")
+        only = (
+            "" if program.name.endswith(".py") or _runs_programs(paths.run) else ", where nothing but Python can run it"
+        )
+        told.append(f"{_user()} cannot write to {there}: the code lies in {paths.code}{only}")
     return (replace(job, paths=paths, program=program), told) if told else (job, told)
 
 
@@ -71,7 +74,8 @@ def place_for_others(run: Path, environment: Mapping[str, str]) -> str:
 
 def make_ready(job: Job, say: Callable[[str], None]) -> None:
     """Make the run folder, and remove what an earlier run has left: the container was started again."""
-    job.paths.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):  # nothing can be written anywhere, which is told now
+        job.paths.run.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in job.paths.run.glob("prte*"):  # see plan/distributions/mpi.py
         import shutil
 
@@ -103,6 +107,10 @@ def _has_files(folder: Path) -> bool:
         return any(folder.iterdir())
     except OSError:
         return os.path.lexists(folder) and not os.access(folder, os.R_OK)  # the prepare step says what is wrong with it
+
+
+def _runs_programs(folder: Path) -> bool:
+    return not os.statvfs(folder).f_flag & os.ST_NOEXEC
 
 
 def _user() -> str:

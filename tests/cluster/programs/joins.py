@@ -17,11 +17,25 @@ elif task["type"] == "chief":
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
         weight = tf.Variable(0.0)
+
+    @tf.function
+    def add():
+        weight.assign_add(1.0)
+
     for _ in range(2):
-        coordinator.schedule(tf.function(lambda: weight.assign_add(1.0)))
+        coordinator.schedule(add)
     coordinator.join()
     total = weight.read_value()
 else:
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    total = tf.function(lambda: strategy.reduce("SUM", strategy.run(lambda: tf.ones([])), axis=None))()
+
+    @tf.function
+    def one():
+        return tf.ones([])
+
+    @tf.function
+    def everywhere():
+        return strategy.reduce("SUM", strategy.run(one), axis=None)
+
+    total = everywhere()
 print("together:", int(total), flush=True)
