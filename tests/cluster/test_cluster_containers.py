@@ -137,18 +137,18 @@ def test_a_container(cluster: Callable[..., Cluster], tmp_path: Path, name: str,
     ) as job:
         endings = job.wait()
         refused = odd.refused.get(mode) or odd.refused.get("")
+        everything = "".join(ending.log for ending in endings.values())
+        assert not re.search(r'File "[^"]*/entrypoint/', everything), "a traceback of ours"
         for ending in endings.values():
             assert ending.exit_code == (78 if refused else 1)
-            assert not re.search(r'File "[^"]*/entrypoint/', ending.log), "a traceback of ours"
-            assert ending.log.count("ValueError: bad batch 7") <= 4
-            if refused:
-                assert refused in ending.log
-                continue
-            assert "did its work" in ending.log
-            assert ("all 4" in ending.log) == (mode == "mpi")
-            assert re.search(r"job failed: algo-\d [^:]*\(exit code 1\): ValueError: bad batch 7", ending.log)
-            assert odd.says in ending.log
-            assert bool(ending.failure) == (odd.says != CANNOT_KEEP)
+            assert (refused or odd.says) in ending.log
+            if not refused:
+                assert re.search(r"job failed: algo-\d [^:]*\(exit code 1\): ValueError: bad batch 7", ending.log)
+                assert bool(ending.failure) == (odd.says != CANNOT_KEEP)
+        if not refused:  # one that was behind the first to fail may have been ended before it said so
+            assert "did its work" in everything and ("all 4" in everything) == (mode == "mpi")
+        if mode == "single":
+            assert everything.count("Traceback") == (not refused)
 
 
 def test_an_input_that_is_only_read(image: str, tmp_path: Path) -> None:
