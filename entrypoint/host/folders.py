@@ -52,19 +52,22 @@ def settled(job: Job) -> tuple[Job, list[str]]:
         there, paths = str(paths.code), replace(paths, other_code=paths.run / "code")
         # A job that names no other place for its code has it in this one, or in channel `code`.
         program = replace(program, source=str(paths.code)) if program.source == there else program
-        only = (
-            "" if program.name.endswith(".py") or _runs_programs(paths.run) else ", where nothing but Python can run it"
-        )
-        told.append(f"{_user()} cannot write to {there}: the code lies in {paths.code}{only}")
+        told.append(f"{_user()} cannot write to {there}: the code lies in {paths.code}")
+        if not program.name.endswith(".py") and os.statvfs(paths.run).f_flag & os.ST_NOEXEC:
+            told.append(
+                f"warning: {program.name} cannot be run there, as that disk is mounted with noexec; wanted `docker run "
+                f"--tmpfs /tmp:exec`, say, or the code in {there}"
+            )
     return (replace(job, paths=paths, program=program), told) if told else (job, told)
 
 
 def place_for_others(run: Path, environment: Mapping[str, str]) -> str:
     """Return what TMPDIR is to be; "" where it is well as it is, or /tmp is.
 
-    Python would look further than there, but most other programs would not.
+    Python would look further than there, but most other programs would not. One that a script may still make stays.
     """
-    if _is_open(environment.get("TMPDIR") or TEMPORARY[0]):
+    given = environment.get("TMPDIR")
+    if is_writable(Path(given)) if given else _is_open(TEMPORARY[0]):
         return ""
     if place := _temporary(environment):
         return place
@@ -107,10 +110,6 @@ def _has_files(folder: Path) -> bool:
         return any(folder.iterdir())
     except OSError:
         return os.path.lexists(folder) and not os.access(folder, os.R_OK)  # the prepare step says what is wrong with it
-
-
-def _runs_programs(folder: Path) -> bool:
-    return not os.statvfs(folder).f_flag & os.ST_NOEXEC
 
 
 def _user() -> str:

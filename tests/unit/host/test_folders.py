@@ -3,6 +3,7 @@
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from builders import read
@@ -10,6 +11,7 @@ from builders import read
 from entrypoint.errors import ConfigError
 from entrypoint.host import folders
 from entrypoint.job.job import Job
+from entrypoint.values import replace
 
 HERE = str(Path(__file__).parent)
 
@@ -59,6 +61,15 @@ def test_code_that_is_to_come_lies_where_it_can(job: Job, tmp_path: Path, source
     assert line.endswith(f"the code lies in {code}")
 
 
+def test_a_program_that_cannot_be_run_from_there_is_named(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    close(job.paths.code)
+    flags = SimpleNamespace(f_flag=os.ST_NOEXEC)
+    monkeypatch.setattr(folders.os, "statvfs", lambda path: flags)
+    assert len(folders.settled(job)[1]) == 1
+    _, (_, line) = folders.settled(replace(job, program=replace(job.program, name="train.sh")))
+    assert line.startswith("warning: train.sh cannot be run there")
+
+
 def test_keys_and_sockets_lie_in_a_folder_for_nobody_else(job: Job, tmp_path: Path) -> None:
     made = folders.private_folder(job.paths, {"TMPDIR": str(tmp_path / "code")})
     assert made.parent == tmp_path / "code" and stat.S_IMODE(made.stat().st_mode) == 0o700
@@ -79,8 +90,9 @@ def test_without_any_place_one_line_names_those_that_were_tried(job: Job, monkey
     [
         ({}, ""),  # /tmp, as everybody knows
         ({"TMPDIR": HERE}, ""),
-        ({"TMPDIR": "/proc/no"}, "/tmp"),
-        ({"TMPDIR": "/proc/no", "TEMP": HERE}, HERE),
+        ({"TMPDIR": f"{HERE}/to-be-made"}, ""),
+        ({"TMPDIR": f"{__file__}/closed"}, "/tmp"),
+        ({"TMPDIR": f"{__file__}/closed", "TEMP": HERE}, HERE),
     ],
 )
 def test_programs_have_a_place_for_temporary_files(tmp_path: Path, given: dict[str, str], place: str) -> None:
