@@ -151,6 +151,21 @@ def test_a_container(cluster: Callable[..., Cluster], tmp_path: Path, name: str,
             assert everything.count("Traceback") == (not refused)
 
 
+@pytest.mark.more  # with several hosts, and with another mode alone, it is above
+def test_mpi_on_one_host_takes_no_account(cluster: Callable[..., Cluster]) -> None:
+    two = {"ENTRYPOINT_PROCESSES_PER_HOST": "2"}
+    with cluster(
+        program="tells.py",
+        files={"tells.py": SCRIPT},
+        hosts=1,
+        mode="mpi",
+        environment=two,
+        service={**USER, **READ_ONLY},
+    ) as job:
+        (ending,) = job.wait().values()
+        assert ending.exit_code == 1 and "all 2" in ending.log and CANNOT_KEEP in ending.log
+
+
 def test_an_input_that_is_only_read(image: str, tmp_path: Path) -> None:
     config = tmp_path / "input/config"
     write_config(config, resources=resources(["algo-1"], "algo-1"), hyperparameters={"sagemaker_program": "train.py"})
