@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from entrypoint import surroundings
 from entrypoint.errors import FAULT, ConfigError, ExitCode
 from entrypoint.feed import Feed
 from entrypoint.host.logs import Log
 from entrypoint.outcome.outcome import Cause, Outcome, failed
 from entrypoint.secrets import Secrets
-from entrypoint.values import replace
 
 if TYPE_CHECKING:  # `train` and `entrypoint` import no more than they need, when they need it
     from entrypoint.host.process import Process
@@ -39,7 +39,7 @@ def train() -> None:
     _note_signals(signals)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the image blocks it until here
     code = _train(began, signals)
-    _remove_temporary()
+    surroundings.remove_temporary()
     # Threads of the control channel may still wait for a socket: leave without asking them.
     os._exit(code)
 
@@ -74,9 +74,10 @@ def _with_log(began: float, signals: list[int], spare: "_Spare") -> int:
     log = Log(host, secret=Secrets(os.environ))
     try:
         try:
-            job = _with_run_folder(read_job(base, os.environ, Path(DEFAULT_RUN), count_gpus()))
+            job = surroundings.with_run_folder(read_job(base, os.environ, Path(DEFAULT_RUN), count_gpus()), os.environ)
             secret = Secrets(os.environ, job.hyperparameters)
             log = Log(host, prefix=job.settings.log_prefix, streams=job.settings.log_streams, secret=secret)
+            job = surroundings.settled(job, os.environ, log.say)
             plan = _plan(job, log)
             feed = Feed(job, plan, began)  # before there is a second thread
             log.show = feed.show
@@ -88,13 +89,8 @@ def _with_log(began: float, signals: list[int], spare: "_Spare") -> int:
             outcome = _tell_of(error, host, log, spare, signals)
     except Exception as error:
         spare.free()
-        import traceback
-
-        from entrypoint.host.shortage import in_words
-
-        log.say(traceback.format_exc())
         settled = supervisor.facts.outcome if supervisor else None  # which the other hosts know
-        outcome = settled or _own_failure(host, FAULT, in_words(error), ExitCode.INTERNAL)
+        outcome = settled or _of_fault(error, host, log.say)
         descendants.end_descendants(within=10.0)
         _tell_others(outcome, supervisor, signals, log.say)
     tree = Tree(base=base)
@@ -123,6 +119,19 @@ class _Spare:
         while self._held:
             os.close(self._held.pop())
         importlib.invalidate_caches()  # a folder that could not be opened counts as empty
+
+
+def _of_fault(error: Exception, host: str, say: Callable[[str], None]) -> Outcome:
+    """Return the outcome of a fault of ours; or of a container that does not let us be."""
+    import traceback
+
+    from entrypoint.host.shortage import in_words, refused
+
+    if why := refused(error):
+        say(f"error: {why}")
+        return _own_failure(host, "configuration", why, ExitCode.CONFIG)
+    say("".join(traceback.format_exception(error)))
+    return _own_failure(host, FAULT, in_words(error), ExitCode.INTERNAL)
 
 
 def _tell_others(
@@ -156,9 +165,6 @@ def _tell_others(
 
 def _without_log(error: Exception, signals: list[int]) -> int:
     """Return the exit code of a host that cannot even have a log, or has a fault in its last lines."""
-    import traceback
-
-    from entrypoint.host.shortage import in_words
     from entrypoint.host.sink import Sink
     from entrypoint.job.config import this_host
     from entrypoint.job.job import Tree
@@ -171,8 +177,8 @@ def _without_log(error: Exception, signals: list[int]) -> int:
         stdout.put(f"[{host}] {message}\n".encode("utf-8", "replace"))
         stdout.hand_over()
 
-    say(Secrets(os.environ).mask("".join(traceback.format_exception(error))))
-    outcome = _own_failure(host, FAULT, in_words(error), ExitCode.INTERNAL)
+    mask = Secrets(os.environ).mask
+    outcome = _of_fault(error, host, lambda message: say(mask(message)))
     _tell_others(outcome, None, signals, say)
     if complaint := report.write_failure(Tree(base=base).failure, outcome):
         say(complaint)
@@ -190,7 +196,8 @@ def _tell_of(error: ConfigError, host: str, log: Log, spare: _Spare, signals: li
     job, _ = read_what_can_be(base_folder(), os.environ, Path(DEFAULT_RUN))
     if job is None or len(job.cluster.hosts) == 1:
         return _own_failure(host, "configuration", str(error), ExitCode.CONFIG)
-    job = _with_temporary_folder(job)
+    with contextlib.suppress(ConfigError):  # to tell the others takes none
+        job = surroundings.with_temporary_folder(job, os.environ)
     nothing = Plan(title="", hosts=tuple(host.name for host in job.cluster.hosts), processes=())
     wrong = events.Broken(what="configuration", why=str(error), code=ExitCode.CONFIG)
     return Supervisor(job, nothing, os.environ, log, spare=spare.free).run(signals, [wrong])
@@ -303,35 +310,3 @@ def _own_failure(host: str, what: str, why: str, code: int) -> Outcome:
 def base_folder() -> Path:
     """Return /opt/ml, or what SAGEMAKER_BASE_DIR says, as sagemaker-training takes it."""
     return Path(os.environ.get("SAGEMAKER_BASE_DIR") or DEFAULT_BASE)
-
-
-def _with_run_folder(job: "Job") -> "Job":
-    """Make the private folder for keys and sockets, 0700; where it cannot be made, and nobody asked for it, another."""
-    folder, asked = job.paths.run, job.settings.run_dir
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)
-    except OSError as error:
-        if asked:
-            raise ConfigError(f"ENTRYPOINT_RUN_DIR is {asked!r}, which cannot be used: {error}") from None
-        return _with_temporary_folder(job)
-    return job
-
-
-def _with_temporary_folder(job: "Job") -> "Job":
-    """Make a private folder that goes with us."""
-    import tempfile
-
-    _made.append(Path(tempfile.mkdtemp(prefix="entrypoint-")))
-    return replace(job, paths=replace(job.paths, run=_made[-1]))
-
-
-def _remove_temporary() -> None:
-    if _made:
-        import shutil
-
-        for folder in _made:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-_made: list[Path] = []

@@ -50,7 +50,7 @@ def spawn(job: "Job", plan: "Plan", began: float) -> tuple[socket.socket, int]:
     import subprocess
 
     ours, theirs = _sockets()
-    with theirs, open(os.memfd_create("monitor"), "w+b", buffering=0) as given:
+    with theirs, process.scratch("monitor") as given:
         given.write(pickle.dumps((job, plan, began)))
         given.seek(0)
         command = [sys.executable, "-I", "-c", AGAIN, json.dumps(sys.path), str(theirs.fileno())]

@@ -171,6 +171,9 @@ class Supervisor:
     def _decide(self, *happened: Event) -> None:
         if any(isinstance(event, events.NotStarted | events.Broken) for event in happened):
             self._free_spare()  # to say it, to tell the others and to end takes some
+        for event in happened:
+            if isinstance(event, events.Probed):
+                self.spawner.note_addresses(reach.address for reach in event.found)
         now = time.monotonic()
         self._carry_out(self.history.note(happened, now, self.policy.on(happened, now)))
         if self.facts.phase is not self._told_phase:

@@ -68,7 +68,7 @@ class LastOutput:
         Nobody can tell whose words they are where several programs of the user's run on this host.
         """
         alone = sum(each.duty.is_users for each in self._facts.own.specs.values()) == 1
-        if exit.clean or exit.signal is not None or not (spec.duty.is_users and alone and self._failure.is_file()):
+        if exit.clean or exit.signal is not None or not (spec.duty.is_users and alone):
             return ""
         with contextlib.suppress(OSError):
             return self._masked(FAILURE)

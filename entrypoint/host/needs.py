@@ -13,7 +13,9 @@ from entrypoint.job.open_mpi import which
 from entrypoint.plan.plan import ProcessSpec, Role
 
 SSHD = "/usr/sbin/sshd"
-SHADOW, APT = Path("/etc/shadow"), Path("/usr/bin/apt-get")
+SHADOW, APT, STATUS = Path("/etc/shadow"), Path("/usr/bin/apt-get"), Path("/proc/self/status")
+# Of root's rights, those by which sshd becomes somebody else, and locks a part of itself in (capabilities(7)).
+RIGHTS = {6: "SETGID", 7: "SETUID", 18: "SYS_CHROOT"}
 # Debian's and Ubuntu's package, of which Amazon Linux's have the name, or one like it.
 PROGRAMS = {
     "mpirun": "openmpi-bin",
@@ -52,8 +54,8 @@ def lacking(names: Collection[str]) -> list[str]:
     if "mpirun" in absent:  # its daemon is of the same package
         absent = [name for name in absent if name not in ("orted", "prted")]
     found = [f"{Path(name).name} ({_remedy(name)})" for name in absent]
-    if SSHD in names and SSHD not in absent and (user := _locked_out()):
-        found.append(f"an account that sshd lets in ({user}'s is locked: usermod -p '*' {user})")
+    if SSHD in names and SSHD not in absent and (why := _locked_out()):
+        found.append(why)
     return found
 
 
@@ -62,12 +64,31 @@ def _which(name: str) -> str:
 
 
 def _locked_out() -> str:
-    """Return our own name if nobody can log in by it, as in Red Hat's images; sshd asks, where it runs as root."""
-    name = pwd.getpwuid(os.geteuid()).pw_name
-    with contextlib.suppress(OSError):
+    """Return what sshd wants to let our own user in, which mpirun starts ranks as on other hosts; "" if nothing."""
+    user = os.geteuid()
+    try:
+        account = pwd.getpwuid(user)
+    except KeyError:
+        return f"an account for user {user}, for ssh (RUN useradd --uid {user} --shell /bin/sh trainer)"
+    name, shell = account.pw_name, account.pw_shell or "/bin/sh"
+    if user == 0 and (lost := _lost_rights()):
+        options = " ".join(f"--cap-add {right}" for right in lost)
+        return f"root's rights for sshd ({options}; or another USER that has an account, whose sshd needs none)"
+    with contextlib.suppress(OSError):  # an account without a password, as in Red Hat's images
         if any(line.startswith(f"{name}:!") for line in SHADOW.read_text(errors="replace").splitlines()):
-            return name
+            return f"an account that sshd lets in ({name}'s is locked: usermod -p '*' {name})"
+    if Path(shell).name in ("nologin", "false") or not os.access(shell, os.X_OK):
+        return f"an account with a shell, for ssh ({name}'s is {shell}: usermod --shell /bin/sh {name})"
     return ""
+
+
+def _lost_rights() -> list[str]:
+    """Return what a container's root lacks, as after --cap-drop ALL."""
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = STATUS.read_text().splitlines()
+        held = int(next(line.split()[1] for line in lines if line.startswith("CapEff:")), 16)
+        return [right for number, right in RIGHTS.items() if not held >> number & 1]
+    return []
 
 
 def _remedy(name: str) -> str:

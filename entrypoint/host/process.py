@@ -5,6 +5,7 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import IO
 
 from entrypoint.host.logs import Log
 from entrypoint.plan.plan import ProcessSpec
@@ -52,12 +53,22 @@ def plumbing(spec: ProcessSpec, log: Log) -> Iterator[tuple[int, int, int]]:
         for fd in (out, err):
             held.callback(os.close, fd)
         if not spec.stdin:
-            stdin = held.enter_context(open(os.devnull, "rb", buffering=0))
+            stdin: IO[bytes] = held.enter_context(open(os.devnull, "rb", buffering=0))
         else:
-            stdin = held.enter_context(open(os.memfd_create("stdin"), "w+b", buffering=0))
+            stdin = held.enter_context(scratch("stdin"))
             stdin.write(spec.stdin.encode())
             stdin.seek(0)
         yield stdin.fileno(), out, err
+
+
+def scratch(name: str) -> IO[bytes]:
+    """Return a file without a name in a folder, in memory; where a seccomp profile forbids that, a temporary one."""
+    try:
+        return open(os.memfd_create(name), "w+b", buffering=0)
+    except OSError:
+        import tempfile
+
+        return tempfile.TemporaryFile("w+b", buffering=0)
 
 
 def started(spec: ProcessSpec, pid: int) -> Process:

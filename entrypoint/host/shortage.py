@@ -11,6 +11,7 @@ from entrypoint.host.cgroups import most_processes
 from entrypoint.policy.events import Broken, Event, NotStarted
 
 NAP = 0.05  # seconds until a connection is tried again that no descriptor was there for
+CLONE3 = 435  # the system call by which glibc starts threads; where it does not exist (ENOSYS) there is an older one
 LASTING = 2.0  # seconds without a descriptor for any connection, after which other hosts will not be heard either
 
 
@@ -46,13 +47,28 @@ def broken(error: Exception) -> Broken:
 def in_words(error: Exception) -> str:
     """Return a fault of ours; where this host allows too little, how much."""
     words, number = f"{type(error).__name__}: {error}", getattr(error, "errno", None)
-    if number == errno.EAGAIN or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
+    if why := refused(error):
+        words += f"; {why}"
+    elif number == errno.EAGAIN or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
         most = most_processes()
         words += f"; this host allows {most or 'too few'} processes and threads, wanted 100 and those of the script"
     elif _of_descriptors(error):
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         words += f"; this host allows {allowed} open files, wanted 100 and two for each host of the job"
     return words
+
+
+def refused(error: Exception) -> str:
+    """Return why this container lets nobody have threads, if that is why the error came; "" if it is not."""
+    if not (isinstance(error, RuntimeError) and "start new thread" in str(error)):
+        return ""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall(ctypes.c_long(CLONE3), None, ctypes.c_size_t(0))  # of a size that no kernel takes
+    if ctypes.get_errno() != errno.EPERM:
+        return ""
+    return "the seccomp profile of this container refuses clone3, as Docker's before 20.10.10 does; wanted a newer one"
 
 
 def not_started(name: str, program: str, error: Exception) -> NotStarted:

@@ -2,12 +2,12 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from entrypoint.errors import ExitCode
-from entrypoint.host import descendants, process
+from entrypoint.host import descendants, process, proxies
 from entrypoint.host.logs import Log
 from entrypoint.host.machine import this_machine
 from entrypoint.job.channels import SHARDS
@@ -40,6 +40,11 @@ class Spawner:
 
     def note_prepared(self, found: Mapping[str, Any]) -> None:
         self._prepared = found
+
+    def note_addresses(self, found: Iterable[str]) -> None:
+        """Note where the other hosts were reached: what starts from now on asks no proxy for these addresses."""
+        if self._job.settings.no_proxy == "hosts" and proxies.proxies_in(self._environment):
+            self._environment.update(proxies.spared(self._environment, proxies.addresses_with(found)))
 
     def order(self, rank: int, attempt: int, cpus: int | None, place: tuple[int, ...]) -> dict[str, Any]:
         """Return what a rank that mpirun has started on this host is to run, as `ranks.Order` says."""

@@ -52,25 +52,41 @@ class Tree(Value):
     def success(self) -> Path:
         return self.output / "success"
 
+    @property
+    def data(self) -> Path:
+        """Return the folder of what is kept beside the model."""
+        return self.output / "data"
+
     def evidence(self, host: str) -> Path:
         """Return its folder, named by host: SageMaker puts the data folders of all hosts into one archive."""
-        return self.output / "data" / f"entrypoint-{host}.txt"
+        return self.data / f"entrypoint-{host}.txt"
 
     @property
     def records(self) -> Path:
         """Return the folder of what the monitor has seen: on the coordinator, of all hosts."""
-        return self.output / "data" / "record"
+        return self.data / "record"
 
     @property
     def report(self) -> Path:
         """Return the page that is made of them."""
-        return self.output / "data" / "report.html"
+        return self.data / "report.html"
 
 
 class Paths(Tree):
     """SageMaker's tree, and our own files of this run."""
 
     run: Path  # sockets, keys; never uploaded
+    # In place of the tree's, where that cannot be written to.
+    other_code: Path | None = None
+    other_data: Path | None = None
+
+    @cached_property
+    def code(self) -> Path:
+        return self.other_code or self.base / "code"
+
+    @property
+    def data(self) -> Path:
+        return self.other_data or self.output / "data"
 
     @property
     def prepared(self) -> Path:

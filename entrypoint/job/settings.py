@@ -328,6 +328,13 @@ class Settings(Value):
     )
     log_prefix: bool = _setting(True, truth, "Prefix each line with `[host process]`.")
     log_streams: bool = _setting(False, truth, "Tell stderr from stdout in the prefix: `[host process stderr]`.")
+    no_proxy: str = _setting(
+        "hosts",
+        _choice("hosts", "off"),
+        "Where the job's environment names a proxy (`http_proxy`, `https_proxy`, `all_proxy` or `grpc_proxy`, in small "
+        "letters or capitals): `hosts` adds to `no_proxy` and `NO_PROXY` of all programs what no proxy leads to, the "
+        "names and addresses of the job's hosts, loopback, and where AWS answers on a host; `off` leaves both alone.",
+    )
     monitor: bool = _setting(
         True,
         truth,

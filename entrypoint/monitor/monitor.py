@@ -285,7 +285,7 @@ class Monitor:
         if found:
             from entrypoint.monitor.silence import append_stacks
 
-            append_stacks(self._job.paths.output / "data" / f"stacks-{self._me}.txt", found)
+            append_stacks(self._job.paths.data / f"stacks-{self._me}.txt", found)
             self._bring()
 
     def _bring(self) -> None:

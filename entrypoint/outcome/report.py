@@ -27,7 +27,7 @@ def write_failure(path: Path, outcome: Outcome, secret: secrets.Secrets = secret
             return f"{path} was written by the script and is left as it is"
         _write(path, text)
     except OSError as error:
-        return f"{path} cannot be written ({error}); it would have said: {text}"
+        return f"{path} cannot be written ({error}); it would have said: {text.splitlines()[0]}"
     return said
 
 

@@ -19,7 +19,8 @@ def fingerprint(job: Job, plan: Plan) -> dict[str, str]:
     """Return {thing: version or digest}. Where each host keeps its files does not count."""
     rows = repr([(s.host, s.name, s.duty, s.argv, s.env, s.ports, s.needs, s.restart) for s in plan.processes])
     rows += repr(sorted({spec.cluster for spec in plan.processes}))
-    rows = rows.replace(str(job.paths.run), "RUN").replace(str(job.paths.base), "BASE")
+    for path, name in ((job.paths.code, "CODE"), (job.paths.run, "RUN"), (job.paths.base, "BASE")):
+        rows = rows.replace(str(path), name)
     # Not those of one host's machine. Secrets are compared by those who show them, not here.
     shared = [name for name, setting in SETTINGS.items() if not setting.machine and not setting.secret]
     return {

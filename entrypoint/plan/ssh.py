@@ -5,6 +5,7 @@ over the control channel as public keys. Nothing here starts anything: it gives 
 that they read.
 """
 
+import contextlib
 import json
 import os
 import pwd
@@ -70,7 +71,8 @@ def write_files(job: Job) -> None:
         shutil.rmtree(folder, ignore_errors=True)  # of an earlier run, if this container was started again
         folder.mkdir(mode=0o700, parents=True)
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(mode=0o755, parents=True, exist_ok=True)  # sshd's own empty folder; /run may be fresh
+        with contextlib.suppress(OSError):  # Debian's sshd says if it misses its own empty folder; /run may be fresh
+            Path("/run/sshd").mkdir(mode=0o755, parents=True, exist_ok=True)
     search = ":".join(dict.fromkeys([str(Path(sys.executable).parent), *os.get_exec_path()]))
     options = paths.ssh / "mpi_options"
     set_env = [f"PATH={search}", f"{RANKS_SOCKET}={paths.ranks}", f"TMPDIR={paths.run}", f"{OPTIONS}={options}"]

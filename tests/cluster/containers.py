@@ -138,7 +138,7 @@ class Cluster:
     channel has the code and says so. `shared` is a folder that every host has as /opt/ml/checkpoints, as from a file
     system in the network. `isolated`: hosts reach one another and nobody else. `groups`: hosts by instance group.
     `channels`: a folder, in File mode, or a Channel under its own name. `cpus`: those that a host may use.
-    `open_to_all`: for an image whose user is not root.
+    `open_to_all`: for an image whose user is not root. `service`: what else compose is told of each container.
     """
 
     def __init__(
@@ -161,6 +161,7 @@ class Cluster:
         cpus: Mapping[str, Iterable[int]] | None = None,
         isolated: bool = False,
         open_to_all: bool = False,
+        service: Mapping[str, Any] | None = None,
     ) -> None:
         self.image, self.folder = image, folder
         self.hosts = [f"algo-{n + 1}" for n in range(hosts)] if isinstance(hosts, int) else sorted(hosts)
@@ -210,6 +211,7 @@ class Cluster:
                 "labels": {LABEL: SESSION},
                 "stop_grace_period": "120s",
             }
+            services[host].update(service or {})
             if cpus:
                 services[host]["cpuset"] = ",".join(map(str, cpus[host]))
         networks = {"default": {"name": self.network, "internal": isolated, "labels": {LABEL: SESSION}}}

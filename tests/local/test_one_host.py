@@ -114,7 +114,9 @@ def test_an_output_folder_that_is_none_still_fails(hosts):
     """A full or read-only disk: root ignores permissions, so the folder is a file here."""
     job = hosts(1, "train.py", code={"train.py": "raise SystemExit(5)"}, base_files={"output": "not a folder"})
     assert job.end() == [5]
-    assert "cannot be written" in job[1].log
+    assert job[1].log.count("so the failure file, the report cannot be kept") == 1
+    assert "the record of this host" not in job[1].log and "no report.html" not in job[1].log
+    assert "failure cannot be written" in job[1].log
     assert "algo-1 script (exit code 5)" in job[1].log
 
 

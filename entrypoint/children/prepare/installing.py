@@ -1,5 +1,6 @@
 """What the user's code asks to be installed, once per host."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -28,11 +29,21 @@ def is_package(program: str, code: Path) -> bool:
         raise Unusable(f"{code / 'pyproject.toml'} is no TOML: {reason(error)}") from None
 
 
+def _make_executable(file: Path) -> None:
+    """Have a program that is ours run; another user's may do so already, and stays as it is."""
+    if os.access(file, os.X_OK):
+        return
+    try:
+        file.chmod(file.stat().st_mode | 0o111)
+    except OSError as error:
+        raise Unusable(f"{file} cannot be made executable: {reason(error)}; wanted it so (chmod +x)") from None
+
+
 def install(program: str, code: Path) -> None:
     package = is_package(program, code)
     requirements = (code / "requirements.txt").is_file()
     if not package and not program.endswith(".py"):
-        (code / program).chmod((code / program).stat().st_mode | 0o111)
+        _make_executable(code / program)
         if requirements:  # as on the AWS images, where such a script calls pip itself
             print(f"requirements.txt is left to {program}: it is installed for .py programs and packages", flush=True)
     elif package or requirements:

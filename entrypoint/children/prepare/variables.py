@@ -130,7 +130,7 @@ def _region(hyperparameters: dict[str, Any]) -> str | None:
     """By the hyperparameter that the SDK sends, else as boto3 finds it, which takes half a second to be imported."""
     if "sagemaker_region" in hyperparameters:
         region: str | None = hyperparameters["sagemaker_region"]
-    elif Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser().exists():
+    elif os.path.exists(os.path.expanduser(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config"))):  # noqa: PTH110, PTH111
         import boto3
 
         region = boto3.session.Session().region_name

@@ -329,3 +329,16 @@ def test_a_pyproject_that_is_no_toml(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[project\n")
     with pytest.raises(Unusable, match=r"pyproject\.toml is no TOML: .*line 1"):
         installing.is_package("pkg", tmp_path)
+
+
+def test_a_program_of_another_users_runs_if_it_is_executable(tmp_path, monkeypatch):
+    def refuse(path, mode):
+        raise PermissionError(1, "Operation not permitted")
+
+    program = tmp_path / "train.sh"
+    program.write_text("echo told")
+    monkeypatch.setattr(installing.Path, "chmod", refuse)
+    with pytest.raises(Unusable, match=r"train\.sh cannot be made executable: .*not permitted; wanted it so \(chmod"):
+        installing.install("train.sh", tmp_path)
+    os.chmod(program, 0o755)  # noqa: PTH101
+    installing.install("train.sh", tmp_path)

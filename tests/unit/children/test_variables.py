@@ -11,3 +11,14 @@ def test_neurons_are_those_of_a_program_that_succeeds(said, code, count, tmp_pat
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert variables._neurons("ml.inf2.xlarge") == count
+
+
+def test_the_region_of_a_user_without_a_home(monkeypatch):
+    def nobody(number):
+        raise KeyError(number)
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("AWS_CONFIG_FILE", raising=False)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    assert variables._region({}) == "eu-west-1"

@@ -70,6 +70,40 @@ def test_an_account_that_is_locked_is_named_since_sshd_lets_nobody_in(monkeypatc
     assert lacking([sys.executable]) == []
 
 
+ACCOUNTS = {
+    # uid, account, capabilities: what is said
+    "no account": (1000, None, 0, r"an account for user 1000, for ssh \(RUN useradd --uid 1000 "),
+    "no shell": (1000, "/usr/sbin/nologin", 0, r"an account with a shell, .*usermod --shell /bin/sh trainer"),
+    "a shell that is not there": (1000, "/bin/no-such-shell", 0, "an account with a shell"),
+    "root without rights": (
+        0,
+        "/bin/sh",
+        0x0,
+        r"root's rights for sshd \(--cap-add SETGID --cap-add SETUID --cap-add SYS_",
+    ),
+    "root without one": (0, "/bin/sh", 0xA80425FB & ~(1 << 18), r"\(--cap-add SYS_CHROOT; "),
+    "root with Docker's": (0, "/bin/sh", 0xA80425FB, ""),
+    "another user, who needs none": (1000, "", 0, ""),
+}
+
+
+@pytest.mark.parametrize("user, shell, rights, said", ACCOUNTS.values(), ids=ACCOUNTS)
+def test_whom_sshd_does_not_let_in_is_told_why(monkeypatch, tmp_path, user, shell, rights, said):
+    def account(number: int) -> pwd.struct_passwd:
+        if shell is None:
+            raise KeyError(number)
+        return pwd.struct_passwd(("trainer", "x", number, number, "", "/home/trainer", shell))
+
+    monkeypatch.setattr(needs.pwd, "getpwuid", account)
+    monkeypatch.setattr(needs.os, "geteuid", lambda: user)
+    for name in ("SHADOW", "STATUS"):
+        monkeypatch.setattr(needs, name, tmp_path / name)
+    (tmp_path / "STATUS").write_text(f"Name:\ttrain\nCapEff:\t{rights:016x}\n")
+    monkeypatch.setattr(needs, "SSHD", sys.executable)
+    found = lacking([sys.executable])
+    assert len(found) == bool(said) and all(re.search(said, text) for text in found)
+
+
 def test_one_host_needs_no_ssh():
     assert programs([spec(Role.LAUNCHER), spec(Role.RANK), spec(Role.PREPARE)]) == ("mpirun", "orted")
     assert programs([spec(Role.CHIEF), spec(Role.PS)]) == ()

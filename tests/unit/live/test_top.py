@@ -5,6 +5,7 @@ import socket
 import threading
 
 import pytest
+from proxies import proxy
 
 from entrypoint.errors import ConfigError
 from entrypoint.live.serve import STATE
@@ -36,6 +37,17 @@ def test_what_answers_is_no_job(answer: bytes) -> None:
         with pytest.raises(ConfigError, match="nobody shows a job at http://127"):
             source(f"http://127.0.0.1:{server.getsockname()[1]}", {})()
         thread.join()
+
+
+def test_no_proxy_is_asked_for_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    with proxy(answer=b"HTTP/1.1 502 Bad Gateway\r\n\r\n") as (url, asked):
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("http_proxy", url)
+        monkeypatch.setattr("urllib.request._opener", None)  # which keeps the proxies of its first question
+        with pytest.raises(ConfigError, match=r"nobody shows a job at http://127\.0\.0\.1:1"):
+            source("http://127.0.0.1:1", {})()
+    assert not asked
 
 
 def test_an_address_that_is_none() -> None:

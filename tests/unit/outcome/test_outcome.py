@@ -146,6 +146,7 @@ def test_a_failure_file_that_cannot_be_written_is_said_and_not_raised(tmp_path):
     (tmp_path / "output").write_text("a file where the folder should be")
     complaint = report.write_failure(tmp_path / "output" / "failure", failed(CAUSE))
     assert "cannot be written" in complaint and "ValueError: x" in complaint
+    assert len(complaint.splitlines()) == 1  # the log has the rest
 
 
 def test_a_failure_text_that_utf8_cannot_hold_is_written_nevertheless(tmp_path):

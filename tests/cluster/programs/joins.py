@@ -1,0 +1,41 @@
+"""Adds up 1 of each process, by the way of distributing that it finds itself in."""
+
+import json
+import os
+
+import tensorflow as tf
+
+task = json.loads(os.environ.get("TF_CONFIG", '{"task": {"type": "none"}}'))["task"]
+if "OMPI_COMM_WORLD_RANK" in os.environ:
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    total = hvd.allreduce(tf.ones([]), op=hvd.Sum)
+elif task["type"] == "chief":
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        weight = tf.Variable(0.0)
+
+    @tf.function
+    def add():
+        weight.assign_add(1.0)
+
+    for _ in range(2):
+        coordinator.schedule(add)
+    coordinator.join()
+    total = weight.read_value()
+else:
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+
+    @tf.function
+    def one():
+        return tf.ones([])
+
+    @tf.function
+    def everywhere():
+        return strategy.reduce("SUM", strategy.run(one), axis=None)
+
+    total = everywhere()
+print("together:", int(total), flush=True)

@@ -1,0 +1,216 @@
+"""Containers of all kinds: what runs in them in each mode, and what is refused with which words.
+
+The page docs/image.md has the same table for people.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from containers import BUSY, Cluster, resources, run_alone, write_config
+
+ROOT = Path(__file__).resolve().parents[2]
+START = ["/usr/local/bin/docker-entrypoint"]
+SCRIPT = """
+import os
+if "OMPI_COMM_WORLD_RANK" in os.environ:
+    from mpi4py import MPI
+    print("all", MPI.COMM_WORLD.allreduce(1), flush=True)
+print("did its work", flush=True)
+raise ValueError("bad batch 7")
+"""
+MODES = ("single", "ps", "mwms", "mpi")
+CANNOT_KEEP = (
+    "warning: user 1000 cannot write to /opt/ml/model, /opt/ml/output, /opt/ml/output/data, so the model, the failure "
+    "file, the report cannot be kept; wanted folders of that user (chown 1000), or an image whose USER is root"
+)
+NO_ACCOUNT = "an account for user 1000, for ssh (RUN useradd --uid 1000 --shell /bin/sh trainer)"
+NO_RIGHTS = "root's rights for sshd (--cap-add SETGID --cap-add SETUID --cap-add SYS_CHROOT; or another USER"
+NO_THREADS = "the seccomp profile of this container refuses clone3"
+NO_PLACE = "user 1000 can write to none of /run/entrypoint, /tmp, /var/tmp, /usr/tmp, /dev/shm, /opt/ml, /opt/ml/output"
+TRAINER = "trainer:x:1000:1000::/home/trainer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Odd:
+    """A container: what compose is told of it, and whose /opt/ml is; what is said, and what is refused in which mode.
+
+    `account` is a line of its /etc/passwd; `refuses`: system calls that its seccomp profile answers with an error.
+    """
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    is_open: bool = False  # to everybody; else it is root's
+    account: str = ""
+    refuses: Mapping[str, int] = field(default_factory=dict)
+    says: str = ""
+    refused: Mapping[str, str] = field(default_factory=dict)  # mode, "" for all -> words
+
+
+EPERM, ENOSYS = 1, 38
+USER = {"user": "1000:1000"}
+UNSET_HOME = {"entrypoint": ["/usr/bin/env", "-u", "HOME", *START]}
+READ_ONLY = {"read_only": True}
+HARD = {
+    **USER, **READ_ONLY, **UNSET_HOME, "cap_drop": ["ALL"], "security_opt": ["no-new-privileges:true"], "ipc": "none",
+    "environment": {"LANG": "C"},
+}  # fmt: skip
+SHELL = ["/bin/sh", "-c"]
+CONTAINERS = {
+    "another user": Odd(options=USER, says=CANNOT_KEEP, refused={"mpi": NO_ACCOUNT}),
+    "another user, /opt/ml open": Odd(options=USER, is_open=True, refused={"mpi": NO_ACCOUNT}),
+    "another user with an account": Odd(options=USER, is_open=True, account=f"{TRAINER}:/bin/sh"),
+    "an account without a shell": Odd(
+        options=USER,
+        is_open=True,
+        account=f"{TRAINER}:/usr/sbin/nologin",
+        refused={
+            "mpi": "an account with a shell, for ssh (trainer's is /usr/sbin/nologin: usermod --shell /bin/sh trainer)"
+        },
+    ),
+    "read-only root": Odd(options=READ_ONLY, says="TMPDIR is /dev/shm/entrypoint-"),
+    "HOME unset": Odd(options=UNSET_HOME),
+    "HOME not writable": Odd(
+        options={**USER, "environment": {"HOME": "/root"}}, is_open=True, refused={"mpi": NO_ACCOUNT}
+    ),
+    "no /tmp": Odd(
+        options={"entrypoint": [*SHELL, 'rm -r /tmp /var/tmp && exec "$0" "$@"', *START]},
+        says="nothing can be written to /tmp: TMPDIR is /run/entrypoint/tmp for all programs",
+    ),
+    "/dev/shm of 64 MB": Odd(options={"shm_size": "64m"}),
+    "no /dev/shm": Odd(options={"ipc": "none"}),
+    "no capabilities": Odd(options={"cap_drop": ["ALL"]}, refused={"mpi": NO_RIGHTS}),
+    "three capabilities": Odd(options={"cap_drop": ["ALL"], "cap_add": ["SETGID", "SETUID", "SYS_CHROOT"]}),
+    "no new privileges": Odd(options={"security_opt": ["no-new-privileges:true"]}),
+    "seccomp": Odd(
+        refuses={
+            **dict.fromkeys(["memfd_create", "pidfd_open", "ptrace", "process_vm_readv", "sched_setaffinity"], EPERM),
+            **dict.fromkeys(["unshare", "keyctl", "perf_event_open", "close_range"], EPERM),
+            "clone3": ENOSYS,
+        }
+    ),
+    "seccomp of an old Docker": Odd(refuses={"clone3": EPERM}, refused={"": NO_THREADS}),
+    "LANG=C": Odd(options={"environment": {"LANG": "C", "LC_ALL": "C"}}),
+    "LANG=xx_YY": Odd(options={"environment": {"LANG": "xx_YY.UTF-8", "LC_ALL": "xx_YY"}}),
+    "umask 077": Odd(options={"entrypoint": [*SHELL, 'umask 077 && exec "$0" "$@"', *START]}),
+    "all at once": Odd(
+        options=HARD, is_open=True, account=f"{TRAINER}:/bin/sh", says="TMPDIR is /opt/ml/output/entrypoint-"
+    ),
+    "nowhere to write": Odd(options=HARD, refused={"": NO_PLACE}),
+}
+# Of each kind that ends in a way of its own one mode; what each mode does in the others are variants.
+USUAL = {
+    ("another user", "single"), ("read-only root", "mpi"), ("no capabilities", "mpi"), ("all at once", "mwms"),
+    ("nowhere to write", "ps"),
+}  # fmt: skip
+EACH = [
+    pytest.param(name, mode, id=f"{name}, {mode}", marks=() if (name, mode) in USUAL else pytest.mark.more)
+    for name in CONTAINERS
+    for mode in MODES
+]
+
+
+@pytest.mark.parametrize("name, mode", EACH)
+def test_a_container(cluster: Callable[..., Cluster], tmp_path: Path, name: str, mode: str) -> None:
+    """The script's own fault ends the job, and nothing of ours; or one line says what is missing."""
+    odd = CONTAINERS[name]
+    options = dict(odd.options)
+    if odd.refuses:
+        options["security_opt"] = [f"seccomp:{profile(tmp_path, odd.refuses)}"]
+    environment = {
+        **BUSY,
+        **options.pop("environment", {}),
+        **({"ENTRYPOINT_PROCESSES_PER_HOST": "2"} if mode == "mpi" else {}),
+    }
+    with cluster(
+        program="tells.py",
+        files={"tells.py": SCRIPT},
+        hosts=1 if mode == "single" else 2,
+        mode=mode,
+        environment=environment,
+        mounts=[f"{passwd(tmp_path, odd.account)}:/etc/passwd:ro"] if odd.account else (),
+        open_to_all=odd.is_open,
+        service=options,
+    ) as job:
+        endings = job.wait()
+        refused = odd.refused.get(mode) or odd.refused.get("")
+        everything = "".join(ending.log for ending in endings.values())
+        assert not re.search(r'File "[^"]*/entrypoint/', everything), "a traceback of ours"
+        for ending in endings.values():
+            assert ending.exit_code == (78 if refused else 1)
+            assert (refused or odd.says) in ending.log
+            if not refused:
+                assert re.search(r"job failed: algo-\d [^:]*\(exit code 1\): ValueError: bad batch 7", ending.log)
+                assert bool(ending.failure) == (odd.says != CANNOT_KEEP)
+        if not refused:  # one that was behind the first to fail may have been ended before it said so
+            assert "did its work" in everything and ("all 4" in everything) == (mode == "mpi")
+        if mode == "single":
+            assert everything.count("Traceback") == (not refused)
+
+
+@pytest.mark.more  # with several hosts, and with another mode alone, it is above
+def test_mpi_on_one_host_takes_no_account(cluster: Callable[..., Cluster]) -> None:
+    two = {"ENTRYPOINT_PROCESSES_PER_HOST": "2"}
+    with cluster(
+        program="tells.py",
+        files={"tells.py": SCRIPT},
+        hosts=1,
+        mode="mpi",
+        environment=two,
+        service={**USER, **READ_ONLY},
+    ) as job:
+        (ending,) = job.wait().values()
+        assert ending.exit_code == 1 and "all 2" in ending.log and CANNOT_KEEP in ending.log
+
+
+def test_an_input_that_is_only_read(image: str, tmp_path: Path) -> None:
+    config = tmp_path / "input/config"
+    write_config(config, resources=resources(["algo-1"], "algo-1"), hyperparameters={"sagemaker_program": "train.py"})
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/train.py").write_text("print('did its work')\n")
+    mounts = {tmp_path: "/opt/ml", tmp_path / "input": "/opt/ml/input:ro", tmp_path / "code": "/opt/ml/code:ro"}
+    done = run_alone(image, "train", mounts=mounts)
+    assert done.returncode == 0 and "did its work" in done.stdout, done.stdout
+
+
+@pytest.mark.more  # programs without TensorFlow are above
+@pytest.mark.parametrize("mode", ["ps", "mwms", "mpi"])
+def test_tensorflow_trains_in_all_at_once(cluster: Callable[..., Cluster], tmp_path: Path, mode: str) -> None:
+    options = dict(HARD)
+    environment = {**BUSY, **options.pop("environment"), "ENTRYPOINT_PS_WORKERS": "server", "TF_CPP_MIN_LOG_LEVEL": "1"}
+    mounts = [f"{passwd(tmp_path, f'{TRAINER}:/bin/sh')}:/etc/passwd:ro"]
+    with cluster(
+        program="joins.py",
+        hosts=2,
+        mode=mode,
+        environment=environment,
+        mounts=mounts,
+        open_to_all=True,
+        service=options,
+    ) as job:
+        endings = job.wait()
+        assert [ending.exit_code for ending in endings.values()] == [0, 0]
+        assert "together: 2" in endings["algo-1"].log
+
+
+def test_the_page_has_them_all() -> None:
+    page = (ROOT / "docs/image.md").read_text()
+    rows = {line.split("|")[1].strip() for line in page.splitlines() if line.startswith("|")}
+    assert CONTAINERS.keys() <= rows
+
+
+def passwd(folder: Path, account: str) -> Path:
+    path = folder / "passwd"
+    sshd = "sshd:x:100:65534::/run/sshd:/usr/sbin/nologin"
+    path.write_text(f"root:x:0:0:root:/root:/bin/bash\n{sshd}\n{account}\n")
+    return path
+
+
+def profile(folder: Path, refuses: Mapping[str, int]) -> Path:
+    path = folder / "seccomp.json"
+    rules = [{"names": [name], "action": "SCMP_ACT_ERRNO", "errnoRet": number} for name, number in refuses.items()]
+    path.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules}))
+    return path

@@ -1,0 +1,25 @@
+"""The environment of a job names a proxy that lets nobody through to its hosts: none asks it for another one."""
+
+from collections.abc import Callable
+
+import pytest
+from containers import BUSY, Cluster, sh
+from proxies import proxy
+
+
+@pytest.mark.parametrize(
+    "mode", ["mwms", pytest.param("ps", marks=pytest.mark.more), pytest.param("mpi", marks=pytest.mark.more)]
+)  # `mwms` shows it for gRPC
+def test_hosts_meet_beside_a_proxy_that_swallows(cluster: Callable[..., Cluster], mode: str) -> None:
+    gateway = sh("docker", "network", "inspect", "-f", "{{(index .IPAM.Config 0).Gateway}}", "bridge").stdout.strip()
+    with proxy(gateway) as (url, asked):
+        environment = {
+            "http_proxy": url, "https_proxy": url, "HTTPS_PROXY": url, "NO_PROXY": "internal.example, .amazonaws.com",
+            "ENTRYPOINT_PS_WORKERS": "server", "TF_CPP_MIN_LOG_LEVEL": "1", **BUSY,
+        }  # fmt: skip
+        with cluster(program="joins.py", mode=mode, hosts=2, environment=environment) as job:
+            endings = job.wait(within=100)
+            assert [ending.exit_code for ending in endings.values()] == [0, 0]
+            assert "together: 2" in endings["algo-1"].log
+            assert "no program is to ask for the 2 hosts of the job" in endings["algo-2"].line("no_proxy")
+    assert not asked
