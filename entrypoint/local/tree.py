@@ -17,7 +17,7 @@ from entrypoint.local.spec import LocalJob
 MARKER = ".entrypoint-local"  # says that an output folder is ours, and (by a lock) that a job is using it
 MOST_CODE = 1 << 30  # bytes
 # Folders by their names, and by what lies in them: our output, virtual environments, those of conda, caches.
-_NOT_CODE = "__pycache__ .git .hg .ipynb_checkpoints .nox .svn .tox .venv node_modules".split()
+_NOT_CODE = ["__pycache__", ".git", ".hg", ".ipynb_checkpoints", ".nox", ".svn", ".tox", ".venv", "node_modules"]
 _TELLS = (MARKER, "pyvenv.cfg", "conda-meta", "CACHEDIR.TAG")
 
 

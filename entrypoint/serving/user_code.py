@@ -28,6 +28,7 @@ Context = namedtuple(
 )
 Ask = Callable[[bytes], tuple[int, bytes]]  # a request to the model -> status, body
 
+RUN_PIP = Path(__file__).parents[1] / "children" / "run_pip.py"
 _ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 
 
@@ -85,7 +86,7 @@ def _install(folder: Path) -> None:
     if (folder / "lib").is_dir():
         print(f"serve: {requirements} is not installed: {folder / 'lib'} has what the code needs", flush=True)
         return
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [sys.executable, str(RUN_PIP), "install", "--quiet", "--disable-pip-version-check"]
     if code := subprocess.run([*pip, "-r", str(requirements)], cwd=folder).returncode:
         raise CodeError(f"{requirements} could not be installed (pip's exit code {code}); the log has pip's own words")
 
