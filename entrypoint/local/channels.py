@@ -112,7 +112,11 @@ class Channel:
 
     @property
     def told(self) -> str:
-        """Say which files of the folder are no data, and what becomes of them; nothing if all are."""
+        """Say which files of the folder are no data, or that an example is several records; nothing if all is plain."""
+        if len(self.attributes) > 1 and self.wrapper is Wrapper.RECORD_IO:
+            names = list(self.attributes)
+            whole = f"read it with attributes={names} of pipe_dataset, which keeps them together for shard"
+            return f"channel {self.name}: each example is {len(names)} records; {whole}"
         if not self.source.is_dir() or self.attributes or not (others := [k for k in self._keys if not is_data(k)]):
             return ""
         if self.is_whole and self.mode is not InputMode.PIPE:

@@ -193,6 +193,12 @@ def test_what_is_no_data_is_neither_streamed_nor_dealt_out_and_is_told(rows, tmp
     assert "are in the folder, as on SageMaker: sagemaker_tf_data leaves them out" in whole.told
 
 
+def test_examples_of_several_records_are_told(tmp_path):
+    told = pipe(tmp_path / "m", wrapper=Wrapper.RECORD_IO, attributes=("source-ref", "label")).told
+    assert told.startswith("channel train: each example is 2 records; read it with attributes=['source-ref', 'label']")
+    assert pipe(tmp_path / "m", wrapper=Wrapper.RECORD_IO, attributes=("source-ref",)).told == ""
+
+
 def test_a_pipe_of_nothing_but_rests_is_refused(tmp_path):
     leave_behind(tmp_path)
     with pytest.raises(ConfigError, match="holds no file with data"):
