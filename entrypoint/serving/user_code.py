@@ -75,7 +75,9 @@ def load_user_code(serving: Serving) -> "UserCode | None":
         raise CodeError(f"{path} cannot be imported: {_what(error)}") from error
     handlers = {name: getattr(module, name, None) for name in ("handler", "input_handler", "output_handler")}
     if not (handlers["handler"] or (handlers["input_handler"] and handlers["output_handler"])):
-        raise CodeError(f"{path} has no handlers; wanted input_handler and output_handler, or handler")
+        there = [name for name, handler in handlers.items() if handler]
+        found = f"{there[0]} alone" if there else "no handlers"
+        raise CodeError(f"{path} has {found}; wanted input_handler and output_handler, or handler")
     return UserCode(path, handlers, serving.accept)
 
 
