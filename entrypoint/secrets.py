@@ -110,8 +110,9 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
         except (ValueError, RecursionError):
             return
     for key, inner in _members(value):
-        if is_secret(key) and inner not in (None, True, False):
-            yield key, inner if isinstance(inner, str) else json.dumps(inner)
+        inner_text = inner if isinstance(inner, str) else json.dumps(inner)
+        if inner not in (None, True, False) and is_secret(key, content=_is_content(key, inner_text)):
+            yield key, inner_text
 
 
 def _is_content(name: str, text: str) -> bool:

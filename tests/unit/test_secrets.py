@@ -89,8 +89,9 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow1BAAKCAQEA0Zq7Lw\n-----END RSA PRI
      ("KEY_FILE", PEM), ("server_pem", PEM), ("PWD", "Zq7Lw0XkT5")],
 )  # fmt: skip
 def test_content_where_a_path_might_be(name, value):
-    masked = Secrets({name: value}).mask(f"it is {value}.")
-    assert not any(line.strip() in masked for line in value.splitlines())
+    for held in ({name: value}, {"settings": {"inner": {name: value}}}):
+        masked = Secrets(held).mask(f"it is {value}.")
+        assert not any(line.strip() in masked for line in value.splitlines())
 
 
 @pytest.mark.parametrize(
