@@ -99,7 +99,7 @@ class Secrets:
 def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
     """(name, text) of what is secret in a value: all of it, what is secret inside of it, passwords in URLs."""
     text = value if isinstance(value, str) else json.dumps(value)
-    if is_secret(name, content=_is_content(name, text)) or _PRIVATE_KEY.search(text):
+    if _holds_secret(name, text):
         yield name, text
     for found in _IN_URL.finditer(text):
         password = found[1] or found[2]
@@ -111,8 +111,15 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
             return
     for key, inner in _members(value):
         inner_text = inner if isinstance(inner, str) else json.dumps(inner)
-        if inner not in (None, True, False) and is_secret(key, content=_is_content(key, inner_text)):
+        if inner not in (None, True, False) and _holds_secret(key, inner_text):
             yield key, inner_text
+
+
+def _holds_secret(name: str, text: str) -> bool:
+    """Return whether all of a value is secret: by its name, or as a private key."""
+    if is_secret(name, content=_is_content(name, text)):
+        return True
+    return text.lstrip()[:1] not in ("{", "[") and bool(_PRIVATE_KEY.search(text))
 
 
 def _is_content(name: str, text: str) -> bool:

@@ -11,7 +11,7 @@ LOGGER = logging.getLogger(__name__)
 OF_WINDOWS = r"(?is).*/(desktop\.ini|thumbs\.db)"  # paths below the folder, each with a / in front
 _SHOWN = 3  # files that are named
 
-_told: set[tuple[Path, str]] = set()
+_told: set[Path] = set()
 
 
 def data(pattern: str) -> str:
@@ -24,10 +24,10 @@ def data(pattern: str) -> str:
     return "(?s)" + "".join(f"({plain})*" if part == "**" else "/[^/]*" if part[0] in "._" else plain for part in parts)
 
 
-def tell(channel: str, folder: Path, pattern: str, left_out: Sequence[str]) -> None:
-    """Say once for each folder and pattern what is left out."""
-    if left_out and (folder, pattern) not in _told:
-        _told.add((folder, pattern))
+def tell(channel: str, folder: Path, left_out: Sequence[str]) -> None:
+    """Say once for each folder what is left out."""
+    if left_out and folder not in _told:
+        _told.add(folder)
         LOGGER.warning("channel '%s': %s", channel, listed(left_out))
 
 

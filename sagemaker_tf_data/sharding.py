@@ -68,7 +68,7 @@ def files(channel: str | None = None, pattern: str = "*") -> list[str]:
     if not found:
         but = f", but {hidden.listed(left_out)}" if left_out else ""
         raise DataError(f"channel '{mine.name}': no file in {mine.folder} is called {pattern}{but}")
-    hidden.tell(mine.name, mine.folder, pattern, left_out)
+    hidden.tell(mine.name, mine.folder, left_out)
     return [str(mine.folder / name) for name in found]
 
 
