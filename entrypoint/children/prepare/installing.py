@@ -60,7 +60,9 @@ def install(program: str, code: Path) -> None:
     requirements = (code / "requirements.txt").is_file()
     if not package and not program.endswith(".py"):
         check_first_line(program, code)
-        (code / program).chmod((code / program).stat().st_mode | 0o111)
+        mode = (code / program).stat().st_mode
+        if mode & 0o111 != 0o111:  # the folder may be read-only, and the program as it should be
+            (code / program).chmod(mode | 0o111)
         if requirements:  # as on the AWS images, where such a script calls pip itself
             print(f"requirements.txt is left to {program}: it is installed for .py programs and packages", flush=True)
     elif package or requirements:
