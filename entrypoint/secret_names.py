@@ -69,6 +69,7 @@ _OF_DATA = _words(
     "public publishable primary foreign partition sort hash row cache object index unique composite image label "
     "feature routing map dict json item group site message event idempotency lookup column field"
 )
+_OF_PRIVATE_KEYS = _words("pem p8 p12 pkcs8")  # forms behind
 _ID_OF_KEYS = _words("api access account auth client private secret")  # those of encryption and the like are no secrets
 _SERVICES = _words(
     "airtable algolia amplitude anthropic apify appcenter asana aws azure binance bitbucket braintree bugsnag checkly "
@@ -195,7 +196,7 @@ def _names_one(words: list[str], rest: list[str], content: bool) -> bool:
         case "key" | "keys":
             if before in ("primary", "secondary"):
                 return bool(_SERVICES.intersection(words[:-2])) or "access" in words[:-2]
-            if before in _KEYS:
+            if before in _KEYS or (not before and _OF_PRIVATE_KEYS.intersection(rest)):
                 return True
             return before not in _OF_DATA and bool((_SERVICES - _NOT_SERVICES_WITH_KEYS).intersection(words[:-1]))
         case "id":
