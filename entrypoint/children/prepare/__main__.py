@@ -85,7 +85,7 @@ def main() -> int:
             print(f"warning: {line}", flush=True)
     result = {
         "env": env,
-        "module": module_of(program, code, [*path, *sys.path]) if package else None,
+        "module": module_of(program, code, path) if package else None,
         "flags": flags(files),
         "fingerprints": {**fingerprints, **installed},
         "unused_gpus": unused_gpus,
