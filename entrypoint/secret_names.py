@@ -1,7 +1,8 @@
 """Which names of variables and hyperparameters are those of secrets. Pure.
 
 A name is read as words, however they are joined: DB_PASSWORD_PROD, dbPassword, pgpassword. It is a secret's if its last
-words name one, but for words that only say which one (PROD, BASE64, 2): SECRET_NAME and TOKEN_TTL are something else.
+words name one, but for words that only say which one (PROD, 2), of what (PASSWORD_DB, TOKEN_GITHUB), or in which form
+(PRIVATE_KEY_PEM, KEY_BASE64): SECRET_NAME and TOKEN_TTL are something else.
 """
 
 import re
@@ -24,8 +25,14 @@ _LONGEST = 200  # characters of a name, its last, that are read
 _WHICH = _words(
     "prod production prd dev develop development staging stage stg test testing tests qa uat live sandbox ci local "
     "primary secondary old new current previous next main default backup global internal external a b fallback "
-    "fallbacks base64 b64 value val string str text raw plain plaintext encoded decoded encrypted enc hash hashed "
-    "data json env"
+    "fallbacks base64 b64 value val string str raw plain plaintext encoded decoded encrypted enc hash hashed "
+    "data json env pem der p8 p12 pkcs8 jwk hex armor armored content contents text"
+)
+# Behind, too: of what it is. Words that say something else of a secret, such as HOST and SERVICE, are not among them.
+_OF_WHAT = _words(
+    "db database databases sql mysql mssql mariadb postgresql pg pgsql oracle mongo sqlite rabbitmq kafka amqp mqtt "
+    "smtp imap pop3 mail email ftp sftp ssh ldap wifi vpn root admin user superuser sudo api bot jwt oauth oauth2 "
+    "minio influxdb clickhouse cassandra elasticsearch neo4j keystore wallet aliyun auth0"
 )
 # In front: something is said of secrets, and none is given.
 _ABOUT = _words("use uses using enable enabled disable disabled require requires required allow without")
@@ -42,11 +49,12 @@ _PHRASES = _phrases(
     "|sas url|sas uri|auth header|auth headers|auth config|basic auth|http auth|proxy auth|docker auth"
     "|registry auth|npm auth|redis auth|pypi auth|git auth|service account json|kube config data"
     "|kubeconfig data|seed phrase|recovery phrase|recovery code|recovery codes|backup code|backup codes"
-    "|pin code|user pin|card pin|secret key base|secret id|docker config json|credentials relative uri"
+    "|pin code|user pin|api hash|card pin|secret key base|secret id|docker config json|credentials relative uri"
     "|credentials full uri|shared key lite|totp seed|otp seed"
 )
 _FILES = _words("kubeconfig keystore p12 pfx netrc dockerconfigjson dockercfg")  # secret as far as they are not paths
 _CONTENTS = _words("base64 b64 data json text content contents raw value")
+_AS_A_FILE = _words("file files filename path location")
 
 # `key` is a word of many meanings; these are in front of one that opens something.
 _KEYS = _words(
@@ -61,6 +69,7 @@ _OF_DATA = _words(
     "public publishable primary foreign partition sort hash row cache object index unique composite image label "
     "feature routing map dict json item group site message event idempotency lookup column field"
 )
+_OF_PRIVATE_KEYS = _words("pem p8 p12 pkcs8")  # forms behind
 _ID_OF_KEYS = _words("api access account auth client private secret")  # those of encryption and the like are no secrets
 _SERVICES = _words(
     "airtable algolia amplitude anthropic apify appcenter asana aws azure binance bitbucket braintree bugsnag checkly "
@@ -78,6 +87,10 @@ _SERVICES = _words(
     "unsplash upstash vercel virustotal vonage voyage wandb weather weatherapi weaviate xai yelp youtube zendesk zoom"
 )
 _NOT_SERVICES_WITH_KEYS = _words("s3 gcs redis aws postgres mongo mongodb docker github gh google maps")
+_PLAIN_WORDS = _words(  # services that other names are full of: `key_linear`, `token_segment`
+    "comet fal figma linear maps neptune notion percy quay relic replicate resend segment square stability together "
+    "weather zoom"
+)
 _NO_PASS = _words(
     "first second third one two three single double multi per by low high band forward backward fwd bwd render each "
     "every last next final did does all num n max min early z depth shadow base geometry warmup lexical"
@@ -106,18 +119,25 @@ _WRITTEN_AS_ONE = {"".join(phrase): phrase for phrase in _PHRASES | _OF_KEYS}
 
 
 @lru_cache(4096)
-def is_secret(name: str) -> bool:
-    """Return whether something of this name is to be kept secret."""
+def is_secret(name: str, content: bool = False) -> bool:
+    """Return whether something of this name is to be kept secret.
+
+    With `content` its value is known to be no path: of PASSWORD_FILE, KUBECONFIG and PWD, which hold one otherwise.
+    """
     words = _split(name[-_LONGEST:])
     if words[:2] == ["sm", "hp"]:
         del words[:2]
+    elif name in ("PWD", "OLDPWD") and not content:  # of every shell; a hyperparameter is called pwd
+        return False
     if not words or _ABOUT.intersection(words[:-1]) or (words[0] in _ABOUT_AT_FIRST and len(words) > 1):
         return False
-    end = len(words)
-    while end > 1 and _says_which(words[end - 1]):
-        end -= 1
-    ends = {len(words), end, max(1, end - 1) if words[end - 1 : end] and words[end - 1] in _SERVICES else end}
-    return any(_names_one(words[:at], words[at:]) for at in ends)
+    for end in range(len(words), 0, -1):
+        if _names_one(words[:end], words[end:], content):
+            return True
+        word = words[end - 1]
+        if not (_says_which(word) or _says_of_what(word) or (content and word in _AS_A_FILE)):
+            return words[0] == "key" and end == 1 < len(words) and _says_of_what(words[1])  # KEY_OPENAI
+    return False
 
 
 def _split(name: str) -> list[str]:
@@ -132,6 +152,10 @@ def _split(name: str) -> list[str]:
 
 def _says_which(word: str) -> bool:
     return word in _WHICH or word.isdigit() or bool(re.fullmatch(r"v\d{1,3}", word))
+
+
+def _says_of_what(word: str) -> bool:
+    return word in _OF_WHAT or word in _SERVICES - _PLAIN_WORDS
 
 
 def _is_noun(word: str) -> bool:
@@ -157,13 +181,13 @@ def _run_together(word: str) -> list[str]:
     return [before, noun]
 
 
-def _names_one(words: list[str], rest: list[str]) -> bool:
+def _names_one(words: list[str], rest: list[str], content: bool) -> bool:
     """Return whether the last of `words` names a secret; `rest` says which one, or how it is written."""
     noun, before = words[-1], words[-2] if len(words) > 1 else ""
     if noun in _NOUNS or tuple(words[-2:]) in _PHRASES or tuple(words[-3:]) in _PHRASES:
         return True
     if noun in _FILES or tuple(words[-2:]) in (("service", "account"), ("kube", "config")):
-        return bool(_CONTENTS.intersection(rest))
+        return content or bool(_CONTENTS.intersection(rest))
     match noun:
         case "token":
             return before not in _LANGUAGE
@@ -172,7 +196,7 @@ def _names_one(words: list[str], rest: list[str]) -> bool:
         case "key" | "keys":
             if before in ("primary", "secondary"):
                 return bool(_SERVICES.intersection(words[:-2])) or "access" in words[:-2]
-            if before in _KEYS:
+            if before in _KEYS or (not before and _OF_PRIVATE_KEYS.intersection(rest)):
                 return True
             return before not in _OF_DATA and bool((_SERVICES - _NOT_SERVICES_WITH_KEYS).intersection(words[:-1]))
         case "id":
@@ -180,7 +204,7 @@ def _names_one(words: list[str], rest: list[str]) -> bool:
         case "pass":
             return before not in _NO_PASS
         case "pwd":
-            return bool(before) and before not in _FOLDERS
+            return before not in _FOLDERS
         case "salt":
             return bool(before)
     return False

@@ -25,6 +25,8 @@ _IN_URL = re.compile(r"(?<=[A-Za-z0-9+.-])://(?:[^\s/:@]*:([^\s/@]+)|([^\s/:@]{1
 _WORD = r"(?:[A-Z]?[a-z]{2,}(?:[A-Z][a-z]{2,})*|[A-Z]+|[a-z])"  # there is one way only to read a word
 _WORDS = re.compile(rf"{_WORD}(?:[ _./:-]+{_WORD})*")
 _FIGURES = re.compile(r"[-+0-9.,:/_eE\s]+")
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY")  # of a PEM file
+_BASE64 = re.compile(r"(?!/)(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9+/_-]{40,}={0,2}")
 _PLACE = re.compile(r"(~|\.{1,2})?(/[a-z0-9._-]+)+/?|(s3://|arn:)\S+")
 
 
@@ -97,7 +99,7 @@ class Secrets:
 def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
     """(name, text) of what is secret in a value: all of it, what is secret inside of it, passwords in URLs."""
     text = value if isinstance(value, str) else json.dumps(value)
-    if is_secret(name):
+    if _holds_secret(name, text):
         yield name, text
     for found in _IN_URL.finditer(text):
         password = found[1] or found[2]
@@ -108,8 +110,24 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
         except (ValueError, RecursionError):
             return
     for key, inner in _members(value):
-        if is_secret(key) and inner not in (None, True, False):
-            yield key, inner if isinstance(inner, str) else json.dumps(inner)
+        inner_text = inner if isinstance(inner, str) else json.dumps(inner)
+        if inner not in (None, True, False) and _holds_secret(key, inner_text):
+            yield key, inner_text
+
+
+def _holds_secret(name: str, text: str) -> bool:
+    """Return whether all of a value is secret: by its name, or as a private key."""
+    if is_secret(name, content=_is_content(name, text)):
+        return True
+    return text.lstrip()[:1] not in ("{", "[") and bool(_PRIVATE_KEY.search(text))
+
+
+def _is_content(name: str, text: str) -> bool:
+    """Return whether a value cannot be the path of a file, though its name speaks of one; PWD is an absolute path."""
+    text = text.strip()
+    if name == "PWD":
+        return not text.startswith("/")
+    return text.startswith("{") or "\n" in text or bool(_BASE64.fullmatch(text))
 
 
 def _members(value: Any) -> Iterator[tuple[str, Any]]:

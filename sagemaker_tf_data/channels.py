@@ -69,7 +69,7 @@ def all_channels(environ: Mapping[str, str] = os.environ) -> dict[str, Channel]:
     for name in _json(environ.get("SM_CHANNELS") or "[]", list, "SM_CHANNELS"):
         given.setdefault(str(name), {})
     if not given and data.is_dir():  # neither a file nor variables: a folder laid out by hand
-        given = {path.name: {} for path in data.iterdir() if path.is_dir()}
+        given = {path.name: {} for path in data.iterdir() if path.is_dir() and path.name[0] != "."}
     for variable in environ:
         name = variable.removeprefix("SM_CHANNEL_")
         if name != variable and name and name not in {known.upper() for known in given}:

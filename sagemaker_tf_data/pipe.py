@@ -1,7 +1,7 @@
 """`pipe_dataset`: a channel in Pipe mode as a dataset, whichever TensorFlow is installed."""
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +22,14 @@ READERS = ("auto", "operator", "own")
 
 
 def pipe_dataset(
-    channel: str | None, record_format: str, *, reader: str | None = None, patience: float | None = None
+    channel: str | None,
+    record_format: str,
+    *,
+    attributes: Sequence[str] = (),
+    reader: str | None = None,
+    patience: float | None = None,
 ) -> "tf.data.Dataset":
-    """Return the records of a Pipe mode channel, as scalar strings.
+    """Return the records of a Pipe mode channel, as scalar strings; with `attributes` its examples, as dictionaries.
 
     Every iterator, and so every round of `repeat()`, reads one pass: the next named pipe, from the first byte to the
     last. Only one process of a host can read a channel; `shard(pipe_dataset(...))` takes its part of the records.
@@ -37,18 +42,41 @@ def pipe_dataset(
         channel: As for `channels.channel`.
         record_format: "TFRecord", "RecordIO" (where the channel has record_wrapper="RecordIO") or "TextLine". For
             objects that are RecordIO themselves there are `image_records` and `protobuf_records`.
+        attributes: Of an augmented manifest, the AttributeNames of the job, in their order: so many records are one
+            example, {name: scalar string}, which `shard`, `shuffle` and `batch` keep whole. Takes "RecordIO".
         patience: Seconds to wait for a pipe to come, or for bytes in it, before it is an error. Default:
             $SAGEMAKER_TF_DATA_PATIENCE, or half an hour: SageMaker may need minutes for the first object of a pass.
 
     Raises:
         DataError: There is no such channel, it is in File mode, or an argument is wrong. Iterating raises TensorFlow's
             errors with a DataError's text: no pipe came, another process reads the channel, the format is another one,
-            or the pass ends within a record.
+            or the pass ends within a record or an example.
     """
-    import tensorflow as tf
-
     if record_format not in FORMATS:
         raise DataError(f"record_format is {record_format!r}; wanted one of {', '.join(FORMATS)}")
+    names = list(attributes)
+    if names and (isinstance(attributes, str) or record_format != "RecordIO" or len({*names}) < len(names)):
+        found = f"attributes={attributes!r} and record_format={record_format!r}"
+        raise DataError(f"{found}; wanted a list of different names, and RecordIO, which keeps attributes apart")
+    read = _dataset(channel, record_format, reader, patience)
+    return _examples(read, names) if names else read
+
+
+def _examples(records: "tf.data.Dataset", names: list[str]) -> "tf.data.Dataset":
+    import tensorflow as tf
+
+    def whole(example: "tf.Tensor") -> "dict[str, tf.Tensor]":
+        said = f"the pass ends within an example; wanted {len(names)} records for each: {', '.join(names)}"
+        enough = tf.debugging.assert_equal(tf.size(example), len(names), message=said)
+        with tf.control_dependencies([each for each in (enough,) if each is not None]):
+            return dict(zip(names, tf.unstack(tf.identity(example), len(names)), strict=True))
+
+    return records.batch(len(names)).map(whole)
+
+
+def _dataset(channel: str | None, record_format: str, reader: str | None, patience: float | None) -> "tf.data.Dataset":
+    import tensorflow as tf
+
     reader = _reader(reader)
     operator = None if reader == "own" else _load_operator(required=reader == "operator")
     if places.reads_elsewhere() and tf.inside_function():

@@ -1,8 +1,9 @@
 """Each training process's own part of the data, with numbers that nobody has to work out."""
 
+import re
 from typing import TYPE_CHECKING, Any
 
-from sagemaker_tf_data import channels, in_graph, places
+from sagemaker_tf_data import channels, hidden, in_graph, places
 from sagemaker_tf_data.errors import DataError
 
 if TYPE_CHECKING:
@@ -47,12 +48,12 @@ def shard(dataset: "tf.data.Dataset", channel: str | None = None) -> "tf.data.Da
 def files(channel: str | None = None, pattern: str = "*") -> list[str]:
     """Return paths of the files of this process's channel, at any depth, whose names match `pattern`, sorted.
 
-    So they are in the same order on all hosts that have the same files. Not sharded yet.
+    So they are in the same order on all hosts that have the same files. Not sharded yet. Names of files and folders
+    that begin with . or _, and desktop.ini, are left out, and said once, unless the pattern begins so, too.
 
     Raises:
         DataError: There is no such channel, it is in Pipe mode, no file matches, or a dataset function of a
-        ClusterCoordinator
-            asks: its files are on other hosts, and `file_names` finds them there.
+            ClusterCoordinator asks: its files are on other hosts, and `file_names` finds them there.
     """
     if places.reads_elsewhere() and _tracing():
         raise DataError("files() looks on the chief's disk, and workers read what is made here: use file_names()")
@@ -60,10 +61,21 @@ def files(channel: str | None = None, pattern: str = "*") -> list[str]:
     mine.need("File")
     if not mine.folder.is_dir():
         raise DataError(f"channel '{mine.name}' has no folder {mine.folder}; wanted it there with files")
-    found = sorted(str(path) for path in mine.folder.rglob(pattern) if path.is_file())
+    below = sorted(path.relative_to(mine.folder).as_posix() for path in mine.folder.rglob(pattern) if path.is_file())
+    is_data, is_none = (re.compile(expression) for expression in _expressions(pattern))
+    found = [name for name in below if is_data.fullmatch(f"/{name}") and not is_none.fullmatch(f"/{name}")]
+    left_out = sorted(set(below).difference(found))
     if not found:
-        raise DataError(f"channel '{mine.name}': no file in {mine.folder} is called {pattern}")
-    return found
+        but = f", but {hidden.listed(left_out)}" if left_out else ""
+        raise DataError(f"channel '{mine.name}': no file in {mine.folder} is called {pattern}{but}")
+    hidden.tell(mine.name, mine.folder, left_out)
+    return [str(mine.folder / name) for name in found]
+
+
+def _expressions(pattern: str) -> tuple[str, str]:
+    """Return what data match, and what files of Windows match."""
+    asked_for = re.fullmatch(hidden.OF_WINDOWS, f"/{pattern}")
+    return hidden.data(pattern), "" if asked_for else hidden.OF_WINDOWS
 
 
 def file_names(channel: str | None = None, pattern: str = "*") -> "tf.data.Dataset":
@@ -81,7 +93,14 @@ def file_names(channel: str | None = None, pattern: str = "*") -> "tf.data.Datas
         own, *_ = in_graph.part(name)
         folder = tf.strings.join([in_graph.input_folder(), "data", own], separator="/")
         patterns = [tf.strings.join([folder, *["*"] * depth, pattern], separator="/") for depth in range(DEPTH)]
-        return tf.data.Dataset.list_files(tf.stack(patterns), shuffle=False)
+        of_data, of_none = _expressions(pattern)
+
+        def is_data(path: "tf.Tensor") -> "tf.Tensor":
+            below = tf.strings.substr(path, tf.strings.length(folder), -1)
+            full_match = tf.strings.regex_full_match
+            return full_match(below, of_data) & ~full_match(below, of_none)
+
+        return tf.data.Dataset.list_files(tf.stack(patterns), shuffle=False).filter(is_data)
 
     return tf.data.Dataset.from_tensors(0).flat_map(of_the_reader)
 

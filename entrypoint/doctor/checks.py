@@ -45,6 +45,8 @@ CHECKS = {
     # --- the training script: whether it runs ---
     "syntax": ("script", "error", "What Python 3 cannot parse."),
     "entry-missing": ("script", "error", "The program is not in the folder of the code."),
+    "interpreter-missing": ("script", "warning", "A shell script whose first line asks for what our image lacks."),
+    "line-ends": ("script", "note", "A shell script with line ends of Windows."),
     "tf1-name": (
         "script",
         "error",

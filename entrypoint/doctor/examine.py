@@ -17,11 +17,12 @@ from entrypoint.doctor.of_keeping import of_keeping
 from entrypoint.doctor.of_launch import of_launch
 from entrypoint.doctor.of_names import of_names
 from entrypoint.doctor.of_requests import folder_said, of_request
+from entrypoint.doctor.of_shell import of_shell
 from entrypoint.doctor.requests import Request, read_request
 from entrypoint.errors import ConfigError
 from entrypoint.job.job import Mode
 
-CHECKS_OF_SCRIPTS = (of_names, of_arguments, of_code, of_data, of_keeping)
+CHECKS_OF_SCRIPTS = (of_shell, of_names, of_arguments, of_code, of_data, of_keeping)
 FIRST_LINE = (2, 14)  # of TensorFlow, where no image says which
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from entrypoint.errors import ConfigError, show
 from entrypoint.job.channels import Distribution, Wrapper
+from entrypoint.local.hidden import is_data, listed
 from entrypoint.python310 import StrEnum
 
 MAX_CHANNELS = 20
@@ -96,10 +97,33 @@ class Channel:
             if self.attributes:
                 return tuple(self._lines())
             if self.source.is_dir():
-                return tuple(_objects(self.source))
+                return tuple(Entry(key, (self.source / key,)) for key in self._keys if is_data(key))
             return tuple(self._listed())
         except (OSError, UnicodeDecodeError) as error:
             raise self._wrong(f"cannot be read: {error}") from None
+
+    @cached_property
+    def _keys(self) -> list[str]:
+        """The files below the folder in order of their keys, which S3 compares as bytes."""
+        found = []
+        for parent, _, names in os.walk(self.source):
+            found += [path for name in names if (path := Path(parent, name)).is_file()]
+        return sorted((str(path.relative_to(self.source)) for path in found), key=os.fsencode)
+
+    @property
+    def told(self) -> str:
+        """Say which files of the folder are no data, or that an example is several records; nothing if all is plain."""
+        if len(self.attributes) > 1 and self.wrapper is Wrapper.RECORD_IO:
+            names = list(self.attributes)
+            whole = f"read it with attributes={names} of pipe_dataset, which keeps them together for shard"
+            return f"channel {self.name}: each example is {len(names)} records; {whole}"
+        if not self.source.is_dir() or self.attributes or not (others := [k for k in self._keys if not is_data(k)]):
+            return ""
+        if self.is_whole and self.mode is not InputMode.PIPE:
+            what = "are in the folder, as on SageMaker: sagemaker_tf_data leaves them out, a script of its own may not"
+        else:
+            what = "are left out as no data: SageMaker would bring them, so keep them out of S3"
+        return f"channel {self.name}: {listed(others)} {what}"
 
     def of_host(self, rank: int, hosts: int, number: int = 0) -> list[Entry]:
         """Return what one host gets in pass `number`. A seed means one order on all hosts, another in each pass."""
@@ -118,7 +142,7 @@ class Channel:
             raise self._wrong("is a file, and its mode FastFile; wanted a folder, or mode File or Pipe")
         if self.mode is InputMode.PIPE:
             if not self.entries:
-                raise self._wrong("holds no file; wanted at least one to be streamed")
+                raise self._wrong("holds no file with data; wanted at least one to be streamed")
             for path in (part for entry in self.entries for part in entry.parts if isinstance(part, Path)):
                 self._check_streamed(path)
 
@@ -132,7 +156,7 @@ class Channel:
     def _check_streamed(self, path: Path) -> None:
         if self.compression is Compression.GZIP:
             with path.open("rb") as file:
-                if file.read(2) != _GZIP:
+                if file.read(2) not in (_GZIP, b""):
                     raise self._wrong(f"has compression=Gzip, and {path} is no gzip file; wanted all of them to be")
         elif self.wrapper is Wrapper.RECORD_IO and path.stat().st_size > LONGEST_RECORD:
             raise self._wrong(f"has wrapper=RecordIO, and {path} is larger than a record may be, 512 MB")
@@ -189,15 +213,6 @@ class Channel:
 
     def _wrong(self, problem: str) -> ConfigError:
         return ConfigError(f"--channel {self.name}={self.source}: {problem}")
-
-
-def _objects(folder: Path) -> Iterator[Entry]:
-    """Yield the files below a folder in order of their keys, which S3 compares as bytes."""
-    found = []
-    for parent, _, names in os.walk(folder):
-        found += [path for name in names if (path := Path(parent, name)).is_file()]
-    keys = sorted((str(path.relative_to(folder)) for path in found), key=os.fsencode)
-    return (Entry(key, (folder / key,)) for key in keys)
 
 
 def parse_channel(word: str, mode: InputMode = InputMode.FILE) -> Channel:

@@ -13,7 +13,7 @@ from entrypoint.errors import ConfigError
 from entrypoint.local.channels import InputMode
 from entrypoint.local.delivery import shown
 from entrypoint.local.spec import LocalJob
-from entrypoint.local.tree import MARKER, HostFolder, check_size, write_tree
+from entrypoint.local.tree import MARKER, HostFolder, channels_in, check_size, write_tree
 
 
 class OwnFolder(HostFolder):
@@ -50,7 +50,7 @@ def become_host(job: LocalJob, host: str, base: Path, environment: Mapping[str, 
                 "wanted File or FastFile, or `entrypoint local --engine docker`"
             )
     job.check_files()
-    check_size(job.source)
+    check_size(job.source, channels_in(job))
     folder = OwnFolder(host=host, root=base, base=base)
     _make_empty(base)
     write_tree(job, folder)

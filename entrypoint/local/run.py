@@ -12,7 +12,7 @@ from entrypoint.local.injector import Injector
 from entrypoint.local.live_page import live_page
 from entrypoint.local.spec import LocalJob
 from entrypoint.local.summary import exit_code, summary
-from entrypoint.local.tree import HostFolder, check_size, folders_of, output_folder, write_tree
+from entrypoint.local.tree import HostFolder, channels_in, check_size, folders_of, output_folder, write_tree
 from entrypoint.local.watch import Terminal, Watch, signals
 from entrypoint.secrets import Secrets
 
@@ -28,13 +28,15 @@ def show_plan(job: LocalJob, engine: Engine, whole: bool) -> int:
 def run_local(job: LocalJob, engine: Engine) -> int:
     """Run the job; its exit code. ConfigError or CodeError, before anything has started, if it cannot be run."""
     job.check_files()
-    check_size(job.source)
+    check_size(job.source, channels_in(job))
     engine.check()
     folders = folders_of(job)
     terminal = Terminal()
     with output_folder(job), signals() as happened:
         for folder in folders:
             write_tree(job, folder)
+        for told in filter(None, (channel.told for channel in job.channels)):
+            terminal.say(told)
         injector = Injector(job.faults, engine, terminal.say)
         streams = [
             Stream(channel=channel, folder=folder.data, rank=rank, hosts=job.hosts)

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from entrypoint.errors import CodeError, ConfigError
@@ -15,6 +16,9 @@ from entrypoint.local.spec import LocalJob
 
 MARKER = ".entrypoint-local"  # says that an output folder is ours, and (by a lock) that a job is using it
 MOST_CODE = 1 << 30  # bytes
+# Folders by their names, and by what lies in them: our output, virtual environments, those of conda, caches.
+_NOT_CODE = ["__pycache__", ".git", ".hg", ".ipynb_checkpoints", ".nox", ".svn", ".tox", ".venv", "node_modules"]
+_TELLS = (MARKER, "pyvenv.cfg", "conda-meta", "CACHEDIR.TAG")
 
 
 class HostFolder(Tree):
@@ -60,16 +64,21 @@ def write_tree(job: LocalJob, folder: HostFolder) -> None:
     write_config(job, folder.host, folder.config)
     deliver(job.channels, folder.data, folder.parts, job.names.index(folder.host), job.hosts)
     try:
-        shutil.copytree(job.source, folder.code, ignore=_not_code)
+        shutil.copytree(job.source, folder.code, ignore=partial(_not_code, channels_in(job)))
     except (OSError, shutil.Error) as error:
         raise CodeError(f"the code folder {job.source} cannot be copied: {error}") from None
 
 
-def check_size(source: Path) -> None:
+def channels_in(job: LocalJob) -> frozenset[Path]:
+    """Return the folders of channels that lie in the code folder: each host finds them as channels."""
+    return frozenset(channel.source for channel in job.channels if job.source in channel.source.parents)
+
+
+def check_size(source: Path, channels: frozenset[Path] = frozenset()) -> None:
     """Raise CodeError if the code folder is too large to be one: a script in /tmp or a home folder, say."""
     size = 0
     for path, folders, files in os.walk(source):
-        left_out = _not_code(path, [*folders, *files])
+        left_out = _not_code(channels, path, [*folders, *files])
         folders[:] = [name for name in folders if name not in left_out]
         size += sum((Path(path) / name).stat().st_size for name in files if name not in left_out)
         if size > MOST_CODE:
@@ -79,13 +88,13 @@ def check_size(source: Path) -> None:
             )
 
 
-def _not_code(folder: str, names: list[str]) -> set[str]:
-    """Return what is not copied: version control, bytecode, virtual environments, our own output, what is no file."""
+def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[str]:
+    """Return what is not copied: channels, version control, what tools leave, our own output, what is no file."""
     left_out = set()
     for name in names:
         path = Path(folder) / name
         if path.is_dir():
-            skip = name in (".git", "__pycache__") or any((path / m).exists() for m in (MARKER, "pyvenv.cfg"))
+            skip = name in _NOT_CODE or path in channels or any((path / tell).exists() for tell in _TELLS)
             # Of compose.yaml: other hosts make their trees while we copy.
             skip = skip or (name.startswith("algo-") and (path / "ml").is_dir())
         else:

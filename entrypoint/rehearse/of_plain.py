@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from entrypoint.local.hidden import listed
 from entrypoint.rehearse.case import Case, figures
 from entrypoint.rehearse.finding import Finding, error, fine, note, size, span, warning
 from entrypoint.rehearse.instances import memory_of
@@ -57,6 +58,11 @@ def of_data(case: Case) -> Iterator[Finding]:
             f"{name}: {sample.records:,} records ({sample.kind}) in {sample.files:,} of {least}{sample.of_files:,} "
             f"files, {whole}; {least}{size(sample.of_size)} in all",
         )
+        if sample.no_data:
+            yield note(
+                "data", f"{name}: {listed(sample.no_data)} are left out as no data; SageMaker brings them: take them "
+                "out of there, or read with sagemaker_tf_data, which leaves them out, too",
+            )  # fmt: skip
         if sample.left_out:
             yield warning(
                 "data", f"{name}: {sample.left_out} files were left out, too large to be taken whole",

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from entrypoint.doctor.requests import Request
 from entrypoint.errors import ConfigError
 from entrypoint.job.channels import Distribution, Wrapper
 from entrypoint.local.channels import Channel, Compression, InputMode
+from entrypoint.local.hidden import is_data
 
 OF_CODE = ("code", "sm_drivers", "sm_code")  # channels that bring programs, and no data
 MOST_KEYS = 100_000  # of a prefix that are listed
@@ -33,6 +34,7 @@ class Origin:
     where: str
     files: tuple[File, ...]  # in order of their keys
     whole: bool = True  # whether that is all there is
+    no_data: tuple[str, ...] = ()  # keys that are left out: what notebooks, Spark, macOS and Windows leave there
 
 
 def origins(
@@ -60,8 +62,16 @@ def origins(
                 files, whole = _of_s3(name, where, replicas or _client)
             else:
                 raise _unread(name, where or "nothing that is known here", "it is no S3 path")
-            found.append(Origin(asked=wanted, where=where, files=tuple(files), whole=whole))
+            found.append(_without_others(Origin(asked=wanted, where=where, files=tuple(files), whole=whole)))
     return found
+
+
+def _without_others(origin: Origin) -> Origin:
+    """Leave out what is no data. ConfigError if nothing else is there."""
+    files = tuple(file for file in origin.files if is_data(file.key))
+    if not any(file.size for file in files):
+        raise _unread(origin.asked.name, origin.where, "no file in it holds data")
+    return replace(origin, files=files, no_data=tuple(file.key for file in origin.files if not is_data(file.key)))
 
 
 def _uri(channel: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ class Sample:
     of_size: int
     listed: bool = True  # whether the whole was listed to its end
     left_out: int = 0  # files that are too large to be taken whole
+    no_data: tuple[str, ...] = ()  # as of Origin
 
     @property
     def part(self) -> float:
@@ -46,6 +47,9 @@ def take(origin: Origin, records: int, most_bytes: int = MOST_BYTES) -> Sample:
         if folder not in target.parents or ".." in target.parts:
             raise ConfigError(f"channel {origin.asked.name}: key {file.key!r} leads out of its folder")
         target.parent.mkdir(parents=True, exist_ok=True)
+        if not file.size:
+            target.touch()
+            continue
         share = max(1, round(records * file.size / total)) if total else 1
         with file.open() as source, target.open("wb") as copy:
             kind, found, size = cut(source, copy, file.key, share, most_bytes - taken)
@@ -71,6 +75,7 @@ def take(origin: Origin, records: int, most_bytes: int = MOST_BYTES) -> Sample:
         of_size=sum(file.size for file in origin.files),
         listed=origin.whole,
         left_out=left_out,
+        no_data=origin.no_data,
     )
 
 

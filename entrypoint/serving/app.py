@@ -8,10 +8,12 @@ from typing import Any
 from entrypoint.serving.answer import ACCEPTED, write
 from entrypoint.serving.config import Serving
 from entrypoint.serving.model import Model, Refused
+from entrypoint.serving.packed import unpacked
 from entrypoint.serving.request import JSON, LINES, read
 from entrypoint.serving.user_code import UserCode
 
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
+ENCODING = "Content-Encoding"
 INVOCATIONS = "/invocations"
 INNER = "/v1/models/"
 LOOPBACK = "127.0.0.1"
@@ -27,10 +29,10 @@ class Service:
         self.model: Model | None = None
         self.code: UserCode | None = None
 
-    def ask(self, body: bytes, content_type: str = JSON, accept: str = JSON) -> bytes:
+    def ask(self, body: bytes, content_type: str = JSON, accept: str = JSON, encoding: str = "") -> bytes:
         """Return the model's answer; Refused if the request is at fault."""
         assert self.model is not None
-        question = read(body, content_type, self.model.signatures)
+        question = read(unpacked(body, encoding, self.serving.max_payload), content_type, self.model.signatures)
         return write(self.model.predict(question.signature.name, question.inputs), question, accept)
 
 
@@ -82,11 +84,12 @@ def make_app(service: Service) -> Any:
             return flask.Response(body, content_type=kind)
         accept = _accepted(flask.request.accept_mimetypes, service.serving.accept_type)
         kind = flask.request.mimetype
-        return flask.Response(service.ask(flask.request.get_data(), kind, accept), content_type=accept)
+        answer = service.ask(flask.request.get_data(), kind, accept, headers.get(ENCODING, ""))
+        return flask.Response(answer, content_type=accept)
 
-    def inner_ask(body: bytes) -> tuple[int, bytes]:
+    def inner_ask(body: bytes, encoding: str = "") -> tuple[int, bytes]:
         try:
-            return 200, service.ask(body)
+            return 200, service.ask(body, encoding=encoding)
         except Refused as error:
             return error.status, flask.json.dumps({"error": str(error)}).encode()
         except Exception as error:  # for the user's code it is an answer, too
@@ -99,7 +102,7 @@ def make_app(service: Service) -> Any:
         model = _ready(service)
         if which not in (f"{model.name}:predict", f"{model.name}/versions/{model.version}:predict"):
             raise Refused(f"there is no {INNER}{which[:100]}; wanted {INNER}{model.name}:predict", 404)
-        status, body = inner_ask(flask.request.get_data())
+        status, body = inner_ask(flask.request.get_data(), flask.request.headers.get(ENCODING, ""))
         return flask.Response(body, status=status, content_type=JSON)
 
     answer = app.wsgi_app

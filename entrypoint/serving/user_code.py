@@ -28,6 +28,7 @@ Context = namedtuple(
 )
 Ask = Callable[[bytes], tuple[int, bytes]]  # a request to the model -> status, body
 
+RUN_PIP = Path(__file__).parents[1] / "children" / "run_pip.py"
 _ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 
 
@@ -74,7 +75,9 @@ def load_user_code(serving: Serving) -> "UserCode | None":
         raise CodeError(f"{path} cannot be imported: {_what(error)}") from error
     handlers = {name: getattr(module, name, None) for name in ("handler", "input_handler", "output_handler")}
     if not (handlers["handler"] or (handlers["input_handler"] and handlers["output_handler"])):
-        raise CodeError(f"{path} has no handlers; wanted input_handler and output_handler, or handler")
+        there = [name for name, handler in handlers.items() if handler]
+        found = f"{there[0]} alone" if there else "no handlers"
+        raise CodeError(f"{path} has {found}; wanted input_handler and output_handler, or handler")
     return UserCode(path, handlers, serving.accept)
 
 
@@ -85,7 +88,7 @@ def _install(folder: Path) -> None:
     if (folder / "lib").is_dir():
         print(f"serve: {requirements} is not installed: {folder / 'lib'} has what the code needs", flush=True)
         return
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [sys.executable, str(RUN_PIP), "install", "--quiet", "--disable-pip-version-check"]
     if code := subprocess.run([*pip, "-r", str(requirements)], cwd=folder).returncode:
         raise CodeError(f"{requirements} could not be installed (pip's exit code {code}); the log has pip's own words")
 

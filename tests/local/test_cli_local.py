@@ -120,15 +120,18 @@ def test_the_script_finds_itself_in_a_training_job(local, tmp_path):
 def test_code_is_copied_without_what_is_no_code(local, tmp_path):
     program = code(tmp_path, train="import helper, os\nopen('new', 'w')\nprint(sorted(os.listdir()))", helper="")
     (program.parent / "__pycache__").mkdir()
-    for folder in (".git", "venv", "data"):
-        (program.parent / folder).mkdir()
-    (program.parent / "venv" / "pyvenv.cfg").touch()
+    for folder in (".git", "venv", ".venv", ".tox", "conda/conda-meta", ".cache", "data", "rows"):
+        (program.parent / folder).mkdir(parents=True)
+    for file in ("venv/pyvenv.cfg", ".cache/CACHEDIR.TAG", "rows/a.csv", "rows/_SUCCESS"):
+        (program.parent / file).touch()
     (program.parent / "dangling").symlink_to("nowhere")
     # The output inside of the code folder, as with out/; no bytecode, so that __pycache__ could only be a copy.
-    run = local(program, "--output", str(program.parent / "out"), PYTHONDONTWRITEBYTECODE="1")
+    words = ("--output", str(program.parent / "out"), "--channel", f"train={program.parent / 'rows'}")
+    run = local(program, *words, PYTHONDONTWRITEBYTECODE="1")
     assert run.end() == 0
     assert "['data', 'helper.py', 'new', 'train.py']" in run.terminal
     assert not (program.parent / "new").exists()
+    assert run.terminal.count("channel train: _SUCCESS are in the folder, as on SageMaker") == 1
 
 
 def test_source_names_the_code_folder(local, tmp_path):

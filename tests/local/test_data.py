@@ -15,6 +15,9 @@ def test_the_workers_of_a_coordinator_read_each_their_own_shard(hosts):
         f"input/data/train/{name}.txt": "".join(f"{number}\n" for number in part)
         for name, part in {"a": numbers[:7], "deep/b": numbers[7:50], "c": numbers[50:60], "d": numbers[60:]}.items()
     }
+    # What a notebook, Spark and Windows leave there.
+    for name in (".ipynb_checkpoints/a-checkpoint.txt", "_old.txt", "deep/.b.txt", "deep/_temporary/0/b.txt"):
+        base_files[f"input/data/train/{name}"] = "0\n"
     environment = {"ENTRYPOINT_PS_WORKERS": "server", "ENTRYPOINT_PS_COUNT": "1"}
     job = hosts(3, "ps_shards.py", hyperparameters={"sagemaker_parameter_server_enabled": "true"},
                 environment=environment, base_files=base_files)  # fmt: skip

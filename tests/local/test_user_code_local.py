@@ -249,6 +249,7 @@ def test_requirements_are_installed_first(hosts, tmp_path):
     script = f"import sys; sys.path.append({str(tmp_path / 'site')!r})\n"
     script += "import testlibrary; print('answer', testlibrary.answer)\n"
     code = {"train.py": script, "requirements.txt": "./library\n", **library}
+    code["pip.py"] = "raise SystemExit('not the real one')\n"
     job = hosts(1, "train.py", code=code, environment=pip_into(tmp_path))
     assert job.end() == [0]
     assert "answer 42" in job[1].log
@@ -399,9 +400,11 @@ def test_a_package_with_setup_py_runs_as_a_module(hosts, tmp_path, program):
 
 def test_a_setup_py_of_setuptools_needs_no_package_index(hosts, tmp_path):
     pytest.importorskip("setuptools")
-    code = {"train.py": TELL, "setup.py": "from setuptools import setup\nsetup(name='mine', py_modules=['train'])\n"}
-    job = hosts(1, "train.py", code=code, hyperparameters={"x": "a b"}, environment=pip_into(tmp_path))
+    code = {"mine/train.py": "print('module', __spec__.name)\n" + TELL, "mine/__init__.py": ""}
+    code["setup.py"] = "from setuptools import setup\nsetup(name='mine', packages=['mine'])\n"
+    job = hosts(1, "mine/train.py", code=code, hyperparameters={"x": "a b"}, environment=pip_into(tmp_path))
     assert job.end() == [0]
+    assert "[algo-1 script] module mine.train" in job[1].log
     assert "told __main__ -x a b" in job[1].log
     assert list((tmp_path / "site").glob("mine-*.dist-info"))  # it was installed
 

@@ -17,7 +17,7 @@ from doubts import doubts
 from efa import look
 from findings import digest, digest_of_code, flags, software, texts
 from gpus import has_gpus, unused, visible
-from installing import install, is_package
+from installing import install, is_package, module_of, modules_of
 from sources import check, fetch
 from tf1 import told as told_of_tf1
 from unusable import Unusable, reason
@@ -44,6 +44,8 @@ def main() -> int:
         origin = fetch(task["source"], program, code, Path(task["channel"]))
         package = is_package(program, code)
         check(program, code, origin, package)
+        if package:
+            modules_of(program, code)  # or an error before anything is installed
         several = len(task["resource_config"]["hosts"]) > 1
         fingerprints = fingerprints_of(code) if several else {}
         install(program, code)
@@ -83,7 +85,7 @@ def main() -> int:
             print(f"warning: {line}", flush=True)
     result = {
         "env": env,
-        "module": program.removesuffix(".py") if package else None,
+        "module": module_of(program, code, path) if package else None,
         "flags": flags(files),
         "fingerprints": {**fingerprints, **installed},
         "unused_gpus": unused_gpus,

@@ -2,8 +2,10 @@
 
 import os
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 
+from first_line import check_first_line
 from unusable import Unusable, reason
 
 
@@ -39,10 +41,36 @@ def _make_executable(file: Path) -> None:
         raise Unusable(f"{file} cannot be made executable: {reason(error)}; wanted it so (chmod +x)") from None
 
 
+def modules_of(program: str, code: Path) -> list[str]:
+    """Return the names under which Python may find a package's program, the best first.
+
+    A file in folders is called as its package is: src/mine/train.py is mine.train where src is no package. Unusable if
+    a folder has a name that no module can have.
+    """
+    name = program.removesuffix(".py").removeprefix("./")
+    words = name.split("/")
+    if len(words) == 1:
+        return [name]
+    if wrong := next((word for word in words if "." in word), ""):
+        raise Unusable(
+            f"program {program} is to run as a module, since there is a setup.py, and none can be called {wrong!r}; "
+            "wanted folders and a file without dots in their names, or no setup.py"
+        )
+    packages = (at for at in range(1, len(words)) if code.joinpath(*words[:at], "__init__.py").is_file())
+    return list(dict.fromkeys([".".join(words[next(packages, 1) - 1 :]), ".".join(words)]))
+
+
+def module_of(program: str, code: Path, path: list[str]) -> str:
+    """Return the first of `modules_of` whose package is found on `path`, now that it is installed."""
+    names = modules_of(program, code)
+    return next((name for name in names if PathFinder.find_spec(name.partition(".")[0], path)), names[-1])
+
+
 def install(program: str, code: Path) -> None:
     package = is_package(program, code)
     requirements = (code / "requirements.txt").is_file()
     if not package and not program.endswith(".py"):
+        check_first_line(program, code)
         _make_executable(code / program)
         if requirements:  # as on the AWS images, where such a script calls pip itself
             print(f"requirements.txt is left to {program}: it is installed for .py programs and packages", flush=True)

@@ -18,6 +18,7 @@ from typing import IO
 
 from unusable import Unusable
 
+RUN_PIP = Path(__file__).parents[1] / "run_pip.py"
 LAST_RETRY = "Retry(total=0,"  # of pip's, in the line that says why its index was not reached
 UNREACHED = (
     " (pip did not reach its index: under network isolation, or in a VPC without a way to one, a job has only what the "
@@ -44,7 +45,7 @@ def run_pip(package: bool, code: Path) -> None:
             raise Unusable(f"{what} in {code} cannot be installed: {wrong}") from None
     said: list[str] = []
     with one_at_a_time():
-        command = [sys.executable, "-m", "pip", "install", *words]
+        command = [sys.executable, str(RUN_PIP), "install", *words]
         pip = subprocess.Popen(command, cwd=code, env=env, stderr=subprocess.PIPE)
         copier = threading.Thread(target=_copy, args=(pip.stderr, said), daemon=True)
         copier.start()

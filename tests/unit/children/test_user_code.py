@@ -3,6 +3,7 @@
 import io
 import os
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -342,3 +343,101 @@ def test_a_program_of_another_users_runs_if_it_is_executable(tmp_path, monkeypat
         installing.install("train.sh", tmp_path)
     os.chmod(program, 0o755)  # noqa: PTH101
     installing.install("train.sh", tmp_path)
+
+
+# ---- a package's program in a folder --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("program", "files", "installed", "module"),
+    [
+        ("train.py", [], [], "train"),
+        ("pkg.train", [], [], "pkg.train"),
+        ("project/training/model.py", ["project/__init__.py", "project/training/__init__.py"], [], None),
+        ("project/training/model", ["project/__init__.py"], [], "project.training.model"),
+        ("./project/model.py", [], [], "project.model"),  # folders without __init__.py are packages, too
+        ("src/project/model.py", ["src/project/__init__.py"], ["project"], "project.model"),
+        ("src/project/model.py", ["src/project/__init__.py"], [], "src.project.model"),  # setup.py does not install it
+    ],
+)
+def test_a_program_in_folders_runs_as_the_module_of_its_package(tmp_path, program, files, installed, module):
+    code, site = tmp_path / "code", tmp_path / "site"
+    for path in [code / (program.removesuffix(".py") + ".py"), *(code / name for name in files)]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    for name in installed:
+        (site / name).mkdir(parents=True)
+        (site / name / "__init__.py").touch()
+    found = installing.module_of(program, code, [str(code), str(site)])
+    assert found == (module or "project.training.model")
+
+
+def test_a_folder_that_is_no_module_is_refused_before_anything_is_installed(tmp_path):
+    with pytest.raises(Unusable, match=r"v1\.0/train\.py is to run as a module.* none can be called 'v1\.0'; wanted"):
+        installing.modules_of("v1.0/train.py", tmp_path)
+
+
+# ---- shell scripts --------------------------------------------------------------------------------------------------
+
+
+def run_script(code: Path, program: str = "train.sh") -> str:
+    """What it prints, once the prepare step has been there."""
+    installing.install(program, code)
+    return subprocess.check_output(["/bin/sh", "-c", 'exec "$0"', f"./{program}"], cwd=code, text=True)
+
+
+def test_scripts_with_line_ends_of_windows_run(tmp_path, capsys):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/more.sh").write_bytes(b'said() {\r\n  echo "told $1"\r\n}\r\n')
+    (tmp_path / "train.sh").write_bytes(b"\xef\xbb\xbf#!/bin/bash\r\nset -e\r\n. lib/more.sh\r\nsaid here\r\n")
+    (tmp_path / "data.bat").write_bytes(b"echo\r\n")
+    assert run_script(tmp_path) == "told here\n"
+    assert "line ends of Windows are taken out of train.sh, lib/more.sh: " in capsys.readouterr().out
+    assert (tmp_path / "data.bat").read_bytes() == b"echo\r\n"
+
+
+@pytest.mark.parametrize("content", [b"#!/bin/sh\nprintf 'a\r\n'\n", b"# text\nprintf 'a\r\n'\n"])
+def test_scripts_of_linux_stay_as_they_are(tmp_path, capsys, content):
+    (tmp_path / "train.sh").write_bytes(content)
+    run_script(tmp_path)
+    assert (tmp_path / "train.sh").read_bytes() == content
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("first", "asked"),
+    [("#!/no/zsh -e", "/no/zsh, which"), ("#!/usr/bin/env no-such-shell", "no-such-shell, which"), ("#!", "nothing;"),
+     ("#!/usr/bin/env -S A=1 no-such-shell -x", "no-such-shell, which"), ("#!/bin", "/bin, which"),
+     ("#!/no/zsh\r", "/no/zsh, which")],
+)  # fmt: skip
+@pytest.mark.parametrize("program", ["train.sh", "train"])
+def test_an_interpreter_that_is_not_here_is_told_with_its_line(tmp_path, first, asked, program):
+    (tmp_path / program).write_text(f"{first}\necho told\n", newline="")
+    with pytest.raises(Unusable) as wrong:
+        installing.install(program, tmp_path)
+    assert f"{program} asks in its first line, {first.rstrip()!r}, for {asked}" in str(wrong.value)
+    assert "such as #!/bin/bash" in str(wrong.value)
+
+
+@pytest.mark.parametrize(
+    "first", ["#!/bin/sh", "#! /bin/sh -e", "#!/usr/bin/env sh", "#!/usr/bin/env -S sh -e", "# no shebang", "#!./own"]
+)
+def test_an_interpreter_that_is_here(tmp_path, first):
+    (tmp_path / "own").symlink_to("/bin/sh")
+    (tmp_path / "train.sh").write_text(f"{first}\necho told\n")
+    assert run_script(tmp_path) == "told\n"
+
+
+def test_a_script_in_utf_16_is_refused(tmp_path):
+    (tmp_path / "train.sh").write_text("#!/bin/sh\n", "utf-16")
+    with pytest.raises(Unusable, match=r"train\.sh is in UTF-16"):
+        installing.install("train.sh", tmp_path)
+
+
+def test_files_of_the_user_that_are_called_like_pips_are_not_taken_for_them(tmp_path):
+    for name in ("pip.py", "runpy.py", "logging.py", "queue.py"):
+        (tmp_path / name).write_text("raise SystemExit('the wrong one')\n")
+    pip = Path(installing.__file__).parents[1] / "run_pip.py"
+    done = subprocess.run([sys.executable, pip, "--version"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("pip ")

@@ -1,10 +1,11 @@
 """sagemaker_tf_data: which channels there are, and what of them each process reads."""
 
 import json
+import logging
 
 import pytest
 
-from sagemaker_tf_data import DataError, channels, files, places
+from sagemaker_tf_data import DataError, channels, count_records, files, places
 from sagemaker_tf_data.channels import Part
 
 REPLICATED, SHARDED = "FullyReplicated", "ShardedByS3Key"
@@ -172,3 +173,61 @@ def test_files_are_sorted_and_at_any_depth(tmp_path, monkeypatch):
     assert len(files("train")) == 3
     with pytest.raises(DataError, match=r"no file in .* is called \*.csv"):
         files(pattern="*.csv")
+
+
+LEFT_BEHIND = (
+    "_SUCCESS", ".part-0.tfrecord.crc", "._a.tfrecord", "desktop.ini", "deep/Thumbs.db", ".DS_Store",
+    ".ipynb_checkpoints/a-checkpoint.tfrecord", "__MACOSX/deep/._b.tfrecord", "_temporary/0/part-0.tfrecord",
+)  # fmt: skip
+
+
+@pytest.fixture
+def channel_with_rests(tmp_path, monkeypatch):
+    """A channel of two files, one of them empty, and of what notebooks, Spark, macOS and Windows leave behind."""
+    folder = tmp_path / ".job/data/train"
+    for name in ("a.tfrecord", "deep/er/empty.tfrecord", *LEFT_BEHIND):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"" if "empty" in name else b"x")
+    for name in ("TF_CONFIG", "ENTRYPOINT_SHARDS", "SM_INPUT_DATA_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SM_INPUT_DIR", str(tmp_path / ".job"))
+    return folder
+
+
+@pytest.mark.parametrize("pattern", ["*", "*.tfrecord", "**/*.tfrecord"])
+def test_what_is_no_data_is_left_out_and_said_once(channel_with_rests, caplog, pattern):
+    for _ in range(2):
+        files("train", ".part*")
+        with caplog.at_level(logging.WARNING):
+            found = files("train", pattern)
+        assert found == [f"{channel_with_rests}/{name}" for name in ("a.tfrecord", "deep/er/empty.tfrecord")]
+        files("train", "a*")
+    (said,) = caplog.messages
+    assert "channel 'train': left out as no data: " in said
+    assert ".ipynb_checkpoints/a-checkpoint.tfrecord" in said
+    assert "and 6 more" in said or "and 1 more" in said
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [("_SUCCESS", "_SUCCESS"), (".part-*", ".part-0.tfrecord.crc"), ("desktop.ini", "desktop.ini"),
+     (".ipynb_checkpoints/*.tfrecord", ".ipynb_checkpoints/a-checkpoint.tfrecord"),
+     ("_temporary/**/*.tfrecord", "_temporary/0/part-0.tfrecord")],
+)  # fmt: skip
+def test_what_is_asked_for_by_name_is_found(channel_with_rests, pattern, name):
+    assert files("train", pattern) == [f"{channel_with_rests}/{name}"]
+
+
+def test_a_channel_of_rests_alone_says_so(channel_with_rests):
+    with pytest.raises(DataError, match=r"is called \*\.crc, but left out as no data: \.part-0\.tfrecord\.crc"):
+        files("train", "*.crc")
+
+
+def test_an_empty_file_has_no_records(channel_with_rests):
+    assert count_records([path for path in files("train") if path.endswith("empty.tfrecord")]) == 0
+
+
+def test_a_hidden_folder_is_no_channel(tmp_path):
+    for name in ("train", ".ipynb_checkpoints"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+    assert list(channels.all_channels({"SM_INPUT_DIR": str(tmp_path)})) == ["train"]

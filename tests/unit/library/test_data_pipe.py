@@ -440,3 +440,32 @@ def test_the_shard_of_a_pipe(job: Path, monkeypatch: pytest.MonkeyPatch) -> None
     with feeding(job / "train", b"0\n1\n2\n3\n4\n5\n"):
         dataset = shard(pipe_dataset("train", "TextLine", reader="own", patience=30), "train")
         assert [one.numpy() for one in dataset] == [b"1", b"4"]
+
+
+@pytest.mark.tensorflow
+def test_examples_of_several_records_are_dealt_out_whole(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a manifest with two attributes, one worker would get all images, the other all labels."""
+    import tensorflow as tf
+
+    from sagemaker_tf_data import shard
+
+    part = {"train": {"channel": "train", "mode": "Pipe", "count": 2, "index": 1}}
+    monkeypatch.setenv("ENTRYPOINT_SHARDS", json.dumps(part))
+    flat = [b"%s %d" % (name, number) for number in range(5) for name in (b"image", b"label")]
+    with feeding(job / "train", record_io(flat), record_io(flat[:3])):
+        made = pipe_dataset("train", "RecordIO", attributes=["source-ref", "label"], reader="own", patience=30)
+        assert made.element_spec == {name: tf.TensorSpec([], tf.string) for name in ("source-ref", "label")}
+        found = [(one["source-ref"].numpy(), one["label"].numpy()) for one in shard(made, "train")]
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="the pass ends within an example; wanted 2 records for each: source-"
+        ):
+            list(made)
+    assert found == [(b"image 1", b"label 1"), (b"image 3", b"label 3")]
+
+
+@pytest.mark.parametrize(
+    ("record_format", "attributes"), [("TFRecord", ["a", "b"]), ("RecordIO", "label"), ("RecordIO", ["a", "a"])]
+)
+def test_attributes_that_make_no_examples(record_format: str, attributes: Any) -> None:
+    with pytest.raises(DataError, match=r"attributes=.* wanted a list of different names, and RecordIO"):
+        pipe_dataset("train", record_format, attributes=attributes)

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import struct
 import threading
 from collections import Counter
@@ -25,6 +26,8 @@ from entrypoint.local.channels import (
 )
 from entrypoint.local.delivery import deliver, shown
 from entrypoint.local.feed import Stream, feeding
+from entrypoint.local.hidden import is_data
+from sagemaker_tf_data import hidden
 
 LONG = 60.0  # seconds; says when to give up
 SHARDED = Distribution.SHARDED
@@ -164,6 +167,58 @@ def test_files_and_lists_of_one_host(rows, tmp_path):
     assert (tmp_path / "parts/part/a/y").read_text() == "<a/y>"
     assert (data / "part-manifest").read_text() == "part\ns3://local/part/a/y\ns3://local/part/a0\n"
     assert sorted(path.name for path in data.iterdir()) == ["part-manifest", "train-manifest", "whole-manifest"]
+
+
+LEFT_BEHIND = ("_SUCCESS", "a/.y.crc", ".ipynb_checkpoints/B-checkpoint", "desktop.ini")
+
+
+def leave_behind(folder: Path) -> None:
+    for name in LEFT_BEHIND:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("x")
+
+
+def test_what_is_no_data_is_neither_streamed_nor_dealt_out_and_is_told(rows, tmp_path):
+    assert pipe(rows).told == ""
+    leave_behind(rows)
+    sharded = Channel(name="train", source=rows, distribution=SHARDED)
+    for channel in (pipe(rows), sharded):
+        assert keys(channel, 0, 1) == KEYS
+        assert channel.told == (
+            "channel train: .ipynb_checkpoints/B-checkpoint, _SUCCESS, a/.y.crc and 1 more are left out as no data: "
+            "SageMaker would bring them, so keep them out of S3"
+        )
+    whole = Channel(name="train", source=rows)
+    assert whole.is_whole  # it is shown as it is
+    assert "are in the folder, as on SageMaker: sagemaker_tf_data leaves them out" in whole.told
+
+
+def test_examples_of_several_records_are_told(tmp_path):
+    told = pipe(tmp_path / "m", wrapper=Wrapper.RECORD_IO, attributes=("source-ref", "label")).told
+    assert told.startswith("channel train: each example is 2 records; read it with attributes=['source-ref', 'label']")
+    assert pipe(tmp_path / "m", wrapper=Wrapper.RECORD_IO, attributes=("source-ref",)).told == ""
+
+
+def test_a_pipe_of_nothing_but_rests_is_refused(tmp_path):
+    leave_behind(tmp_path)
+    with pytest.raises(ConfigError, match="holds no file with data"):
+        pipe(tmp_path).check()
+
+
+@pytest.mark.parametrize("name", [*KEYS, *LEFT_BEHIND, "a_b", "a.b/c.d", "Thumbs.db/x", "d/THUMBS.DB", "_a/b", "é/_"])
+def test_the_library_of_scripts_has_the_same_rule(name):
+    in_library = re.fullmatch(hidden.data("*"), f"/{name}") and not re.fullmatch(hidden.OF_WINDOWS, f"/{name}")
+    assert is_data(name) == bool(in_library)
+
+
+def test_an_empty_object_beside_gzip_does_no_harm(fed, tmp_path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows/a").touch()
+    (tmp_path / "rows/b").write_bytes(gzip.compress(b"two"))
+    channel = pipe(tmp_path / "rows", compression=Compression.GZIP)
+    channel.check()
+    with fed(channel) as job:
+        assert job.read(0) == b"two"
 
 
 def test_a_manifest_names_the_objects(rows, tmp_path):

@@ -99,6 +99,12 @@ def test_what_is_not_fine_says_what_to_do() -> None:
     assert goes([note("end", ""), warning("end", "", "")])
 
 
+def test_what_was_left_out_as_no_data_is_a_note() -> None:
+    case = replace(HEALTHY, samples=(replace(SAMPLE, no_data=("_SUCCESS", ".a.crc")),))
+    ((level, words),) = told(case, "data")
+    assert level == "note" and words.startswith("training: _SUCCESS, .a.crc are left out as no data; SageMaker brings")
+
+
 class TestPlain:
     def test_a_crash(self) -> None:
         case = with_plain(kind="failed", cause="algo-2 script (exit code 1): ValueError: no rows", acted=None)

@@ -109,6 +109,21 @@ def test_whole_files_beyond_the_room_are_left_out(tmp_path: Path) -> None:
         sample(tmp_path / "again", tmp_path / "data", 10, room=1000)
 
 
+def test_what_is_no_data_is_left_out_and_empty_files_do_no_harm(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / ".ipynb_checkpoints").mkdir(parents=True)
+    (data / ".ipynb_checkpoints/a-checkpoint.csv").write_text("1\n2\n")
+    (data / "_SUCCESS").touch()
+    (data / "empty").touch()
+    with pytest.raises(ConfigError, match=r"no file in it holds data; name a local copy"):
+        sample(tmp_path, data, 10)
+    (data / "a.csv").write_text("1\n2\n")
+    taken = sample(tmp_path, data, 10)
+    assert (taken.kind, taken.records, taken.of_files, taken.part) == ("lines", 2, 2, 1.0)
+    assert [entry.key for entry in taken.channel.entries] == ["a.csv", "empty"]
+    assert taken.no_data == (".ipynb_checkpoints/a-checkpoint.csv", "_SUCCESS")
+
+
 def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/rows.tfrecord").write_bytes(b"".join(RECORDS["rows.tfrecord"][1])[:-3])

@@ -1,10 +1,13 @@
 """What `serve` reads and writes: payloads, what is refused and how, where a model may lie. The model here only adds."""
 
+import gzip
 import http.client
 import json
 import socket
+import sys
 import threading
 import time
+import zlib
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -268,6 +271,47 @@ def test_the_default_for_accept_is_settable():
     assert app.post("/invocations", data="[1, 2]", content_type="application/json").data == b"3.0\n"
     app = client(ONE, environment={"SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT": "application/json; charset=utf-8"})
     assert app.post("/invocations", data="[1, 2]").json == {"predictions": [3]}
+
+
+PACKED = gzip.compress(b'{"instances": [[1, 2], [3, 4]]}')
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "told"),
+    [
+        (PACKED, {"Content-Encoding": "gzip"}, 200, "[3.0, 7.0]"),
+        (PACKED, {}, 200, "[3.0, 7.0]"),
+        (gzip.compress(b'{"instances":') + gzip.compress(b"[[1, 2]]}"), {"Content-Encoding": "x-gzip"}, 200, "[3.0]"),
+        (zlib.compress(b"[[1, 2]]"), {"Content-Encoding": "Deflate"}, 200, "[3.0]"),
+        (b"[[1, 2]]", {"Content-Encoding": "identity"}, 200, "[3.0]"),
+        (PACKED[:-9], {}, 400, "the body is gzip and ends too early"),
+        (b"[[1, 2]]", {"Content-Encoding": "gzip"}, 400, "the body cannot be expanded as gzip: "),
+        (b"[[1, 2]]", {"Content-Encoding": "br"}, 415, "Content-Encoding is 'br'; wanted gzip, deflate or none"),
+        (gzip.compress(bytes(2 << 20)), {}, 413, "the body is larger than 1 MB when it is expanded"),
+    ],
+    ids=["gzip", "unsaid", "two members", "deflate", "plain", "cut off", "no gzip", "brotli", "bomb"],
+)
+def test_a_body_may_be_compressed(body, headers, status, told):
+    app = client(ONE, environment={"SAGEMAKER_MAX_PAYLOAD_IN_MB": "1"})
+    for address in ("/invocations", "/v1/models/adds:predict"):
+        answer = app.post(address, data=body, content_type="application/json", headers=headers)
+        assert answer.status_code == status and told in answer.text
+
+
+def test_a_handler_gets_a_compressed_body_as_it_came(tmp_path: Path):
+    text = "def handler(data, context): return data.read(), 'a/b'"
+    app = with_code(tmp_path, text, Adds(ONE))
+    assert app.post("/invocations", data=PACKED, headers={"Content-Encoding": "gzip"}).data == PACKED
+
+
+def test_a_pip_py_of_the_user_is_not_taken_for_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    code = tmp_path / "model/code"
+    code.mkdir(parents=True)
+    (code / "requirements.txt").touch()
+    (code / "pip.py").write_text("raise SystemExit('the wrong one')")
+    (code / "inference.py").write_text("def handler(data, context): return 'x', 'a/b'")
+    assert load_user_code(read_serving({"SAGEMAKER_BASE_DIR": str(tmp_path)})) is not None
 
 
 def test_lines_are_for_rows():
@@ -534,7 +578,9 @@ def test_the_default_for_accept_is_told_to_handlers(tmp_path: Path):
 
 @pytest.mark.parametrize(("text", "complaint"), [
     ("import nothing_of_this_name", "cannot be imported: ModuleNotFoundError: No module named 'nothing_of_this_name'"),
-    ("def input_handler(data, context): pass", "has no handlers; wanted input_handler and output_handler, or handler"),
+    ("def handle(data, context): pass", "has no handlers; wanted input_handler and output_handler, or handler"),
+    ("def input_handler(data, context): pass", "has input_handler alone; wanted input_handler and output_handler, or"),
+    ("def output_handler(data, context): pass", "has output_handler alone; wanted input_handler and output_handler,"),
 ])  # fmt: skip
 def test_code_that_cannot_be_used(tmp_path: Path, text, complaint):
     with pytest.raises(CodeError, match=complaint):

@@ -1,0 +1,21 @@
+"""Which files of a folder are data, and not what notebooks, Spark, macOS and Windows leave beside them. Pure.
+
+The rule of sagemaker_tf_data/hidden.py.
+"""
+
+from collections.abc import Sequence
+
+_OF_WINDOWS = ("desktop.ini", "thumbs.db")
+_SHOWN = 3  # files that are named
+
+
+def is_data(key: str) -> bool:
+    """Return whether a file may be data: no part of its path begins with . or _, and it is none of Windows'."""
+    parts = key.split("/")
+    return not any(part[:1] in (".", "_") for part in parts if part) and parts[-1].lower() not in _OF_WINDOWS
+
+
+def listed(left_out: Sequence[str]) -> str:
+    """Return some of these, and how many more there are."""
+    more = f" and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
+    return ", ".join(left_out[:_SHOWN]) + more
