@@ -329,7 +329,7 @@ def run_file(script: str) -> None:
     """Run a script as `__main__`; of an export of a notebook the text that the doctor has made of it."""
     plain = Path(state["target"]).with_name("script.py")
     text = plain.read_text() if plain.exists() else Path(script).read_text("utf-8", errors="replace")
-    if "get_ipython" not in text:
+    if "get_ipython" not in text and not plain.exists():
         runpy.run_path(script, run_name="__main__")
         return
     main = ModuleType("__main__")

@@ -278,6 +278,8 @@ def _files_of(folder: Path, here: Path, name: tuple[int, str]) -> Iterator[Path]
 def _is_told(source: Source, node: ast.Constant) -> bool:
     """Return whether a text is a docstring, printed, logged, raised, or the help of an option."""
     for outer in source.around(node):
+        if isinstance(outer, ast.Subscript):
+            return False  # what is looked up is no text, though what is found may be printed
         if isinstance(outer, ast.keyword):
             if outer.arg in ("help", "description", "epilog"):
                 return True
