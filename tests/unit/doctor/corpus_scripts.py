@@ -1,7 +1,7 @@
 """Training scripts in the manner of public ones, of a few lines each, with what is right to find in them.
 
-A script begins with `### NAME | JOB | CHECKS | REQUIREMENTS`: JOB is none, one, mpi, mwms or ps; CHECKS are those that must be
-found as errors or warnings (those of what it keeps are not labelled: NOT_LABELLED). Half of them are healthy.
+A script begins with `### NAME | JOB | CHECKS | REQUIREMENTS`: JOB is none, one, mpi, mwms or ps; CHECKS are those that
+must be found as errors or warnings; warnings of NOT_LABELLED do not count. Half of the scripts are healthy.
 """
 
 NOT_LABELLED = {
@@ -75,7 +75,8 @@ import cv2
 ### stdlib | one | |
 import tarfile, zoneinfo, sqlite3, xml.etree.ElementTree, concurrent.futures, distutils.util
 ### image_modules | one | |
-import yaml, sklearn.metrics, scipy, boto3, requests, h5py, joblib, six, psutil, absl.flags, google.protobuf, jinja2, mpi4py
+import yaml, sklearn.metrics, scipy, boto3, requests, h5py, joblib
+import six, psutil, absl.flags, google.protobuf, jinja2, mpi4py
 ### horovod | mpi | |
 import tensorflow as tf, horovod.tensorflow.keras as hvd
 hvd.init()
@@ -121,7 +122,8 @@ if shutil.which("aws"):
     subprocess.run(["aws", "s3", "ls"])
 ### python_children | one | |
 import subprocess, sys
-subprocess.check_call([sys.executable, "eval.py"]); subprocess.run(["ls", "-l"]); subprocess.run("nvidia-smi", shell=True)
+subprocess.check_call([sys.executable, "eval.py"])
+subprocess.run(["ls", "-l"]); subprocess.run("nvidia-smi", shell=True)
 ### awscli_required | one | | awscli
 import subprocess
 subprocess.check_call(["aws", "s3", "cp", "a", "b"])
