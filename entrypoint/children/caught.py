@@ -179,9 +179,9 @@ def of_v2(module: Any) -> None:
     @functools.wraps(start)
     def noted(self: Any, *args: Any, **given: Any) -> None:
         dropped = {
-            key: short(value)
+            "distribution" if key == "distributions" else key: short(value)
             for key, value in given.items()
-            if key not in known and key not in RENAMED and key != "enable_network_isolation"
+            if key not in known and (key not in RENAMED or key == "distributions") and key != "enable_network_isolation"
         }
         renamed = {key: RENAMED[key] for key in given if key in RENAMED}
         objects.append(self)
