@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 _CELLS = ("time", "timeit", "capture", "prun")  # whose cells are Python
 _CELL = re.compile(r"#\s*(In\s?\[|%%)")  # how exports begin a cell
-_LINE = re.compile(r"(\s*)(!|%(?=[A-Za-z])|\?)|(\s*)[\w.]+\?+\s*$")
+_LINE = re.compile(r"(\s*)(!|%(?=[A-Za-z])|\?)|(\s*)[\w.]+\?{1,2}\s*$")
 _TAKEN = re.compile(r"(\s*[\w, .\[\]]+=\s*)(!|%(?=[A-Za-z]))")
 
 
