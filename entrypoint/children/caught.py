@@ -9,6 +9,8 @@ running is killed. RESULT is a file, written as JSON: {"requests", "launches", "
 the last says why there is no such network.
 """
 
+import ast
+import builtins
 import contextlib
 import ctypes
 import functools
@@ -46,13 +48,23 @@ REFUSED = (
 DONE = ("Completed", "InService", "Succeeded", "Active", "ACTIVE", "Available", "Ready")
 ASKS_ABOUT_ROLES = "sagemaker.core.helper.iam_role_resolver"  # of SDK v3: it goes on where it must not ask
 # What SDK v2 still takes under an older name.
-RENAMED = ("train_", "image_name", "distributions", "enable_network_isolation")
+RENAMED = {
+    "train_instance_count": "instance_count",
+    "train_instance_type": "instance_type",
+    "train_max_run": "max_run",
+    "train_max_wait": "max_wait",
+    "train_use_spot_instances": "use_spot_instances",
+    "train_volume_kms_key": "volume_kms_key",
+    "train_volume_size": "volume_size",
+    "image_name": "image_uri",
+    "distributions": "distribution",
+}
 DRIVERS = "/sm_drivers/"
 NEW_USER, NEW_PIDS, NEW_NETWORK = 0x10000000, 0x20000000, 0x40000000  # linux/sched.h
 
 result: dict[str, Any] = {"requests": [], "launches": [], "uploads": {}, "error": None, "unsealed": ""}
 objects: list[Any] = []  # of launches, one each
-state: dict[str, Any] = {"script": "", "current": None, "local": False}
+state: dict[str, Any] = {"target": "", "script": "", "current": None, "local": False}
 
 
 def line_of_script() -> int:
@@ -167,11 +179,20 @@ def of_v2(module: Any) -> None:
     @functools.wraps(start)
     def noted(self: Any, *args: Any, **given: Any) -> None:
         dropped = {
-            key: short(value) for key, value in given.items() if key not in known and not key.startswith(RENAMED)
+            "distribution" if key == "distributions" else key: short(value)
+            for key, value in given.items()
+            if key not in known and (key not in RENAMED or key == "distributions") and key != "enable_network_isolation"
         }
+        renamed = {key: RENAMED[key] for key in given if key in RENAMED}
         objects.append(self)
         result["launches"].append(
-            {"sdk": "v2", "class": type(self).__name__, "line": line_of_script(), "dropped": dropped}
+            {
+                "sdk": "v2",
+                "class": type(self).__name__,
+                "line": line_of_script(),
+                "dropped": dropped,
+                "renamed": renamed,
+            }
         )
         start(self, *args, **given)
 
@@ -276,6 +297,10 @@ def where_code_lies() -> None:
         launch["source_dir"] = folder if isinstance(folder, str) else ""
         launch["command"] = str(getattr(source, "command", None) or "")
         mirrored = "multi_worker_mirrored_strategy" in (getattr(made, "distribution", None) or {})
+        # A class that hands an argument to its base, and keeps it, reads it itself.
+        launch["dropped"] = {key: value for key, value in launch["dropped"].items() if not getattr(made, key, None)}
+        given = getattr(made, "dependencies", None)
+        launch["dependencies"] = [each for each in given or [] if isinstance(each, str)]
         launch["unversioned"] = mirrored and getattr(made, "framework_version", None) is None
 
 
@@ -287,7 +312,7 @@ def run(script: str, arguments: Sequence[str]) -> dict[str, Any] | None:
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).absolute().parent)
     try:
-        runpy.run_path(script, run_name="__main__")
+        run_file(script)
     except SystemExit as end:
         if end.code in (None, 0):
             return None
@@ -298,6 +323,52 @@ def run(script: str, arguments: Sequence[str]) -> dict[str, Any] | None:
         missing = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
         return {"kind": type(error).__name__, "text": told, "line": last_line(error), "missing": missing}
     return None
+
+
+def run_file(script: str) -> None:
+    """Run a script as `__main__`; of an export of a notebook the text that the doctor has made of it."""
+    plain = Path(state["target"]).with_name("script.py")
+    text = plain.read_text() if plain.exists() else Path(script).read_text("utf-8", errors="replace")
+    if "get_ipython" not in text and not plain.exists():
+        runpy.run_path(script, run_name="__main__")
+        return
+    main = ModuleType("__main__")
+    main.__dict__.update(__file__=script, __builtins__=builtins, get_ipython=lambda: Notebook(main.__dict__))
+    sys.modules["__main__"] = main
+    exec(compile(text, script, "exec"), main.__dict__)
+
+
+class Notebook:
+    """What get_ipython() returns: runs cells of Python, writes files, and lets all else be."""
+
+    CELLS = ("time", "timeit", "capture", "prun")
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.user_ns = names
+
+    def run_cell_magic(self, name: str, line: str, cell: str) -> None:
+        if name in self.CELLS:
+            tree, at = ast.parse(cell), line_of_script()
+            for node in ast.walk(tree):
+                if isinstance(node, ast.stmt | ast.expr):
+                    node.lineno = node.end_lineno = at
+            exec(compile(tree, state["script"], "exec"), self.user_ns)
+        elif name in ("writefile", "file"):
+            Path(line.split()[-1]).write_text(cell)
+
+    def run_line_magic(self, name: str, line: str, *_: object) -> None:
+        if name in ("time", "timeit", "prun"):
+            exec(compile(line, state["script"], "exec"), self.user_ns)
+
+    def magic(self, text: str) -> None:
+        name, _, line = text.partition(" ")
+        self.run_line_magic(name, line)
+
+    def getoutput(self, *_: object, **__: object) -> list[str]:
+        return []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
 
 
 def last_line(error: BaseException) -> int:
@@ -373,7 +444,7 @@ def children() -> list[int]:
 
 
 def main() -> None:
-    state["script"] = sys.argv[2]
+    state["target"], state["script"] = sys.argv[1:3]
     result["unsealed"] = seal()
     apart(catch)
 

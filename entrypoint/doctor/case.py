@@ -27,6 +27,7 @@ class Case:
     tensorflow: tuple[int, int] = (2, 14)
     ways: frozenset[Mode] = frozenset()  # what the program is made for
     environment: Mapping[str, str] = field(default_factory=dict)  # of the job
+    image: str = ""  # that the job is to run on
 
     @property
     def known(self) -> bool:

@@ -11,6 +11,7 @@ CHECKS = {
     "no-request": ("launch", "error", "The launch script ends without a training job."),
     "distribution-dropped": ("launch", "error", "`distribution=` of an SDK v2 class that drops it: `Estimator`."),
     "argument-dropped": ("launch", "warning", "Another argument that no class of the SDK reads."),
+    "argument-renamed": ("launch", "note", "Arguments with the names of SDK v1, which v2 still takes."),
     "local-mode": ("launch", "note", "The job is for the SDK's local mode."),
     # --- the request ---
     "api": ("request", "error", "What SageMaker's API would refuse, by botocore's description of it."),
@@ -38,6 +39,7 @@ CHECKS = {
         "A `sagemaker_*` hyperparameter that AWS's toolkit reads, and we do not.",
     ),
     "hyperparameter-as-argv": ("request", "note", "A value that AWS's images pass through a shell, and we do not."),
+    "encoded-twice": ("request", "warning", "A hyperparameter encoded as JSON twice: the script gets the quotes."),
     "no-checkpoint-config": ("request", "warning", "Spot instances, and no `CheckpointConfig`."),
     "metric-anchored": ("request", "warning", "A metric's `Regex` that begins with `^` or looks for `<stdout>`."),
     "debugger": ("request", "note", "Debugger or its profiler is asked for."),
@@ -67,9 +69,18 @@ CHECKS = {
     ),
     "module-missing": (
         "script",
-        "error",
-        "An import of what the image lacks: `smdebug`, model parallelism, Pipe mode's operator.",
+        "error, warning, note",
+        "An import that neither the image nor the script's folder nor its requirements bring. A warning where that is "
+        "not sure: a module of no package that is known, requirements that may bring more, an import in a function, an "
+        "image of one's own; a note where the image is AWS's, and has it.",
     ),
+    "command-missing": (
+        "script",
+        "error, warning, note",
+        "A command that the image lacks, in a shell script or started by Python; `git+` in requirements. A warning "
+        "where the script goes on without it; a note where the image is AWS's, and has it.",
+    ),
+    "notebook-left": ("script", "error", "`get_ipython()` in the training script."),
     "argument-unknown": ("script", "error", "A hyperparameter that `parse_args` of the script refuses."),
     "argument-missing": ("script", "error", "A required argument that is no hyperparameter of the job."),
     "argument-refused": (
@@ -78,6 +89,11 @@ CHECKS = {
         "A value that its `type=` or `choices=` refuses, or a flag that takes none.",
     ),
     "bool-argument": ("script", "warning", "`type=bool`, which takes the text `False` for true."),
+    "bool-flag": (
+        "script",
+        "warning",
+        "A boolean of absl with a value: `--flag False` sets it, and absl reads no flag behind the value.",
+    ),
     "channel-missing": ("script", "error", "A channel that the job does not have."),
     "variable-missing": ("script", "error", "A variable that only SDK v3's own drivers set."),
     "failure-hidden": ("script", "error, warning", "An exception is caught, and the script exits with 0, or goes on."),

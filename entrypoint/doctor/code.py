@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from entrypoint.doctor.finding import Place
+from entrypoint.doctor.notebooks import with_cells, without_magics
 
 MOST_FILES = 500
 
@@ -132,14 +133,25 @@ class Code:
         return Place(file=self.main.shown)
 
     def uses(self, *patterns: str, kind: str = "") -> Iterator[Use]:
-        """Yield what is used under a name: `horovod.*`, or any name that ends so, `.shard`; files in order."""
+        """Yield what is used under a name: `horovod.*`, or any name that ends so, `.shard`; files in order.
+
+        An import alone is no use, unless `kind` asks for imports.
+        """
         for source in self.sources:
             for use in source.uses:
-                if (not kind or use.kind == kind) and matches(use.name, patterns):
+                if (use.kind == kind if kind else use.kind != "import") and matches(use.name, patterns):
                     yield use
 
     def calls(self, *patterns: str) -> Iterator[Use]:
         return self.uses(*patterns, kind="call")
+
+    def made(self, *patterns: str) -> Iterator[Use]:
+        """Yield what is called, or made a class of one's own: what only is imported, or named, does nothing."""
+        for source in self.sources:
+            bases = {base for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef) for base in node.bases}
+            for use in source.uses:
+                if (use.kind == "call" or use.node in bases) and matches(use.name, patterns):
+                    yield use
 
     def first(self, *patterns: str, kind: str = "") -> Use | None:
         return next(self.uses(*patterns, kind=kind), None)
@@ -168,12 +180,15 @@ def matches(name: str, patterns: tuple[str, ...]) -> bool:
     )
 
 
-def read_code(program: Path, shown: str = "") -> Code:
-    """Return a program with the modules of its folder that it imports, and those that they import."""
+def read_code(program: Path, shown: str = "", exported: bool = False) -> Code:
+    """Return a program with the modules of its folder that it imports, and those that they import.
+
+    `exported`: it may come from a notebook, with lines and cells that only IPython understands.
+    """
     folder = program.absolute().parent
     shown = shown or str(program)
     prefix = shown[: -len(program.name)] if shown.endswith(program.name) else f"{folder}/"
-    found = {program.absolute(): _read(program, shown)}
+    found = {program.absolute(): _read(program, shown, exported)}
     left = [program.absolute()]
     while left and len(found) < MOST_FILES:
         source = found[left.pop()]
@@ -216,14 +231,16 @@ def _words(nodes: Sequence[ast.AST]) -> set[str]:
     return found
 
 
-def _read(path: Path, shown: str) -> Source:
+def _read(path: Path, shown: str, exported: bool = False) -> Source:
     """OSError if it cannot be read."""
     text = path.read_text("utf-8", errors="replace")
+    text = without_magics(text) if exported else text
     nothing = ast.Module(body=[], type_ignores=[])
     if path.suffix != ".py":
         return Source(path=path, shown=shown, text=text, tree=nothing)
     try:
-        return Source(path=path, shown=shown, text=text, tree=ast.parse(text))
+        tree = ast.parse(text)
+        return Source(path=path, shown=shown, text=text, tree=with_cells(tree) if exported else tree)
     except SyntaxError as error:
         problem, line = error.msg, error.lineno or 0
     except (ValueError, RecursionError) as error:
@@ -261,6 +278,8 @@ def _files_of(folder: Path, here: Path, name: tuple[int, str]) -> Iterator[Path]
 def _is_told(source: Source, node: ast.Constant) -> bool:
     """Return whether a text is a docstring, printed, logged, raised, or the help of an option."""
     for outer in source.around(node):
+        if isinstance(outer, ast.Subscript):
+            return False  # what is looked up is no text, though what is found may be printed
         if isinstance(outer, ast.keyword):
             if outer.arg in ("help", "description", "epilog"):
                 return True

@@ -15,6 +15,7 @@ from entrypoint.doctor.of_code import of_code
 from entrypoint.doctor.of_data import of_data
 from entrypoint.doctor.of_keeping import of_keeping
 from entrypoint.doctor.of_launch import of_launch
+from entrypoint.doctor.of_modules import of_modules
 from entrypoint.doctor.of_names import of_names
 from entrypoint.doctor.of_requests import folder_said, of_request
 from entrypoint.doctor.of_shell import of_shell
@@ -22,7 +23,7 @@ from entrypoint.doctor.requests import Request, read_request
 from entrypoint.errors import ConfigError
 from entrypoint.job.job import Mode
 
-CHECKS_OF_SCRIPTS = (of_shell, of_names, of_arguments, of_code, of_data, of_keeping)
+CHECKS_OF_SCRIPTS = (of_shell, of_names, of_modules, of_arguments, of_code, of_data, of_keeping)
 FIRST_LINE = (2, 14)  # of TensorFlow, where no image says which
 
 
@@ -62,7 +63,7 @@ def sort_out(names: Iterable[str]) -> Files:
         elif path.suffix not in (".py", ".sh"):
             more = " (of a notebook: `jupyter nbconvert --to script`)" if path.suffix == ".ipynb" else ""
             raise ConfigError(f"{name} ends with {path.suffix or 'nothing'}; wanted a .py, .sh or .json file{more}")
-        elif submits(read_code(path, name)):
+        elif submits(read_code(path, name, exported=True)):
             launches.append((path, name))
         else:
             programs.append((path, name))
@@ -167,6 +168,7 @@ def _case(code: Code, job: Described | None, image: str) -> Case:
         tensorflow=version,
         ways=ways_of(code),
         environment=request.environment if request else {},
+        image=image or (request.image if request else ""),
     )
 
 

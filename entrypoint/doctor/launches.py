@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.doctor.code import Code
+from entrypoint.doctor.notebooks import without_magics
 from entrypoint.doctor.requests import Launch, Request, spelled
 
 CAUGHT = Path(__file__).resolve().parents[1] / "children" / "caught.py"
@@ -58,6 +59,9 @@ def launched(
     """Run a launch script in this folder and return what it would have sent; ends after `longest` seconds at most."""
     with tempfile.TemporaryDirectory() as scratch:
         target = Path(scratch, "result.json")
+        text = script.read_text("utf-8", errors="replace")
+        if (plain := without_magics(text)) != text:
+            target.with_name("script.py").write_text(plain)  # which is run in its place
         command = [python, str(CAUGHT), str(target), str(script), *arguments]
         given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         told = _environment(environment, Path(scratch))
@@ -146,6 +150,8 @@ def _launch(found: Mapping[str, Any], script: Path) -> Launch:
         maker=found["class"],
         line=found["line"],
         dropped=found["dropped"],
+        renamed=found.get("renamed", {}),
+        dependencies=tuple(found.get("dependencies", ())),
         distributed=found.get("distributed", ""),
         command=found.get("command", ""),
         entry_point=found.get("entry_point", ""),

@@ -55,6 +55,7 @@ def of_arguments(case: Case) -> Iterator[Finding]:
     yield from _of_bools(case.code)
     if case.job is not None:
         yield from _of_parser(case, options, whole)
+        yield from _of_absl(case)
         yield from _of_channels(case)
     if not (case.known or case.code.has("tensorflow*", kind="import")):
         return
@@ -127,6 +128,7 @@ def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:
             value = str(case.job.hyperparameters[key])
             wanted = _wanted(option.use, value)
             takes_none = isinstance(action := option.use.argument("action"), ast.Constant) and action.value in _FLAGS
+            takes_none = takes_none or (action is not None and ast.unparse(action).endswith("BooleanOptionalAction"))
             if takes_none and strict:
                 wanted = "no value behind it, and a hyperparameter always is one"
             if wanted:
@@ -171,6 +173,28 @@ def _of_bools(code: Code) -> Iterator[Finding]:
                 f"{use.written} has type=bool, {_FALSE_IS_TRUE}",
                 'type=lambda text: text.lower() == "true"',
             )
+
+
+def _of_absl(case: Case) -> Iterator[Finding]:
+    """Yield booleans of absl that get a value: absl takes the flag for true, and the value for the end of the flags."""
+    assert case.job is not None
+    given = params.of_the_script(case.job.hyperparameters)
+    for use in case.code.calls(".DEFINE_boolean", ".DEFINE_bool"):
+        name = use.argument("name", 0)
+        key = str(name.value) if isinstance(name, ast.Constant) else ""
+        if key in given:
+            value = str(given[key])
+            false = value.lower() in ("false", "0", "no")
+            behind = sorted(other for other in given if other > key)
+            if false or behind:
+                what = "sets it to true" if false else "sets it"
+                more = f", and absl does not read {', '.join(behind)} behind it" if behind else ""
+                yield warning(
+                    "bool-flag",
+                    use.place,
+                    f"the job has hyperparameter {key}={value!r}, and absl's `--{key} {value}` {what}{more}",
+                    f'flags.DEFINE_enum("{key}", "False", ["True", "False"], ...), or DEFINE_integer',
+                )
 
 
 def _of_channels(case: Case) -> Iterator[Finding]:

@@ -110,7 +110,7 @@ def _of_checkpoints(case: Case, saves: list[Use]) -> Iterator[Finding]:
     learns = code.first(".fit", ".GradientTape", ".minimize", ".train_and_evaluate", ".apply_gradients", kind="call")
     if learns is None:
         return
-    written = code.first(*_WRITES)
+    written = next(code.made(*_WRITES), None)
     where = str(kept.get("LocalPath") or "/opt/ml/checkpoints")
     folder = code.has(_OUR_MANAGER) or code.says(_FOLDER) or code.says(re.escape(where)) or _gives(case, where)
     estimators = code.has(*SESSIONS)

@@ -49,6 +49,13 @@ def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:
         )
     for launch in launched.launches:
         at = Place(file=shown, line=launch.line)
+        if launch.renamed:
+            yield note(
+                "argument-renamed",
+                at,
+                f"{', '.join(launch.renamed)}: names of SDK v1, which v2 still takes and warns of",
+                ", ".join(f"{new}=" for new in launch.renamed.values()),
+            )
         for name, value in launch.dropped.items():
             if name == "distribution":
                 mode = next((ours for word, ours in _MODES.items() if word in value), "MODE")

@@ -12,13 +12,12 @@ from typing import Any
 from entrypoint.doctor.case import HOROVOD, Case
 from entrypoint.doctor.code import Source, matches
 from entrypoint.doctor.finding import Finding, Place, error, note, warning
-from entrypoint.doctor.stands import never_taken
+from entrypoint.doctor.stands import never_taken, tried
 from entrypoint.job.job import Mode
 from entrypoint.plan.plan import NO_GPU, ProcessSpec, Role
 
 LOOK = Path(__file__).resolve().parents[1] / "children" / "prepare" / "look.py"
 SHIM = 'import tensorflow.compat.v1 as tf; tf.disable_v2_behavior(); or environment={"ENTRYPOINT_TF1": "shim"}'
-FIRST_WITH_KERAS_3 = (2, 16)
 _PATHS = re.compile(r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)")
 _MAY_BE_THERE = ("/mnt/", "/data/")  # in an image of one's own
 _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
@@ -28,12 +27,6 @@ _OF_DOUBTS = {
     "estimator-never-ends": (".train_and_evaluate", ".Estimator"),
     "ps-xla": (),
     "ranks-and-gpus": (),
-}
-_LACKING = {
-    "smdebug": "TensorBoard's callback, or a try around the import: docs/debugger.md",
-    "smdistributed.modelparallel": "horovod.tensorflow, or smdistributed.dataparallel, for which Horovod stands in",
-    "smdistributed.dataparallel.torch": "smdistributed.dataparallel.tensorflow",
-    "herring": "horovod.tensorflow",
 }
 
 
@@ -47,29 +40,22 @@ def of_names(case: Case) -> Iterator[Finding]:
                 f"Python 3 cannot parse it: {source.problem}",
                 "Python 3 (`2to3` makes most of Python 2)",
             )
-    yield from _of_modules(case)
+    yield from _of_notebooks(case)
     yield from _of_paths(case)
     yield from _of_hidden_failures(case)
     yield from _of_job_start(case)
 
 
-def _of_modules(case: Case) -> Iterator[Finding]:
-    lacking = dict(_LACKING)
-    if case.tensorflow >= FIRST_WITH_KERAS_3:
-        lacking["sagemaker_tensorflow"] = 'pipe_dataset("training", "TFRecord") of sagemaker_tf_data'
-    for use in case.code.uses(*lacking, *(f"{name}.*" for name in lacking), kind="import"):
-        if any(isinstance(outer, ast.Try) for outer in use.source.around(use.node)):
-            continue
-        name = next(name for name in lacking if use.name == name or use.name.startswith(f"{name}."))
-        brings = case.code.folder / "requirements.txt"
-        if brings.is_file() and name.split(".")[0] in brings.read_text(errors="replace"):
-            continue
-        yield error(
-            "module-missing",
-            use.place,
-            f"{name} is not in the image of TensorFlow {'.'.join(map(str, case.tensorflow))}: ModuleNotFoundError",
-            lacking[name],
-        )
+def _of_notebooks(case: Case) -> Iterator[Finding]:
+    for use in case.code.calls("get_ipython"):
+        if not tried(use.source, use.node):
+            yield error(
+                "notebook-left",
+                use.place,
+                "get_ipython() is there in a notebook alone: NameError",
+                "the line left out; what it installs in requirements.txt",
+            )
+            return
 
 
 def _of_paths(case: Case) -> Iterator[Finding]:

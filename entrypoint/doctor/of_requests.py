@@ -61,6 +61,7 @@ def of_request(
     yield from _of_our_reader(described, chief_trains)
     yield from _of_image(described, image)
     yield from _of_hyperparameters(request)
+    yield from _of_quotes(described)
     yield from _of_the_rest(described, has_requirements)
 
 
@@ -228,6 +229,18 @@ def _of_hyperparameters(request: Request) -> Iterator[Finding]:
                 f"hyperparameter {key} has blanks or signs of a shell, which AWS's "
                 "images split or run; here the script gets the value as it is",
                 "no quotes that were there for the shell",
+            )
+
+
+def _of_quotes(described: Described) -> Iterator[Finding]:
+    given = params.of_the_script(described.job.hyperparameters) if described.job else {}
+    for key, value in sorted(given.items()):
+        if isinstance(value, str) and re.fullmatch(r'"[^"]*"', value.strip()):
+            yield warning(
+                "encoded-twice",
+                described.request.at(key),
+                f"hyperparameter {key} is encoded as JSON twice: the script gets {value}, with the quotes",
+                f"{value.strip()[1:-1]!r}, without json.dumps: the SDK encodes it, and the launcher decodes once",
             )
 
 

@@ -23,6 +23,8 @@ class Launch:
     maker: str = ""  # the class
     line: int = 0
     dropped: Mapping[str, str] = field(default_factory=dict)  # arguments that nobody reads
+    renamed: Mapping[str, str] = field(default_factory=dict)  # v2: a name of v1, and that of v2
+    dependencies: tuple[str, ...] = ()  # v2: what is laid beside the program
     distributed: str = ""  # v3: the class
     command: str = ""
     entry_point: str = ""

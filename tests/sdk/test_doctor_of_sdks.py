@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import corpus_launches
 import pytest
 from local_mode import ROOT, python_of
 from test_submit import IMAGE, ROLE, blocks_for
@@ -195,3 +196,23 @@ def test_what_the_documents_show_is_clean(sdk: str, tmp_path: Path, monkeypatch:
     report = ask(sdk, tmp_path, text, monkeypatch, train="")
     assert len(report.jobs) >= 8
     assert [each for each in report.findings if each.severity >= Severity.WARNING] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, id=name, marks=[] if name == "v1's names" else [pytest.mark.more])  # an SDK takes 15 s
+        for name in corpus_launches.OF_V2
+    ],
+)
+def test_launch_scripts_of_public_shapes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    call, wanted = corpus_launches.OF_V2[name]
+    quiet = "debugger_hook_config=False, disable_profiler=True, model_dir=False"
+    quiet = quiet.replace(", model_dir=False", "") if "Estimator" in call else quiet
+    text = f"{corpus_launches.TF}IMAGE = {IMAGE!r}\n"
+    text += f"common = dict(role={ROLE!r}, entry_point='train.py', source_dir='src', {quiet})\n{call}"
+    train = "import horovod.tensorflow as hvd\n\nhvd.init()\n"
+    report = ask("v2", tmp_path, text, monkeypatch, train=train)
+    assert set(checks(report)) == wanted, as_text(report)
+    renamed = [each for each in report.findings if each.check == "argument-renamed"]
+    assert bool(renamed) == ("distributions=" in call or "train_" in call), as_text(report)

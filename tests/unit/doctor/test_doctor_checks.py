@@ -186,6 +186,29 @@ CASES: dict[str, Ill] = {
         line="smdebug",
         well={"script": and_("try:\n    import smdebug\nexcept ImportError:\n    smdebug = None")},
     ),
+    "command-missing": Ill(
+        script=and_('import subprocess\nsubprocess.run(["aws", "s3", "cp", "a", "b"], check=True)'),
+        line='"aws"',
+        well={"script": and_('import shutil\nif shutil.which("aws"):\n    print("there")')},
+    ),
+    "notebook-left": Ill(
+        script=and_("get_ipython().system('pip list')"),
+        line="get_ipython",
+        well={"script": and_("try:\n    get_ipython()\nexcept NameError:\n    pass")},
+    ),
+    "bool-flag": Ill(
+        script=and_('from absl import flags\nflags.DEFINE_boolean("fp16", False, "half")'),
+        change={"HyperParameters": {"fp16": "false"}},
+        line="DEFINE_boolean",
+        severity="warning",
+        well={"change": {"HyperParameters": {"rate": "1"}}},
+    ),
+    "encoded-twice": Ill(
+        change={"HyperParameters": {"optimizer": '"\\"adam\\""'}},
+        line="optimizer",
+        severity="warning",
+        well={"change": {"HyperParameters": {"optimizer": '"adam"'}}},
+    ),
     "argument-unknown": Ill(
         script=SCRIPT,
         change={"HyperParameters": {"rate": "0.1"}},
@@ -358,7 +381,7 @@ CASES: dict[str, Ill] = {
     "no-resume": Ill(
         script=without(SCRIPT, "saver.restore"),
         change=KEPT,
-        line="import checkpoints",
+        line="checkpoints.manager(",
         severity="warning",
         well={"script": SCRIPT},
     ),
@@ -397,6 +420,7 @@ CASES: dict[str, Ill] = {
 }
 # These take a launch script; tests/unit/doctor/test_doctor_launches.py and tests/sdk/test_doctor_of_sdks.py have them.
 OF_LAUNCHES = {
+    "argument-renamed",
     "no-sdk",
     "launch-failed",
     "no-request",

@@ -1,0 +1,205 @@
+"""What our images have, what AWS's have and ours lack, and which packages bring which modules: tables alone.
+
+Ours are the pins of container/lines; AWS's come from the public Dockerfiles and requirements in
+aws/deep-learning-containers. docs/differences.md shows the part that users meet.
+"""
+
+_BOTH = """
+absl-py astunparse bcrypt blinker boto3 botocore certifi cffi charset-normalizer click cloudpickle cryptography
+cython flask flatbuffers gast gevent google-pasta greenlet grpcio h5py horovod idna inotify-simple invoke
+itsdangerous jinja2 jmespath joblib keras libclang markdown markdown-it-py markupsafe mdurl ml-dtypes mpi4py
+narwhals numpy nvidia-ml-py opt-einsum packaging paramiko pip protobuf psutil py-spy pycparser pygments pynacl
+python-dateutil pyyaml requests retrying rich s3transfer sagemaker-training scikit-learn scipy setuptools six
+tensorboard tensorboard-data-server tensorflow-cpu termcolor threadpoolctl typing-extensions urllib3 waitress
+werkzeug wheel wrapt zope-event zope-interface
+"""
+_LINES = {
+    (2, 14): """google-auth google-auth-oauthlib oauthlib pyasn1 pyasn1-modules requests-oauthlib sagemaker-tensorflow
+    tensorflow-estimator tensorflow-io tensorflow-io-gcs-filesystem""",
+    (2, 21): "namex optree pillow tf-keras",
+}
+# What is in the image beside the pins.
+_OWN = {"entrypoint", "sagemaker_tf_data", "smdistributed", "tensorflow_core"}
+
+# Where a package's module has another name than the package.
+_NAMED = {
+    "absl-py": "absl",
+    "attrs": "attr attrs",
+    "awscli": "awscli",
+    "beautifulsoup4": "bs4",
+    "cython": "Cython cython",
+    "dm-tree": "tree",
+    "faiss-cpu": "faiss",
+    "gin-config": "gin",
+    "gitpython": "git",
+    "google-auth": "google",
+    "google-pasta": "pasta",
+    "grpcio": "grpc",
+    "imbalanced-learn": "imblearn",
+    "ipython": "IPython",
+    "keras-preprocessing": "keras_preprocessing",
+    "libclang": "clang",
+    "nvidia-ml-py": "pynvml",
+    "opencv-contrib-python": "cv2",
+    "opencv-python": "cv2",
+    "opencv-python-headless": "cv2",
+    "pillow": "PIL",
+    "protobuf": "google",
+    "py-spy": "",
+    "pyjwt": "jwt",
+    "pynacl": "nacl",
+    "python-dateutil": "dateutil",
+    "python-dotenv": "dotenv",
+    "pyyaml": "yaml",
+    "sagemaker-experiments": "smexperiments",
+    "scikit-image": "skimage",
+    "scikit-learn": "sklearn",
+    "setuptools": "setuptools pkg_resources distutils",
+    "tensorflow-cpu": "tensorflow",
+    "tensorflow-gpu": "tensorflow",
+    "tf-models-official": "official",
+    "zope-event": "zope",
+    "zope-interface": "zope",
+}
+# Packages that scripts import and our image lacks, by the modules that they are known by; and what they bring along.
+_BRING = {
+    "albumentations": "cv2 skimage",
+    "attrs": "",
+    "beautifulsoup4": "",
+    "bokeh": "pandas PIL contourpy tornado",
+    "comet-ml": "",
+    "datasets": "pandas pyarrow tqdm fsspec huggingface_hub aiohttp dill",
+    "dm-tree": "",
+    "einops": "",
+    "faiss-cpu": "",
+    "gensim": "smart_open",
+    "gin-config": "",
+    "gitpython": "",
+    "gym": "",
+    "huggingface-hub": "tqdm filelock fsspec",
+    "hydra-core": "omegaconf",
+    "imageio": "PIL",
+    "imbalanced-learn": "",
+    "imgaug": "cv2 skimage matplotlib PIL imageio shapely",
+    "ipython": "matplotlib_inline",
+    "kaggle": "tqdm",
+    "keras-preprocessing": "",
+    "keras-tuner": "kerastuner",
+    "lightgbm": "",
+    "matplotlib": "PIL cycler kiwisolver pyparsing contourpy",
+    "mlflow": "pandas matplotlib pyarrow sqlalchemy git PIL",
+    "neptune": "pandas git PIL",
+    "nltk": "tqdm regex",
+    "numba": "llvmlite",
+    "omegaconf": "",
+    "opencv-contrib-python": "",
+    "opencv-python": "",
+    "opencv-python-headless": "",
+    "optuna": "tqdm sqlalchemy alembic",
+    "pandas": "pytz tzdata",
+    "pillow": "",
+    "plotly": "",
+    "pyarrow": "",
+    "pycocotools": "matplotlib PIL",
+    "pydantic": "",
+    "pydub": "",
+    "pytest": "",
+    "python-dotenv": "",
+    "pytz": "",
+    "regex": "",
+    "s3fs": "fsspec aiobotocore aiohttp",
+    "sagemaker": "pandas tqdm attr attrs jsonschema docker",
+    "sagemaker-experiments": "",
+    "scikit-image": "PIL imageio networkx tifffile",
+    "seaborn": "pandas matplotlib PIL pytz cycler",
+    "sentencepiece": "",
+    "shap": "pandas tqdm numba",
+    "smart-open": "",
+    "smclarify": "pandas",
+    "spacy": "tqdm pydantic typer",
+    "statsmodels": "pandas patsy",
+    "tensorflow-addons": "typeguard",
+    "tensorflow-datasets": "tqdm dill toml tree promise tensorflow_metadata etils",
+    "tensorflow-hub": "tf_keras",
+    "tensorflow-model-optimization": "tree",
+    "tensorflow-probability": "tree decorator",
+    "tensorflow-text": "tensorflow_hub",
+    "tf-models-official": "pandas matplotlib cv2 PIL gin kaggle pycocotools sentencepiece seqeval tensorflow_hub "
+    "tf_slim tensorflow_datasets tensorflow_text tensorflow_model_optimization tqdm tree",
+    "tf-slim": "",
+    "tokenizers": "huggingface_hub",
+    "torch": "sympy networkx fsspec filelock",
+    "torchvision": "torch PIL",
+    "tqdm": "",
+    "transformers": "tokenizers huggingface_hub tqdm regex filelock safetensors fsspec",
+    "typer": "shellingham",
+    "ujson": "",
+    "wandb": "git pydantic platformdirs",
+    "xgboost": "",
+}
+# Packages of AWS's images, of those above: what their requirements name, with what that brings.
+_AWS_BOTH = "pillow opencv-python awscli pybind11 tensorflow-datasets sagemaker"
+_AWS = {
+    (2, 14): "cmake tensorflow-hub tensorflow-text tensorflow-model-optimization tf-models-official",
+    (2, 21): """
+    attrs beautifulsoup4 bokeh einops gitpython imageio ipython matplotlib mlflow numba omegaconf pandas plotly pyarrow
+    pydantic pytest python-dotenv pytz s3fs sagemaker-experiments seaborn shap smclarify torch tqdm
+    """,
+}
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Commands that AWS's images have, and ours lack.
+AWS_COMMANDS = {
+    (2, 14): _words("git aws curl wget unzip gcc make cmake vim emacs ffmpeg protoc"),
+    (2, 21): _words("git aws curl wget unzip gcc make cmake jq xz protoc"),
+}
+# Commands that scripts call, and no image of either has.
+_NOWHERE = _words("sudo zip rsync conda nvcc docker gsutil gcloud node npm java htop")
+COMMANDS_LACKING = frozenset.union(*AWS_COMMANDS.values()) | _NOWHERE
+# Packages of Python that bring commands: `pip install awscli`.
+COMMANDS_OF = {"awscli": "aws", "cmake": "cmake", "gsutil": "gsutil", "kaggle": "kaggle", "ninja": "ninja"}
+
+
+def distributions(line: tuple[int, int]) -> frozenset[str]:
+    """Return the packages that our image of a line has; of a line that we do not have, those of the nearest."""
+    nearest = max((each for each in _LINES if each <= line), default=min(_LINES))
+    return frozenset([*_BOTH.split(), *_LINES[nearest].split()])
+
+
+def modules_of(distribution: str) -> frozenset[str]:
+    """Return the modules that a package brings, its own name in any case; names as pip normalizes them."""
+    named = _NAMED.get(distribution, distribution.replace("-", "_"))
+    return frozenset([*named.split(), *_BRING.get(distribution, "").split()])
+
+
+def is_known(distribution: str) -> bool:
+    """Return whether all that a package brings is known here, or at least what scripts import of it."""
+    return (
+        distribution in _BRING or distribution in _BOTH.split() or any(distribution in each for each in _LINES.values())
+    )
+
+
+def ours(line: tuple[int, int]) -> frozenset[str]:
+    """Return the modules that our image of a line has beside Python's own."""
+    return frozenset(_OWN).union(*(modules_of(each) - modules_brought(each) for each in distributions(line)))
+
+
+def modules_brought(distribution: str) -> frozenset[str]:
+    """Return what a package brings of others."""
+    return frozenset(_BRING.get(distribution, "").split())
+
+
+def on_aws(line: tuple[int, int]) -> frozenset[str]:
+    """Return modules that AWS's image of a line has, and ours may lack."""
+    nearest = max((each for each in _AWS if each <= line), default=min(_AWS))
+    return frozenset().union(*(modules_of(each) for each in f"{_AWS_BOTH} {_AWS[nearest]}".split()))
+
+
+def package_of(module: str) -> str:
+    """Return the package that a module is known to come from; "" where it is not known."""
+    found = [each for each in _BRING if module in modules_of(each) - modules_brought(each)]
+    return next((each for each in found if "contrib" not in each), "")

@@ -1,0 +1,76 @@
+"""Exports of notebooks: lines and cells that only IPython understands, made Python without moving a line."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+_CELLS = ("time", "timeit", "capture", "prun")  # whose cells are Python
+_CELL = re.compile(r"#\s*(In\s?\[|%%)")  # how exports begin a cell
+_LINE = re.compile(r"(\s*)(!|%(?=[A-Za-z])|\?)|(\s*)[\w.]+\?{1,2}\s*$")
+_TAKEN = re.compile(r"(\s*[\w, .\[\]]+=\s*)(!|%(?=[A-Za-z]))")
+
+
+def without_magics(text: str) -> str:
+    """Return a script without what Python cannot parse and IPython can; one that Python can parse as it stands."""
+    try:
+        ast.parse(text)
+        return text
+    except (SyntaxError, ValueError, RecursionError):
+        pass
+    return "\n".join(_lines(text.split("\n")))
+
+
+def _lines(lines: list[str]) -> Iterator[str]:
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        at += 1
+        magic = re.match(r"%%(\w+)(.*)", line)
+        if magic and magic[1] in _CELLS:
+            yield "# " + line
+        elif magic:
+            end = next((each for each in range(at, len(lines)) if _CELL.match(lines[each])), len(lines))
+            body = "\n".join(lines[at:end]).rstrip() + "\n"
+            yield f"get_ipython().run_cell_magic({magic[1]!r}, {magic[2].strip()!r}, {body!r})"
+            yield from [""] * (end - at)
+            at = end
+        elif taken := _TAKEN.match(line):
+            yield f"{taken[1]}get_ipython().getoutput()"
+        elif found := _LINE.match(line):
+            yield f"{found[1] or found[3] or ''}{_as_python(line.strip())}"
+            while lines[at - 1].endswith("\\") and at < len(lines):
+                at += 1
+                yield ""
+        else:
+            yield line
+
+
+def _as_python(line: str) -> str:
+    """Return what a line of IPython runs of Python: `%time x.fit()` is x.fit()."""
+    timed = re.match(r"%(?:time|timeit|prun)\s+(?!-)(.+)", line)
+    return timed[1] if timed else "pass"
+
+
+def with_cells(tree: ast.Module) -> ast.Module:
+    """Return a tree in which the text of a cell, as `get_ipython().run_cell_magic("time", ...)` has it, is Python."""
+    body: list[ast.stmt] = []
+    for node in tree.body:
+        body += _cell(node) or [node]
+    return ast.Module(body=body, type_ignores=[])
+
+
+def _cell(node: ast.stmt) -> list[ast.stmt]:
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "get_ipython().run_cell_magic" and call.args):
+        return []
+    words = [each.value for each in call.args if isinstance(each, ast.Constant)]
+    if len(words) != 3 or words[0] not in _CELLS:
+        return []
+    try:
+        inside = ast.parse(without_magics(str(words[2])))
+    except (SyntaxError, ValueError):
+        return []
+    for each in ast.walk(inside):
+        if isinstance(each, ast.stmt | ast.expr):
+            each.lineno = each.end_lineno = node.lineno
+    return inside.body
