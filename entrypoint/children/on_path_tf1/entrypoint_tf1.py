@@ -255,6 +255,8 @@ def begin(folder: Path, package: str) -> Finder:
     os.environ[FOLDER], os.environ[PACKAGE] = str(folder), package
     path = [entry for entry in os.environ.get("PYTHONPATH", HERE).split(os.pathsep) if entry != HERE]
     os.environ["PYTHONPATH"] = os.pathsep.join([HERE, *path])
+    if "TF_USE_LEGACY_KERAS" not in os.environ and PathFinder.find_spec("tf_keras"):
+        os.environ["TF_USE_LEGACY_KERAS"] = "1"  # Keras 3, of TensorFlow 2.16 and newer, has no names of version 1
     finder = Finder(folder, package)
     sys.meta_path[:0] = [finder, Names()]
     setattr(builtins, NAME, tensorflow_1)

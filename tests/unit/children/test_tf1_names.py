@@ -1,7 +1,7 @@
 """entrypoint/children/on_path_tf1: each way in which Python imports a name, for names of TensorFlow 1, with TensorFlow.
 
-One process runs all of them: each is a module of the user's. By hand, with another TensorFlow (2.21 with Keras 3; with
-tf_keras, where TF_USE_LEGACY_KERAS=1 is set): TEST_TF1_PYTHON=/path/to/its/python.
+One process runs all of them: each is a module of the user's. By hand, with another TensorFlow (2.21 with tf_keras; with
+TF_USE_LEGACY_KERAS=0 it has Keras 3): TEST_TF1_PYTHON=/path/to/its/python.
 """
 
 import json
