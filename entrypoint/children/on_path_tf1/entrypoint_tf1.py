@@ -79,9 +79,12 @@ class Old(ast.NodeTransformer):
             if top not in LED:
                 found.append(ast.Import([alias]))
                 continue
-            found += [_switch(), ast.Import([ast.alias(renamed(alias.name), alias.asname or top)])]
-            if not alias.asname and alias.name != top:  # `import tensorflow.train` makes the name `tensorflow`
-                found.append(ast.Import([ast.alias(renamed(top), top)]))
+            found.append(_switch())
+            if alias.asname or alias.name == top:
+                found.append(ast.Import([ast.alias(renamed(alias.name), alias.asname or top)]))
+            else:  # `import tensorflow.train` makes the name `tensorflow`
+                whole = ast.Call(ast.Name(IMPORT, ast.Load()), [ast.Constant(alias.name)], [])
+                found.append(ast.Assign([ast.Name(top, ast.Store())], whole))
         return [ast.fix_missing_locations(ast.copy_location(each, node)) for each in found]
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.stmt | list[ast.stmt]:
@@ -174,13 +177,16 @@ class Found(AnyLoader):
 
 
 class Both(types.ModuleType):
-    """Has what a module of Keras's public names has, and what the module of that name in its sources has."""
+    """Has what several modules have: of Keras, that of its public names, and that of its sources."""
 
     def __init__(self, name: str, modules: list[types.ModuleType]) -> None:
         super().__init__(name)
         self.modules = modules
         self.__path__: list[str] = []
         self.__all__ = [each for each in dir(modules[0]) if not each.startswith("_")]
+
+    python: types.ModuleType
+    keras: types.ModuleType
 
     def __getattr__(self, name: str) -> Any:
         for module in vars(self).get("modules", ()):
@@ -244,7 +250,18 @@ def led(
     for each in fromlist or ():
         if each != "*" and not hasattr(module, each):
             _imported(f"{renamed(name)}.{each}")
-    return module if fromlist else importlib.import_module(renamed(top))
+    if fromlist:
+        return module
+    whole = importlib.import_module(renamed(top))
+    if not renamed(name).startswith(PYTHON_KERAS):
+        return whole
+    python = Both("tensorflow.python", [importlib.import_module("tensorflow.python")])
+    python.keras = importlib.import_module(
+        PYTHON_KERAS
+    )  # and not what TensorFlow itself has there, which is another one
+    found = Both(V1, [whole])
+    found.python = python
+    return found
 
 
 _import, _import_module = builtins.__import__, importlib.import_module

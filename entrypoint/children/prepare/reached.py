@@ -57,7 +57,7 @@ class _Reading:
                 self._expressions([statement.test], file, of_class)
                 if any(isinstance(each, LEAVES) for each in ast.walk(statement)):
                     return False
-            elif isinstance(statement, ast.Try) and any(_catches(each) for each in statement.handlers):
+            elif _may_pass_over(statement):
                 if any(isinstance(each, LEAVES) for each in ast.walk(statement)):
                     return False
             elif isinstance(statement, ast.Try | ast.With | ast.AsyncWith | ast.For | ast.AsyncFor):
@@ -143,6 +143,8 @@ def _sure(node: ast.AST) -> Iterator[ast.AST]:
         inner: Iterable[ast.AST] = node.values[:1]
     elif isinstance(node, ast.IfExp | ast.Assert):
         inner = [node.test]
+    elif isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        inner = [node.generators[0].iter]
     elif isinstance(node, ast.Lambda):
         inner = ()
     else:
@@ -164,6 +166,14 @@ def _is_main(test: ast.expr) -> bool:
     return isinstance(test, ast.Compare) and ast.unparse(test.left) == "__name__"
 
 
-def _catches(handler: ast.ExceptHandler) -> bool:
-    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return bool(CATCHES & {ast.unparse(each).rpartition(".")[2] if each else "" for each in types})
+def _may_pass_over(statement: ast.stmt) -> bool:
+    """Return whether an import or a name that is not there ends nothing inside of the statement."""
+    caught: list[ast.expr | None] = []
+    if isinstance(statement, ast.Try):
+        for handler in statement.handlers:
+            caught += handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    elif isinstance(statement, ast.With):
+        for item in statement.items:
+            if isinstance(item.context_expr, ast.Call) and ast.unparse(item.context_expr.func).endswith("suppress"):
+                caught += item.context_expr.args
+    return bool(CATCHES & {ast.unparse(each).rpartition(".")[2] if each else "" for each in caught})

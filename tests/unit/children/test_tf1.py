@@ -173,6 +173,9 @@ UNSURE = [
     "import tensorflow as tf\ndef f(x):\n    if x:\n        return 1\n    tf.contrib.f()?\nf(1)",
     "import tensorflow as tf\ndef f():\n    tf.contrib.f()?\nparser.set_defaults(f)\nALL = {'f': f}",
     "import tensorflow as tf\nf = lambda: tf.contrib.f()?",
+    "import contextlib\nwith contextlib.suppress(ImportError):\n    from tensorflow.contrib import slim?",
+    "import tensorflow as tf\nx = [tf.contrib.f()? for x in y if x]",
+    "try:\n    import lib.net\nexcept (KeyError, ImportError):\n    pass",
     "from lib.old import f",
     "if OLD:\n    import lib.net",
 ]

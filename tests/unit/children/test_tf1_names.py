@@ -48,6 +48,10 @@ OTHERS = {
     "python.keras": "from tensorflow.python.keras import backend\nfound = backend.set_session",
     "python.keras.layers": "from tensorflow.python.keras.layers import Dense as found",
     "python.keras's sources": "from tensorflow.python.keras.utils import conv_utils, Sequence as found",
+    "import of python.keras": "import tensorflow.python.keras.layers, tensorflow.python.keras.backend as K\n"
+    "assert tensorflow.python.keras.backend.set_session is K.set_session and tensorflow.python.framework\n"
+    "found = tensorflow.python.keras.layers.Dense",
+    "__import__ of python.keras": "found = __import__('tensorflow.python.keras.layers').python.keras.layers.Dense",
     "python": "import tensorflow as tf, tensorflow.python.framework.ops\nfrom tensorflow.python.framework import ops\n"
     "assert tensorflow is tf and tf.python.framework.ops is ops\nfound = tensorflow.placeholder",
     "compat": "import tensorflow.compat.v1 as a, tensorflow as b\nfrom tensorflow.compat import v1 as c\n"
@@ -56,6 +60,7 @@ OTHERS = {
 EXPECTED = {
     "keras": "keras.backend.set_session", "older keras": "keras.backend.set_session",
     "python.keras": "keras.backend.set_session", "python.keras.layers": "keras.layers.Dense",
+    "import of python.keras": "keras.layers.Dense", "__import__ of python.keras": "keras.layers.Dense",
     "python.keras's sources": "keras.utils.Sequence", "python": "placeholder", "compat": "Session",
 }  # fmt: skip
 # What Keras 3 has under no name, of NAMES and of OTHERS.
