@@ -9,12 +9,11 @@ import sys
 from importlib.machinery import PathFinder
 
 _HERE = os.path.dirname(__file__)  # noqa: PTH120 - pathlib takes longer to import than all of this
-try:
+if sys.version_info >= (3, 10) and "TF1_SHIM_FOLDER" in os.environ:  # no older Python of the image's has TensorFlow
     import entrypoint_tf1
 
     entrypoint_tf1.begin_again()
-finally:
-    sys.path[:] = [entry for entry in sys.path if entry != _HERE]  # the next one does not find this one in turn
+sys.path[:] = [entry for entry in sys.path if entry != _HERE]  # the next one does not find this one in turn
 
 _spec = PathFinder.find_spec("sitecustomize", sys.path)
 if _spec and _spec.loader:

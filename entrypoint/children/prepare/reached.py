@@ -60,11 +60,11 @@ class _Reading:
             elif _may_pass_over(statement):
                 if any(isinstance(each, LEAVES) for each in ast.walk(statement)):
                     return False
-            elif isinstance(statement, ast.Try | ast.With | ast.AsyncWith | ast.For | ast.AsyncFor):
+            elif hasattr(statement, "body"):  # with, for, try
                 before = [each.context_expr for each in getattr(statement, "items", [])]
                 self._expressions([*before, *filter(None, [getattr(statement, "iter", None)])], file, of_class)
                 loops = isinstance(statement, ast.For | ast.AsyncFor)
-                if not self._block(statement.body, file, of_class) and not loops:
+                if not self._block(list(statement.body), file, of_class) and not loops:
                     return False
             elif not isinstance(statement, ast.Match):
                 self._import(statement, file)
@@ -169,10 +169,9 @@ def _is_main(test: ast.expr) -> bool:
 def _may_pass_over(statement: ast.stmt) -> bool:
     """Return whether an import or a name that is not there ends nothing inside of the statement."""
     caught: list[ast.expr | None] = []
-    if isinstance(statement, ast.Try):
-        for handler in statement.handlers:
-            caught += handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    elif isinstance(statement, ast.With):
+    for handler in getattr(statement, "handlers", []):
+        caught += handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    if isinstance(statement, ast.With):
         for item in statement.items:
             if isinstance(item.context_expr, ast.Call) and ast.unparse(item.context_expr.func).endswith("suppress"):
                 caught += item.context_expr.args

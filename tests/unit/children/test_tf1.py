@@ -177,6 +177,7 @@ UNSURE = [
     "import tensorflow as tf\nx = [tf.contrib.f()? for x in y if x]",
     "try:\n    import lib.net\nexcept (KeyError, ImportError):\n    pass",
     "from lib.old import f",
+    *(["try:\n    import lib.net\nexcept* ImportError:\n    pass"] if sys.version_info >= (3, 11) else []),
     "if OLD:\n    import lib.net",
 ]
 BESIDE = [
