@@ -1,7 +1,7 @@
 """What `entrypoint doctor` says of code for TensorFlow 1: the name that fails first, whatever way it is imported."""
 
 import pytest
-from looking import IMAGE, SCRIPT, look
+from looking import IMAGE, MWMS, SCRIPT, WORKERS, look, merged
 
 FORMS = (
     "tf.keras.backend.set_session(tf.Session(config=tf.ConfigProto()))",
@@ -34,3 +34,13 @@ def test_what_the_shim_takes_from_keras_2(tmp_path, version, environment, gone):
         if each.check in ("tf1-name", "tf-gone")
     ]
     assert ["Keras 3 lacks" in each.found for each in found] == [True] * gone
+
+
+@pytest.mark.parametrize("shim", [False, True])
+def test_the_shim_brings_keras_2_for_fit_too(tmp_path, shim):
+    change = merged(MWMS, {
+        "AlgorithmSpecification": {"TrainingImage": IMAGE.replace("2.14.1", "2.21.0")},
+        "Environment": {"ENTRYPOINT_TF1": "shim"} if shim else {},
+    })  # fmt: skip
+    checks = {each.check for each in look(tmp_path, WORKERS, change).findings}
+    assert ("keras-3-fit" in checks) is not shim
