@@ -16,7 +16,9 @@ from entrypoint.values import Value
 
 CYCLES_PER_SECOND = 50.0  # a thread that sleeps so often asks again and again; Horovod's sleeps 1000 times by default
 SPINS = 0.9  # of the time: a thread that takes so much of a processor may spin
-WAITERS = re.compile(r"(?:horovod|hvd|nccl|cuda)", re.IGNORECASE)  # names of threads that wait, but do no work
+# Names of threads that wait, but do no work. NCCL's have the name of the thread that has started them: of TensorFlow's
+# collectives, `collective_ops`, unless NCCL_SET_THREAD_NAME=1.
+WAITERS = re.compile(r"(?:horovod|hvd|nccl|cuda|collective_ops)", re.IGNORECASE)
 
 
 class Work(Value):

@@ -1,7 +1,7 @@
 """Why a process failed, as its last output tells it. Pure.
 
 By its end we know what to look for: the traceback of an exception that left the program; what the C library or the
-interpreter said before a signal; or the last line that it printed.
+interpreter said before a signal; why a command line was refused; or the last line that it printed.
 """
 
 import re
@@ -10,14 +10,27 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from entrypoint.outcome.endings import banners
+from entrypoint.outcome.forms import as_python_prints
+from entrypoint.outcome.last_exception import (
+    SHELL,
+    came_out,
+    exceptions,
+    lines_after,
+    printed_before,
+    says_something,
+    telling_lines,
+    that_ended_it,
+)
 from entrypoint.outcome.meanings import meaning
+from entrypoint.outcome.native import NEAR, Told, fatal, mpi_error, of_handler
 from entrypoint.outcome.outcome import Confidence, Exit, clip, clip_head
+from entrypoint.outcome.refusals import refusal
 from entrypoint.outcome.symptoms import SENT, reads_like_symptom
 from entrypoint.outcome.tails import GAP
-from entrypoint.outcome.tracebacks import NOISE, Link, Raised, tracebacks
+from entrypoint.outcome.tracebacks import Link, Raised, tracebacks
 
 LINES = 10  # last lines that are told where nothing better is known
-NEAR = 30  # lines that others may print after the traceback that ended a program, and that its message may have
 WIDTH = 4000  # characters of a line that are read: some patterns look at it from each of their beginnings on
 LONGEST = 400  # characters of the line that tells an error
 LONG = 12  # lines of a message that are told whole; of a longer one, its beginning and its end
@@ -25,20 +38,6 @@ FRAMES = 6  # frames of a traceback that are told whole; of a longer one, those 
 
 # Terminal sequences and other control characters; a failure text is for people.
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0e-\x1f\x7f-\x9f]")
-
-_FATAL = re.compile(
-    r"^Fatal Python error: |^terminate called |^(free|malloc\w*|realloc|munmap_chunk)\(\): |^double free or corruption"
-    r"|^corrupted (size|double)|^\*\*\* (stack smashing|buffer overflow|bit out of range) |: Assertion [`'].*' failed"
-    r"|^thread '.*' panicked at |^(panic|fatal error|runtime error): |: F [\w/.]+:\d+\] |^F\d{4} .*\] "
-    r"|^# A fatal error has been detected by the Java |^(OpenBLAS|OMP): Error|^Check failed"
-)
-_MPI_ERROR = re.compile(r"^(?:\[[^\]]*\] )?\*\*\* (An error occurred in |MPI_ERR_)(.*)")
-# What a shell says of a program that it ran.
-_SHELL = re.compile(
-    r"^(?:.*: line \d+: +\d+ )?(Killed|Terminated|Segmentation fault|Aborted|Bus error|Illegal instruction"
-    r"|Floating point exception|Trace/breakpoint trap)( \(core dumped\))?(?:$| +)"
-)
-_HANDLER = re.compile(r"\*\*\* Process received signal \*\*\*")  # Open MPI's, before a stack of C functions
 
 # Open MPI warns of it where ssh was quicker than mpirun to begin (EACCES of setpgid), and goes on: nothing is wrong.
 _OF_NO_CONSEQUENCE = re.compile(r"plm:\w+: Warning: setpgid\(")
@@ -67,17 +66,25 @@ class Explanation(NamedTuple):
 def explain(exit: Exit, output: str, wrote: str = "") -> Explanation:
     """Explain the end of a program by its last output, or by what it wrote to the failure file itself."""
     lines = _readable(output)
-    number = _signal_of(exit)
-    chains = [chain for chain in tracebacks(lines) if not chain[-1].ignored]
-    chain = chains[-1] if chains and _ended(exit, chains[-1], lines) else None
+    found = tracebacks(lines)
+    chains, told = exceptions(found), telling_lines(lines, found)
+    chain, number = that_ended_it(exit, chains, lines, told), exit.killed_by
     if chain:
         error, details, symptom = _told_by_chain(chain)
+        lines = lines[: chain[-1].last + 1]
+    elif exit.signal is None and (said := _of_mpirun(lines, told)):
+        error, details, symptom = said
     elif number is not None:
         error, details, symptom = _told_of_signal(lines, number)
+        if exit.signal is None:
+            error = f"{error} ({_of_child(exit.code, number)})" if error else _of_child(exit.code, number)
+    elif said := fatal(lines, NEAR) or mpi_error(lines, _last_lines(lines)):
+        error, details, symptom = said
+    elif refused := refusal(lines[chains[-1][-1].last + 1 :] if chains else lines, exit.code):
+        error, details, symptom = refused, _last_lines(lines), False
     else:
-        error, details, symptom = _fatal(lines[-NEAR:]) or _mpi_error(lines) or _last_line(lines)
-    if exit.signal is None and number is not None and not chain:
-        error = f"{error} ({_of_child(exit.code, number)})" if error else _of_child(exit.code, number)
+        error, details, symptom = _last_line(lines, told)
+        error = f"{clip(error, 250)} (after {before})" if (before := printed_before(exit, chains, told)) else error
     symptom = symptom or number in SENT
     if wrote := "\n".join(_readable(wrote)).strip():
         error, _, rest = wrote.partition("\n")
@@ -92,8 +99,9 @@ def dying(output: str) -> Explanation | None:
     Others feel its end before we do: Horovod and TensorFlow say good-bye to their peers while Python is unwinding.
     """
     lines = _readable(output)
-    chains = [chain for chain in tracebacks(lines) if not chain[-1].ignored]
-    if not chains or not chains[-1][-1].outermost or not _ended(Exit(code=2), chains[-1], lines):
+    found = tracebacks(lines)
+    chains = exceptions(found)
+    if not chains or not came_out(chains[-1]).outermost or lines_after(chains[-1], telling_lines(lines, found)):
         return None
     error, details, symptom = _told_by_chain(chains[-1])
     return None if symptom else _explanation(error, details, symptom, lines)
@@ -103,12 +111,12 @@ def explain_mpirun(output: str) -> Explanation:
     """Explain mpirun's end: it says what is wrong, then what can be done. Mostly it is a symptom of a rank."""
     lines = [line for line in _readable(output) if not _OF_NO_CONSEQUENCE.search(line)]
     telling = [line if not _BESIDE.search(line) else "" for line in lines]
-    if not any(map(_says_something, telling)):
+    if not any(map(says_something, telling)):
         telling = lines
-    start = next((number for number, line in enumerate(telling) if _says_something(line)), len(telling))
-    end = next((n for n in range(start, len(telling)) if not _says_something(telling[n])), len(telling))
+    start = next((number for number, line in enumerate(telling) if says_something(line)), len(telling))
+    end = next((n for n in range(start, len(telling)) if not says_something(telling[n])), len(telling))
     error = " ".join(line.strip() for line in telling[start:end])
-    details = "\n".join([line for line in telling[end:] if _says_something(line)][: 2 * LINES])
+    details = "\n".join([line for line in telling[end:] if says_something(line)][: 2 * LINES])
     return Explanation(_with_meaning(error, lines), clip(details, 2000), Confidence.LOW)
 
 
@@ -122,22 +130,7 @@ def _with_meaning(error: str, lines: Sequence[str]) -> str:
     return f"{clip(error, LONGEST - len(means) - 3)} ({means})" if means else clip(error, LONGEST)
 
 
-Told = tuple[str, str, bool]  # error line, details, whether it reads like a symptom
-
-
 # --- exceptions ---
-
-
-def _ended(exit: Exit, chain: tuple[Raised, ...], lines: list[str]) -> bool:
-    """Return whether the last traceback tells why the program ended, and not of something that it got over."""
-    if exit.signal == signal.SIGKILL:
-        return False  # nobody raises that
-    rest = _without_ignored(lines)[chain[-1].last + 1 :]
-    if GAP in rest:  # it was printed long before the last output
-        return False
-    after = sum(1 for line in rest if not (NOISE.match(line) or _SHELL.match(line)))
-    # Only exit code 1 is what Python itself gives to a program that an exception ended.
-    return not after or (exit.code == 1 and chain[-1].outermost and after <= NEAR)
 
 
 def _told_by_chain(chain: tuple[Raised, ...]) -> Told:
@@ -195,62 +188,37 @@ def _details(raised: Raised) -> str:
 # --- other ends ---
 
 
-def _signal_of(exit: Exit) -> int | None:
-    """Return the signal that killed the program, or one that it ran: a shell's exit code tells."""
-    if exit.signal is not None:
-        return exit.signal
-    return exit.code - 128 if exit.code - 128 in {*signal.Signals} else None
-
-
 def _of_child(code: int, number: int) -> str:
     return f"{code} is 128 + {number}, as a shell ends when its program was killed by {signal.Signals(number).name}"
 
 
 def _told_of_signal(lines: list[str], number: int) -> Told:
-    if number not in (signal.SIGKILL, signal.SIGTERM) and (told := _fatal(lines) or _of_handler(lines)):
+    if number not in (signal.SIGKILL, signal.SIGTERM) and (told := fatal(lines) or of_handler(lines)):
         return told
-    said = next((line.strip() for line in reversed(lines) if _SHELL.match(line)), "")
-    return said, _last_lines(lines), False
+    said = next((line.strip() for line in reversed(lines) if SHELL.match(line)), "")
+    of_rank = next((banner.words for banner in reversed([*banners(lines)])), "")
+    return said or of_rank, _last_lines(lines), False
 
 
-def _fatal(lines: list[str]) -> Told | None:
-    """Return what a C library, an interpreter or an assertion said last; most say it in one line."""
-    start = next((n for n in range(len(lines) - 1, -1, -1) if _FATAL.search(lines[n])), None)
-    if start is None:
-        return None
-    error = lines[start].strip()
-    after = [line.strip() for line in lines[start + 1 : start + 2]]
-    if after and (error.endswith(":") or after[0].startswith("what():")):
-        error = f"{error} {after[0]}"
-    details = "\n".join(line for line in lines[start : start + 2 * LINES] if line.strip())
-    return error, details, reads_like_symptom("", error)
+def _of_mpirun(lines: list[str], told: list[str]) -> Told | None:
+    """Return what mpirun says that a script calls: it begins with what is wrong, and goes on with what can be done.
+
+    What it says because one of its ranks failed is told only where nobody else says anything.
+    """
+    for banner in reversed([*banners(lines)]):
+        if not any(map(says_something, told[banner.last :] if not banner.is_symptom else told)):
+            return banner.words, _last_lines(lines[banner.first :]), banner.is_symptom
+    return None
 
 
-def _mpi_error(lines: list[str]) -> Told | None:
-    """What Open MPI says before it aborts: `*** An error occurred in MPI_Recv`, and lines later `*** MPI_ERR_...`."""
-    found = [(match[1], match[2]) for line in lines if (match := _MPI_ERROR.match(line))]
-    where = next((text for kind, text in reversed(found) if kind.startswith("An")), "")
-    what = next((kind + text for kind, text in reversed(found) if kind.startswith("MPI")), "")
-    if not where or not what:
-        return None
-    error = f"{where}: {what}"
-    symptom = any(reads_like_symptom("", line) for line in [error, *lines[-4 * LINES :]])
-    return error, _last_lines(lines), symptom
-
-
-def _of_handler(lines: list[str]) -> Told | None:
-    """Open MPI's handler prints the stack: its first lines tell where."""
-    start = next((n for n in range(len(lines) - 1, -1, -1) if _HANDLER.search(lines[n])), None)
-    return None if start is None else ("", "\n".join(lines[start : start + LINES]), False)
-
-
-def _last_line(lines: list[str]) -> Told:
+def _last_line(lines: list[str], told: list[str]) -> Told:
     """Return what `sys.exit("text")` prints, and programs that end themselves.
 
     The text may have several lines; nothing tells where it begins, but a line that leads to the next, and lines further
     in, which belong to the one before.
     """
-    printed = [line for line in _without_ignored(lines) if _says_something(line)]
+    printed = [line for line in told[told.index(GAP) + 2 if GAP in told else 0 :] if says_something(line)]
+    printed = printed or [line for line in lines if " ERROR" in line]  # of a tracker, say
     belongs = [False, *(_GOES_ON.match(line) or before.endswith(_LEADS_ON) for before, line in pairwise(printed))]
     first = next((n for n in range(len(printed) - 1, max(-1, len(printed) - LINES), -1) if not belongs[n]), -1)
     error = " ".join(line.strip() for line in printed[first:])
@@ -262,23 +230,9 @@ def _last_line(lines: list[str]) -> Told:
 
 def _readable(output: str) -> list[str]:
     lines = re.split(r"\r\n|[\n\r\x0b\x0c\x85\u2028\u2029]", output)
-    return [_CONTROL.sub("", line[:WIDTH]).rstrip() for line in lines]
-
-
-def _says_something(line: str) -> bool:
-    return any(map(str.isalnum, line))
+    lines = [_CONTROL.sub("", line[: None if line[:1] == "{" else WIDTH]).rstrip() for line in lines]
+    return [line[:WIDTH] for line in as_python_prints(lines)]
 
 
 def _last_lines(lines: list[str]) -> str:
-    return "\n".join([line for line in lines if _says_something(line)][-LINES:])
-
-
-def _without_ignored(lines: Sequence[str]) -> list[str]:
-    """Return the lines, empty where Python tells of exceptions that it ignored."""
-    kept = list(lines)
-    for chain in tracebacks(lines):
-        for raised in chain:
-            if raised.ignored:
-                start = next(n for n in range(raised.first, -1, -1) if n == 0 or _says_something(lines[n - 1]))
-                kept[max(0, start - 1) : raised.last + 1] = [""] * (raised.last + 1 - max(0, start - 1))
-    return kept
+    return "\n".join([line for line in lines if says_something(line)][-LINES:])

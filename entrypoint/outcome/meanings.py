@@ -17,6 +17,11 @@ _MEANINGS = (
         "XLA takes no variable of another device: with parameter servers, give Keras's optimizer jit_compile=False",
     ),
     (
+        re.compile(r"has detected an attempt to run as root"),
+        "a script that calls it as root gives it --allow-run-as-root, or sets OMPI_ALLOW_RUN_AS_ROOT=1 and "
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+    ),
+    (
         re.compile(r"All nodes which are allocated for this job are already filled"),
         "mpirun says so, too, where the name of a host begins to mean this machine while it starts: see what resolves "
         "the names of hosts here",

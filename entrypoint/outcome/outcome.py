@@ -29,6 +29,13 @@ class Exit(Value):
     def clean(self) -> bool:
         return self.code == 0
 
+    @property
+    def killed_by(self) -> int | None:
+        """The signal that killed it, or a program that it ran: a shell's exit code tells."""
+        if self.signal is not None:
+            return self.signal
+        return self.code - 128 if self.code - 128 in {*signal.Signals} else None
+
     def __str__(self) -> str:
         if self.signal is None:
             return f"exit code {self.code}"

@@ -3,7 +3,8 @@
 GAP = "[... output that was not kept ...]"  # a line between the beginning of a traceback and the last output
 LAST = 1 << 14  # bytes of the last output that are kept
 _BEGINNING = 1 << 14  # bytes of the last traceback that are kept, from its beginning on
-_HEADER = b"Traceback (most recent call last):"
+_BEFORE = 1 << 11  # bytes before it: the exception that it came of, an allocator's account of the memory
+_HEADER = b"Traceback (most recent call last)"  # a colon follows, or the border of a box
 
 
 class Tail:
@@ -18,7 +19,9 @@ class Tail:
         found = lines.rfind(_HEADER)
         if found >= 0:
             begins = lines.rfind(b"\n", 0, found) + 1
-            self._traceback, self._since = lines[begins : begins + _BEGINNING], len(lines) - begins
+            before = (self._last + lines[:begins])[-_BEFORE:] if begins < _BEFORE else lines[begins - _BEFORE : begins]
+            self._traceback = before + lines[begins : begins + _BEGINNING - len(before)]
+            self._since = len(before) + len(lines) - begins
         elif self._traceback:
             self._traceback += lines[: _BEGINNING - len(self._traceback)]
             self._since += len(lines)

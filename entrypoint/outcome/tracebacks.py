@@ -15,6 +15,7 @@ MORE = 6  # lines after an exception's line that may be of its message
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 _HEADER = re.compile(r"^(?P<prefix>.*?)(Exception Group )?Traceback \(most recent call last\):$")
+UNCAUGHT = "Uncaught "  # stands before the header where the first frames are left out
 _FRAME = re.compile(r'^  File ".*", line \d+(, in (?P<function>.+))?$')
 _UNREADABLE = re.compile(r'^  File ".*", line \d+$')  # the place of a SyntaxError; has no header of its own
 # What ends a traceback: the name of a class, and mostly a message. Names of exceptions are surer than other names.
@@ -38,10 +39,12 @@ _IGNORED = re.compile(
 _OUTERMOST = re.compile(
     r', in <module>$|^  File "<frozen runpy>|/(threading|multiprocessing/process)\.py", line \d+, in _bootstrap'
 )
+_OF_PROGRAM = re.compile(r', in <module>$|^  File "<frozen runpy>')
 # In TensorFlow's messages: ornament, first lines that only announce, lines between them and the reason.
 _OF_TENSORFLOW = re.compile(r"^\{\{function_node .*?\}\} |,? ?\[Op:\w+\]( name: ?)?$")
 _EMPTY_WORDS = {"Graph execution error:", "in user code:"}
 _NO_REASON = re.compile(r'File "|Detected at node|Node: |\d+ root error|[~^]+$')
+_COUNTED = re.compile(r"^\d+ validation errors? for ")  # of pydantic
 _MADE = re.compile(r"^Original stack trace for '")
 # Other lines that mean nothing here: log lines of TensorFlow and absl, what gRPC adds to a message, rules.
 NOISE = re.compile(
@@ -69,6 +72,7 @@ class Raised(Value):
     last: int
     link: Link = Link.NONE
     outermost: bool = True  # it left the program, the thread or the process
+    of_program: bool = False  # it left the program: the traceback begins at the first line of that
     ignored: bool = False
 
     @property
@@ -147,6 +151,7 @@ def _raised(lines: list[str], head: int, until: int) -> Raised | None:
     end = min(max(end, last + 1), until)
     before = [line for line in lines[max(0, head - 4) : head] if line.strip()]
     frames = [line for line in lines[head:at] if _FRAME.match(line)]
+    of_program = bool(frames) and _is_of_program(lines, head, frames[0])
     link = Link.MEMBER if any(map(_MEMBER.match, lines[max(0, head - 1) : head + 1])) else Link.NONE
     return Raised(
         name=named["name"],
@@ -155,9 +160,18 @@ def _raised(lines: list[str], head: int, until: int) -> Raised | None:
         first=head,
         last=last,
         link=Link(_LINKS.get(before[-1].strip(), link)) if before else link,
-        outermost=not frames or not _HEADER.match(lines[head]) or bool(_OUTERMOST.search(frames[0])),
+        outermost=of_program or not frames or not _HEADER.match(lines[head]) or bool(_OUTERMOST.search(frames[0])),
+        of_program=of_program,
         ignored=bool(before and _IGNORED.match(before[-1])),
     )
+
+
+def _is_of_program(lines: list[str], head: int, frame: str) -> bool:
+    """Return whether a traceback with this first frame tells of an exception that nobody caught."""
+    header = _HEADER.match(lines[head])
+    if not header or not lines[head + 1]:  # Loguru, which leaves that line empty, begins each at the program's first
+        return False
+    return header["prefix"] == UNCAUGHT or bool(_OF_PROGRAM.search(frame))
 
 
 def _line_of_exception(lines: list[str], head: int, until: int) -> int | None:
@@ -205,7 +219,7 @@ def _telling(message: str, lines: list[str], at: int, last: int, until: int) -> 
     TensorFlow writes `Graph execution error:`, and 30 lines later which.
     """
     message = _OF_TENSORFLOW.sub("", message).strip()
-    if not message.endswith(":"):
+    if not message.endswith(":") and not _COUNTED.search(message):
         return message, last
     for number in range(at + 1, until):
         if _is_reason(message, lines[number]):
@@ -213,9 +227,13 @@ def _telling(message: str, lines: list[str], at: int, last: int, until: int) -> 
             while end + 1 < until and _continues(lines[end + 1]):
                 end += 1
             reason = re.sub(r"^\(\d+\) [A-Z_]+: *", "", lines[number].strip())
+            if _COUNTED.search(message):  # the field, and what is wrong with it
+                message, reason = f"{message}:", f"{reason}:"
             if reason.endswith(":") and number + 1 < until and _is_reason("", lines[number + 1]):
                 reason = f"{reason} {lines[number + 1].strip()}"  # NOT_FOUND: From /job:ps/replica:0/task:1:
                 end = max(end, number + 1)
+            elif reason.startswith("status = ") and number + 1 < until and "details = " in lines[number + 1]:
+                reason = f"{reason}, {lines[number + 1].strip()}"  # of gRPC
             return (reason if message in _EMPTY_WORDS else f"{message} {reason}"), end
     return message, last
 

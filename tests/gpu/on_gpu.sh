@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # On the machine with the GPU, as root: unpacks what prepare.sh has packed, and runs the ring in each image.
 #
-#     on_gpu.sh [--work FOLDER] [--output FOLDER] [--minutes N] [--at-once N] [--image NAME]
+#     on_gpu.sh [--work FOLDER] [--output FOLDER] [--minutes N] [--at-once N] [--image NAME] [--case NAME]...
 #
 # It lies beside the pieces. Prints a table for each image, and at the end what failed; the exit code is then 1. A case for
 # which the minutes (9 by default) do not suffice is not run; a second call with --image 2.14 unpacks nothing anew. OUTPUT,
@@ -10,7 +10,7 @@ set -euo pipefail
 
 PIECES=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly PIECES BEGAN=$SECONDS
-work=/tmp/gpu-ring output=/tmp/gpu-ring-output minutes=9 at_once=6 image=''
+work=/tmp/gpu-ring output=/tmp/gpu-ring-output minutes=9 at_once=6 image='' cases=()
 
 die() {
     printf 'on_gpu.sh: %s\n' "$*" >&2
@@ -25,7 +25,8 @@ while (($# > 0)); do
         --minutes) minutes=$2 ;;
         --at-once) at_once=$2 ;;
         --image) image=$2 ;;
-        *) die "found the argument '$1'; wanted --work, --output, --minutes, --at-once or --image" ;;
+        --case) cases+=("$2") ;;
+        *) die "found the argument '$1'; wanted --work, --output, --minutes, --at-once, --image or --case" ;;
     esac
     shift 2
 done
@@ -85,7 +86,8 @@ run_in() {
     local root=$1 name=$2 variables=()
     mapfile -t variables <"$work/roots/$name.env"
     chroot "$root" env -i HOME=/root TF_CPP_MIN_LOG_LEVEL=1 "${variables[@]}" python3 /ring/gpu run --image "$name" \
-        --output "/ring-output/$name" --at-once "$at_once" --seconds "$((minutes * 60 - (SECONDS - BEGAN)))"
+        --output "/ring-output/$name" --at-once "$at_once" --seconds "$((minutes * 60 - (SECONDS - BEGAN)))" \
+        -- "${cases[@]}"
 }
 
 main() {

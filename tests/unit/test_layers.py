@@ -156,6 +156,19 @@ def test_the_page_of_a_room_says_what_it_may_import(name):
     assert " ".join(re.findall(r"`(\w+)`", told[1])) == MAY_IMPORT[name]
 
 
+def test_the_page_of_all_rooms_says_what_each_may_import():
+    rows = re.findall(r"^\| (?:here: )?(.+?) \|.+\| (.+?) \|$", (PACKAGE / "README.md").read_text(), re.MULTILINE)
+    told = {name: may for names, may in rows for name in re.findall(r"`(\w+)\.py`|\[(\w+)/\]", names)}
+    told = {"".join(name): set(re.findall(r"\w+", may.split(";")[0])) - {"nothing"} for name, may in told.items()}
+    assert told == {name: set(may.split()) for name, may in MAY_IMPORT.items() if name != "__main__"}
+
+
+def test_the_page_of_a_room_names_its_modules():
+    pages = {name: (PACKAGE / name / "README.md").read_text() for name in ROOMS if name != "stand_ins"}
+    files = [path for path in FILES if room(module(path)) in pages and path.name != "__init__.py"]
+    assert [module(path) for path in files if not re.search(rf"\b{path.name}", pages[room(module(path))])] == []
+
+
 def test_who_enters_a_room_imports_nothing_by_it():
     """`import entrypoint.policy.events` must load that, and not the room."""
     assert [path.parent.name for path in PACKAGE.glob("*/__init__.py") if imports(path)] == []

@@ -30,6 +30,6 @@ ours = speed("entrypoint local", [*sys.argv[3:], "local", program, "--hosts", "1
 print(f"of the two: ratio {ours / plain:.3f}", flush=True)
 with gzip.open(folder / "algo-1/ml/output/data/record/algo-1.jsonl.gz", "rt") as lines:
     samples = [line[3] for line in map(json.loads, lines) if line[0] == "sample"]
-busy, used, _, watts = (max(column) for column in zip(*(each["gpus"][0] for each in samples), strict=True))
+busy, used, _, watts, *_ = (max(column) for column in zip(*(each["gpus"][0] for each in samples), strict=True))
 print(f"of the record: at most {100 * busy:.0f} % busy, {used / 1e9:.1f} GB, {watts:.0f} W", flush=True)
 raise SystemExit(ours < LEAST * plain)

@@ -47,6 +47,38 @@ def test_a_thread_that_asks_again_and_again_only_waits(cycling):
     assert Threads().look([cycling]).waiters == 0.0  # of what are no ranks
 
 
+NCCL_SPINS = """
+import ctypes, hashlib, threading, time
+
+def spin():
+    ctypes.CDLL(None).prctl(15, b"collective_ops", 0, 0, 0)
+    while True:
+        hashlib.pbkdf2_hmac("sha256", b"x", b"y", 10**4)  # in C, without Python's lock
+
+threading.Thread(target=spin, daemon=True).start()
+print(flush=True)
+time.sleep(600)
+"""
+
+
+def test_nccl_in_a_collective_of_tensorflow_only_waits():
+    """On an H200, 2026-11-27: a thread of NCCL spun in vain, with the name of the thread that had started it."""
+    with subprocess.Popen([sys.executable, "-c", NCCL_SPINS], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        threads = Threads()
+        threads.look([process.pid])
+
+        def is_recognised():
+            time.sleep(0.3)
+            work = threads.look([process.pid])
+            return work.waiters > 0.1 and work.main < 0.05
+
+        try:
+            eventually(is_recognised, within=60)
+        finally:
+            process.kill()
+
+
 def test_what_a_thread_used_before_is_of_no_later_silence(cycling):
     threads = Threads()
 

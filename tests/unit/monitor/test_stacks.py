@@ -64,7 +64,7 @@ STANDS = {
     "waits for a child": (Doing.CHILD, "main"),
     "computes": (Doing.WORKS, "compute"),
     "has a thread that computes": (Doing.WORKS, "main"),
-    "spins as horovod, NCCL Progress 0, cuda-EvtHandlr": (Doing.SLEEPS, "main"),
+    "spins as horovod, NCCL Progress 0, cuda-EvtHandlr, collective_ops": (Doing.SLEEPS, "main"),
     "has ended but for a thread": (Doing.ENDED, "upload"),
     "is stopped": (Doing.STOPPED, "code"),
 }

@@ -357,8 +357,17 @@ TEXTS = {
     "a message with brackets that nothing closes": (
         RAISED.replace("too small", "too small :-("), BAD, "ValueError: too small :-(", "line 4", STRONG),
     "brackets that nothing closes, long before the end": (
-        RAISED.replace("too small", "too small :-(") + "epoch\n" * 40 + "bad data\n", BAD, "bad data", "", STRONG),
-    "long before the end": (RAISED + "epoch\n" * 40 + "bad data\n", BAD, "bad data", "epoch", STRONG),
+        RAISED.replace("too small", "too small :-(") + "saved\n" * 40 + "bye\n", BAD, "ValueError: too small :-(", "",
+        STRONG),
+    "long before the end": (RAISED + "saved\n" * 300 + "bye\n", BAD, "ValueError: too small", "line 7", STRONG),
+    "long before the end of a thread": (
+        RAISED.replace("in <module>", "in _bootstrap").replace("train.py", "threading.py") + "epoch\n" * 40 +
+        "bad data\n", BAD, "bad data", "epoch", STRONG),
+    "caught, and then some lines": (
+        RAISED.replace("in <module>", "in run") + "giving up\n", BAD, "giving up (after ValueError: too small)",
+        "line 7", STRONG),
+    "caught, and then many lines": (
+        RAISED.replace("in <module>", "in run") + "epoch\n" * 40 + "bad data\n", BAD, "bad data", "epoch", STRONG),
     "followed by a line, and exit 5": (RAISED + "giving up\n", Exit(code=5), "giving up", "ValueError", STRONG),
     "mixed with other lines": (MIXED, BAD, "ValueError: too small", "line 7", STRONG),
     "a class of another name": (OWN_CLASS, BAD, "mine.Stop: enough", "line 3", STRONG),
@@ -369,7 +378,7 @@ TEXTS = {
         " reset by peer)", "line 4", WEAK),
     "gRPC": (
         RPC, BAD, "grpc._channel._InactiveRpcError: <_InactiveRpcError of RPC that terminated with: status ="
-        " StatusCode.UNAVAILABLE", "stub.Get", WEAK),
+        ' StatusCode.UNAVAILABLE, details = "failed to connect to all addresses"', "stub.Get", WEAK),
     "lines with a prefix": (
         RANKS, BAD, "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1691, unhandled system"
         " error, NCCL 2.20", "dist.all_reduce(x)", WEAK),
@@ -380,7 +389,9 @@ TEXTS = {
     "an assertion of C": ("a: x.c:3: main: Assertion `0' failed.\n", killed(6), "a: x.c:3: main: Assertion `0' failed.",
                           "", STRONG),
     "a traceback, and then an abort": (RAISED, killed(6), "ValueError: too small", "line 7", STRONG),
-    "a traceback long before an abort": (RAISED + "going on\n" * 3, killed(6), "", "going on", STRONG),
+    "a traceback long before an abort": (RAISED + "saved\n" * 3, killed(6), "ValueError: too small", "line 7", STRONG),
+    "a traceback that it got over, and then an abort": (
+        RAISED.replace("in <module>", "in run") + "going on\n" * 3, killed(6), "", "going on", STRONG),
     "a traceback before SIGKILL": (RAISED, killed(9), "", "ValueError: too small", STRONG),
     "sys.exit(text)": ("epoch 1\nno such channel: train\n", BAD, "no such channel: train", "epoch 1", STRONG),
     "sys.exit(text of several lines)": (
@@ -517,6 +528,9 @@ PIECES = [
     "During handling of the above exception, another exception occurred:", "Exception ignored in: <x>", "[rank0]: ",
     "The above exception was the direct cause of the following exception:", "ValueError: in user code:", "Killed",
     "Graph execution error:", "Fatal Python error: x", "*** Process received signal ***", "\x1b[1m", "F0",
+    "╭─ Traceback (most recent call last) ─╮", "╭─ Error ─╮", "│ a.py:3 in f │", "│ ❱ 3 x │", "╰────────────╯",
+    "ValueError   Traceback (most recent call last)", "File a.py:3", "-" * 70, "wandb: x", "usage: x", "x: error: y",
+    '{"a": "Traceback (most recent call last):\\nValueError: x"}', "Set the environment variable HYDRA_FULL_ERROR=1 x",
 ]  # fmt: skip
 
 
@@ -575,6 +589,7 @@ LONG = [
     "  + Exception Group Traceback (most recent call last):\n",
     f"Traceback (most recent call last):\n{FRAME}KeyError: ([{{\n",
     "Exception ignored in: x\nTraceback (most recent call last):\n",
+    "╭─ Traceback (most recent call last) ─╮\n│ a:1 in b │\n", "A Traceback (most recent call last)\nFile a:1:1, in b",
 ]  # fmt: skip
 
 

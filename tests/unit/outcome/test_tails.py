@@ -1,5 +1,7 @@
 """tails.py: what is kept of a process's output, so that its end can be explained."""
 
+from pathlib import Path
+
 import pytest
 
 from entrypoint.outcome.explain import explain
@@ -45,6 +47,19 @@ def test_a_traceback_that_the_program_got_over_is_not_its_end():
     assert found.error == "no such channel"
     found = explain(Exit(code=1), kept(BEGIN, SAID, NUMBERS, END, *[later] * 50, "no such channel\n"))
     assert found.error == "no such channel"
+
+
+def test_what_stands_before_a_long_exception_is_kept_with_it():
+    """Of a chain the exception that it came of; of an exhausted memory what the allocator tells."""
+    cause = BEGIN + "KeyError: 'rows'\n\nThe above exception was the direct cause of the following exception:\n\n"
+    found = explain(Exit(code=1), kept("epoch 1\n" * 5000, cause, BEGIN, SAID, NUMBERS * 500, END))
+    assert found.error.endswith("(because of KeyError: 'rows')")
+
+
+def test_a_traceback_in_a_box_is_kept_as_well():
+    box = (Path(__file__).parent / "endings" / "typer_raises_goodbye.txt").read_text()
+    found = explain(Exit(code=1), kept(box, *["tracker: val/metric_1 0.1\n"] * 700))
+    assert found.error == "ValueError: bad batch 7"
 
 
 def test_the_last_traceback_counts():
