@@ -201,24 +201,18 @@ def _is_lazy(module: object) -> bool:
 
 def _whole(module: Any) -> Any:
     """Return the module itself for one that TensorFlow loads when it is first used."""
-    if _is_lazy(module):
-        dir(module)
-        return sys.modules.get(module.__name__, module)
-    return module
-
-
-def _sources(keras: types.ModuleType) -> str:
-    """Return the package of Keras 2's sources (`keras.src`, `tf_keras.src`); nothing for Keras 3."""
-    return "" if "._tf_keras" in keras.__name__ else f"{keras.__name__.partition('.')[0]}.src"
+    if not _is_lazy(module):
+        return module
+    dir(module)
+    return sys.modules.get(module.__name__, module)
 
 
 def _python_keras(fullname: str) -> types.ModuleType | None:
     keras, below = importlib.import_module(f"{V1}.keras"), fullname[len(PYTHON_KERAS) :]
-    sources = _sources(keras)
-    if not sources:
+    if "._tf_keras" in keras.__name__:  # Keras 3
         return _imported(f"tensorflow.python.keras{below}")
-    modules = [_imported(f"{place}{below}") for place in (keras.__name__, sources)]
-    found = [module for module in modules if module]
+    sources = f"{keras.__name__.partition('.')[0]}.src"  # of `keras`, or of `tf_keras`
+    found = [module for place in (keras.__name__, sources) if (module := _imported(f"{place}{below}"))]
     return Both(fullname, found) if found else None
 
 
@@ -226,10 +220,8 @@ def _of_keras(fullname: str) -> types.ModuleType | None:
     """Find a module of Keras's sources, which older Keras had among its public names: `keras.engine`."""
     if not fullname.startswith(f"{V1}.keras."):
         return None
-    sources, below = _sources(sys.modules[f"{V1}.keras"]), fullname[len(f"{V1}.keras") :]
-    if not sources:
-        return _imported(f"keras{below}")
-    return _imported(f"{sources}{below}") or _imported(f"{sources.removesuffix('.src')}{below}")
+    package, below = sys.modules[f"{V1}.keras"].__name__.partition(".")[0], fullname[len(f"{V1}.keras") :]
+    return _imported(f"{package}.src{below}") or _imported(f"{package}{below}")
 
 
 def _imported(name: str) -> types.ModuleType | None:
@@ -256,9 +248,7 @@ def led(
     if not renamed(name).startswith(PYTHON_KERAS):
         return whole
     python = Both("tensorflow.python", [importlib.import_module("tensorflow.python")])
-    python.keras = importlib.import_module(
-        PYTHON_KERAS
-    )  # and not what TensorFlow itself has there, which is another one
+    python.keras = importlib.import_module(PYTHON_KERAS)  # TensorFlow itself has another one there
     found = Both(V1, [whole])
     found.python = python
     return found
