@@ -54,7 +54,11 @@ CHECKS = {
         "error",
         "A name of TensorFlow 1 that TensorFlow 2 has elsewhere, by `tf_upgrade_v2`'s table.",
     ),
-    "tf-gone": ("script", "error", "`tf.contrib`; from TensorFlow 2.16 on `tf.estimator`."),
+    "tf-gone": (
+        "script",
+        "error",
+        "`tf.contrib`, `tf.examples`; from TensorFlow 2.16 on `tf.estimator`, and what Keras 3 lacks.",
+    ),
     "keras-3-fit": ("script", "error", "`fit` of Keras 3 with parameter servers or several workers."),
     "estimator-never-ends": (
         "script",

@@ -28,6 +28,10 @@ _OF_DOUBTS = {
     "ps-xla": (),
     "ranks-and-gpus": (),
 }
+_INSTEAD = {
+    "contrib": "what TensorFlow 2 has: tensorflow_addons, tf_slim, tf.keras.layers",
+    "examples": "what TensorFlow 2 has: tf.keras.datasets, tensorflow_datasets",
+}
 
 
 def of_names(case: Case) -> Iterator[Finding]:
@@ -147,12 +151,7 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
             more = f" (and in {len(lines) - 1} lines more)" if len(lines) > 1 else ""
             place = Place(file=name, line=line)
             if gone:
-                instead = (
-                    "line 2.14 of the image (build.sh), which has it"
-                    if old == "estimator"
-                    else "what TensorFlow 2 has: "
-                )
-                instead += "" if old == "estimator" else "tensorflow_addons, tf_slim, tf.keras.layers"
+                instead = _INSTEAD.get(old, "line 2.14 of the image (build.sh), which has it")
                 yield error("tf-gone", place, f"tf.{old}{more} {gone}", instead)
             elif not shim:
                 yield error(

@@ -234,7 +234,8 @@ class Settings(Value):
         _choice("tell", "shim"),
         "Code with names of TensorFlow 1, such as `tf.Session`, which TensorFlow 2 has in `tf.compat.v1`: `tell` says "
         "at the start which, by file and line; `shim` runs it as it is: in its files, `tensorflow` is "
-        "`tensorflow.compat.v1`, without version 2's behaviour. For programs in Python.",
+        "`tensorflow.compat.v1`, without version 2's behaviour, and what that lacks (`tf.contrib`) is refused at the "
+        "start. For programs in Python.",
     )
     control_port: int = _setting(7979, whole_number(1, 65535), "Port of the control channel and of /status.")
     ssh_port: int = _setting(7922, whole_number(1, 65535), "mpi: port of the job's own ssh daemon.")

@@ -49,6 +49,15 @@ def test_a_script_is_told_its_old_names_by_file_and_line(hosts):
     assert "ENTRYPOINT_TF1=shim" in job[1].log
 
 
+def test_the_shim_refuses_at_the_start_what_it_cannot_run(hosts):
+    """On every host, with its file and line, and before anybody imports TensorFlow."""
+    code = {**CODE, "lib/layers.py": f"import tensorflow.contrib.slim as slim\n{LAYERS}"}
+    job = hosts(2, code=code, environment={**SHIM, "ENTRYPOINT_MODE": "mwms"})
+    assert job.end(within=120) == [65, 65]
+    for number in (1, 2):
+        assert "lib/layers.py uses tf.contrib (line 1), which ended with TensorFlow 1" in job[number].failure
+
+
 @pytest.mark.more  # unit/children/test_as_tf1.py has it with a `tensorflow` of a few lines
 def test_the_shim_runs_it_as_it_is(hosts):
     """With its arguments, its own modules, and a traceback of its own lines only."""

@@ -19,6 +19,7 @@ from findings import digest, digest_of_code, flags, software, texts
 from gpus import has_gpus, unused, visible
 from installing import install, is_package, module_of, modules_of
 from sources import check, fetch
+from tf1 import has_keras_2, refused
 from tf1 import told as told_of_tf1
 from unusable import Unusable, reason
 from variables import variables
@@ -65,7 +66,14 @@ def main() -> int:
     instance_type = next((str(each) for each in told if each), "")
     gpus = int(env["SM_NUM_GPUS"])
     unused_gpus = unused(gpus, instance_type, path)
-    files = list(texts(code))
+    files, shim = list(texts(code)), task["tf1"] == "shim"
+    of_python = [*path, *sys.path]
+    keras_2 = has_keras_2(os.environ, of_python, shim=shim)
+    if keras_2:  # which the shim sees to; `doubts` asks for it
+        os.environ["TF_USE_LEGACY_KERAS"] = "1"
+    if shim and (lacking := refused(files, of_python, program, keras_2=keras_2)):
+        print(lacking, flush=True)
+        return CODE_ERROR
     if several:
         adapters = look(instance_type, task["mode"])
         env.update(adapters.variables)
@@ -81,7 +89,7 @@ def main() -> int:
             servers=task["servers"],
             ranks=task["ranks"],
         )
-        for line in [*map(str, found), *told_of_tf1(files, [*path, *sys.path], shim=task["tf1"] == "shim")]:
+        for line in [*map(str, found), *told_of_tf1(files, of_python, shim=shim, keras_2=keras_2)]:
             print(f"warning: {line}", flush=True)
     result = {
         "env": env,

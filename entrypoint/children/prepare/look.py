@@ -15,9 +15,12 @@ import tf1
 
 def main() -> None:
     asked = json.load(sys.stdin)
+    keras_2 = tf1.has_keras_2(asked["environment"], None, shim=asked["environment"].get("ENTRYPOINT_TF1") == "shim")
+    if keras_2:  # which the shim sees to
+        asked["environment"]["TF_USE_LEGACY_KERAS"] = "1"
     files = [(name, findings.COMMENT.sub("", text)) for name, text in asked["files"]]
     told = {
-        "names": tf1.listed(files, sys.path, asked["tensorflow"]),
+        "names": tf1.listed(files, sys.path, asked["tensorflow"], keras_2=keras_2),
         "doubts": doubts.doubts(
             files,
             *(asked[name] for name in ("mode", "ps_workers", "tensorflow", "environment")),

@@ -7,23 +7,32 @@ importing TensorFlow would take seconds.
 import ast
 import contextlib
 import re
+from collections.abc import Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
+
+from reached import Place, reached
 
 TABLE = Path("tools/compatibility/renames_v2.py")  # in TensorFlow's folder
 ENTRY = re.compile(r"^    'tf\.([\w.]+)':\s+'([\w.]+)'", re.MULTILINE)
 # The table has these for another reason: TensorFlow 2 has the name, and something else under it.
 STILL_THERE = re.compile(
-    r"keras\.|summary\.(audio|histogram|image|scalar|text)$|losses\.(Reduction|mean_squared_error)|metrics\.mean_"
+    r"keras\.optimizers\.|summary\.(audio|histogram|image|scalar|text)$|losses\.(Reduction|mean_squared_error)|metrics\.mean_"
 )
 MODULES = ("app", "distributions", "flags", "gfile", "layers", "logging", "manip", "python_io", "resource_loader")
 GONE = {
     "contrib": "ended with TensorFlow 1",
     "estimator": "ended with TensorFlow 2.15: line 2.14 of this image has it",
+    "examples": "ended with TensorFlow 1",
 }
-FIRST_WITHOUT_ESTIMATOR = (2, 16)
+FIRST_WITHOUT_ESTIMATOR = FIRST_WITH_KERAS_3 = (2, 16)
+# What compat.v1 takes from Keras 2, by its new name.
+OF_KERAS_2 = re.compile(r"tf\.compat\.v1\.(keras|layers|nn\.rnn_cell)\b")
+WITHOUT_KERAS_2 = "Keras 3 lacks: set TF_USE_LEGACY_KERAS=1, with tf_keras installed"
 DISTRIBUTIONS = ("tensorflow", "tensorflow_cpu", "tensorflow_gpu", "tensorflow_cpu_aws")  # with TensorFlow in them
-USES = re.compile(r"^[ \t]*(?:import|from) tensorflow\b", re.MULTILINE)
+USES = re.compile(
+    r"^[^\S\n]*(?:import|from)\s[^\n]*\b(?:tensorflow|keras)\b|\b(?:import_module|__import__)\(", re.MULTILINE
+)
 SHOWN_FILES, SHOWN_NAMES = 5, 8
 # Of the table, what is used most: for where there is no TensorFlow that brings it.
 FEW = (
@@ -43,6 +52,8 @@ FEW = (
     "trainable_variables",
     "truncated_normal",
     "variable_scope",
+    "keras.backend.get_session",
+    "keras.backend.set_session",
     "train.AdamOptimizer",
     "train.GradientDescentOptimizer",
     "train.MomentumOptimizer",
@@ -59,11 +70,11 @@ REMEDY = (
 )
 
 
-def told(files: list[tuple[str, str]], path: list[str], *, shim: bool) -> list[str]:
+def told(files: list[tuple[str, str]], path: list[str], *, shim: bool, keras_2: bool = False) -> list[str]:
     """Return a sentence for each file with such names, at most some of them; with the shim, of those it has not either.
 
-    `files`: as `findings.texts` gives them. `path`: where the user's Python looks for TensorFlow. Nothing is found in a
-    file that Python cannot parse, which it will say itself.
+    `files`: as `findings.texts` gives them. `path`: where the user's Python looks for TensorFlow. `keras_2`: as of
+    `has_keras_2`. Nothing is found in a file that Python cannot parse, which it will say itself.
     """
     using = [(name, text) for name, text in files if USES.search(text)]
     folder = _tensorflow(path) if using else None
@@ -71,21 +82,37 @@ def told(files: list[tuple[str, str]], path: list[str], *, shim: bool) -> list[s
         return []
     version = _version(folder)
     table = _table(folder, version)
-    names = {name: _names(text, table) for name, text in using}
+    why = _gone(table, version, keras_2)
     found, solved = [], False
-    for name, lines in names.items():
-        gone = {old: GONE[old] for old in lines if old in GONE}
-        renamed = {} if shim else {old: table[old] for old in lines if old not in GONE}
+    for name, text in using:
+        lines = _names(text, table)
+        renamed = {} if shim else {old: table[old] for old in lines if old not in why}
         if renamed:
             solved = True
             listed = [f"tf.{old} (line {_lines(lines[old])}; now {new})" for old, new in renamed.items()]
             found.append(f"{name} uses what TensorFlow {version} has under other names: {_few(listed)}")
-        found += [f"{name} uses tf.{old} (line {_lines(lines[old])}), which {why}" for old, why in gone.items()]
-    more = [f"{len(found) - SHOWN_FILES} more such lines are left out"] if len(found) > SHOWN_FILES else []
-    return [*found[:SHOWN_FILES], *more, *([REMEDY] if solved else [])]
+        found += [f"{name} uses tf.{old} (line {_lines(lines[old])}), which {why[old]}" for old in lines if old in why]
+    return [*_shortened(found), *([REMEDY] if solved else [])]
 
 
-def listed(files: list[tuple[str, str]], path: list[str], version: str) -> list[tuple[str, list[int], str, str, str]]:
+def refused(files: list[tuple[str, str]], path: list[str], program: str, *, keras_2: bool = False) -> str:
+    """Return what the shim cannot run and the program is sure to come to, by file and line; nothing if all is well."""
+    folder = _tensorflow(path)
+    if folder is None or not any(USES.search(text) for _, text in files):
+        return ""
+    version = _version(folder)
+    table = _table(folder, version)
+    why = _gone(table, version, keras_2)
+    texts, found = dict(files), []
+    for name, places in reached(files, program).items():
+        lines = _names(texts[name], {old: table[old] for old in why}, places)
+        found += [f"{name} uses tf.{old} (line {_lines(lines[old])}), which {why[old]}" for old in lines]
+    return "; ".join(["ENTRYPOINT_TF1=shim cannot run the code", *_shortened(found)]) if found else ""
+
+
+def listed(
+    files: list[tuple[str, str]], path: list[str], version: str, *, keras_2: bool = False
+) -> list[tuple[str, list[int], str, str, str]]:
     """Return (file, lines, old name, new name, why it is gone) of each such name, for a TensorFlow of that version.
 
     The table is that of the TensorFlow in `path`; without one, its beginning is.
@@ -93,64 +120,116 @@ def listed(files: list[tuple[str, str]], path: list[str], version: str) -> list[
     folder = _tensorflow(path)
     table = _table(folder, version) if folder else {}
     if not table:
-        table = {name: f"tf.compat.v1.{name}" for name in (*FEW, *MODULES)}
-        table |= {old: "" for old in GONE if old != "estimator" or _numbers(version) >= FIRST_WITHOUT_ESTIMATOR}
+        table = _with_modules({name: f"tf.compat.v1.{name}" for name in FEW}, version)
+    why = _gone(table, version, keras_2)
     return [
-        (name, lines, old, table[old], GONE.get(old, ""))
+        (name, lines, old, table[old], why.get(old, ""))
         for name, text in files
         if USES.search(text)
         for old, lines in _names(text, table).items()
     ]
 
 
-def _names(text: str, table: dict[str, str]) -> dict[str, list[int]]:
-    """Return the names of the table in a text of Python, with their lines, in the order in which they come."""
+def has_keras_2(environment: Mapping[str, str], path: list[str] | None, *, shim: bool) -> bool:
+    """Return whether TensorFlow 2.16 or newer takes tf_keras: if asked to, which the shim does where it is in the path.
+
+    Nobody may know the path, before there is a job: our image has it.
+    """
+    asked = environment.get("TF_USE_LEGACY_KERAS")
+    if asked is None and shim:
+        return path is None or PathFinder.find_spec("tf_keras", path) is not None
+    return asked in ("1", "true", "True")  # tensorflow/__init__.py
+
+
+def _gone(table: dict[str, str], version: str, keras_2: bool) -> dict[str, str]:
+    """Return the old names that compat.v1 lacks as well, each with the reason."""
+    lacks = "" if keras_2 or _numbers(version) < FIRST_WITH_KERAS_3 else WITHOUT_KERAS_2
+    return {old: GONE[old] for old in table if old in GONE} | {
+        old: lacks for old, new in table.items() if lacks and OF_KERAS_2.match(new)
+    }
+
+
+def _names(text: str, table: dict[str, str], places: set[Place] | None = None) -> dict[str, list[int]]:
+    """Return the names of the table in a text of Python, with their lines, in the order in which they come.
+
+    `places`: those that count; all, if there are none.
+    """
     found: dict[str, list[int]] = {}
     with contextlib.suppress(SyntaxError, ValueError, RecursionError):  # ValueError: a NUL
         tree = ast.parse(text)
-        aliases = _aliases(tree)
+        meant = _meant(tree)
         inner: set[int] = set()  # `tf.train` of `tf.train.Saver`
         for node in ast.walk(tree):
-            chain, line = [] if id(node) in inner else _chain(node), getattr(node, "lineno", 0)
+            whole, line = id(node) not in inner, getattr(node, "lineno", 0)
             if isinstance(node, ast.Attribute):
                 inner.add(id(node.value))
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "tensorflow":
-                inside = node.module.split(".")[1:]
-                olds = [".".join([*inside, name.name]) for name in node.names]
+            if places is not None and (line, getattr(node, "col_offset", 0)) not in places:
+                continue
+            if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                olds = [_below(f"{node.module}.{name.name}") for name in node.names]
             elif isinstance(node, ast.Import):
-                olds = [name.name.partition(".")[2] for name in node.names if name.name.startswith("tensorflow.")]
+                olds = [_below(name.name) for name in node.names]
             else:
-                olds = [".".join(chain[1:])] if chain[:1] and chain[0] in aliases else []
-            for old in filter(None, (_longest(old, table) for old in olds)):
+                olds = [_below(_loaded(node)), _meant_by(node, meant) if whole else None]
+            for old in filter(None, (_longest(old or "", table) for old in olds)):
                 if line not in (lines := found.setdefault(old, [])):
                     lines.append(line)
     return dict(sorted(found.items(), key=lambda item: min(item[1])))
 
 
-def _aliases(tree: ast.AST) -> set[str]:
-    """Return what the file calls TensorFlow 2; not a name that may be compat.v1 as well."""
-    two, one = set(), set()
+def _meant(tree: ast.AST) -> dict[str, str]:
+    """Return what of TensorFlow 2 the file's names mean: "" is TensorFlow; no name that may be compat.v1's as well."""
+    two: dict[str, str] = {}
+    one: set[str] = set()
+
+    def bind(name: str, module: str) -> None:
+        below = _below(module)
+        if below is not None and f"{below}.".startswith("compat.v1."):
+            one.add(name)
+        elif below is not None:
+            two[name] = below
+
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for name in node.names:
-                if name.name == "tensorflow":
-                    two.add(name.asname or "tensorflow")
-                elif name.name == "tensorflow.compat.v1":
-                    one.add(name.asname)
-        elif isinstance(node, ast.ImportFrom) and node.module == "tensorflow.compat":
-            one |= {name.asname or name.name for name in node.names}
-        elif isinstance(node, ast.Assign) and _chain(node.value)[1:] == ["compat", "v1"]:
-            one |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    return two - one
+                bind(
+                    name.asname or name.name.partition(".")[0],
+                    name.name if name.asname else name.name.partition(".")[0],
+                )
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            for name in node.names:
+                bind(name.asname or name.name, f"{node.module}.{name.name}")
+        elif isinstance(node, ast.Assign):
+            below = _meant_by(node.value, two)
+            module = _loaded(node.value) if below is None else f"tensorflow.{below}"
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    bind(target.id, module)
+    return {name: below for name, below in two.items() if name not in one}
 
 
-def _chain(node: ast.AST) -> list[str]:
-    """Return `tf.train.Saver` as its words; nothing for what is no such expression."""
+def _below(module: str) -> str | None:
+    """Return `keras.backend` for `tensorflow.keras.backend`, or Keras's own name; nothing for other modules."""
+    top, _, below = module.partition(".")
+    return below if top == "tensorflow" else module if top == "keras" else None
+
+
+def _loaded(node: ast.AST) -> str:
+    """Return the module that `import_module("tensorflow.contrib")` or `__import__` imports."""
+    if not (isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant)):
+        return ""
+    name = ast.unparse(node.func).rpartition(".")[2]
+    return str(node.args[0].value) if name in ("import_module", "__import__") else ""
+
+
+def _meant_by(node: ast.AST, meant: dict[str, str]) -> str | None:
+    """Return `train.Saver` for the expression `tf.train.Saver`; nothing for what is not TensorFlow's."""
     words: list[str] = []
     while isinstance(node, ast.Attribute):
         words.append(node.attr)
         node = node.value
-    return [node.id, *reversed(words)] if words and isinstance(node, ast.Name) else []
+    base = meant.get(node.id) if isinstance(node, ast.Name) else _below(_loaded(node))
+    return None if base is None or not words else ".".join([*filter(None, [base]), *reversed(words)])
 
 
 def _longest(dotted: str, table: dict[str, str]) -> str:
@@ -178,12 +257,21 @@ def _table(folder: Path, version: str) -> dict[str, str]:
     except OSError:
         return {}  # a TensorFlow that nobody knows: nothing can be said
     table = {old: new for old, new in entries.items() if not STILL_THERE.match(old)}
+    return _with_modules(table, version)
+
+
+def _with_modules(table: dict[str, str], version: str) -> dict[str, str]:
     table |= {module: f"tf.compat.v1.{module}" for module in MODULES}
     return table | {old: "" for old in GONE if old != "estimator" or _numbers(version) >= FIRST_WITHOUT_ESTIMATOR}
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+
+
+def _shortened(found: list[str]) -> list[str]:
+    more = [f"{len(found) - SHOWN_FILES} more such lines are left out"] if len(found) > SHOWN_FILES else []
+    return [*found[:SHOWN_FILES], *more]
 
 
 def _few(texts: list[str]) -> str:

@@ -9,7 +9,9 @@ import pytest
 
 PROGRAM = Path(__file__).resolve().parents[3] / "entrypoint/children/as_tf1.py"
 V1 = """import os
+from types import SimpleNamespace
 from tensorflow import errors
+compat = SimpleNamespace()
 Session = "Session of version 1"
 
 
@@ -19,6 +21,7 @@ def disable_v2_behavior():
 PACKAGES = {
     "tensorflow/__init__.py": "from types import SimpleNamespace\nerrors = SimpleNamespace(OpError=OSError)\n",
     "tensorflow/compat/__init__.py": "",
+    "tensorflow/python/__init__.py": "",
     "tensorflow/compat/v1/__init__.py": V1,
     "library.py": "import tensorflow as tf\nprint('a library sees', hasattr(tf, 'Session'))\n",
     "partial/__init__.py": "WHOLE = False\n",
@@ -26,6 +29,7 @@ PACKAGES = {
     "sitecustomize.py": """import importlib.abc, importlib.util, os, sys
 if "EARLY" in os.environ:
     import multiprocessing
+    sys.modules["early"] = multiprocessing
 
 
 class First(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -73,6 +77,16 @@ if __name__ == "__main__":
         with multiprocessing.get_context(method).Pool(1) as pool:
             print(method, *pool.map(look, [1]))
 """,
+    "starts.py": """import os, subprocess, sys
+os.environ["OF_THE_SCRIPT"] = "its variables"
+for words in (["started.py"], ["-m", "started"], ["-c", "import tensorflow as tf; print(tf.Session)"]):
+    print(subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+""",
+    "started.py": """import sys, library, tensorflow.compat.v1, tensorflow as tf
+from importlib import import_module
+from lib.layers import S
+print(S == tf.Session == import_module("tensorflow").Session, __import__("tensorflow") is tf, "early" in sys.modules)
+""",
     "lib/__init__.py": "",
     "lib/layers.py": "import tensorflow\nS = tensorflow.Session\n",
 }
@@ -104,6 +118,11 @@ def test_a_script_has_version_1_and_libraries_have_version_2(run):
 def test_a_module(run, tmp_path):
     said = run("-m", "train", "--a")
     assert said.startswith(f"{SAID}True True [") and said.endswith("/code/train.py', '--a'] __main__ code\n")
+
+
+def test_python_programs_that_it_starts_have_it_too(run):
+    """By file, as a module, as text; each with the `sitecustomize` that it would have without."""
+    assert run("starts.py", EARLY="yes").splitlines() == ["True True True", "True True True", "Session of version 1"]
 
 
 def test_nothing_of_it_is_left_for_runs_without(run, tmp_path):

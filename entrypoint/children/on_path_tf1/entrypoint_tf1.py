@@ -1,0 +1,294 @@
+"""Gives TensorFlow 1's names to the user's files: there, `tensorflow` is `tensorflow.compat.v1`, and `keras` its Keras.
+
+What lies elsewhere (Keras, Horovod, TensorFlow itself) imports TensorFlow 2 as ever. TensorFlow 2's behaviour is
+switched off when the first of the user's files imports TensorFlow, and not before: scripts set variables that it reads.
+
+- `Loader` writes other names into the imports of the user's files before Python compiles them.
+- `Names` finds the modules of these names that Python does not: what is only an attribute, such as `tf.flags`.
+- `begin_again` is for Pythons whose program Python itself reads, unchanged: there, the program's imports are led.
+"""
+
+import ast
+import builtins
+import contextlib
+import importlib
+import os
+import sys
+import types
+from collections.abc import Sequence
+from importlib.abc import Loader as AnyLoader
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from typing import Any
+
+# Among Python's builtins, for the user's files: `tensorflow_1`, and `led` in place of `__import__`.
+NAME, IMPORT = "__tensorflow_1__", "__tensorflow_1_import__"
+V1 = "tensorflow.compat.v1"
+PYTHON_KERAS = f"{V1}.python_keras"  # Keras by the names that it had in tensorflow.python.keras
+# Environment variables, for Pythons that the program starts: where the user's files lie, and which package is theirs.
+FOLDER, PACKAGE = "TF1_SHIM_FOLDER", "TF1_SHIM_PACKAGE"
+HERE = str(Path(__file__).resolve().parent)
+LED = ("tensorflow", "keras")
+AS_THEY_ARE = ("compat", "compiler", "core", "python", "tools")  # below `tensorflow`: of both versions
+MAINS = ("__main__", "__mp_main__")
+SWITCHED: list[str] = []  # what has been switched to version 1, once: a script may switch it back
+
+
+def tensorflow_1() -> types.ModuleType:
+    """Import TensorFlow, for the first time with version 2's behaviour switched off; return its compat.v1."""
+    module = importlib.import_module(V1)
+    if not SWITCHED:
+        SWITCHED.append(V1)
+        module.disable_v2_behavior()
+        module.compat.v1 = module  # the same one, and not a copy that lacks Keras
+        if not hasattr(module, "python"):
+            module.python = importlib.import_module("tensorflow.python")  # type: ignore[attr-defined]
+        for name in [name for name in sys.modules if name.startswith(f"{V1}.")]:
+            parent, _, last = name.rpartition(".")
+            if _is_lazy(vars(sys.modules[parent]).get(last)):
+                del sys.modules[name]  # an empty module, in whose place Keras's is loaded when it is first used
+        with contextlib.suppress(ImportError, NotImplementedError, module.errors.OpError):
+            importlib.import_module("tensorflow_io")  # s3://, which TensorFlow 1 had by itself
+    return module
+
+
+def renamed(name: str) -> str:
+    """Return which module a name of the user's files means: `tensorflow.compat.v1.train` for `tensorflow.train`."""
+    words = name.split(".")
+    if words[0] == "keras":
+        words.insert(0, "tensorflow")
+    if words[0] != "tensorflow":
+        return name
+    if words[1:3] == ["python", "keras"]:
+        return ".".join([PYTHON_KERAS, *words[3:]])
+    if words[1:2] and words[1] in AS_THEY_ARE:
+        return name
+    if words[1:4] == ["keras", "backend", "tensorflow_backend"]:  # of Keras beside TensorFlow
+        del words[3]
+    return ".".join([V1, *words[1:]])
+
+
+class Old(ast.NodeTransformer):
+    """Turns imports of TensorFlow and Keras into what TensorFlow 1 meant by them."""
+
+    def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
+        found: list[ast.stmt] = []
+        for alias in node.names:
+            top = alias.name.partition(".")[0]
+            if top not in LED:
+                found.append(ast.Import([alias]))
+                continue
+            found.append(_switch())
+            if alias.asname or alias.name == top:
+                found.append(ast.Import([ast.alias(renamed(alias.name), alias.asname or top)]))
+            else:  # `import tensorflow.train` makes the name `tensorflow`
+                whole = ast.Call(ast.Name(IMPORT, ast.Load()), [ast.Constant(alias.name)], [])
+                found.append(ast.Assign([ast.Name(top, ast.Store())], whole))
+        return [ast.fix_missing_locations(ast.copy_location(each, node)) for each in found]
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.stmt | list[ast.stmt]:
+        if node.level or (node.module or "").partition(".")[0] not in LED:
+            return node
+        switch = ast.fix_missing_locations(ast.copy_location(_switch(), node))
+        return [switch, ast.copy_location(ast.ImportFrom(renamed(node.module or ""), node.names, 0), node)]
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id != "__import__":
+            return node
+        return ast.copy_location(ast.Name(IMPORT, node.ctx), node)
+
+
+def _switch() -> ast.stmt:
+    return ast.Expr(ast.Call(ast.Name(NAME, ast.Load()), [], []))
+
+
+class Loader(SourceFileLoader):
+    """Loads a file of the user's, with TensorFlow 1's names."""
+
+    def path_stats(self, path: str) -> dict:
+        raise OSError("never from a cache, which has the file as it is written")
+
+    def source_to_code(self, data, path, *, _optimization=-1):  # type: ignore[no-untyped-def, override]
+        tree = data if isinstance(data, ast.AST) else ast.parse(data, path)
+        return compile(Old().visit(tree), path, "exec", dont_inherit=True, optimize=_optimization)
+
+
+class Finder(MetaPathFinder):
+    """Finds the user's modules: below the folder that the program was started in, and the package it belongs to."""
+
+    def __init__(self, folder: Path, package: str) -> None:
+        self.folder, self.package = folder, package
+
+    def find_spec(self, fullname, path=None, target=None) -> ModuleSpec | None:  # type: ignore[no-untyped-def]
+        if fullname.partition(".")[0] in LED:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if not (spec and type(spec.loader) is SourceFileLoader):
+            return None  # whoever else finds it: setuptools has a `distutils` of its own
+        of_package = self.package and fullname.partition(".")[0] == self.package
+        if not (of_package or self.has(Path(spec.origin or ""))):
+            return None
+        spec.loader = Loader(fullname, str(spec.origin))
+        return spec
+
+    def is_users(self, module: dict[str, Any]) -> bool:
+        """Return whether a module, by what it holds, is the user's; `python -c` has no file."""
+        if isinstance(getattr(module.get("__spec__"), "loader", None), Loader):
+            return True
+        file = module.get("__file__")
+        return module.get("__name__") in MAINS and (not file or self.has(Path(file).absolute()))
+
+    def has(self, file: Path) -> bool:
+        below = file.parts[len(self.folder.parts) :] if file.is_relative_to(self.folder) else ()
+        return bool(below) and not {"site-packages", "dist-packages"} & set(below)
+
+
+class Names(MetaPathFinder):
+    """Finds modules below compat.v1 under the names that TensorFlow 1 had for them."""
+
+    def find_spec(self, fullname, path=None, target=None) -> ModuleSpec | None:  # type: ignore[no-untyped-def]
+        if not fullname.startswith(f"{V1}."):
+            return None
+        if f"{fullname}.".startswith(f"{PYTHON_KERAS}."):
+            found = _python_keras(fullname)
+        else:
+            parent, _, last = fullname.rpartition(".")
+            try:
+                found = _whole(getattr(sys.modules[parent], last))
+            except (AttributeError, ImportError, KeyError):  # what Keras 3 lacks, in place of AttributeError as well
+                found = None
+            if not isinstance(found, types.ModuleType):
+                found = _of_keras(fullname)
+        return ModuleSpec(fullname, Found(found)) if found else None
+
+
+class Found(AnyLoader):
+    """Loads a module that is there already, under one more name."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self.module = module
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Have Python make one, which is thrown away: it would write into ours."""
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        sys.modules[module.__name__] = self.module
+
+
+class Both(types.ModuleType):
+    """Has what several modules have: of Keras, that of its public names, and that of its sources."""
+
+    def __init__(self, name: str, modules: list[types.ModuleType]) -> None:
+        super().__init__(name)
+        self.modules = modules
+        self.__path__: list[str] = []
+        self.__all__ = [each for each in dir(modules[0]) if not each.startswith("_")]
+
+    python: types.ModuleType
+    keras: types.ModuleType
+
+    def __getattr__(self, name: str) -> Any:
+        for module in vars(self).get("modules", ()):
+            if hasattr(module, name):
+                return getattr(module, name)
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+
+def _is_lazy(module: object) -> bool:
+    return isinstance(module, types.ModuleType) and "LazyLoader" in type(module).__name__
+
+
+def _whole(module: Any) -> Any:
+    """Return the module itself for one that TensorFlow loads when it is first used."""
+    if not _is_lazy(module):
+        return module
+    dir(module)
+    return sys.modules.get(module.__name__, module)
+
+
+def _python_keras(fullname: str) -> types.ModuleType | None:
+    keras, below = importlib.import_module(f"{V1}.keras"), fullname[len(PYTHON_KERAS) :]
+    if "._tf_keras" in keras.__name__:  # Keras 3
+        return _imported(f"tensorflow.python.keras{below}")
+    sources = f"{keras.__name__.partition('.')[0]}.src"  # of `keras`, or of `tf_keras`
+    found = [module for place in (keras.__name__, sources) if (module := _imported(f"{place}{below}"))]
+    return Both(fullname, found) if found else None
+
+
+def _of_keras(fullname: str) -> types.ModuleType | None:
+    """Find a module of Keras's sources, which older Keras had among its public names: `keras.engine`."""
+    if not fullname.startswith(f"{V1}.keras."):
+        return None
+    package, below = sys.modules[f"{V1}.keras"].__name__.partition(".")[0], fullname[len(f"{V1}.keras") :]
+    return _imported(f"{package}.src{below}") or _imported(f"{package}{below}")
+
+
+def _imported(name: str) -> types.ModuleType | None:
+    with contextlib.suppress(ImportError):
+        return importlib.import_module(name)
+    return None
+
+
+def led(
+    name: str, globals: Any = None, locals: Any = None, fromlist: Sequence[str] | None = (), level: int = 0
+) -> types.ModuleType:
+    """Import for a file of the user's, as Python's `__import__` does."""
+    top = name.partition(".")[0]
+    if level or top not in LED:
+        return _import(name, globals, locals, fromlist or (), level)
+    tensorflow_1()
+    module = importlib.import_module(renamed(name))
+    for each in fromlist or ():
+        if each != "*" and not hasattr(module, each):
+            _imported(f"{renamed(name)}.{each}")
+    if fromlist:
+        return module
+    whole = importlib.import_module(renamed(top))
+    if not renamed(name).startswith(PYTHON_KERAS):
+        return whole
+    python = Both("tensorflow.python", [importlib.import_module("tensorflow.python")])
+    python.keras = importlib.import_module(PYTHON_KERAS)  # TensorFlow itself has another one there
+    found = Both(V1, [whole])
+    found.python = python
+    return found
+
+
+_import, _import_module = builtins.__import__, importlib.import_module
+
+
+def begin(folder: Path, package: str) -> Finder:
+    """Have the user's files find TensorFlow 1, in this process and in Pythons that it starts."""
+    os.environ[FOLDER], os.environ[PACKAGE] = str(folder), package
+    path = [entry for entry in os.environ.get("PYTHONPATH", HERE).split(os.pathsep) if entry != HERE]
+    os.environ["PYTHONPATH"] = os.pathsep.join([HERE, *path])
+    if "TF_USE_LEGACY_KERAS" not in os.environ and PathFinder.find_spec("tf_keras"):
+        os.environ["TF_USE_LEGACY_KERAS"] = "1"  # Keras 3, of TensorFlow 2.16 and newer, has no names of version 1
+    finder = Finder(folder, package)
+    sys.meta_path[:0] = [finder, Names()]
+    setattr(builtins, NAME, tensorflow_1)
+    setattr(builtins, IMPORT, led)
+
+    def import_module(name: str, package: str | None = None) -> types.ModuleType:
+        if name.partition(".")[0] in LED and finder.is_users(sys._getframe(1).f_globals):
+            return led(name, fromlist=("*",))
+        return _import_module(name, package)
+
+    importlib.import_module = import_module
+    return finder
+
+
+def begin_again() -> None:
+    """Do so in a Python that the program has started, and lead the imports of what it runs, if that is the user's."""
+    finder = begin(Path(os.environ[FOLDER]), os.environ[PACKAGE])
+
+    def import_for(
+        name: str, globals: Any = None, locals: Any = None, fromlist: Sequence[str] | None = (), level: int = 0
+    ) -> types.ModuleType:
+        if name.partition(".")[0] in LED:
+            asks = globals or sys._getframe(1).f_globals
+            if asks.get("__name__") in MAINS and finder.is_users(asks):
+                return led(name, globals, locals, fromlist, level)
+        return _import(name, globals, locals, fromlist or (), level)
+
+    builtins.__import__ = import_for  # type: ignore[assignment]

@@ -1,0 +1,178 @@
+"""Which places of the user's code are sure to be reached when the program runs, by reading it.
+
+What hangs on a condition or on an exception that is caught is not sure; nor is a function that nobody calls at a place
+that is, or hands there to somebody who calls it.
+"""
+
+import ast
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+
+Place = tuple[int, int]  # line and column of an expression, or of an import
+Functions = ast.FunctionDef | ast.AsyncFunctionDef
+CATCHES = {"", "ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"}
+CALL_WHAT_THEY_GET = ("run", "map", "Estimator")
+LEAVES = (ast.Return, ast.Break, ast.Continue)
+ENDS = (*LEAVES, ast.Raise)
+
+
+def reached(files: Iterable[tuple[str, str]], program: str) -> dict[str, set[Place]]:
+    """Return the places of each file, by its name, that the program is sure to reach."""
+    read = _Reading(dict(files), str(PurePosixPath(program)))
+    read.module(read.program)
+    return read.places
+
+
+class _Reading:
+    def __init__(self, texts: dict[str, str], program: str) -> None:
+        self.texts, self.program = texts, program
+        self.places: dict[str, set[Place]] = {}
+        self.functions: dict[str, dict[str, Functions]] = {}  # of a file: `main`, `Model.__init__`
+        self.brought: dict[str, dict[str, tuple[str, str]]] = {}  # of a file: name -> a file, and the name there
+        self.done: set[tuple[str, str]] = set()
+
+    def module(self, file: str) -> None:
+        """Read a file as it is imported, or run."""
+        if file in self.places or file not in self.texts:
+            return
+        self.places[file], self.functions[file], self.brought[file] = set(), {}, {}
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+            self._block(ast.parse(self.texts[file]).body, file, "")
+
+    def _block(self, body: list[ast.stmt], file: str, of_class: str) -> bool:
+        """Read statements; return whether what stands behind them is sure to be reached."""
+        for statement in body:
+            if isinstance(statement, Functions):
+                self.functions[file][f"{of_class}{statement.name}"] = statement
+                self._expressions([*statement.decorator_list, *statement.args.defaults], file, of_class)
+            elif isinstance(statement, ast.ClassDef):
+                self._expressions([*statement.bases, *statement.decorator_list], file, of_class)
+                self._block(statement.body, file, f"{statement.name}.")
+            elif isinstance(statement, ast.If | ast.While):
+                if isinstance(statement, ast.If) and _is_main(statement.test):
+                    if file == self.program and not self._block(statement.body, file, of_class):
+                        return False
+                    continue
+                self._expressions([statement.test], file, of_class)
+                if any(isinstance(each, LEAVES) for each in ast.walk(statement)):
+                    return False
+            elif _may_pass_over(statement):
+                if any(isinstance(each, LEAVES) for each in ast.walk(statement)):
+                    return False
+            elif hasattr(statement, "body"):  # with, for, try
+                before = [each.context_expr for each in getattr(statement, "items", [])]
+                self._expressions([*before, *filter(None, [getattr(statement, "iter", None)])], file, of_class)
+                loops = isinstance(statement, ast.For | ast.AsyncFor)
+                if not self._block(list(statement.body), file, of_class) and not loops:
+                    return False
+            elif not isinstance(statement, ast.Match):
+                self._import(statement, file)
+                self._expressions([statement], file, of_class)
+                if isinstance(statement, ENDS):
+                    return False
+        return True
+
+    def _expressions(self, nodes: Iterable[ast.AST], file: str, of_class: str) -> None:
+        for node in (each for root in nodes for each in _sure(root)):
+            if isinstance(node, ast.Attribute | ast.Name | ast.Import | ast.ImportFrom | ast.Call):
+                self.places[file].add((node.lineno, node.col_offset))
+            if isinstance(node, ast.Call):
+                for called in (node.func, *_handed(node)):
+                    self._called(called, file, of_class)
+                if not node.args and ast.unparse(node.func).endswith("app.run"):  # which calls `main`
+                    self._called(ast.Name("main", ast.Load()), self.program, "")
+
+    def _called(self, called: ast.expr, file: str, of_class: str) -> None:
+        """Read the function of the user's that is called, or handed to somebody who will call it."""
+        if isinstance(called, ast.Name):
+            file, name = self.brought[file].get(called.id, (file, called.id))
+        elif isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
+            if called.value.id == "self":
+                name = f"{of_class}{called.attr}"
+            elif called.value.id in self.brought[file]:
+                file, inside = self.brought[file][called.value.id]
+                name = f"{inside}.{called.attr}" if inside else called.attr
+            else:
+                return
+        else:
+            return
+        functions = self.functions.get(file, {})
+        for each in (name, f"{name}.__init__"):
+            if each in functions and (file, each) not in self.done:
+                self.done.add((file, each))
+                self._block(functions[each].body, file, each.rpartition(".")[0] + "." if "." in each else "")
+
+    def _import(self, statement: ast.stmt, file: str) -> None:
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                found = self._file(alias.name, file)
+                if found and (alias.asname or "." not in alias.name):
+                    self.brought[file][alias.asname or alias.name] = (found, "")
+        elif isinstance(statement, ast.ImportFrom):
+            folder = PurePosixPath(file)
+            for _ in range(statement.level):
+                folder = folder.parent
+            above = ".".join(folder.parts) if statement.level else ""
+            module = ".".join(filter(None, [above, statement.module]))
+            outer = self._file(module, file) if module else ""
+            for alias in statement.names:
+                inner = self._file(f"{module}.{alias.name}" if module else alias.name, file)
+                if inner or outer:
+                    self.brought[file][alias.asname or alias.name] = (inner, "") if inner else (outer, alias.name)
+
+    def _file(self, module: str, importer: str) -> str:
+        """Read a module of the user's, and the packages around it; return its file, or nothing."""
+        words = module.split(".")
+        for base in (PurePosixPath(self.program).parent, PurePosixPath()):
+            for name in (f"{base.joinpath(*words)}.py", str(base.joinpath(*words, "__init__.py"))):
+                if name in self.texts and name != importer:
+                    for end in range(1, len(words)):
+                        package = str(base.joinpath(*words[:end], "__init__.py"))
+                        if package in self.texts:
+                            self.module(package)
+                    self.module(name)
+                    return name
+        return ""
+
+
+def _sure(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and what is evaluated with it, whatever comes out."""
+    yield node
+    if isinstance(node, ast.BoolOp):
+        inner: Iterable[ast.AST] = node.values[:1]
+    elif isinstance(node, ast.IfExp | ast.Assert):
+        inner = [node.test]
+    elif isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        inner = [node.generators[0].iter]
+    elif isinstance(node, ast.Lambda):
+        inner = ()
+    else:
+        inner = ast.iter_child_nodes(node)
+    for each in inner:
+        yield from _sure(each)
+
+
+def _handed(call: ast.Call) -> Iterator[ast.expr]:
+    """Yield functions that are handed to somebody who will call them; no table of commands, and not argparse."""
+    if ast.unparse(call.func).rpartition(".")[2] in CALL_WHAT_THEY_GET:
+        yield from call.args
+    for keyword in call.keywords:
+        if keyword.arg and (keyword.arg.endswith("fn") or keyword.arg in ("main", "target")):
+            yield keyword.value
+
+
+def _is_main(test: ast.expr) -> bool:
+    return isinstance(test, ast.Compare) and ast.unparse(test.left) == "__name__"
+
+
+def _may_pass_over(statement: ast.stmt) -> bool:
+    """Return whether an import or a name that is not there ends nothing inside of the statement."""
+    caught: list[ast.expr | None] = []
+    for handler in getattr(statement, "handlers", []):
+        caught += handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    if isinstance(statement, ast.With):
+        for item in statement.items:
+            if isinstance(item.context_expr, ast.Call) and ast.unparse(item.context_expr.func).endswith("suppress"):
+                caught += item.context_expr.args
+    return bool(CATCHES & {ast.unparse(each).rpartition(".")[2] if each else "" for each in caught})
