@@ -3,6 +3,7 @@
 The build runs it in /opt/venv, and tests/cluster/test_cluster_gpu_image.py in the image.
 """
 
+import ctypes
 import re
 import struct
 import subprocess
@@ -51,6 +52,14 @@ def kernels(library: Path) -> set[tuple[int, int]]:
     return found
 
 
+def compiles(nvrtc: Path) -> bool:
+    """Return whether CUDA's compiler at run time, loaded from this path, compiles a kernel; that takes no GPU."""
+    library, program = ctypes.CDLL(str(nvrtc)), ctypes.c_void_p()
+    source = b'extern "C" __global__ void add(float* x) { x[threadIdx.x] += 1.0f; }'
+    made = library.nvrtcCreateProgram(ctypes.byref(program), source, b"add.cu", 0, None, None)
+    return made == 0 and library.nvrtcCompileProgram(program, 0, None) == 0
+
+
 has, build = versions(), tf.sysconfig.get_build_info()
 print("TensorFlow is built with CUDA", build["cuda_version"], "and cuDNN", build["cudnn_version"], "and here are", has)
 wanted = tuple(int(part) for part in build["cuda_version"].split("."))
@@ -70,6 +79,9 @@ told = linked(horovod)
 assert re.search(rf"libnccl\.so\.2 => {NVIDIA}/", told) and re.search(rf"libcudart\.so\.\S+ => {NVIDIA}/", told), told
 assert kernels(horovod) == KERNELS, kernels(horovod)
 
+# What cuDNN 8 opens at the first convolution: beside itself, and by this name.
+for each in (each for each in libraries if b"libnvrtc.so\0" in each.read_bytes()):
+    assert compiles(each.with_name("libnvrtc.so")), each
 ptxas = subprocess.run([NVIDIA / "cuda_nvcc/bin/ptxas", "--version"], capture_output=True, text=True, check=True).stdout
 assert f"release {has['cuda_runtime'][0]}.{has['cuda_runtime'][1]}," in ptxas, ptxas
 assert (NVIDIA / "cuda_nvcc/nvvm/libdevice/libdevice.10.bc").is_file()

@@ -12,6 +12,15 @@ done
 # TensorFlow 2.21 opens cuSOLVER from a library that has cuSPARSE's folder in its path and not cuSOLVER's; without it, it uses
 # no GPU at all, and trains on.
 ln -s ../../cusolver/lib/libcusolver.so.11 /nvidia/2/nvidia/cusparse/lib/
+# CUDA 11's cuDNN and cuBLAS open libnvrtc.so, by no other name and beside themselves only; without it, the first convolution
+# on an H200 ended the process.
+if [[ -e /nvidia/2/nvidia/cuda_nvrtc/lib/libnvrtc.so.11.2 ]]; then
+    ln -s /nvidia/2/nvidia/cuda_nvrtc /nvidia/1/nvidia/
+    for each in /nvidia/2/nvidia/cudnn /nvidia/1/nvidia/cublas; do
+        ln -s ../../cuda_nvrtc/lib/libnvrtc.so.11.2 "$each/lib/libnvrtc.so"
+        ln -s ../../cuda_nvrtc/lib/libnvrtc-builtins.so.11.8 "$each/lib/"
+    done
+fi
 ln -s /nvidia/2/* "$site/"
 
 # A CUDA in one folder, as Clang wants it, made of the wheels. Clang, since Debian has it in `main`, and CUDA's nvcc for 11.8
