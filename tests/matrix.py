@@ -93,9 +93,9 @@ all tasks have the same. What does not run is run there, too, where it ends by i
 it begins to. A script whose words say that it would meet what does not run is told so before it trains, by a warning
 in the coordinator's log that says what to do instead.
 
-All of it was run on CPUs only, in the images [for GPUs](image.md#for-gpus), too. Other jobs of all
-modes were run on [one H100 and one H200](benchmarks/gpu.md). `--on`: [our entrypoint put onto](onto.md) a stand-in for AWS's image of that TensorFlow,
-made after their public Dockerfile.
+All of it was run on CPUs only, in the images [for GPUs](image.md#for-gpus), too. Other jobs of all modes were run
+on [one H100 and one H200](benchmarks/gpu.md). `--on`: [our entrypoint put onto](onto.md) a stand-in for AWS's image
+of that TensorFlow, made after their public Dockerfile.
 """
 
 
