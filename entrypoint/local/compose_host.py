@@ -55,8 +55,8 @@ def become_host(job: LocalJob, host: str, base: Path, environment: Mapping[str, 
     _make_empty(base)
     write_tree(job, folder)
     for name, source in shown(job.channels, folder.parts):
-        if source != folder.data / name:
-            (folder.data / name).symlink_to(source, target_is_directory=True)
+        if source != folder.input_data / name:
+            (folder.input_data / name).symlink_to(source, target_is_directory=True)
     variables = {**environment, "TRAINING_JOB_NAME": job.name, **dict(job.environment)}
     os.execvpe("train", ["train"], variables)
 

@@ -110,7 +110,7 @@ class DockerEngine:
             else:
                 run += _mount(folder.base / part, ML / part)
         for name, path in shown(self.job.channels, folder.parts):
-            (folder.data / name).mkdir()  # else Docker makes it, as root
+            (folder.input_data / name).mkdir()  # else Docker makes it, as root
             run += _mount(path, ML / "input" / "data" / name, readonly=not self.job.notes_reads)
         if self.job.checkpoints:
             run += _mount(self.job.checkpoints, ML / "checkpoints")

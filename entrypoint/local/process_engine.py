@@ -85,7 +85,7 @@ class ProcessEngine:
 
     def command(self, folder: HostFolder) -> Command:
         for name, path in shown(self.job.channels, folder.parts):
-            (folder.data / name).symlink_to(path)
+            (folder.input_data / name).symlink_to(path)
         if self.job.checkpoints:
             (folder.base / "checkpoints").symlink_to(self.job.checkpoints)
             (folder.config / "checkpointconfig.json").write_text(

@@ -39,7 +39,7 @@ def run_local(job: LocalJob, engine: Engine) -> int:
             terminal.say(told)
         injector = Injector(job.faults, engine, terminal.say)
         streams = [
-            Stream(channel=channel, folder=folder.data, rank=rank, hosts=job.hosts)
+            Stream(channel=channel, folder=folder.input_data, rank=rank, hosts=job.hosts)
             for rank, folder in enumerate(folders)
             for channel in job.channels
         ]

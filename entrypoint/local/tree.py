@@ -36,7 +36,7 @@ class HostFolder(Tree):
         return self.output / "summary.json"
 
     @property
-    def data(self) -> Path:
+    def input_data(self) -> Path:
         return self.base / "input" / "data"
 
     @property
@@ -59,10 +59,10 @@ def write_config(job: LocalJob, host: str, config: Path) -> None:
 
 def write_tree(job: LocalJob, folder: HostFolder) -> None:
     """Write all that a host finds at its start, but for the folders of channels, which the engine shows it."""
-    for path in (folder.model, folder.output / "data", folder.data):
+    for path in (folder.model, folder.data, folder.input_data):
         path.mkdir(parents=True)
     write_config(job, folder.host, folder.config)
-    deliver(job.channels, folder.data, folder.parts, job.names.index(folder.host), job.hosts)
+    deliver(job.channels, folder.input_data, folder.parts, job.names.index(folder.host), job.hosts)
     try:
         shutil.copytree(job.source, folder.code, ignore=partial(_not_code, channels_in(job)))
     except (OSError, shutil.Error) as error:
