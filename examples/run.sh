@@ -29,7 +29,7 @@ find_python() {
     return 1
 }
 
-# As root on Debian: Python, and the compiler that sagemaker-training's one file of C takes.
+# As root on Debian: Python.
 install_with_apt() {
     ((EUID == 0)) && command -v apt-get >/dev/null || return
     printf 'installing with apt-get: %s\n' "$*"
@@ -49,11 +49,9 @@ is_made() {
 make_venv() {
     local python pinned=()
     if ! python=$(find_python); then
-        install_with_apt python3.11 python3.11-venv python3.11-dev && python=$(find_python) ||
+        install_with_apt python3.11 python3.11-venv && python=$(find_python) ||
             die 'wanted Python 3.11 with its venv module, found none; on Debian 12: apt-get install python3.11-venv'
     fi
-    command -v gcc >/dev/null || install_with_apt gcc libc6-dev python3.11-dev ||
-        die 'wanted a C compiler for sagemaker-training, found none; on Debian: apt-get install gcc libc6-dev'
     if [[ -f $CONSTRAINTS ]]; then pinned=(-c "$CONSTRAINTS"); fi
     printf 'making .venv with %s; TensorFlow is some 200 MB to download\n' "$("$python" -V)"
     "$python" -m venv "$VENV"

@@ -18,8 +18,8 @@ Usage: tests/run.sh [--all] [--ring RING]... [--no-docker] [-k EXPRESSION] [-- P
   --all           also the tests that are marked as variants of others (pytest.mark.more), and all rows of the outcome
                   table; if all is well, tests/full_run.json says so, ring by ring. What a run without it leaves out is
                   printed
-  --ring RING     unit, local, cluster, sdk, benchmarks, lines or gpu; may be repeated. Without it: all but gpu, after
-                  ruff, mypy and the strict build of the site of docs/
+  --ring RING     unit, local, cluster, sdk, benchmarks, lines or gpu; may be repeated. Without it: all but lines and
+                  gpu, after ruff, mypy and the strict build of the site of docs/
   --no-docker     leave out what needs Docker: the image and the rings cluster, sdk, benchmarks and lines
   -k EXPRESSION   only tests whose names match, as pytest takes it
   --              what follows goes to pytest as it is

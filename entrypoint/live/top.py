@@ -89,8 +89,8 @@ def show(state_of: Source, once: bool) -> int:
         console, live = importlib.import_module("rich.console"), importlib.import_module("rich.live")
     except ImportError:
         raise ConfigError(
-            "`entrypoint top` draws with the package rich, which is not here: "
-            "pip install 'sagemaker-tf-entrypoint[monitor]', or look at the page in a browser"
+            "`entrypoint top` draws with the package rich, which is not here: pip install rich, or look at the page in "
+            "a browser"
         ) from None
     state = _first(state_of)
     if once or not sys.stdout.isatty():

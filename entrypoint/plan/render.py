@@ -136,7 +136,7 @@ def _block(spec: ProcessSpec, channels: Channels, here: Here | None) -> list[str
     if spec.serves is Serves.MAYBE:
         lines.append("    its end does not decide where it is seen to do no more than serve")
     if spec.runs_program:
-        lines.append("    env       SM_* of this host, from sagemaker-training")
+        lines.append("    env       SM_* of this host, as sagemaker-training sets them")
     lines += _data(spec, channels)
     lines += _part(spec, here(spec) if here else {})
     if spec.ports:
