@@ -22,7 +22,7 @@ class OwnFolder(HostFolder):
     @property
     def parts(self) -> Path:
         """Where the host is to see them: nobody mounts them there."""
-        return self.data
+        return self.input_data
 
 
 def count_hosts(text: str, most: int | None) -> int:
