@@ -6,6 +6,7 @@ Horovod's tests. A command that begins with "local" is one of `entrypoint local`
 
 import shlex
 from dataclasses import dataclass, field
+from typing import Any
 
 from gpu.judge import Outcome
 
@@ -98,6 +99,12 @@ WAITED_FOR = Outcome(
 )
 DIFFER = Outcome(says=("no progress", "in horovod.allreduce", "in horovod.allgather"), codes=(72,))
 
+
+def hang(name: str, job: Command, told: Outcome, **more: Any) -> Case:
+    """Return the case of a job that hangs. It is alone, as the monitor sees the whole GPU."""
+    return Case(name, (job,), told, told, alone=True, shows=("no progress.*",), **more)
+
+
 CASES = (
     Case("facts", (("{programs}/facts.py",),), facts(ON_GPU), facts(ON_CPU), images=ALL, shows=(r"^GPU .*",)),
     Case(
@@ -144,32 +151,18 @@ CASES = (
         shows=(r"rank 0: (\d+ passed.*)",),
     ),
     Case("a rank raises", (local(HOROVOD_JOB, TWO_RANKS, DOES="raises"),), RAISED, RAISED, needs=HOROVOD),
-    Case(
-        "a rank hangs",
-        (local(HOROVOD_JOB, TWO_RANKS, DOES="hangs", **HANGS),),
-        HUNG,
-        HUNG,
-        needs=HOROVOD,
-        alone=True,  # the monitor sees the whole GPU
-        shows=("no progress.*",),
-    ),
-    Case(
+    hang("a rank hangs", local(HOROVOD_JOB, TWO_RANKS, DOES="hangs", **HANGS), HUNG, needs=HOROVOD),
+    hang(
         "a rank is stopped in a collective",
-        (local(HOROVOD_JOB, TWO_RANKS, DOES="stopped", **HANGS),),
-        STOPPED,
+        local(HOROVOD_JOB, TWO_RANKS, DOES="stopped", **HANGS),
         STOPPED,
         needs=HOROVOD,
-        alone=True,
-        shows=("no progress.*",),
     ),
-    Case(
+    hang(
         "ranks in different collectives",
-        (local(HOROVOD_JOB, TWO_RANKS, DOES="differs", **HANGS),),
-        DIFFER,
+        local(HOROVOD_JOB, TWO_RANKS, DOES="differs", **HANGS),
         DIFFER,
         needs=HOROVOD,
-        alone=True,
-        shows=("no progress.*",),
     ),
     Case(  # as NCCL has it, and nobody has told it otherwise
         "two ranks on one GPU",
@@ -195,14 +188,11 @@ CASES = (
         images=ALL,
         shows=(r"(NCCL version \S+)", "distributed: .*"),
     ),
-    Case(  # NCCL's kernel waits on the GPU, which reads as busy all the time
+    hang(  # NCCL's kernel waits on the GPU, which reads as busy all the time
         "a worker hangs while NCCL waits",
-        (local(MIRRORED, "--hosts 2 --mode mwms", DOES="hangs", **HANGS, **KERAS2),),
-        WAITED_FOR,
+        local(MIRRORED, "--hosts 2 --mode mwms", DOES="hangs", **HANGS, **KERAS2),
         WAITED_FOR,
         images=LINES,
-        alone=True,
-        shows=("no progress.*",),
     ),
     Case(  # of those on the GPU, no one is a server
         "parameter servers",
