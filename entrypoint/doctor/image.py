@@ -1,4 +1,4 @@
-"""What our images have, what AWS's have and ours lack, and which packages bring which modules: tables alone.
+"""Lists what our images have, what AWS's have and ours lack, and which packages bring which modules.
 
 Ours are the pins of container/lines; AWS's come from the public Dockerfiles and requirements in
 aws/deep-learning-containers. docs/differences.md shows the part that users meet.

@@ -1,4 +1,4 @@
-"""Which places of the user's code are sure to be reached when the program runs, by reading it.
+"""Tells which places of the user's code are sure to be reached when the program runs, by reading it.
 
 What hangs on a condition or on an exception that is caught is not sure; nor is a function that nobody calls at a place
 that is, or hands there to somebody who calls it.
