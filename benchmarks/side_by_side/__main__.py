@@ -66,7 +66,9 @@ def parse() -> argparse.Namespace:
         "--on", metavar="IMAGE", help="an image with the toolkit, such as AWS's own; ours is put on it by build.sh --on"
     )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the last log of each case and side there")
-    parser.add_argument("--quick", action="store_true", help="some cases, once; exit code 1 for what cannot be noise")
+    parser.add_argument(
+        "--quick", action="store_true", help="some cases, slow ones again; exit code 1 for what cannot be noise"
+    )
     parser.add_argument("--list", action="store_true", help="print the cases and end")
     arguments = parser.parse_args()
     patterns = arguments.cases.split(",")
@@ -88,7 +90,7 @@ def parse() -> argparse.Namespace:
         print("\n".join(f"{case.name:22} {case.title}" for case in arguments.chosen))
         sys.exit()
     if arguments.quick:
-        arguments.rounds = 1
+        arguments.rounds = quick.ROUNDS
     return arguments
 
 
@@ -126,6 +128,7 @@ def measure(arguments: argparse.Namespace, record: dict, names: dict[str, str], 
             and number <= (case.rounds or number)
             and (case.name, side, number) not in had
             and cuts(record["runs"], case, side) < rounds.CUTS
+            and (not arguments.quick or quick.is_due(case, number, record["runs"]))
         ]
         for result in rounds.one_round(due, do, rounds.waits_in_its_tail if arguments.quick else rounds.waits):
             record["runs"].append({**result, "round": number})

@@ -15,7 +15,7 @@ from benchmarks.side_by_side.drivers import call
 from benchmarks.side_by_side.job import Ending, Mark
 from benchmarks.side_by_side.lines import label, log_measures
 from benchmarks.side_by_side.measures import ended_well, measures
-from benchmarks.side_by_side.quick import complaints, shortened
+from benchmarks.side_by_side.quick import ROUNDS, complaints, is_due, shortened
 from benchmarks.side_by_side.scripts import Scripts
 from benchmarks.side_by_side.times import seconds
 from benchmarks.side_by_side.usage import is_script
@@ -198,6 +198,16 @@ def test_quick_complains_of_what_is_no_noise():
     hangs, wrong = run_of("stop-single-1", "ours", cut=25.0), run_of("stop-single-1", "ours", right=False)
     assert "not ended after 25 s" in complaints([hangs])[0] and "wrongly" in complaints([wrong])[0]
     assert not complaints([{**hangs, "side": "toolkit"}, {**wrong, "side": "toolkit"}])
+
+
+def test_a_quick_run_repeats_what_a_busy_machine_made_slow():
+    case, other = BY_NAME["start-ps-2"], BY_NAME["stop-single-1"]
+    toolkit = run_of(case.name, "toolkit", start_s=4.8)
+    slow, well = (run_of(case.name, "ours", start_s=seconds) for seconds in (3.35, 0.8))
+    assert ROUNDS == 3 and is_due(case, 1, []) and is_due(case, 2, [slow, toolkit])
+    assert not is_due(other, 2, [slow, toolkit]) and not is_due(case, 3, [slow, toolkit, well, toolkit])
+    assert not complaints([slow, toolkit, well, toolkit])
+    assert len(complaints([slow, toolkit] * ROUNDS)) == 1
 
 
 def test_quick_counts_a_cut_of_the_toolkits_as_the_limit():
