@@ -24,6 +24,7 @@ from benchmarks import machine  # noqa: E402  (after the path is set)
 
 RECORD = ROOT / "tests" / "full_run.json"
 SOURCES = ("Dockerfile", "container", "entrypoint", "sagemaker_tf_data")  # the pins are in `container`
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def sources(ring: str) -> tuple[str, ...]:
@@ -38,15 +39,22 @@ def sources(ring: str) -> tuple[str, ...]:
 
 
 def digest(root: Path = ROOT, names: tuple[str, ...] = SOURCES) -> str:
-    """Return what changes with the sources of the image: names and contents, but not layout or comments of Python."""
+    """Return a digest of the sources: names and contents, but not layout, comments or docstrings of Python."""
     found = hashlib.sha256()
     for path in files(root, names):
         content = path.read_bytes()
         if path.suffix == ".py":
-            content = ast.dump(ast.parse(content)).encode()
+            content = ast.dump(without_docstrings(ast.parse(content))).encode()
         for part in (path.relative_to(root).as_posix().encode(), content):
             found.update(len(part).to_bytes(8, "big") + part)
     return found.hexdigest()[:16]
+
+
+def without_docstrings(module: ast.Module) -> ast.Module:
+    for node in ast.walk(module):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return module
 
 
 def files(root: Path, names: tuple[str, ...] = SOURCES) -> Iterator[Path]:

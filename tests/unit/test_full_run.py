@@ -27,6 +27,7 @@ def root(tmp_path: Path) -> Path:
     ("name", "content"),
     [
         ("entrypoint/job/config.py", "A = 2\n"),
+        ("entrypoint/job/config.py", "A = 1\n'no docstring'\n"),
         ("entrypoint/job/new.py", ""),
         ("container/opt/requirements.txt", "flask==3.1\n"),
         ("Dockerfile", "FROM ubuntu\n"),
@@ -49,6 +50,7 @@ def test_other_sources_need_a_full_run(root: Path, name: str, content: str) -> N
     ("name", "content"),
     [
         ("entrypoint/job/config.py", "A = (\n    1\n)\n"),  # layout
+        ("entrypoint/job/config.py", '"""Read the config files."""\nA = 1\n'),
         ("entrypoint/README.md", "text"),
         ("tests/unit/test_new.py", "def test(): pass"),
     ],
