@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from entrypoint.errors import CodeError, ConfigError, ExitCode
+from entrypoint.base.errors import CodeError, ConfigError, ExitCode
 from entrypoint.serving.answer import ACCEPTED
 from entrypoint.serving.app import Service
 from entrypoint.serving.config import read_serving

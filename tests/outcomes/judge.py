@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from statistics import median
 
-from entrypoint.replay.command import Played, play, read
+from entrypoint.cli.replay import Played, play, read
 from outcomes.case import BOUNDS, Case
 from outcomes.run import LONG, Result
 

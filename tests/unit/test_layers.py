@@ -119,7 +119,7 @@ def ours(path: Path, nodes: Iterable[ast.AST] | None = None) -> set[str]:
 
 def needs_framework(path: Path) -> bool:
     """Return whether a file is for processes that import TensorFlow anyway."""
-    return room(module(path)) in ("serving", "stand_ins") or module(path) == "children/tf_server"
+    return room(module(path)) in ("serving", "stand_ins") or module(path) == "programs/tf_server"
 
 
 def is_pure(path: Path) -> bool:
@@ -181,7 +181,7 @@ def test_what_decides_is_pure():
 
 
 def test_nobody_imports_children_and_only_the_server_imports_tensorflow():
-    may = ("children/tf_server", "serving/tensorflow_model", "stand_ins/")
+    may = ("programs/tf_server", "serving/tensorflow_model", "stand_ins/")
     for path in FILES:
         name = module(path)
         assert not [each for each in imports(path) if each.startswith("entrypoint.children")], name
@@ -254,7 +254,7 @@ def test_no_pattern_is_one_that_python_310_does_not_know():
 def test_the_launcher_does_not_import_the_scripts_library():
     """But for the worker server, in which what a script makes by it is run."""
     found = {module(path) for path in FILES if "sagemaker_tf_data" in foreign(path)}
-    assert found <= {"children/tf_server"}
+    assert found <= {"programs/tf_server"}
 
 
 def test_the_scripts_library_does_not_import_the_launcher():
