@@ -18,6 +18,7 @@ from entrypoint.launcher.outcome.outcome import Cause, Outcome, failed
 from entrypoint.observe.monitor.feed import Feed
 
 if TYPE_CHECKING:  # `train` and `entrypoint` import no more than they need, when they need it
+    from entrypoint.launcher.control.pages import Routes
     from entrypoint.launcher.host.process import Process
     from entrypoint.launcher.job.job import Job
     from entrypoint.launcher.plan.plan import Plan
@@ -221,7 +222,14 @@ def _supervisor(began: float, job: "Job", plan: "Plan", log: Log, spare: _Spare,
 
     gc.freeze()
     gc.enable()
-    return Supervisor(job, plan, os.environ, log, begun, spare.free, feed.tell, began)
+    return Supervisor(job, plan, os.environ, log, begun, spare.free, feed.tell, began, _pages)
+
+
+def _pages() -> "Routes":
+    """Return what the coordinator shows of the job while it runs."""
+    from entrypoint.observe.live.serve import ROUTES
+
+    return ROUTES
 
 
 def _look_for_programs(job: "Job", plan: "Plan") -> None:

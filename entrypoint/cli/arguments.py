@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from entrypoint import __version__
 from entrypoint.base.errors import ConfigError
-from entrypoint.entrypoint import __version__
 
 _PLACE = "a job's output folder, its record folder, output.tar.gz, or one in s3://"
 _EXAMPLES = {

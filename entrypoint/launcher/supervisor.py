@@ -35,6 +35,7 @@ from entrypoint.launcher.policy.policy import Policy
 from entrypoint.launcher.policy.status import status
 
 if TYPE_CHECKING:
+    from entrypoint.launcher.control.pages import Routes
     from entrypoint.launcher.control.peers import Peers
     from entrypoint.launcher.control.records import Records
 
@@ -56,9 +57,10 @@ class Supervisor:
         spare: Callable[[], None] = lambda: None,
         tell: Callable[..., None] = lambda kind, *values: None,
         began: float | None = None,
+        routes: "Callable[[], Routes]" = dict,
     ) -> None:
         self.job, self.plan, self.log = job, plan, log
-        self._tell = tell  # the monitor, if there is one
+        self._tell, self._routes = tell, routes  # to the monitor, if there is one; what people may look at
         self._free_spare = spare  # gives file descriptors back that are held for the worst case
         self.host = job.cluster.me.name
         self.began = time.monotonic() if began is None else began  # when the launcher did
@@ -272,9 +274,8 @@ class Supervisor:
 
         if self.plan.processes:
             self._decide(events.Fingerprinted(fingerprints=fingerprint(self.job, self.plan)))
-        self.peers = Peers(
-            self.job.cluster, self.job.settings, self.inbox.put, self._ask_status, self.log.say, _records(self.job)
-        )
+        job, put, records = self.job, self.inbox.put, _records(self.job)
+        self.peers = Peers(job.cluster, job.settings, put, self._ask_status, self.log.say, records, self._routes)
         self._carry_out(self.history.note_repeat(time.monotonic(), self.policy.repeat()))
 
     def _prepare_folders(self) -> None:

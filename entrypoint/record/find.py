@@ -7,9 +7,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from entrypoint.base.errors import ConfigError
+from entrypoint.record.limits import RECORD_BYTES
 
 ENDING = ".jsonl.gz"
-MOST = 64 << 20  # bytes of one record; the monitor writes no more
 MOST_ALL, MOST_HOSTS = 2 << 30, 2000
 
 
@@ -25,7 +25,7 @@ def records_in(folder: Path) -> dict[str, bytes]:
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(MOST)
+            return file.read(RECORD_BYTES)
     except OSError:
         return b""
 
@@ -73,13 +73,13 @@ def _of_archive(file: IO[bytes], place: str) -> dict[str, bytes]:
                 if not (member.isreg() and path.name.endswith(ENDING) and path.parent.name == "record"):
                     continue
                 content = archive.extractfile(member)
-                size += min(member.size, MOST)
+                size += min(member.size, RECORD_BYTES)
                 if size > MOST_ALL or len(found) >= MOST_HOSTS:
                     raise ConfigError(
                         f"{place} holds more records than are read: {MOST_ALL >> 30} GB, {MOST_HOSTS} hosts"
                     )
                 if content:
-                    found[path.name.removesuffix(ENDING)] = content.read(MOST)
+                    found[path.name.removesuffix(ENDING)] = content.read(RECORD_BYTES)
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         if not found:
             why = "it is none" if isinstance(error, tarfile.ReadError) else str(error)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from entrypoint.launcher.control.records import MOST
+from entrypoint.record.limits import RECORD_BYTES
 
 ROOM = 1 << 20  # bytes, compressed, that are kept while they cannot be written; then lines are left out
 
@@ -39,7 +39,7 @@ class Record:
 
     def add_line(self, line: bytes) -> None:
         """Add a line that is JSON already."""
-        if self.size + len(self._waiting) >= MOST:
+        if self.size + len(self._waiting) >= RECORD_BYTES:
             return
         if len(self._waiting) >= ROOM:
             self._missing += 1

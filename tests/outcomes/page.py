@@ -1,4 +1,4 @@
-"""docs/outcomes.md: the table for people. Written by `pytest tests/unit/launcher/outcome/test_outcomes_page.py --refresh`."""
+"""docs/outcomes.md: the table for people. Written by `pytest test_outcomes_page.py --refresh`."""
 
 import re
 from collections.abc import Iterable

@@ -16,9 +16,9 @@ from builders import PROGRAM, names, resources, write_config
 from hypothesis import given
 from hypothesis import strategies as st
 
+from entrypoint import __version__
 from entrypoint.base.errors import ConfigError
 from entrypoint.cli.main import arguments, main
-from entrypoint.entrypoint import __version__
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.plan.render import render

@@ -18,20 +18,20 @@ import threading
 import time
 from collections.abc import Callable
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 from entrypoint.launcher.control.access import LOOPBACK, MAX_MESSAGE, Callers
+from entrypoint.launcher.control.pages import Routes, headers, is_this_machine
 from entrypoint.launcher.control.records import Records
 from entrypoint.launcher.control.wire import PROTOCOL, Refused, news_from_json, report_from_json
 from entrypoint.launcher.job.cluster import Cluster
 from entrypoint.launcher.policy.events import Event, Informed, Rejected, Replaced, Reported
-from entrypoint.observe.live.serve import LIVE, PAGE, PATHS, headers, is_ours, page, state
 
 TOKEN_HEADER = "X-Entrypoint-Token"
 TOKEN_KEY = "X_ENTRYPOINT_TOKEN"  # as waitress has it
 RECORD = "/record/"  # and what follows: a piece of a follower's record
-# The first two are what hosts say to one another; the last two are the live page and what it shows.
-HEARS = {"/report": "POST", "/news": "POST", "/status": "GET", PAGE: "GET", LIVE: "GET"}
+HEARS = {"/report": "POST", "/news": "POST", "/status": "GET"}  # the first two are what hosts send to one another
 STATUS_AT_ONCE = 2  # of the server's threads, so that others may look, too
 SAY_AGAIN = 1.0  # seconds between two events about the same host that is refused
 
@@ -55,6 +55,7 @@ class Control:
         news: Callable[[], bytes],
         life: str = "",
         records: Records | None = None,
+        routes: Routes = MappingProxyType({}),
     ) -> None:
         self.callers = Callers(cluster)
         self._cluster, self._token, self._put = cluster, token.encode(), put
@@ -63,6 +64,7 @@ class Control:
         self._status, self._lookers = status, threading.BoundedSemaphore(STATUS_AT_ONCE)
         self._news, self._life = news, json.dumps(life).encode()
         self._records = records  # the coordinator's
+        self._routes = routes  # what people may look at
         self._lives: dict[str, Any] = {}  # by host, of its launcher
         self._lock = threading.Lock()  # the server, its threads and the reader of links all come here
 
@@ -70,9 +72,11 @@ class Control:
         method, path, caller = environ["REQUEST_METHOD"], environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR", "")
         shown, body = environ.get(f"HTTP_{TOKEN_KEY}", ""), environ["wsgi.input"].read(MAX_MESSAGE + 1)
         code, text, _ = self.answer(method, path, caller, shown, body)
-        if path in PATHS and caller in LOOPBACK and not is_ours(environ.get("HTTP_HOST", "")):
+        if path in self._routes and caller in LOOPBACK and not is_this_machine(environ.get("HTTP_HOST", "")):
             code, text = 403, json.dumps({"error": "ask localhost for it: that is another's name for it"}).encode()
-        start_response(f"{code} {HTTPStatus(code).phrase}", headers(path if code == HTTPStatus.OK else "", text))
+        start_response(
+            f"{code} {HTTPStatus(code).phrase}", headers(text, code == HTTPStatus.OK and self._is_page(path))
+        )
         return [text]
 
     def answer(self, method: str, path: str, caller: str, shown: str, body: bytes) -> Answer:
@@ -83,7 +87,7 @@ class Control:
                 return 200, *self._take_report(caller, body)
             if self._records and path.startswith(RECORD):
                 return 200, self._records.take(path, self.callers.hosts_at(caller), body), ""
-            if path in PATHS:
+            if path in self._routes:
                 return 200, self._show_job(path), ""
             return 200, self._take_news(caller, body) if path == "/news" else self._show_status(), ""
         except Refused as error:
@@ -93,12 +97,13 @@ class Control:
         hosts = self.callers.hosts_at(caller)
         if not hosts and not (caller in LOOPBACK and method == "GET"):
             raise Refused(f"{caller} is not a host of this job", 403)
-        if self._token and path != PAGE and not _same(shown.encode("utf-8", "replace"), self._token):
+        if self._token and not self._is_page(path) and not _same(shown.encode("utf-8", "replace"), self._token):
             why = "wrong token" if shown else "missing token"
             if path == "/report":
                 self._refusals.note(hosts, f"{why}; ENTRYPOINT_TOKEN must be the same on all hosts")
             raise Refused(why, 401)
-        wanted = "POST" if self._records and path.startswith(RECORD) else HEARS.get(path)
+        takes = {**HEARS, **dict.fromkeys(self._routes, "GET")}
+        wanted = "POST" if self._records and path.startswith(RECORD) else takes.get(path)
         if wanted is None:
             raise Refused(f"there is nothing at {path[:100]}", 404)
         if method != wanted:
@@ -114,13 +119,16 @@ class Control:
         finally:
             self._lookers.release()
 
+    def _is_page(self, path: str) -> bool:
+        return path in self._routes and self._routes[path].is_page
+
     def _show_job(self, path: str) -> bytes:
-        """Return the live page, or what it shows. Nothing is waited for: the monitor has it in a file."""
+        """Return what one of the routes shows, on the coordinator of a job that is recorded."""
         if not self._cluster.is_coordinator:
             raise Refused(f"the job is shown by its coordinator, {self._cluster.coordinator.name}", 404)
         if not self._records:
             raise Refused("nothing is recorded of this job: ENTRYPOINT_MONITOR is false", 404)
-        return page() if path == PAGE else state(self._records.folder)
+        return self._routes[path].body(self._records.folder)
 
     def _take_report(self, caller: str, body: bytes) -> tuple[bytes, str]:
         cluster = self._cluster

@@ -22,6 +22,7 @@ from entrypoint.launcher.control.client import Unreachable
 from entrypoint.launcher.control.handlers import Control, Put, Status
 from entrypoint.launcher.control.host_calls import Calls
 from entrypoint.launcher.control.links import Answer, Links, messages
+from entrypoint.launcher.control.pages import Routes
 from entrypoint.launcher.control.records import Records
 from entrypoint.launcher.control.wire import Refused, news_from_json, to_json
 from entrypoint.launcher.host.resource_limits import Shortage
@@ -75,10 +76,11 @@ class Peers:
         status: Status,
         say: Callable[[str], None],
         records: Records | None = None,
+        routes: Callable[[], Routes] = dict,
     ) -> None:
         self._cluster, self._settings = cluster, settings
         self._put, self._status, self._say = put, status, say
-        self._records = records
+        self._records, self._routes = records, routes
         self._lock = threading.Condition()
         self._report: Report | None = None
         self._news = _in_json(News())
@@ -253,9 +255,8 @@ class Peers:
             from entrypoint.launcher.control.server import ControlServer
 
             token, keep = self._settings.token, self._keep if self._cluster.is_coordinator else None
-            control = Control(
-                self._cluster, token, self._put, self._status, lambda: self._news, self._life, self._records
-            )
+            news, routes = lambda: self._news, self._routes()
+            control = Control(self._cluster, token, self._put, self._status, news, self._life, self._records, routes)
             shortage = Shortage(self._put if self._cluster.followers else lambda _: None)
             server = ControlServer(control, shortage, listen, port, keep)
         except Exception as error:  # no thread, no descriptor, no memory, ...: whatever it is, others wait for us

@@ -7,8 +7,8 @@ from collections.abc import Container
 from pathlib import Path
 
 from entrypoint.launcher.control.wire import Refused
+from entrypoint.record.limits import RECORD_BYTES
 
-MOST = 64 << 20  # bytes of one host
 _PATH = re.compile(r"/record/([^/]+)/(\d{1,12})(/end)?")
 
 
@@ -35,7 +35,7 @@ class Records:
             self.folder.mkdir(parents=True, exist_ok=True)
             with self._lock, file.open("ab", buffering=0) as record:
                 size = record.tell()
-                if at == size and size + len(piece) <= MOST:
+                if at == size and size + len(piece) <= RECORD_BYTES:
                     size += record.write(piece)
                 if asked[3] and size == at + len(piece):
                     file.with_name(f"{host}.whole").touch()

@@ -1,6 +1,6 @@
 """Reports and news as JSON and back. What is not what a host of this job would send is Refused.
 
-The types of `Report` and `News` say what may stand in a message: `policy/codec.py` reads it by them.
+The types of `Report` and `News` say what may stand in a message: `base/codec.py` reads it by them.
 """
 
 import re

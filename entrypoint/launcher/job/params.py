@@ -1,7 +1,7 @@
 """Names and encodings that SageMaker's SDKs and sagemaker-training share, and what goes to the user's script.
 
-As in `sagemaker_training/params.py` and `mapping.py`, 4.9.0 and 5.1.4; tests/unit/launcher/plan/test_parity.py compares. They
-are not imported from there: that library takes a C compiler to be installed, which few images have.
+As in `sagemaker_training/params.py` and `mapping.py`, 4.9.0 and 5.1.4; test_parity.py compares. They are not
+imported from there: that library takes a C compiler to be installed, which few images have.
 """
 
 from collections.abc import Mapping

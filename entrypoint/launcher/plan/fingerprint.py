@@ -3,8 +3,8 @@
 What only the host's files and packages can tell (code, requirements, versions) is added by the prepare step.
 """
 
+from entrypoint import __version__
 from entrypoint.base.errors import shorten
-from entrypoint.entrypoint import __version__
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.job.settings import SETTINGS
 from entrypoint.launcher.plan.plan import ANY, Plan

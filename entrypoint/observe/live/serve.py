@@ -4,8 +4,6 @@ Read only, and all that it knows is in the folder of the job's records. Who look
 of the coordinator writes STATE while somebody does.
 """
 
-import contextlib
-import ipaddress
 import json
 import threading
 import time
@@ -14,19 +12,11 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from entrypoint.launcher.control.pages import Route, headers, is_this_machine
+
 WATCHED, STATE = "watched", "live.json"
 STILL_WATCHED = 15.0  # seconds after somebody has looked
 PAGE, LIVE = "/", "/live"
-PATHS = (PAGE, LIVE)
-_HEADERS = [
-    ("Cache-Control", "no-store"),
-    (
-        "Content-Security-Policy",
-        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; "
-        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
-    ("X-Content-Type-Options", "nosniff"),
-]
 
 
 def page() -> bytes:
@@ -43,21 +33,7 @@ def state(folder: Path) -> bytes:
         return b"{}"
 
 
-def headers(path: str, body: bytes) -> list[tuple[str, str]]:
-    """Return the headers of an answer that is one of ours."""
-    kind = "text/html; charset=utf-8" if path == PAGE else "application/json"
-    return [("Content-Type", kind), ("Content-Length", str(len(body))), *_HEADERS]
-
-
-def is_ours(host: str) -> bool:
-    """Return whether what a browser asked for (`Host`) means this machine: localhost, or an address.
-
-    Another name is one that a page from elsewhere may have its own name server give our address to.
-    """
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-    with contextlib.suppress(ValueError):
-        return bool(ipaddress.ip_address(name.strip("[]")))
-    return name.lower() == "localhost"
+ROUTES = {PAGE: Route(body=lambda folder: page(), is_page=True), LIVE: Route(body=state)}
 
 
 class Looks:
@@ -84,20 +60,20 @@ def application(folder: Path, looks: Looks) -> Callable[[dict[str, Any], Any], I
     """Return the page of one job as a WSGI application, for this machine's browsers alone."""
 
     def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        path = environ.get("PATH_INFO", "")
+        route = ROUTES.get(environ.get("PATH_INFO", ""))
         status, body = HTTPStatus.OK, b""
-        if not is_ours(environ.get("HTTP_HOST", "")):
+        if not is_this_machine(environ.get("HTTP_HOST", "")):
             status = HTTPStatus.FORBIDDEN
         elif environ["REQUEST_METHOD"] != "GET":
             status = HTTPStatus.METHOD_NOT_ALLOWED
-        elif path not in PATHS:
+        elif not route:
             status = HTTPStatus.NOT_FOUND
         else:
-            body = page() if path == PAGE else state(folder)
+            body = route.body(folder)
             looks.note()
         if status != HTTPStatus.OK:
-            body, path = json.dumps({"error": status.phrase}).encode(), LIVE
-        start_response(f"{status.value} {status.phrase}", headers(path, body))
+            body, route = json.dumps({"error": status.phrase}).encode(), None
+        start_response(f"{status.value} {status.phrase}", headers(body, is_page=bool(route and route.is_page)))
         return [body]
 
     return answer

@@ -1,16 +1,16 @@
 """What a job's start would say of code, for `entrypoint doctor`, which asks before there is a job.
 
 Standard input: {"files": [[name, text], ...], "tensorflow": its version on the job's image, "mode", "ps_workers",
-"environment": of the job, "gpus", "servers", "ranks": as of doubts.doubts}. Standard output: {"names": as tf1.listed,
-"doubts": [[check, file, line, found, instead], ...], "flags": as findings.flags}.
+"environment": of the job, "gpus", "servers", "ranks": as of unsupported.doubts}. Standard output: {"names":
+as tf1.listed, "doubts": [[check, file, line, found, instead], ...], "flags": as findings.flags}.
 """
 
 import json
 import sys
 
-import doubts
 import findings
 import tf1
+import unsupported
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     files = [(name, findings.COMMENT.sub("", text)) for name, text in asked["files"]]
     told = {
         "names": tf1.listed(files, sys.path, asked["tensorflow"], keras_2=keras_2),
-        "doubts": doubts.doubts(
+        "doubts": unsupported.doubts(
             files,
             *(asked[name] for name in ("mode", "ps_workers", "tensorflow", "environment")),
             **{name: asked[name] for name in ("gpus", "servers", "ranks")},

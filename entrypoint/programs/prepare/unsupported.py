@@ -18,7 +18,7 @@ NO_FIT = {"ps": "knows no parameter servers", "mwms": "does not train on several
 
 
 class Doubt(NamedTuple):
-    """Something that does not train so, by a name of doctor/checks.py."""
+    """Something that does not train so, by a name of check/lint/catalogue.py."""
 
     check: str
     file: str

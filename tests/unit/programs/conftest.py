@@ -3,4 +3,4 @@
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[3] / "entrypoint" / "children" / "prepare"))
+sys.path.append(str(Path(__file__).resolve().parents[3] / "entrypoint" / "programs" / "prepare"))

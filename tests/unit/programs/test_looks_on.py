@@ -12,7 +12,7 @@ import pytest
 from entrypoint.base.secrets import NONE
 from entrypoint.observe.monitor.script_socket import Marks
 
-ON_PATH = Path(__file__).resolve().parents[3] / "entrypoint" / "children" / "on_path"
+ON_PATH = Path(__file__).resolve().parents[3] / "entrypoint" / "programs" / "on_path"
 # Of 0.28.1: which function calls which, and under what names they are imported.
 HOROVOD = {
     "horovod/__init__.py": "",

@@ -418,7 +418,7 @@ CASES: dict[str, Ill] = {
     ),
     "path": Ill(script=and_('open("/home/me/rows")'), line="/home/me", severity="warning", well={"script": SCRIPT}),
 }
-# These take a launch script; tests/unit/check/lint/test_doctor_launches.py and tests/sdk/test_doctor_of_sdks.py have them.
+# These take a launch script; test_doctor_launches.py and tests/sdk/test_doctor_of_sdks.py have them.
 OF_LAUNCHES = {
     "argument-renamed",
     "no-sdk",

@@ -7,7 +7,7 @@ import pytest
 from entrypoint.check.finding import Severity
 from entrypoint.check.lint.lint import examine, sort_out
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 # submit.py is a launch script: tests/sdk/test_doctor_of_sdks.py runs it, with each SDK.
 FILES = sorted(path for path in (ROOT / "examples").rglob("*.py") if path.name != "submit.py")
 

@@ -8,7 +8,7 @@ from looking import IMAGE, SCRIPT, found, look
 
 from entrypoint.check.lint.aws_images import AWS_COMMANDS, distributions, on_aws, ours
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 PANDAS = f"import pandas as pd\n{SCRIPT}"
 ON_AWS = {
     "AlgorithmSpecification": {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from entrypoint.check.lint.catalogue import table
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/doctor.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs/doctor.md"
 BETWEEN = re.compile(r"(<!-- checks:begin -->\n).*(<!-- checks:end -->)", re.S)
 
 

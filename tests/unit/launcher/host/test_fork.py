@@ -56,7 +56,7 @@ def run(tmp_path):
 
     def run(way: str, source: str, **environment: str) -> subprocess.CompletedProcess:
         (program / "__main__.py").write_text(source)
-        package = str(Path(__file__).resolve().parents[3])
+        package = str(Path(__file__).resolve().parents[4])
         environment = {"PATH": os.environ["PATH"], "FRONT": package, "PYTHONDONTWRITEBYTECODE": "1", **environment}
         command = [sys.executable, "-c", STARTS, way, str(program)]
         return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)

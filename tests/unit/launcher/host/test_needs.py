@@ -1,4 +1,4 @@
-"""host/needs.py: what a plan takes beside the user's code, and what a PATH lacks of it."""
+"""launcher/host/required_programs.py: what a plan takes beside the user's code, and what a PATH lacks of it."""
 
 import os
 import pwd

@@ -400,7 +400,7 @@ def test_the_variable_is_what_the_library_of_scripts_reads():
 
 
 def test_the_page_of_the_docs_shows_what_the_command_prints(tmp_path, capsys):
-    page = (Path(__file__).resolve().parents[3] / "docs" / "data.md").read_text()
+    page = (Path(__file__).resolve().parents[4] / "docs" / "data.md").read_text()
     typed, shown = re.search(r"    \$ entrypoint (plan .*?)\n(    channels\n.*?)\n\n", page, re.DOTALL).groups()
     for folder in "abc":
         (tmp_path / folder).mkdir()

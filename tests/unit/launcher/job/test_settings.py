@@ -52,7 +52,7 @@ def test_grace_leaves_time_before_sagemaker_kills():
 
 
 def test_the_page_of_the_docs_is_what_the_command_prints():
-    page = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
+    page = Path(__file__).resolve().parents[4] / "docs" / "settings.md"
     assert page.read_text().endswith("\n" + settings_table() + "\n")
 
 

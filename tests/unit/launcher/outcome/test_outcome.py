@@ -15,7 +15,7 @@ from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome import report
 from entrypoint.launcher.outcome.outcome import Cause, Exit, Kind, Outcome, clip, failed, stopped, succeeded
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+DOCS = Path(__file__).resolve().parents[4] / "docs"
 RAISED = """\
 epoch 1
 Traceback (most recent call last):

@@ -1,6 +1,6 @@
 """What real libraries print at the end of a program that failed, and the line that a person would name.
 
-tests/unit/launcher/outcome/endings holds what programs of a few lines printed under CPython 3.11, with the libraries of late
+endings/ holds what programs of a few lines printed under CPython 3.11, with the libraries of late
 2026: argument parsers, experiment trackers, loggers, crashes, MPI, other processes and threads. Paths are a job's.
 TEXTS are in the form that sources of libraries print which are not at hand here.
 """

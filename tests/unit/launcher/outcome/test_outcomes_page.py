@@ -7,7 +7,7 @@ from outcomes.case import ALL
 from outcomes.page import page
 from outcomes.table import CASES
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "outcomes.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "outcomes.md"
 
 
 def test_the_page_of_the_docs_shows_the_table(request: pytest.FixtureRequest) -> None:

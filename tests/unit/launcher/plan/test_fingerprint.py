@@ -11,7 +11,7 @@ from entrypoint.launcher.plan.fingerprint import fingerprint
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.policy.rendezvous import different
 
-PREPARE = Path(__file__).resolve().parents[3] / "entrypoint" / "children" / "prepare"
+PREPARE = Path(__file__).resolve().parents[4] / "entrypoint" / "programs" / "prepare"
 
 
 def fingerprints(base: Path, *, me: str = "algo-1", hyperparameters=None, **environment: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from entrypoint.launcher.plan.plan import Flag
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.plan.render import render
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 FOREIGN = ROOT / "tests/programs/foreign"
 SMDDP = "sagemaker_distributed_dataparallel_enabled"
 OPTIONS = "sagemaker_distributed_dataparallel_custom_mpi_options"

@@ -22,7 +22,7 @@ from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.plan.plan import Role
 from entrypoint.launcher.plan.planner import plan_for
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 LIBRARY = Path(__file__).resolve().parent / "parity" / "library.py"
 PAGE = ROOT / "docs" / "differences.md"
 SETS = ("CURRENT_HOST", "SAGEMAKER_JOB_NAME", "SAGEMAKER_REGION")

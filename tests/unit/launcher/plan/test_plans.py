@@ -22,7 +22,7 @@ from entrypoint.launcher.plan.plan import ALL_HOSTS, PREFLIGHT, Duty, Plan, Role
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.plan.render import render
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 SCENARIOS = sorted(path.name for path in CONFIGS.iterdir() if path.is_dir())
 
 

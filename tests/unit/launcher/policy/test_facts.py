@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parents[3] / "entrypoint"
-FACTS = [PACKAGE / "policy" / f"{name}.py" for name in ("facts", "own", "others")]
+PACKAGE = Path(__file__).resolve().parents[4] / "entrypoint"
+FACTS = [PACKAGE / "launcher/policy" / f"{name}.py" for name in ("facts", "local_processes", "remote_hosts")]
 PARTS = {"facts", "own", "hosts", "attempt"}  # as those are called that hold the facts
 MUTATORS = {"add", "append", "clear", "discard", "extend", "pop", "popitem", "remove", "setdefault", "update"}
 WRITES = ("note_", "begin_", "forget_", "excuse_", "blame")

@@ -6,7 +6,8 @@ import threading
 import pytest
 from werkzeug.test import Client
 
-from entrypoint.observe.live.serve import STATE, WATCHED, Looks, application, is_ours
+from entrypoint.launcher.control.pages import is_this_machine
+from entrypoint.observe.live.serve import STATE, WATCHED, Looks, application
 from entrypoint.observe.live.view import LINES, View
 
 ABOUT = {"version": 1, "hosts": ["algo-1", "algo-2"], "coordinator": "algo-1", "mode": "mpi", "cpus": 4}
@@ -170,7 +171,7 @@ def test_what_is_not_shown(tmp_path, method, path, host, status):
      ("", False), ("localhost.evil.example", False), ("127.0.0.1.evil.example:80", False), ("127.4.0.1:80", True)],
 )  # fmt: skip
 def test_names_of_this_machine(host, ours):
-    assert is_ours(host) is ours
+    assert is_this_machine(host) is ours
 
 
 def test_the_end_waits_for_who_looks_and_for_nobody_else():

@@ -163,7 +163,7 @@ class TestCommand:
 class TestAtTheEnd:
     def test_it_needs_python_alone(self, tmp_path):
         write(tmp_path / "record", trained(sample=ILL))
-        root, places = Path(reporting.__file__).parents[2], (str(tmp_path / "record"), str(tmp_path / "report.html"))
+        root, places = Path(reporting.__file__).parents[3], (str(tmp_path / "record"), str(tmp_path / "report.html"))
         code = f"import sys; sys.path.append({str(root)!r})\nfrom pathlib import Path\n"
         code += "from entrypoint.observe.monitor.reporting import make_report\n"
         code += f"print(make_report(*map(Path, {places}), within=120))"

@@ -14,7 +14,7 @@ from entrypoint.observe.report.job import gather
 from entrypoint.observe.report.rules.judge import CHECKS, judge
 from entrypoint.observe.report.rules.verdict import Verdict
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "report.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "report.md"
 
 
 def verdicts(*records: HostRecord, **given: float) -> dict[str, Verdict]:
