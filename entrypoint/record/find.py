@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from entrypoint.base.errors import ConfigError
+from entrypoint.base.extras import imported
 from entrypoint.record.limits import RECORD_BYTES
 
 ENDING = ".jsonl.gz"
@@ -93,17 +94,13 @@ def _from_s3(uri: str) -> IO[bytes]:
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     if not (bucket and key):
         raise ConfigError(f"{uri!r} is no object in S3; wanted s3://BUCKET/.../output.tar.gz")
-    try:
-        import boto3
-        from botocore.exceptions import BotoCoreError, ClientError
-    except ImportError:
-        raise ConfigError(f"{uri}: reading from S3 takes boto3: pip install boto3, or copy the archive here") from None
+    boto3, errors = (imported(name, "aws", f"{uri}: reading from S3") for name in ("boto3", "botocore.exceptions"))
     if not key.endswith(".gz"):
         key = f"{key.rstrip('/')}/output.tar.gz"
     content = io.BytesIO()
     try:
         boto3.client("s3").download_fileobj(bucket, key, content)
-    except (BotoCoreError, ClientError, OSError) as error:
+    except (errors.BotoCoreError, errors.ClientError, OSError) as error:
         raise ConfigError(f"s3://{bucket}/{key} cannot be read: {error}") from None
     content.seek(0)
     return content

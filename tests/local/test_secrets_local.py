@@ -10,7 +10,7 @@ import pytest
 from open_mpi import DAEMON, MPIRUN
 from processes import processes_with
 
-from entrypoint.cli.main import main
+from entrypoint.cli import main
 
 KEY = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLE"
 HYPER = "hp-\"quoted\"-'secret'-42"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from entrypoint import __version__
 from entrypoint.base.errors import ConfigError
-from entrypoint.cli.main import arguments, main
+from entrypoint.cli import arguments, main
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.plan.render import render

@@ -14,8 +14,8 @@ from outcomes.table import CASES
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Sources in small."""
-    (tmp_path / "entrypoint" / "job").mkdir(parents=True)
-    (tmp_path / "entrypoint" / "job" / "config.py").write_text("A = 1  # one\n")
+    (tmp_path / "entrypoint" / "launcher" / "job").mkdir(parents=True)
+    (tmp_path / "entrypoint" / "launcher" / "job" / "config.py").write_text("A = 1  # one\n")
     (tmp_path / "container" / "opt").mkdir(parents=True)
     (tmp_path / "container" / "opt" / "requirements.txt").write_text("flask==3.0\n")
     (tmp_path / "Dockerfile").write_text("FROM debian\n")
@@ -68,13 +68,13 @@ def test_the_outcome_table_runs_again_for_the_launcher_only(root: Path) -> None:
     write(root / "counts", record, root)
     (root / "Dockerfile").write_text("FROM ubuntu\n")
     assert why_needed("table", record, root) == ""
-    (root / "entrypoint" / "job" / "config.py").write_text("A = 2\n")
+    (root / "entrypoint" / "launcher" / "job" / "config.py").write_text("A = 2\n")
     assert "the sources have changed" in why_needed("table", record, root)
 
 
 def test_a_file_that_moves_is_another(root: Path) -> None:
     before = digest(root)
-    shutil.move(root / "entrypoint" / "job" / "config.py", root / "entrypoint" / "config.py")
+    shutil.move(root / "entrypoint" / "launcher" / "job" / "config.py", root / "entrypoint" / "config.py")
     assert digest(root) != before
 
 

@@ -202,7 +202,9 @@ def test_the_page_of_a_room_says_what_it_may_import(name):
 
 
 def test_the_map_has_every_room_and_what_it_may_import():
-    rows = re.findall(r"^\| \[?`([\w/.]+)`[^|]* \| [^|]+ \| ([^|]+) \|$", (PACKAGE / "README.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| \[?`([\w/.]+)`[^|]* \| [^|]+ \| ([^|]+) \|$", (PACKAGE / "README.md").read_text(), re.MULTILINE
+    )
     told = {name.removesuffix(".py").rstrip("/"): set(re.findall(r"[\w/]+", may)) - {"nothing"} for name, may in rows}
     assert told == {name: set(may.split()) for name, may in MAY_IMPORT.items() if name != "__main__"}
 

@@ -40,7 +40,7 @@ def test_it_asks_for_no_tensorflow_numpy_protobuf_or_toolkit(wheel):
         (metadata,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
         needs = Parser().parsestr(archive.read(metadata).decode()).get_all("Requires-Dist")
     always = {re.split(r"[^\w-]", need)[0] for need in needs if "extra ==" not in need}
-    assert always == {"boto3", "flask", "psutil", "tomli", "waitress"}
+    assert always == {"psutil", "tomli", "waitress"}
 
 
 def test_a_plan_needs_nothing_but_the_wheel(wheel, tmp_path):

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from entrypoint.base.extras import WHEEL
 from entrypoint.check.finding import Finding, error, note, warning
 from entrypoint.check.lint.planned_job import SOURCE, Described, our_launcher_runs
 from entrypoint.check.lint.request import Request
@@ -69,9 +70,14 @@ def _of_api(request: Request) -> Iterator[Finding]:
     """What botocore would refuse before it sends anything. (What a launch script sends has been through it.)"""
     if request.launch is not None or "TrainingJobStatus" in request.body:
         return
-    from botocore.validate import ParamValidator
-
-    report = ParamValidator().validate(request.body, _shape_of_a_request()).generate_report()
+    try:
+        from botocore import validate
+    except ImportError:
+        yield note(
+            "api", request.at(), "botocore is not installed", f"pip install '{WHEEL}[aws]', to check it against the API"
+        )
+        return
+    report = validate.ParamValidator().validate(request.body, _shape_of_a_request()).generate_report()
     for line in report.splitlines():
         word = re.search(r"(\w+)[^\w]*$", line.partition(",")[0])
         yield error("api", request.at(word[1] if word else ""), line, "what the API of CreateTrainingJob has there")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ConfigError
+from entrypoint.base.extras import imported
 from entrypoint.check.lint.request import Request
 from entrypoint.launcher.job.channels import Distribution, Wrapper
 from entrypoint.simulate.channels import Channel, Compression, InputMode
@@ -129,15 +130,12 @@ def _of_path(path: Path, key: str) -> File:
 
 
 def _client() -> Any:
-    import boto3
-
-    return boto3.client("s3")
+    return imported("boto3", "aws", "a sample of data in S3").client("s3")
 
 
 def _of_s3(name: str, uri: str, client_of: Callable[[], Any]) -> tuple[list[File], bool]:
     """Return the objects of a prefix, and whether these are all."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
+    errors = imported("botocore.exceptions", "aws", "a sample of data in S3")
     bucket, _, prefix = uri.removeprefix("s3://").partition("/")
     found: list[File] = []
     try:
@@ -149,7 +147,7 @@ def _of_s3(name: str, uri: str, client_of: Callable[[], Any]) -> tuple[list[File
                 found.append(File(key=below, size=int(each["Size"]), open=_opener(client, bucket, key)))
             if len(found) == MOST_KEYS:
                 break
-    except (BotoCoreError, ClientError) as problem:
+    except (errors.BotoCoreError, errors.ClientError) as problem:
         raise _unread(name, uri, " ".join(str(problem).split())) from None
     if not found:
         raise _unread(name, uri, "there is no object below it")

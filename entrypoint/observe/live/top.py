@@ -1,7 +1,6 @@
 """`entrypoint top`: the live page's contents in a terminal, drawn by Rich."""
 
 import http.client
-import importlib
 import json
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ConfigError, printable
+from entrypoint.base.extras import imported
 from entrypoint.observe.live import serve
 
 AGAIN = 1.0  # seconds between two looks
@@ -85,13 +85,7 @@ def _ask(address: str, token: str) -> dict[str, Any]:
 
 def show(state_of: Source, once: bool) -> int:
     """Show the job until it ends or Ctrl-C, or once; 0. ConfigError if there is none, or no Rich to draw it."""
-    try:
-        console, live = importlib.import_module("rich.console"), importlib.import_module("rich.live")
-    except ImportError:
-        raise ConfigError(
-            "`entrypoint top` draws with the package rich, which is not here: pip install rich, or look at the page in "
-            "a browser"
-        ) from None
+    console, live = (imported(f"rich.{name}", "tools", "`entrypoint top`") for name in ("console", "live"))
     state = _first(state_of)
     if once or not sys.stdout.isatty():
         console.Console().print(_drawn(state))

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from unusable import Unusable, reason, shown
+from unusable import Unusable, missing, reason, shown
 
 UNFINISHED = ".entrypoint-unfinished"  # in the code folder for as long as it is being filled
 WANTED = "wanted a folder, a .tar.gz or an s3:// URI of one in hyperparameter sagemaker_submit_directory"
@@ -54,8 +54,10 @@ def _from(source: str, program: str, code: Path) -> None:
     if source.startswith("s3://"):
         import tempfile
 
-        from s3 import download  # imports boto3, which takes as long as all the rest
-
+        try:
+            from s3 import download  # imports boto3, which takes as long as all the rest
+        except ImportError as error:
+            raise missing(error.name, f"the code at {shown(source)}") from None
         with tempfile.TemporaryDirectory() as scratch:
             archive = Path(scratch) / "sourcedir.tar.gz"
             download(source, archive)

@@ -7,6 +7,11 @@ class Unusable(Exception):
     """The user's code cannot be had, told in one line."""
 
 
+def missing(module: str | None, what: str) -> Unusable:
+    """Return the refusal of what takes a package of the extra `aws` that is not installed."""
+    return Unusable(f"{what} takes {module}, which is not installed: pip install 'sagemaker-tf-entrypoint[aws]'")
+
+
 def shown(source: str) -> str:
     """Return where the code comes from, without what is not to be shown: user, password, and a signed URL's query."""
     if not source.startswith("s3://") and "://" in source:

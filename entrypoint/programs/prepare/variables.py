@@ -131,8 +131,10 @@ def _region(hyperparameters: dict[str, Any]) -> str | None:
     if "sagemaker_region" in hyperparameters:
         region: str | None = hyperparameters["sagemaker_region"]
     elif os.path.exists(os.path.expanduser(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config"))):  # noqa: PTH110, PTH111
-        import boto3
-
+        try:
+            import boto3
+        except ImportError:  # an extra of the wheel
+            return os.environ.get("AWS_DEFAULT_REGION")
         region = boto3.session.Session().region_name
     else:
         region = os.environ.get("AWS_DEFAULT_REGION")

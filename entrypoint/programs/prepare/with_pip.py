@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
-from unusable import Unusable
+from unusable import Unusable, missing
 
 RUN_PIP = Path(__file__).parents[1] / "run_pip.py"
 LAST_RETRY = "Retry(total=0,"  # of pip's, in the line that says why its index was not reached
@@ -37,8 +37,10 @@ def run_pip(package: bool, code: Path) -> None:
     words = [*(["."] if package else []), *(["-r", "requirements.txt"] if requirements else [])]
     env = dict(os.environ)
     if requirements and (arn := os.environ.get("CA_REPOSITORY_ARN")):
-        from codeartifact import index
-
+        try:
+            from codeartifact import index
+        except ImportError as error:
+            raise missing(error.name, "CA_REPOSITORY_ARN") from None
         try:  # there is a token in it, and everybody on the host sees a command line
             env["PIP_INDEX_URL"] = index(arn)
         except Unusable as wrong:

@@ -227,6 +227,13 @@ def test_code_that_is_there_wins(place, tmp_path):
     assert (place / "code/train.py").read_text() == "mine"
 
 
+def test_code_in_s3_names_the_extra_of_the_wheel_that_fetches_it(place, monkeypatch):
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    monkeypatch.delitem(sys.modules, "s3", raising=False)
+    with pytest.raises(Unusable, match=r"s3://bucket/code takes boto3.*pip install 'sagemaker-tf-entrypoint\[aws\]'"):
+        fetch(place, "s3://bucket/code")
+
+
 @pytest.fixture
 def channel(tmp_path):
     folder = tmp_path / "channel"

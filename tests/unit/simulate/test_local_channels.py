@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from waiting import eventually
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.cli.main import main
+from entrypoint.cli import main
 from entrypoint.launcher.job.channels import Distribution, Wrapper
 from entrypoint.simulate.channels import Channel, Compression, InputMode, check_together, parse_channel
 from entrypoint.simulate.delivery import deliver, shown

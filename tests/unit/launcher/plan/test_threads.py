@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoint.base.values import replace
-from entrypoint.cli.main import main
+from entrypoint.cli import main
 from entrypoint.launcher.host.machine import Machine, cpu_quota, this_machine
 from entrypoint.launcher.plan.plan import NO_GPU, Duty, Plan, ProcessSpec, Role
 from entrypoint.launcher.plan.planner import plan_for

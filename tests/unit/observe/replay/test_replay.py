@@ -9,7 +9,8 @@ from builders import read as job_of
 
 from entrypoint.base.codec import plain, reader
 from entrypoint.base.errors import FAULT, ConfigError
-from entrypoint.cli.main import replay, run
+from entrypoint.cli import replay
+from entrypoint.cli.main import run
 from entrypoint.launcher.outcome.outcome import Cause, Exit, failed
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.policy import events

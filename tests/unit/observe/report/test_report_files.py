@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from records import HostRecord, trained, write
 
-from entrypoint.cli.main import main
+from entrypoint.cli import main
 from entrypoint.observe.monitor import reporting
 from entrypoint.observe.monitor.record_header import count_files
 from entrypoint.observe.report.make import make
@@ -157,7 +157,7 @@ class TestCommand:
     def test_s3_without_boto3(self, command, monkeypatch):
         monkeypatch.setitem(sys.modules, "boto3", None)
         code, _, err = command("s3://bucket/output.tar.gz")
-        assert code == 78 and "takes boto3: pip install boto3" in err
+        assert code == 78 and "takes boto3, which is not installed: pip install 'sagemaker-tf-entrypoint[aws]'" in err
 
 
 class TestAtTheEnd:
