@@ -69,7 +69,7 @@ HOST = Bound(
     since=Since.FAULT,
     told=8,
     gone=8,
-    meaning="from the moment when the host was last there; ENTRYPOINT_PEER_TIMEOUT is in it",
+    meaning="from the last moment at which the host was there; includes ENTRYPOINT_PEER_TIMEOUT",
 )
 START = Bound(
     name="start",
@@ -84,14 +84,14 @@ STOP = Bound(
     since=Since.LAST,
     told=3,
     gone=3,
-    meaning="from the end of the last script (from SIGTERM, if none does anything about it)",
+    meaning="from the end of the last script (from SIGTERM, if no script handles it)",
 )
 STUBBORN_STOP = Bound(
     name="stubborn stop",
     since=Since.FAULT,
     told=STOP_GRACE + 3,
     gone=STOP_GRACE + 3,
-    meaning=f"from SIGTERM, which scripts ignore, with ENTRYPOINT_STOP_GRACE={STOP_GRACE:g}",
+    meaning=f"from SIGTERM, with ENTRYPOINT_STOP_GRACE={STOP_GRACE:g}; scripts ignore it",
 )
 STUCK = Bound(
     name="stuck",
@@ -105,7 +105,7 @@ STUCK_ATTEMPT = Bound(
     since=Since.LAST,
     told=3 + FAILURE_GRACE + KILL_TIMEOUT,
     gone=5 + FAILURE_GRACE + KILL_TIMEOUT,
-    meaning="the same, until it is known that no other attempt can begin",
+    meaning="from the end of the process, until it is known that no other attempt can begin",
 )
 MPIRUN = Bound(
     name="mpirun",
@@ -119,7 +119,7 @@ SHORTAGE = Bound(
     since=Since.START,
     told=8,
     gone=11,
-    meaning="from the start of the job, which a host cannot begin for lack of processes or descriptors",
+    meaning="from the start of the job; a host lacks processes or file descriptors for it",
 )
 BOUNDS = (PROCESS, STUBBORN, HOST, START, SHORTAGE, END, STOP, STUBBORN_STOP, STUCK, STUCK_ATTEMPT, MPIRUN)
 

@@ -46,18 +46,19 @@ HELD = {
 SHORT_START = {"START_TIMEOUT": f"{START_TIMEOUT:g}"}
 SHORT_STOP = {"STOP_GRACE": f"{STOP_GRACE:g}"}
 RESTART = {"RESTARTS": "1", "RESTART_BACKOFF": "0.5"}
-NO_SAY = Own(exits=("SIGKILL",), words="it has no say")
-FROZEN = Own(exits=("SIGKILL",), words="it stays frozen, until somebody takes it away")
-LATE = Own(exits=("69",), words="69 when it goes on")
+STAYS = "stays paused until it is killed"
+NO_SAY = Own(exits=("SIGKILL",), words="was killed")
+FROZEN = Own(exits=("SIGKILL",), words=STAYS)
+LATE = Own(exits=("69",), words="69 when it resumes")
 CUT = {
     COORDINATOR: Own(
         exits=("69",),
         timed=True,
-        words="69, and it says that it may be the one that is cut off",
+        words="69; its text says that it may itself be cut off",
         text="algo-... (lost: not heard for ...): nor is any other host; {host} itself may be cut off the network",
     ),
     FOLLOWER: Own(
-        exits=("69",), text="algo-1 (lost: not heard for ...)", timed=True, words="69, and it names the coordinator"
+        exits=("69",), text="algo-1 (lost: not heard for ...)", timed=True, words="69; its text names the coordinator"
     ),
 }
 
@@ -249,7 +250,7 @@ def stop(
 
 def output_that_nobody_reads() -> Iterator[Case]:
     """It makes no difference to the others; the host itself waits for its reader, in the end."""
-    words = "the same, and it stays longer, for somebody who reads: 20 s, or 5 s where the job is stopped"
+    words = "the same, after it has waited for a reader: 20 s, or 5 s if the job is stopped"
     for way, where in ((Way.SCRIPTS, FOLLOWER), (Way.PS, COORDINATOR), (Way.MWMS, FOLLOWER), (Way.MPI, FOLLOWER)):
         host, loss = host_of(where), "ValueError: the loss is not a number"
         unread = {"way": way, "where": where, "when": "run", "hosts": 2}
@@ -338,7 +339,7 @@ def mpirun_that_does_not_end() -> Iterator[Case]:
 
 def stops_that_cross_a_failure() -> Iterator[Case]:
     """One host stands still, so that nothing is decided when SIGTERM comes."""
-    paused = Own(exits=("SIGKILL", "1"), words="it stays frozen, until somebody takes it away")
+    paused = Own(exits=("SIGKILL", "1"), words=STAYS)
     for way in (Way.SCRIPTS, Way.MWMS):
         yield Case(
             way=way, event="script raises while algo-3 is paused, then SIGTERM", where=FOLLOWER, when="run",

@@ -178,7 +178,7 @@ WRITES_MODEL = Deed(event="script writes its model", do="writes_model", code=1)
 FULL, READONLY = "OSError: [Errno 28] No space left on device", "OSError: [Errno 30] Read-only file system"
 
 
-NO_FILE = Own(exits=("1",), text="", timed=True, words="the text is in its log")
+NO_FILE = Own(exits=("1",), text="", timed=True, words="no failure file; its log has the text")
 
 
 def disks() -> Iterator[Case]:
