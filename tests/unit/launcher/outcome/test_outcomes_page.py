@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from outcomes.case import ALL
 from outcomes.page import page
-from outcomes.table import CASES
+from outcomes.table import CASES, PARTS
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "outcomes.md"
 
@@ -15,6 +15,10 @@ def test_the_page_of_the_docs_shows_the_table(request: pytest.FixtureRequest) ->
     if request.config.getoption("--refresh"):
         PAGE.write_text(page())
     assert PAGE.read_text() == page()
+
+
+def test_the_parts_of_the_page_have_every_case_once() -> None:
+    assert sorted(case.name for cases in PARTS.values() for case in cases) == sorted(case.name for case in CASES)
 
 
 def test_every_case_has_its_own_name() -> None:
