@@ -159,9 +159,9 @@ def _tell_others(
             job.cluster, job.settings, outcome.with_texts(secret.mask), attempt, within, lambda: len(signals) > heard
         )
         if left:
-            say(f"could not be told of that: {', '.join(left)}")
+            say(f"not reached: {', '.join(left)}")
     except Exception as error:
-        say(f"the other hosts could not be told of that: {type(error).__name__}: {error}")
+        say(f"the other hosts could not be informed: {type(error).__name__}: {error}")
 
 
 def _without_log(error: Exception, signals: list[int]) -> int:

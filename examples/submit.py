@@ -397,7 +397,7 @@ def build(args):
     # What it prints is for people; stdout may be wanted for a dry run's request alone.
     built = subprocess.run([BUILD, *push, *(["--dry-run"] if args.dry_run else [])], stdout=sys.stderr)
     if built.returncode:
-        sys.exit(f"submit.py: {BUILD} ended with {built.returncode}; see what it says above")
+        sys.exit(f"submit.py: {BUILD} ended with {built.returncode}; see its output above")
 
 
 def session_for(args):

@@ -96,18 +96,18 @@ example, of a host whose folder is another than /opt/ml:
 
 
 _FAULTS = """\
-faults: ACTION WHOM [at SECONDS | when TEXT] [for SECONDS]
-  kill WHOM              SIGKILL      WHOM is HOST, HOST:PROCESS or all
-  stop WHOM              SIGTERM
-  pause WHOM             frozen       HOST or HOST:PROCESS
-  stall HOST for S       nobody reads its output
-  cut HOST               off the network, in silence
+faults: ACTION TARGET [at SECONDS | when TEXT] [for SECONDS]
+  kill TARGET            SIGKILL      TARGET is HOST, HOST:PROCESS or all
+  stop TARGET            SIGTERM
+  pause TARGET           frozen       HOST or HOST:PROCESS
+  stall HOST for S       its output is not read
+  cut HOST               off the network: packets are dropped
   late HOST for S        starts S seconds after the others
   hide HOST [for S]      its name does not resolve on other hosts, from the start (for S, then) or from a moment on
   fill HOST:FOLDER       no space left in its output or model
   readonly HOST:FOLDER   neither can be written to
 PROCESS is a name that `entrypoint plan` shows, or a program that runs there. Without `for`, pause, cut and hide
-are for good. `at` counts from the start of the first host (default: at 0), `when` waits for a line with that text.
+are permanent. `at` counts from the start of the first host (default: at 0), `when` waits for a line with that text.
   --fault "kill 'algo-2:rank 3' when 'epoch 2'"   --fault 'cut algo-3 at 10 for 3'   --fault 'kill algo-1:orted'
 Engine process can kill, stop, pause, stall and late; netns (as root) and docker can do all.
 """
@@ -165,7 +165,7 @@ def _add_plan(plan: argparse.ArgumentParser) -> None:
     plan.set_defaults(command="plan")
     add = plan.add_argument
     add("--config", type=Path, metavar="DIR", help="folder with resourceconfig.json, or one like /opt/ml")
-    add("--hosts", type=int, metavar="N", help="make up a job on N hosts instead")
+    add("--hosts", type=int, metavar="N", help="plan an example job on N hosts")
     add("--program", metavar="FILE", help="of the job made up; default: train.py")
     _add_description(plan)
     add("--host", metavar="NAME", help="this host's processes only")
@@ -254,7 +254,7 @@ def _add_local(local: argparse.ArgumentParser) -> None:
         metavar="PORT",
         help="write TensorBoard's event files of the job while it runs, and serve them; without PORT: at 6006",
     )
-    add("--fault", action="append", default=[], metavar="FAULT", help="what is to go wrong; may be repeated; see below")
+    add("--fault", action="append", default=[], metavar="FAULT", help="a fault to inject; may be repeated; see below")
 
 
 def _add_host(host: argparse.ArgumentParser) -> None:
@@ -263,7 +263,7 @@ def _add_host(host: argparse.ArgumentParser) -> None:
     add("host", metavar="HOST", help="this host's name: algo-1, algo-2, ...")
     _add_program(host)
     add("--hosts", default="2", metavar="N", help="hosts of the job; default: 2")
-    add("--most", type=int, metavar="N", help="as many hosts as there can be")
+    add("--most", type=int, metavar="N", help="the largest number of hosts")
     _add_job(host)
     add("--env", action="append", default=[], metavar="K=V", help="for this host; may be repeated")
 
@@ -359,7 +359,7 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="K=V",
-        help="as the script is to get them; values may hold anything",
+        help="passed to the script unchanged; values may contain any text",
     )
     add(
         "--channel",
@@ -373,7 +373,7 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
         choices=["File", "FastFile", "Pipe"],
         default="File",
         metavar="M",
-        help="File, FastFile or Pipe, of channels that do not say; default: File",
+        help="File, FastFile or Pipe, of channels without mode=; default: File",
     )
 
 

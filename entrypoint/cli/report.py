@@ -30,7 +30,7 @@ def report(args: argparse.Namespace) -> int:
         lines = make(records, output, price, rules)
     except OSError as error:
         raise ConfigError(f"--output {output} cannot be written: {error}") from None
-    for line in lines or ["no rule has anything to say"]:
+    for line in lines or ["No problems found"]:
         print(line)
     print(f"report   {output}")
     return 0

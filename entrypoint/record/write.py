@@ -92,7 +92,7 @@ class Record:
 
     def _note_trouble(self, why: str) -> None:
         if not self._trouble:
-            kept = f"the last {ROOM >> 20} MB of it are kept until they can be"
+            kept = f"up to {ROOM >> 20} MB of it are kept in memory until they can be"
             self._say(f"warning: the record of this host cannot be written to {self.path.parent}: {why}; {kept}")
         self._trouble = why
 

@@ -46,7 +46,7 @@ def become_host(job: LocalJob, host: str, base: Path, environment: Mapping[str, 
     for channel in job.channels:
         if channel.mode is InputMode.PIPE:
             raise ConfigError(
-                f"--channel {channel.name} has mode Pipe, for which nobody writes here; "
+                f"--channel {channel.name} has mode Pipe, which docker compose does not support; "
                 "wanted File or FastFile, or `entrypoint local --engine docker`"
             )
     job.check_files()
@@ -64,7 +64,9 @@ def become_host(job: LocalJob, host: str, base: Path, environment: Mapping[str, 
 def _make_empty(base: Path) -> None:
     """Remove what an earlier run left in `base`, and hold it until this process has ended; mounts stay as they are."""
     if base.exists() and any(base.iterdir()) and not (base / MARKER).exists() and not _mounts_below(base):
-        raise ConfigError(f"{base} (OUTPUT in compose.yaml) is not empty, and not of an earlier run; wanted another")
+        raise ConfigError(
+            f"{base} (OUTPUT in compose.yaml) is not empty and was not made by an earlier run; wanted another"
+        )
     base.mkdir(parents=True, exist_ok=True)
     marker = os.open(base / MARKER, os.O_WRONLY | os.O_CREAT, 0o644)
     os.set_inheritable(marker, True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from entrypoint.base.errors import ConfigError
 from entrypoint.base.python310 import StrEnum
 
-GRAMMAR = "ACTION WHOM [at SECONDS | when TEXT] [for SECONDS]"
+GRAMMAR = "ACTION TARGET [at SECONDS | when TEXT] [for SECONDS]"
 ALL = "all"
 FOLDERS = ("output", "model")
 
@@ -94,7 +94,7 @@ def _parse(text: str, hosts: Sequence[str]) -> Fault:
 
 
 def _parse_whom(action: Action, word: str, hosts: Sequence[str]) -> tuple[str, str, str]:
-    """(host, process, folder) of WHOM."""
+    """(host, process, folder) of TARGET."""
     if word == ALL and action in _ON_ALL:
         return ALL, "", ""
     host, colon, part = word.partition(":")
@@ -116,7 +116,7 @@ def _with_clauses(fault: Fault, words: Sequence[str], after: str) -> Fault:
     while words:
         name, *rest = words
         if name not in ("at", "when", "for"):
-            hint = "; a WHOM with a space is quoted" if ":" in after else ""
+            hint = "; quote a TARGET that contains a space" if ":" in after else ""
             raise ValueError(f"found {name!r} after {after!r}; wanted at, when or for{hint}")
         if not rest or not rest[0]:
             raise ValueError(f"found nothing after {name}; wanted {'text' if name == 'when' else 'seconds'}")
@@ -134,9 +134,9 @@ def _with_clauses(fault: Fault, words: Sequence[str], after: str) -> Fault:
     if action is Action.LATE and found & {"at", "when"}:
         raise ValueError(f"{action} counts from the start of the first host; wanted neither at nor when")
     if (fault.from_the_start or action is Action.STALL) and "for" not in found:
-        raise ValueError(f"{action} lasts some time; wanted for SECONDS")
+        raise ValueError(f"{action} is temporary; wanted `for SECONDS`")
     if action not in _MAY_END and "for" in found:
-        raise ValueError(f"{action} is for good; wanted no for")
+        raise ValueError(f"{action} is permanent; wanted no `for`")
     return fault
 
 

@@ -133,7 +133,9 @@ def _refuse_to_replace(job: LocalJob) -> None:
     if path.exists() and not path.is_dir():
         raise ConfigError(f"--output {path} is not a folder")
     if path.exists() and any(path.iterdir()) and not (path / MARKER).exists():
-        raise ConfigError(f"--output {path} is not empty, and not of an earlier run; wanted a new or an empty folder")
+        raise ConfigError(
+            f"--output {path} is not empty and was not made by an earlier run; wanted a new or an empty folder"
+        )
     folders = [job.source, *([job.checkpoints] if job.checkpoints else [])]
     read = [folder for folder in folders if folder == path or path in folder.parents]
     read += [channel.source for channel in job.channels if channel.reads(path)]

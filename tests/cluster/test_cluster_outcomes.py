@@ -129,7 +129,7 @@ def test_host_is_killed(cluster: StartCluster, figure: Figure, way: str, host: s
         killed = job.kill(host)
         endings = job.wait()
         assert endings.pop(host).exit_code == 137
-        all_end(endings, HOST_LOST, f"{host} (lost: its connection ended")
+        all_end(endings, HOST_LOST, f"{host} (lost: its connection closed")
         figure(f"{way}, {host} is killed: the others gone after", last_end(endings) - killed)
         assert last_end(endings) - killed < SOON
 

@@ -474,6 +474,6 @@ def test_help_shows_the_faults():
         timeout=LONG,
         env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"},
     )
-    assert "ACTION WHOM [at SECONDS | when TEXT] [for SECONDS]" in answer.stdout
+    assert "ACTION TARGET [at SECONDS | when TEXT] [for SECONDS]" in answer.stdout
     for word in ("kill", "stop", "pause", "cut", "late", "hide", "fill", "readonly"):
         assert re.search(rf"^  {word} ", answer.stdout, re.MULTILINE), word

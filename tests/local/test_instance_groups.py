@@ -113,7 +113,7 @@ def test_parameter_servers_on_one_group_and_the_chief_and_workers_on_another(hos
     assert "serving ps 0" in job[2].log and "prepare" not in job[2].log
     assert "worker/0] joining" in job[3].log
     # It is known by what it does, as one that serves others.
-    assert "worker/0: only serving others, which have ended; told to end" in job[3].log
+    assert "worker/0: only serves processes that have ended; terminated" in job[3].log
 
 
 def test_a_group_that_is_not_there_ends_the_job_on_every_host(hosts):

@@ -183,7 +183,7 @@ def test_a_job_without_its_monitor_is_the_same(hosts, number):
     assert ("record of this host is not whole" in job[1].log) == (number == signal.SIGSTOP)
     if number == signal.SIGKILL:  # it is said, and another one goes on
         assert all(
-            "monitor of this host was killed by SIGKILL; it is begun again" in host.log for host in job.hosts.values()
+            "monitor of this host was killed by SIGKILL; it is restarted" in host.log for host in job.hosts.values()
         )
         assert (job[1].base / "output/data/report.html").exists()
 
@@ -333,7 +333,7 @@ class TestDistributed:
         assert re.match(
             r"distributed: NO: (every host|algo-\d) trains alone \(exchanged nothing with other hosts", said
         )
-        assert "ENTRYPOINT_MODE=single says that this is meant" in said
+        assert "ENTRYPOINT_MODE=single states that this is intended" in said
         job.signal(signal.SIGTERM)
         assert job.end() == [143, 143]
         assert "".join(host.log for host in job.hosts.values()).count("distributed:") == 1

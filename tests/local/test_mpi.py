@@ -167,7 +167,7 @@ def test_a_host_is_lost(hosts, lost):
     codes = job.end()
     assert codes[2 - lost] == 69
     # Whichever is noticed first.
-    words = ("not heard for 0.6 s, and it takes no connection", "its connection ended, and it takes no other")
+    words = ("not heard for 0.6 s, and it accepts no connection", "its connection closed, and it accepts no new one")
     assert job[3 - lost].failure in [f"algo-{lost} (lost: {line})" for line in words]
 
 

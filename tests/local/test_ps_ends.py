@@ -90,7 +90,7 @@ def test_a_worker_that_serves_and_does_nothing_is_ended_in_its_time(hosts):
     job = job_of(hosts, "looks for a file that never comes")
     assert job.end() == [0, 0]
     assert (job[2].base / "model/saved").exists()  # it takes longer than after a failure
-    assert "worker/0: only serving others, which have ended; told to end" in job[2].log
+    assert "worker/0: only serves processes that have ended; terminated" in job[2].log
 
 
 def test_a_worker_that_is_killed_after_the_chiefs_end_fails_the_job(hosts):

@@ -143,7 +143,7 @@ def test_a_host_is_lost(hosts, lost):
     codes = job.end()
     others = [number for number in (1, 2, 3) if number != lost]
     assert [codes[number - 1] for number in others] == [69, 69]
-    ended = "its connection ended, and it takes no other"
+    ended = "its connection closed, and it accepts no new one"
     assert {job[number].failure for number in others} == {f"algo-{lost} (lost: {ended})"}
 
 

@@ -93,7 +93,7 @@ def test_the_job_was_to_be_tried_again(stuck, thread):
     job = stuck(2, "die", ENTRYPOINT_RESTARTS="2", IN_A_THREAD=thread)
     assert job.end() == [71, 71]
     assert len(set(job.failures)) == 1
-    cause = "algo-2 script (cannot be ended, so the job cannot be tried again): 1 s after SIGKILL there is still pid "
+    cause = "algo-2 script (survives SIGKILL, so the job cannot restart): 1 s after SIGKILL there is still pid "
     assert job.failures[0].startswith(cause)
     assert "state D (uninterruptible sleep), waits in " in job.failures[0]
 

@@ -21,16 +21,16 @@ class Rule(Value):
 RULES = {
     "input_bound": Rule(
         default=0.3, most=1, doc="a host waits for input in at least N of its training: by marks of data that were "
-        "waited for, pipes that were empty while its processors had nothing to do, or waits for disks"
+        "waited for, pipes that were empty while its processors were idle, or waits for disks"
     ),
     "cpu_starved": Rule(
         default=0.1, most=1, doc="of the CPU time that its programs asked for, a host did not get N: throttled by "
-        "its quota, or stolen by other guests of the machine"
+        "its quota, or stolen by other virtual machines"
     ),
     "gpu_starved": Rule(default=0.5, most=1, doc="the GPUs of a host are busy in less than N of its training"),
     "memory": Rule(
         default=0.9, most=1, doc="a host's programs hold N of the memory that it may use, or would reach its limit if "
-        "the training went on for as long again; what the kernel kills for lack of memory is told in any case"
+        "the training went on for as long again; what the kernel kills for lack of memory is always reported"
     ),
     "straggler": Rule(
         default=1.5, most=1000, doc="a process takes N times as long for a step as the median of all that train"
@@ -40,7 +40,7 @@ RULES = {
     ),
     "loss": Rule(
         default=0.01, most=1, doc="from its first values to its last ones, the loss has fallen by less than N of it; "
-        "NaN and infinity are told in any case"
+        "NaN and infinity are always reported"
     ),
     "step_growth": Rule(
         default=1.5, most=1000, doc="a step takes N times as long in the last third of the training as in the first"

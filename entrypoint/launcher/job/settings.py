@@ -339,7 +339,7 @@ class Settings(Value):
     monitor: bool = _setting(
         True,
         truth,
-        "Whether each host records what it uses and what the training says of itself, by a process beside the "
+        "Whether each host records what it uses and what the training prints, by a process beside the "
         "launcher; kept on the coordinator in `/opt/ml/output/data/record`, with `report.html` beside it, which is "
         "made of it ([report.md](report.md)). The settings below need it.",
     )
@@ -347,7 +347,7 @@ class Settings(Value):
     metrics: tuple[tuple[str, str], ...] = _setting(
         (),
         _metric_definitions,
-        'Metrics that programs print, as SageMaker has their definitions: `[{"Name": "loss", "Regex": '
+        'Metrics that programs print, as metric definitions of SageMaker: `[{"Name": "loss", "Regex": '
         '"loss: ([0-9.]+)"}]`. Beside those that the monitor recognises by itself: Keras\' progress bars, '
         "`name=value`.",
     )
@@ -361,12 +361,12 @@ class Settings(Value):
         600.0,
         _seconds(0, 28 * 86_400),
         "Seconds in which no process of training has shown progress or worked, until the stacks of all of them are "
-        "taken and one line says who stands where. 0: never.",
+        "taken and one line logs where each process stands. 0: never.",
     )
     hang_action: str = _setting(
         "wait",
         _choice("wait", "restart", "fail"),
-        "What follows of it: `wait` goes on; `fail` ends the job with exit code 72; `restart` ends the attempt and "
+        "What follows a hang: `wait` goes on; `fail` ends the job with exit code 72; `restart` ends the attempt and "
         "tries again, if `ENTRYPOINT_RESTARTS` has one left.",
     )
     require_distributed: bool = _setting(
@@ -439,7 +439,7 @@ def read_settings(
         else:
             names = [name.upper() for name in SETTINGS]
             near = did_you_mean(key.removeprefix(ENVIRONMENT_PREFIX).upper(), names, ENVIRONMENT_PREFIX + "{}")
-            warnings.append(f"environment variable {key} is not a setting of ours, ignored{near}")
+            warnings.append(f"environment variable {key} is not a setting of the launcher; ignored{near}")
     settings = Settings(**{name: value for name, value in values.items() if value is not None})
     errors.instead(None, _check_together, settings)
     return settings, warnings, errors

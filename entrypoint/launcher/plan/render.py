@@ -134,7 +134,7 @@ def _block(spec: ProcessSpec, channels: Channels, here: Here | None) -> list[str
     if spec.env_if:
         lines.append(f"    if {spec.env_if[0]}, {spec.env_if[2]} stands there for {spec.env_if[1]}")
     if spec.serves is Serves.MAYBE:
-        lines.append("    its end does not decide where it is seen to do no more than serve")
+        lines.append("    its end does not decide if it only serves")
     if spec.runs_program:
         lines.append("    env       SM_* of this host, as sagemaker-training sets them")
     lines += _data(spec, channels)

@@ -87,10 +87,10 @@ class Liveness:
         patience = [(heard + settings.peer_timeout, f"not heard for {settings.peer_timeout:g} s")]
         ended, away = self.hosts.link_ended.get(host), self.hosts.unreached.get(host, float("-inf"))
         if ended is not None and away >= ended:
-            patience.append((ended + HANG_UP, "its connection ended, and it takes no other"))
+            patience.append((ended + HANG_UP, "its connection closed, and it accepts no new one"))
         if hurried and away > heard:
             missed = MISSED * settings.heartbeat
-            patience.append((heard + missed, f"not heard for {missed:g} s, and it takes no connection"))
+            patience.append((heard + missed, f"not heard for {missed:g} s, and it accepts no connection"))
         return min(patience)
 
     def _all_silent(self, now: float) -> bool:

@@ -163,7 +163,7 @@ class Policy:
         if report.fingerprints and report.fingerprints != (before and before.fingerprints):
             yield from self.rendezvous.note_fingerprints(host, dict(report.fingerprints), now)
         if report.stopping and facts.note_stop(now, report.stopping_at):
-            yield events.Say(message=f"{host} was told to stop: so is the whole job")
+            yield events.Say(message=f"{host} got SIGTERM: the whole job stops")
         if report.attempt == facts.attempt.number:
             facts.attempt.note_ready(*((host, process) for process in report.ready))
             if report.cause and report.cause != (before and before.cause):  # a symptom first, then what is behind it
@@ -179,13 +179,13 @@ class Policy:
         facts.attempt.note_poll(news.poll, now)
         if news.attempt > facts.attempt.number:
             facts.begin_attempt(news.attempt)
-            yield events.Say(message=f"the coordinator says: attempt {news.attempt}")
+            yield events.Say(message=f"the coordinator starts attempt {news.attempt}")
         if news.attempt == facts.attempt.number:
             facts.attempt.note_ready(*news.ready)
             facts.attempt.note_go(news.go)
         self._note_public_keys(facts.coordinator, news.public_keys)
         if news.stopping and facts.note_stop(now):
-            yield events.Say(message="the coordinator says: stop")
+            yield events.Say(message="the coordinator stops the job")
         if news.outcome and facts.outcome is None:
             yield from self._settle_on(news.outcome, now)
 

@@ -79,7 +79,7 @@ class Restarts:
         if left:
             process = next(iter(facts.own.stuck), "")
             error = f"{self.settings.kill_timeout:g} s after SIGKILL there is still {'; '.join(left)}"
-            what = "cannot be ended, so the job cannot be tried again"
+            what = "survives SIGKILL, so the job cannot restart"
             facts.blame(now, process, what=what, error=error, code=ExitCode.NOT_ENDED)
         else:
             facts.own.forget_stuck()

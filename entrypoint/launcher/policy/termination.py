@@ -52,7 +52,7 @@ class Termination:
 
     def note_survived(self, event: events.Survived) -> Iterator[Action]:
         self.facts.own.note_stuck(event.name, event.left)
-        what = "; ".join(event.left) or "nothing of it is to be seen"
+        what = "; ".join(event.left) or "no process of it is visible"
         seconds = f"{self.settings.kill_timeout:g} s"
         yield events.Say(message=f"{event.name} is still there {seconds} after SIGKILL, and is left behind: {what}")
 
@@ -94,7 +94,7 @@ class Termination:
         if facts.succeeded():  # what is left of the scripts serves, and may have something to save all the same
             serving = [name for name in self._running(Duty.SCRIPT) if name not in facts.own.asked]
             if serving:
-                yield events.Say(message=f"{', '.join(serving)}: only serving others, which have ended; told to end")
+                yield events.Say(message=f"{', '.join(serving)}: only serves processes that have ended; terminated")
             yield from self._ask(serving, now, self.settings.stop_grace)
         yield from self._ask(self._running(*_WORK, Duty.SERVER), now)
         yield from self._force_the_deaf(now)

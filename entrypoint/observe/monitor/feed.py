@@ -159,7 +159,7 @@ class Feed:
             if self._begun > AGAIN:
                 self._give_up(how)
                 return
-            self._say(f"warning: the monitor of this host {how}; it is begun again ({self._begun} of {AGAIN} times)")
+            self._say(f"warning: the monitor of this host {how}; it is restarted ({self._begun} of {AGAIN})")
             if self._over.wait(PAUSE):
                 return
             begun = self._begun
@@ -183,11 +183,11 @@ class Feed:
         lost = ["nothing is recorded any more"]
         if settings.hang_after:
             action = f", and ENTRYPOINT_HANG_ACTION={settings.hang_action} does nothing"
-            lost.append(f"nobody looks for hangs here{action if settings.hang_action != 'wait' else ''}")
+            lost.append(f"hangs are no longer detected here{action if settings.hang_action != 'wait' else ''}")
         is_asked = settings.require_distributed and len(cluster.training) > 1 and not self._is_distributed
         if is_asked:
             lost.append("ENTRYPOINT_REQUIRE_DISTRIBUTED=true cannot be checked")
-        words = f"the monitor of this host {how}, and is not begun again: {', '.join(lost)}"
+        words = f"the monitor of this host {how}, and is not restarted: {', '.join(lost)}"
         self._say(f"warning: {words}")
         if is_asked and cluster.is_coordinator:
             cause = Cause(host=cluster.me.name, process="", what="monitor", error=words, code=ExitCode.INTERNAL)

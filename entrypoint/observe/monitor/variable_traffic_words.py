@@ -30,7 +30,7 @@ def unclear(hosts: Mapping[str, Exchanged], model: Model, has_begun: bool) -> st
     """Say what they exchange, for how large a model that would do, and what is not known."""
     said = _figure(hosts, has_begun)
     if not has_begun:
-        return f"{said}; no step was told with its loss, so it is not known whether they train"
+        return f"{said}; no step was printed with its loss, so it is not known whether they train"
     steps, total = max(host.steps for host in hosts.values()), _total(hosts, has_begun)
     if steps and total:
         weights = total / steps / (2 * WIDTH * max(1, len(hosts) - 1))  # each host sends them and receives them

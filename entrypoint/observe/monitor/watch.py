@@ -27,7 +27,7 @@ KEPT_ON = ("still", "stalled", "stacks", "weights")  # what Hangs and Weights kn
 JUDGED = ("process", "ended", "sample", "metric", "model", *KEPT_ON)  # and Together
 SHOWN = ("host", "process", "ended", "phase", "metric", "lines", "said", "outcome")  # of what a View wants, the cheap
 ADVICE = {
-    Mode.SINGLE: "no distribution was asked for; ENTRYPOINT_MODE=single says that this is meant",
+    Mode.SINGLE: "no distribution was asked for; ENTRYPOINT_MODE=single states that this is intended",
     Mode.MPI: "does the script call hvd.init(), and wrap its tape by hvd.DistributedGradientTape, or its optimizer by "
     "hvd.DistributedOptimizer (of horovod.tensorflow.keras for Keras' fit)?",
     Mode.MWMS: "does the script make its model in the scope of tf.distribute.MultiWorkerMirroredStrategy, and leave "

@@ -66,13 +66,13 @@ def consequences(actions: tuple[Action, ...]) -> Iterator[str]:
             case events.Force(name=name):
                 yield f"SIGKILL to {name}"
             case events.Say(message=message):
-                yield f"says: {_short(message)}"
+                yield f"logs: {_short(message)}"
             case events.Finish(outcome=outcome):
                 yield f"leaves: {outcome.kind}, exit code {outcome.exit_code}"
             case events.TellCoordinator():
-                yield "tells the coordinator"
+                yield "reports to the coordinator"
             case events.TellFollowers():
-                yield "tells the followers"
+                yield "sends news to the followers"
             case _:
                 yield _spaced(type(action).__name__)
 

@@ -89,7 +89,10 @@ def test_what_is_printed_is_read_as_the_same(action, host, process, at, when, la
         ("cut all", "found 'all' as the host; wanted algo-1, algo-2, algo-3"),
         ("kill algo-2:", "found nothing after 'algo-2:'"),
         ("kill 'algo-2", "cannot be split into words: no closing quotation"),
-        ("kill algo-2:rank 3", "found '3' after 'algo-2:rank'; wanted at, when or for; a WHOM with a space is quoted"),
+        (
+            "kill algo-2:rank 3",
+            "found '3' after 'algo-2:rank'; wanted at, when or for; quote a TARGET that contains a space",
+        ),
         ("cut algo-2:script", "cut is for whole hosts: wanted HOST"),
         ("fill algo-2", "found 'algo-2'; wanted HOST:output or HOST:model"),
         ("fill algo-2:code", "found 'algo-2:code'; wanted HOST:output or HOST:model"),
@@ -102,11 +105,11 @@ def test_what_is_printed_is_read_as_the_same(action, host, process, at, when, la
         ("pause algo-2 for 0", "found '0' after for; wanted seconds above 0"),
         ("kill algo-2 at 1 when x", "found a second clause 'when'; wanted one of at and when"),
         ("kill algo-2 at 1 at 2", "found a second clause 'at'"),
-        ("kill algo-2 for 2", "kill is for good; wanted no for"),
-        ("fill algo-2:model for 2", "fill is for good; wanted no for"),
-        ("late algo-2", "late lasts some time; wanted for SECONDS"),
+        ("kill algo-2 for 2", "kill is permanent; wanted no `for`"),
+        ("fill algo-2:model for 2", "fill is permanent; wanted no `for`"),
+        ("late algo-2", "late is temporary; wanted `for SECONDS`"),
         ("late algo-2 at 2 for 2", "late counts from the start of the first host; wanted neither at nor when"),
-        ("hide algo-2", "hide lasts some time; wanted for SECONDS"),
+        ("hide algo-2", "hide is temporary; wanted `for SECONDS`"),
         ("kill algo-2 when 'two\nlines'", "wanted text of one line"),
     ],
 )
@@ -115,7 +118,7 @@ def test_what_is_no_fault_is_refused_in_one_line(text, found):
         parse(text)
     message = str(refused.value)
     assert found in message and "\n" not in message
-    assert message.startswith("--fault ") and message.endswith("(ACTION WHOM [at SECONDS | when TEXT] [for SECONDS])")
+    assert message.startswith("--fault ") and message.endswith("(ACTION TARGET [at SECONDS | when TEXT] [for SECONDS])")
 
 
 def test_many_hosts_are_not_all_listed():

@@ -105,7 +105,7 @@
       ? el("ol", { class: "verdicts" }, ...data.verdicts.map(verdict => el("li", { class: verdict.severity },
         el("p", { class: "head" }, el("span", { class: "word" }, words[verdict.severity]), el("b", {}, verdict.rule.replace(/_/g, " ")), el("span", { class: "where" }, [verdict.process, verdict.host].filter(Boolean).join(" on "))),
         el("p", {}, verdict.text[0].toUpperCase() + verdict.text.slice(1) + "."), el("p", { class: "do" }, el("b", {}, "What to do: "), verdict.advice + "."))))
-      : el("p", { class: "none-said none" }, hosts.length ? "No rule has anything to say of this job." : "There are no records to judge."));
+      : el("p", { class: "none-said none" }, hosts.length ? "No problems found." : "There are no records to judge."));
     const rules = Object.entries(data.rules).map(([name, value]) => `${name}=${value}`).join(", ");
     at("verdicts").append(el("details", {}, el("summary", {}, "Thresholds of the rules"), el("p", { class: "muted" }, `ENTRYPOINT_RULES="${rules}"`)));
   }
@@ -301,7 +301,7 @@
       const more = metric.processes > metric.lines.length ? `the first ${metric.lines.length} of ${metric.processes} processes` : "";
       drawn = plot(box, metric.name, more, lines(metric.lines.map(line => [name(line), line.values])), { range: low }) || drawn;
     }
-    if (!drawn) at("training").append(el("p", { class: "muted" }, "The programs told neither steps nor metrics. What they print as step=3 loss=0.5, or by Keras' progress bar, is recognised; ENTRYPOINT_METRICS adds others."));
+    if (!drawn) at("training").append(el("p", { class: "muted" }, "No steps or metrics found. What programs print as step=3 loss=0.5, or by Keras' progress bar, is recognised; ENTRYPOINT_METRICS adds others."));
   }
 
   // ---- tables ----

@@ -29,7 +29,7 @@ def cpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         if (stolen + throttled) / asked < max(threshold, 1e-9):
             continue
         why = f"throttled by its quota in {duration(throttled)}" if throttled > stolen else (
-            f"and other guests of the machine had {duration(stolen)} of it"
+            f"and other virtual machines had {duration(stolen)} of it"
         )  # fmt: skip
         yield Verdict(
             rule="cpu_starved", host=host.name, weight=(stolen + throttled) / asked / max(threshold, 0.01),

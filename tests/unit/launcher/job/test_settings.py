@@ -75,7 +75,7 @@ def test_an_unknown_variable_is_warned_of_with_the_nearest_setting(variable, nea
     settings, warnings, errors = read_settings({variable: "ps"}, {})
     assert settings == Settings() and not errors
     question = f"; did you mean {near}?" if near else ""
-    assert warnings == [f"environment variable {variable} is not a setting of ours, ignored{question}"]
+    assert warnings == [f"environment variable {variable} is not a setting of the launcher; ignored{question}"]
 
 
 def test_an_unknown_choice_gets_the_nearest_one():

@@ -28,7 +28,7 @@ def test_a_second_lost_follower_is_not_waited_for(play):
     assert p.did[-1][0] == pytest.approx(7.5, abs=0.1)
 
 
-GONE = "(lost: not heard for 2 s, and it takes no connection)"
+GONE = "(lost: not heard for 2 s, and it accepts no connection)"
 
 
 def test_a_failing_job_does_not_wait_long_for_a_host_that_takes_no_connection(play):
@@ -74,7 +74,7 @@ def test_a_follower_that_fails_does_not_wait_long_for_a_coordinator_that_takes_n
     assert p.blamed == f"algo-1 {GONE}"
 
 
-CLOSED = "(lost: its connection ended, and it takes no other)"
+CLOSED = "(lost: its connection closed, and it accepts no new one)"
 
 
 @pytest.mark.parametrize("me, other", [(1, 2), (2, 1)])

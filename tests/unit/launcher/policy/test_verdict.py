@@ -261,7 +261,7 @@ def test_a_coordinator_that_was_killed_before_the_stop_is_the_cause(play):
     p.at(5, STOP)
     p.at(6, ended("worker/1", signal=15), unreached(1))
     p.at(30)
-    assert p.blamed.startswith("algo-1 (lost: its connection ended")
+    assert p.blamed.startswith("algo-1 (lost: its connection closed")
 
 
 def test_a_success_that_was_complete_before_the_stop_stays_one(play):

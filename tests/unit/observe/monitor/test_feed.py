@@ -127,7 +127,7 @@ def test_a_monitor_that_is_killed_is_begun_again_and_its_record_goes_on(tmp_path
     launcher.feed.show("script", b"step=1 loss=1\n")
     launcher.has("metric", "script", {"step": 1.0, "loss": 1.0})
     launcher.kill_the_monitor()
-    launcher.says("warning: the monitor of this host was killed by SIGKILL; it is begun again (1 of 3 times)")
+    launcher.says("warning: the monitor of this host was killed by SIGKILL; it is restarted (1 of 3)")
     launcher.feed.tell("process", "later", {"pid": os.getpid(), "role": "script", "task": "later"})
     eventually(lambda: launcher.feed._begun == 2 and launcher.feed._is_there, within=60)
     launcher.feed.show("script", b"step=2 loss=2\n")
@@ -135,7 +135,7 @@ def test_a_monitor_that_is_killed_is_begun_again_and_its_record_goes_on(tmp_path
     assert launcher.ends() == ""
     assert [line[2] for line in launcher.lines("process")] == ["script", "later"], "each is told once"
     assert [line[3]["step"] for line in launcher.lines("metric")] == [1.0, 2.0]
-    assert any("begun again" in line[2] for line in launcher.lines("said"))
+    assert any("is restarted" in line[2] for line in launcher.lines("said"))
     assert launcher.job.paths.report.exists()
 
 
@@ -154,7 +154,7 @@ def test_a_monitor_that_cannot_be_had_is_no_silence_and_a_condition_is_not_dropp
     (found,) = eventually(lambda: launcher.events, within=60)
     assert (found.cause.host, found.cause.what, found.cause.code) == ("algo-1", "monitor", 70)
     (words,) = launcher.said
-    assert "was killed by SIGKILL, and is not begun again" in words and "nothing is recorded any more" in words
+    assert "was killed by SIGKILL, and is not restarted" in words and "nothing is recorded any more" in words
     assert "ENTRYPOINT_HANG_ACTION=fail does nothing" in words
     assert "ENTRYPOINT_REQUIRE_DISTRIBUTED=true cannot be checked" in words and found.cause.error in words
     launcher.ends("failed")
@@ -165,7 +165,7 @@ def test_a_host_without_another_process_says_so_and_tries_again(tmp_path, monkey
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     with monkeypatch.context() as patch:
-        patch.setattr(feeds.monitor_process, "fork", no_process)
+        patch.setattr(feeds.spawn, "fork", no_process)
         launcher = Launcher(tmp_path)
     launcher.says("the monitor of this host cannot be started: [Errno 11] Resource temporarily unavailable")
     launcher.has("process", "script", {"pid": os.getpid(), "role": "script", "task": "script"})

@@ -10,8 +10,9 @@ import zlib
 
 import pytest
 
-from entrypoint.launcher.control.records import MOST, Records
+from entrypoint.launcher.control.records import Records
 from entrypoint.launcher.control.wire import Refused
+from entrypoint.record.limits import RECORD_BYTES
 from entrypoint.record.read import arrays_of
 from entrypoint.record.write import Record
 
@@ -168,5 +169,8 @@ class TestRecords:
 
     def test_a_record_has_its_limit(self, records, tmp_path):
         (tmp_path / "record").mkdir()
-        (tmp_path / "record/algo-2.jsonl.gz").write_bytes(bytes(MOST - 1))
-        assert json.loads(records.take(f"/record/algo-2/{MOST - 1}", {"algo-2"}, b"ab"))["have"] == MOST - 1
+        (tmp_path / "record/algo-2.jsonl.gz").write_bytes(bytes(RECORD_BYTES - 1))
+        assert (
+            json.loads(records.take(f"/record/algo-2/{RECORD_BYTES - 1}", {"algo-2"}, b"ab"))["have"]
+            == RECORD_BYTES - 1
+        )

@@ -68,7 +68,7 @@ class TestProcessors:
         assert "cpu_starved" not in verdicts(trained(sample={"cpu": [4.0, 0.5, 0, 0, 0.2]}))
 
     def test_other_guests(self):
-        assert "other guests" in verdicts(trained(sample={"cpu": [4.0, 0.5, 0, 1.5, 0]}))["cpu_starved"].text
+        assert "other virtual machines" in verdicts(trained(sample={"cpu": [4.0, 0.5, 0, 1.5, 0]}))["cpu_starved"].text
 
     @pytest.mark.parametrize(("busy", "told"), [(0.2, True), (0.9, False)])
     def test_gpus_that_wait(self, busy, told):
