@@ -189,7 +189,7 @@ COPY sagemaker_tf_data /src/sagemaker_tf_data/
 RUN python -m pip install --no-deps --no-build-isolation --no-index --prefix /package /src && \
     head -n 1 /package/bin/train /package/bin/entrypoint && test -x /package/bin/train && test -x /package/bin/entrypoint && \
     test -x /package/bin/serve && \
-    PYTHONPATH=/package/lib/python3.11/site-packages python -c 'import entrypoint.launch, sagemaker_tf_data'
+    PYTHONPATH=/package/lib/python3.11/site-packages python -c 'import entrypoint.train, sagemaker_tf_data'
 
 
 # ---- the image ------------------------------------------------------------------------------------------------------------

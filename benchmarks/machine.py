@@ -81,7 +81,7 @@ def cpus() -> float:
     """CPUs that this process may use: the affinity mask's, or less where the control group has a quota."""
     allowed = len(os.sched_getaffinity(0))
     try:
-        from entrypoint.host.machine import this_machine
+        from entrypoint.launcher.host.machine import this_machine
     except ImportError:  # a benchmark that runs as a file in a container
         return allowed
     here = this_machine().cpus

@@ -1,6 +1,6 @@
 """`python -m entrypoint` is `entrypoint`."""
 
-from entrypoint.cli import main
+from entrypoint.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from entrypoint.job.config import read_job
-from entrypoint.job.job import Job
+from entrypoint.launcher.job.config import read_job
+from entrypoint.launcher.job.job import Job
 
 PROGRAM = {"sagemaker_program": "train.py"}
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from entrypoint.job.channels import Distribution, Wrapper
-from entrypoint.local.channels import Channel, InputMode
+from entrypoint.launcher.job.channels import Distribution, Wrapper
+from entrypoint.simulate.channels import Channel, InputMode
 
 PASSES = 3
 OWN, SAME, SHARED = "own", "same", "shared"

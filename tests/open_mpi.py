@@ -2,8 +2,8 @@
 
 import os
 
-from entrypoint.errors import ConfigError
-from entrypoint.job.open_mpi import DAEMONS, ORTE, major_version
+from entrypoint.base.errors import ConfigError
+from entrypoint.launcher.job.open_mpi import DAEMONS, ORTE, major_version
 
 try:
     MAJOR = major_version(os.environ)

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from entrypoint.local.ports import LOWEST, reserved
+from entrypoint.simulate.ports import LOWEST, reserved
 
 _held = contextlib.ExitStack()
 

@@ -137,7 +137,7 @@ make_venv() {
     pip_install "$VENV/bin/python" -c "$CONSTRAINTS" -e '.[tensorflow,mpi,dev]'
     # sagemaker-training has a command `train`, too. What is installed last has the name, and uv knows no order.
     "$VENV/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall -e .
-    # The line of sagemaker-training that AWS's newer images have, for tests/unit/plan/test_parity.py.
+    # The line of sagemaker-training that AWS's newer images have, for tests/unit/launcher/plan/test_parity.py.
     pip_install "$VENV/bin/python" --no-deps --upgrade --target "$VENV/sagemaker-training-5.1" sagemaker-training==5.1.4
     # What MLflow wants is not what TensorFlow 2.14 wants: for tests/local/test_mlflow_local.py, whose jobs alone see it.
     pip_install "$VENV/bin/python" --target "$VENV/mlflow" mlflow-skinny==2.22.5

@@ -343,5 +343,5 @@ def own_fault(history: History) -> Iterator[str]:
     for host, log in history.seen.logs.items():
         if history.seen.exits.get(host) == "70":
             yield f"{host} ended with 70"
-        if found := re.search(rf"\[{host}\] Traceback.*\n\[{host}\]   File \".*/entrypoint/(?!children/).*", log):
+        if found := re.search(rf"\[{host}\] Traceback.*\n\[{host}\]   File \".*/entrypoint/(?!programs/).*", log):
             yield f"{host}: {log[found.start() : found.start() + 1500]}"

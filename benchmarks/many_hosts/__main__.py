@@ -26,9 +26,9 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.report import pages
-from entrypoint.job.config import read_job
-from entrypoint.plan.fingerprint import fingerprint
-from entrypoint.plan.planner import plan_for
+from entrypoint.launcher.job.config import read_job
+from entrypoint.launcher.plan.fingerprint import fingerprint
+from entrypoint.launcher.plan.planner import plan_for
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARE = 25  # hosts of one process, about

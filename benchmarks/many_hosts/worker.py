@@ -23,19 +23,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from entrypoint.control import peers, probe, server  # noqa: F401 - else hundreds of threads import them at once
-from entrypoint.host import inventory, spawner  # noqa: F401
-from entrypoint.host.logs import Log
-from entrypoint.job.config import read_job
-from entrypoint.job.job import Job
-from entrypoint.outcome import explain, symptoms  # noqa: F401
-from entrypoint.outcome.outcome import Exit
-from entrypoint.plan import fingerprint
-from entrypoint.plan.plan import Duty, Plan, ProcessSpec
-from entrypoint.plan.planner import plan_for
-from entrypoint.policy.events import Action, Ask, Event, Force, RankEnded, Reported
-from entrypoint.supervisor import Supervisor
-from entrypoint.values import replace
+from entrypoint.base.values import replace
+from entrypoint.launcher.control import peers, probe, server  # noqa: F401 - else hundreds of threads import them at once
+from entrypoint.launcher.host import inventory, spawner  # noqa: F401
+from entrypoint.launcher.host.logs import Log
+from entrypoint.launcher.job.config import read_job
+from entrypoint.launcher.job.job import Job
+from entrypoint.launcher.outcome import explain, symptoms  # noqa: F401
+from entrypoint.launcher.outcome.outcome import Exit
+from entrypoint.launcher.plan import fingerprint
+from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec
+from entrypoint.launcher.plan.planner import plan_for
+from entrypoint.launcher.policy.events import Action, Ask, Event, Force, RankEnded, Reported
+from entrypoint.launcher.supervisor import Supervisor
 
 # Threads that wait for one interpreter wake so often to ask for it, all of them, which no real host has: one whose turn
 # is over gives it up by itself soon, as it waits for something. At the usual 5 ms it is most of the work.

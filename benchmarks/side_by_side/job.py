@@ -19,7 +19,7 @@ from benchmarks.side_by_side.times import seconds
 from benchmarks.side_by_side.usage import Usage
 
 HERE = Path(__file__).parent
-SILENCE = HERE.parents[1] / "entrypoint/local/silence.py"
+SILENCE = HERE.parents[1] / "entrypoint/simulate/arp_off.py"
 POLL_S = 0.01
 QUIET_S = 0.2
 

@@ -52,8 +52,8 @@ sys.path.remove("{packages}")
 main()
 """
 PROGRAMS = {
-    "train": ("entrypoint.launch", "train", PROGRAM),
-    "entrypoint": ("entrypoint.cli", "main", PROGRAM),
+    "train": ("entrypoint.train", "train", PROGRAM),
+    "entrypoint": ("entrypoint.cli.main", "main", PROGRAM),
     "serve": ("entrypoint.serving.__main__", "main", SERVE),
 }
 

@@ -7,14 +7,15 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from entrypoint.errors import CodeError, ConfigError, ExitCode
-from entrypoint.serving.answer import ACCEPTED
-from entrypoint.serving.app import Service
+from entrypoint.base.errors import CodeError, ConfigError, ExitCode
+from entrypoint.base.extras import imported
 from entrypoint.serving.config import read_serving
 from entrypoint.serving.find import Found, find_model
-from entrypoint.serving.server import Server
-from entrypoint.serving.user_code import load_user_code
+
+if TYPE_CHECKING:
+    from entrypoint.serving.app import Service
 
 log = logging.getLogger("serve")
 
@@ -44,6 +45,11 @@ def main() -> None:
 
 def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
     """Return the exit code. What is wrong is said before the port is opened, where it can be known by then."""
+    imported("flask", "serving", "`serve`")
+    imported("numpy", "tensorflow", "`serve`")
+    from entrypoint.serving.app import Service
+    from entrypoint.serving.server import Server
+
     serving = read_serving(environment)
     found = find_model(serving.model, serving.default_name)
     service = Service(serving)
@@ -73,9 +79,11 @@ def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
     return ExitCode.SUCCESS
 
 
-def _load(service: Service, found: Found) -> None:
+def _load(service: "Service", found: Found) -> None:
     """While the port is open already: /ping says 503 until this is done."""
+    from entrypoint.serving.answer import ACCEPTED
     from entrypoint.serving.tensorflow_model import load
+    from entrypoint.serving.user_code import load_user_code
 
     began, serving = time.monotonic(), service.serving
     service.code = load_user_code(serving)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from entrypoint.errors import ConfigError
+from entrypoint.base.errors import ConfigError
 
 DEFAULT_PORT = 8080
 MEGABYTE = 1 << 20

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from entrypoint.errors import ConfigError
+from entrypoint.base.errors import ConfigError
 
 KERAS = (".keras", ".h5", ".hdf5")
 WANTED = (

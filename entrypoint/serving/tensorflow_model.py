@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from entrypoint.errors import CodeError
+from entrypoint.base.errors import CodeError
 from entrypoint.serving.find import Found
 from entrypoint.serving.model import Refused, Signature, Tensor
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from entrypoint.errors import CodeError
+from entrypoint.base.errors import CodeError
 from entrypoint.serving.config import Serving
 from entrypoint.serving.model import Model, Refused
 
@@ -28,7 +28,7 @@ Context = namedtuple(
 )
 Ask = Callable[[bytes], tuple[int, bytes]]  # a request to the model -> status, body
 
-RUN_PIP = Path(__file__).parents[1] / "children" / "run_pip.py"
+RUN_PIP = Path(__file__).parents[1] / "programs" / "run_pip.py"
 _ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 
 

@@ -23,9 +23,9 @@ from typing import Any
 import hiccups
 from compose import the_compose
 
-from entrypoint.local.channels import Channel
-from entrypoint.local.delivery import deliver, shown
-from entrypoint.local.feed import Stream, feeding
+from entrypoint.simulate.channels import Channel
+from entrypoint.simulate.delivery import deliver, shown
+from entrypoint.simulate.pipe_writer import Stream, feeding
 
 PROGRAMS = Path(__file__).parent / "programs"
 # On every container and network of this test session, so that the session can see that none is left. tests/run.sh names

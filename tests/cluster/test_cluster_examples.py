@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from containers import BUSY, PROGRAMS, Cluster, Ending, run_alone, sh
 
-from entrypoint.local.channels import Channel, InputMode
+from entrypoint.simulate.channels import Channel, InputMode
 from images import DEFAULT_LINE, LINE
 
 StartCluster = Callable[..., Cluster]

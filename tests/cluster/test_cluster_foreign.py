@@ -163,7 +163,7 @@ says(lambda: keras.load_model)
 
 
 def test_what_that_library_does_not_cover_says_so(image: str) -> None:
-    where = "import entrypoint.plan.distributions.common as common; print(common.STAND_INS)"
+    where = "import entrypoint.launcher.plan.distributions.common as common; print(common.STAND_INS)"
     folder = run_alone(image, "python", "-c", where).stdout.strip()
     environment = {"PYTHONPATH": folder, "TF_CPP_MIN_LOG_LEVEL": "3"}
     result = run_alone(image, "python", "-c", NOT_COVERED, environment=environment)

@@ -176,7 +176,7 @@ print("ended well", flush=True)
 """
 
 
-@pytest.mark.more  # unit/monitor/test_monitor_threads.py has what was counted wrongly
+@pytest.mark.more  # unit/observe/monitor/test_monitor_threads.py has what was counted wrongly
 def test_silent_work_of_all_and_of_one_rank_after_a_training_is_no_hang(cluster: StartCluster) -> None:
     """What Horovod's thread used while the job printed belongs to no later silence: such a job was ended with 72."""
     with cluster(

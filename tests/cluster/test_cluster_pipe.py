@@ -12,7 +12,7 @@ from epochs import REPLICATED, SHARDED, tfrecords
 from sent import by_sdk, mpi
 from variants import variants
 
-from entrypoint.local.channels import Channel, InputMode
+from entrypoint.simulate.channels import Channel, InputMode
 from images import DEFAULT_LINE, LINE
 
 FOREIGN = Path(__file__).resolve().parents[1] / "programs/foreign"

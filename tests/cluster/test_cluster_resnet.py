@@ -13,7 +13,7 @@ import pytest
 from containers import BUSY, PATIENCE, Cluster
 from endpoint import ask, serving
 
-from entrypoint.local.channels import Channel, InputMode
+from entrypoint.simulate.channels import Channel, InputMode
 
 StartCluster = Callable[..., Cluster]
 Figure = Callable[[str, float], None]

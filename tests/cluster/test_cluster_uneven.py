@@ -8,8 +8,8 @@ import pytest
 from containers import BUSY, Cluster
 from epochs import tfrecords
 
-from entrypoint.job.channels import Distribution
-from entrypoint.local.channels import Channel
+from entrypoint.launcher.job.channels import Distribution
+from entrypoint.simulate.channels import Channel
 
 StartCluster = Callable[..., Cluster]
 

@@ -351,7 +351,7 @@ def test_without_a_daemon_it_says_what_to_do() -> None:
 OPS = """
 import json, os, sys
 import entrypoint
-sys.path.insert(0, os.path.join(os.path.dirname(entrypoint.__file__), "children"))
+sys.path.insert(0, os.path.join(os.path.dirname(entrypoint.__file__), "programs"))
 import tf_server
 tf_server._import_all(reads=False) if sys.argv[1] == "whole" else tf_server._import_what_serves()
 from tensorflow.core.framework import kernel_def_pb2, op_def_pb2

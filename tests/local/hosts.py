@@ -18,7 +18,7 @@ from typing import IO, Any
 from processes import processes_with
 from waiting import eventually
 
-from entrypoint.local.ports import reserved
+from entrypoint.simulate.ports import reserved
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
@@ -174,7 +174,7 @@ class Hosts:
             "HOSTNAME": f"ip-10-0-0-{self.names.index(name)}.ec2.internal",
         }
         process = subprocess.Popen(
-            [*self.before.get(name, []), sys.executable, "-c", "from entrypoint.launch import train; train()"],
+            [*self.before.get(name, []), sys.executable, "-c", "from entrypoint.train import train; train()"],
             cwd="/",
             env=environment,
             stdout=subprocess.PIPE,

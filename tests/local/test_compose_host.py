@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.job.channels import Distribution
-from entrypoint.local.channels import Channel
-from entrypoint.local.compose_host import OwnFolder
-from entrypoint.local.spec import LocalJob
-from entrypoint.local.tree import MARKER, write_tree
+from entrypoint.launcher.job.channels import Distribution
+from entrypoint.simulate.channels import Channel
+from entrypoint.simulate.compose_host import OwnFolder
+from entrypoint.simulate.spec import LocalJob
+from entrypoint.simulate.tree import MARKER, write_tree
 
 ENTRYPOINT = Path(sys.executable).with_name("entrypoint")
 

@@ -7,7 +7,7 @@ import pytest
 from builders import read
 from variants import variants
 
-from entrypoint.plan.planner import plan_for
+from entrypoint.launcher.plan.planner import plan_for
 
 TRACES = {"LocalPath": "/opt/ml/output/profiler", "RotateMaxFileSizeInBytes": "10485760", "FileOpenFailThreshold": "50"}
 CONFIGS = {

@@ -16,9 +16,9 @@ import time
 import pytest
 from waiting import eventually
 
-from entrypoint.control.wire import PROTOCOL, to_json
-from entrypoint.outcome.outcome import Cause, failed, succeeded
-from entrypoint.policy.events import News, Report
+from entrypoint.launcher.control.wire import PROTOCOL, to_json
+from entrypoint.launcher.outcome.outcome import Cause, failed, succeeded
+from entrypoint.launcher.policy.events import News, Report
 
 SENDERS = 8
 PROGRAM = """

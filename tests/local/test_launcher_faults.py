@@ -10,7 +10,7 @@ MWMS = {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
 # Breaks the launcher of one host at a given place, as a mistake of ours would.
 SABOTAGE = """
 import os, sys
-if os.environ.get("HOSTNAME") == "{hostname}" and "from entrypoint.launch" in " ".join(sys.orig_argv):
+if os.environ.get("HOSTNAME") == "{hostname}" and "from entrypoint.train" in " ".join(sys.orig_argv):
     import importlib
     module = importlib.import_module("entrypoint.{module}")
     before = module.{place}

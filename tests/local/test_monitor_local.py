@@ -301,7 +301,7 @@ for step in range(100_000):
     print(f"step={step} loss=1.0", flush=True)
     time.sleep(0.1)
 """
-# What children/on_path/ looks for, where it lies in Keras.
+# What programs/on_path/ looks for, where it lies in Keras.
 OPTIMIZER = """
 class Optimizer:
     def apply_gradients(self, pairs):

@@ -18,9 +18,9 @@ from hosts import LONG, PROGRAMS, ROOT
 from open_mpi import DAEMON
 from variants import variants
 
-from entrypoint.host.machine import this_machine
-from entrypoint.plan.plan import Role
-from entrypoint.plan.planner import plan_for
+from entrypoint.launcher.host.machine import this_machine
+from entrypoint.launcher.plan.plan import Role
+from entrypoint.launcher.plan.planner import plan_for
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()), reason="needs Open MPI and an ssh daemon"
@@ -109,7 +109,7 @@ def test_two_hosts(hosts):
         assert {name: each["env"][name] for name in expected} == expected  # what is exported by -x wins
         code, looks_on, *_ = each["env"]["PYTHONPATH"].split(":")
         assert code == str(job.hosts[each["tree"]].base / "code")
-        assert looks_on.endswith("/children/on_path"), "before what the image's Python has as sitecustomize"
+        assert looks_on.endswith("/programs/on_path"), "before what the image's Python has as sitecustomize"
     assert {each["sum"] for each in told(job)} == {4}
     assert "[algo-2 rank 3] rank 3 of 4: sum 4" in job[2].log
     assert "rank 3 of 4" not in job[1].log  # each host logs its own ranks

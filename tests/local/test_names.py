@@ -171,7 +171,7 @@ def test_of_both_families_one_may_break_while_the_job_runs(local, tmp_path, host
 
 def test_an_option_of_hosts_in_namespaces(tmp_path):
     """Elsewhere it would be taken for what it does not do."""
-    from entrypoint import cli
+    from entrypoint.cli import main
 
     words = ["local", str(PROGRAMS / "beats.py"), "--ip", "6", "--output", str(tmp_path / "out")]
-    assert cli.run(words, {}) == 78
+    assert main.run(words, {}) == 78

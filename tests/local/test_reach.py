@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from entrypoint.control import probe
-from entrypoint.control.probe import look_for
-from entrypoint.job.cluster import Cluster, Host
+from entrypoint.launcher.control import probe
+from entrypoint.launcher.control.probe import look_for
+from entrypoint.launcher.job.cluster import Cluster, Host
 
 
 @pytest.fixture

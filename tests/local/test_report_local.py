@@ -8,8 +8,8 @@ import sys
 import pytest
 from hosts import LISTENS, ROOT
 
-from entrypoint.report.make import make
-from entrypoint.report.sources import records_in
+from entrypoint.observe.report.make import make
+from entrypoint.record.find import records_in
 
 PS = {"sagemaker_parameter_server_enabled": "true"}
 # A job of so few seconds is judged by one rule: on hosts that share a busy machine, others have reasons to speak.

@@ -11,7 +11,7 @@ import pytest
 from browser import browser_in
 from records import GB, HostRecord, packed, trained
 
-from entrypoint.report.make import make
+from entrypoint.observe.report.make import make
 
 OTHER_WAYS = ((1280, "dark"), (420, "light"))
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"

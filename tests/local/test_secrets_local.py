@@ -10,7 +10,7 @@ import pytest
 from open_mpi import DAEMON, MPIRUN
 from processes import processes_with
 
-from entrypoint import cli
+from entrypoint.cli import main
 
 KEY = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLE"
 HYPER = "hp-\"quoted\"-'secret'-42"
@@ -120,7 +120,7 @@ def test_the_plan(capsys):
         "x=1",
     ]
     for more in ([], ["--json"]):
-        assert cli.run([*words, *more], {**ENVIRONMENT, "HOME": "/root"}) == 0
+        assert main.run([*words, *more], {**ENVIRONMENT, "HOME": "/root"}) == 0
         text = capsys.readouterr().out
         assert found_in(text) == []
         assert "short" not in text

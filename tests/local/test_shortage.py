@@ -19,10 +19,10 @@ from hosts import ROOT
 from variants import variants
 from waiting import eventually
 
-from entrypoint.host.logs import Log
-from entrypoint.host.ranks import Ranks
-from entrypoint.outcome.outcome import Exit
-from entrypoint.policy.events import RankStarted
+from entrypoint.launcher.host.logs import Log
+from entrypoint.launcher.host.ranks import Ranks
+from entrypoint.launcher.outcome.outcome import Exit
+from entrypoint.launcher.policy.events import RankStarted
 
 SHELL = ["sh", "-c"]
 RANK = ROOT / "entrypoint" / "children" / "rank.py"
@@ -116,8 +116,8 @@ def test_a_job_of_one_host_says_what_it_lacks(hosts):
 ASKED = """
 import contextlib, os, queue, resource, socket, sys
 from pathlib import Path
-from entrypoint.host.logs import Log
-from entrypoint.host.ranks import Ranks
+from entrypoint.launcher.host.logs import Log
+from entrypoint.launcher.host.ranks import Ranks
 
 path, lacks, group = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 heard, log = queue.Queue(), Log("algo-1", fd=2)

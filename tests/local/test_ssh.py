@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from variants import variants
 
-from entrypoint.control.wire import to_json
-from entrypoint.policy.events import Report
+from entrypoint.launcher.control.wire import to_json
+from entrypoint.launcher.policy.events import Report
 
 pytestmark = [
     pytest.mark.xdist_group("ssh"),  # `running` is one job

@@ -58,7 +58,7 @@ def test_the_shim_refuses_at_the_start_what_it_cannot_run(hosts):
         assert "lib/layers.py uses tf.contrib (line 1), which ended with TensorFlow 1" in job[number].failure
 
 
-@pytest.mark.more  # unit/children/test_as_tf1.py has it with a `tensorflow` of a few lines
+@pytest.mark.more  # unit/programs/test_as_tf1.py has it with a `tensorflow` of a few lines
 def test_the_shim_runs_it_as_it_is(hosts):
     """With its arguments, its own modules, and a traceback of its own lines only."""
     job = hosts(1, code=CODE, environment=SHIM, hyperparameters={"raise": "true", "sagemaker_program": "train.py"})

@@ -1,5 +1,5 @@
-"""The outcome table: how every kind of job ends after every kind of event, as data, as runs, and as a page.
+"""Hold the outcome table: how every kind of job ends after every kind of event, as data, as runs, and as a page.
 
-`case` says what a case is, `scripts` and `outside` make the cases, `table` holds them all. `run` runs one with
-`entrypoint local`, `judge` compares, `page` prints docs/outcomes.md. tests/local/test_outcome_table.py has the tests.
+`case` defines a case, `scripts` and `outside` make the cases, `table` holds them all. `run` runs one with `entrypoint
+local`, `judge` compares, `page` writes docs/outcomes.md. tests/local/test_outcome_table.py has the tests.
 """

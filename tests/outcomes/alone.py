@@ -1,10 +1,10 @@
-"""Runs a command and says what it left behind: `python -I alone.py REPORT COMMAND...`.
+"""Run a command and report what it left behind: `python -I alone.py REPORT COMMAND...`.
 
-Also when each child of the command came and went, if its environment has the folder of a host, .../out/HOST/ml; and
-how long its processes had to wait for a CPU.
+The report also has when each child of the command came and went, if its environment has the folder of a host,
+.../out/HOST/ml; and how long the processes waited for a CPU.
 
-Whatever the command starts and does not end is adopted here (PR_SET_CHILD_SUBREAPER), however it hid. It is named in
-the JSON file REPORT and killed. On SIGTERM the command is told so until it ends, and soon everything is killed.
+Whatever the command starts and does not end is adopted here (PR_SET_CHILD_SUBREAPER). It is named in the JSON file
+REPORT and killed. SIGTERM is passed on to the command until it ends; after CLEANS_UP seconds everything is killed.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ EACH = 0.25  # seconds in which the longest wait for a CPU is noted
 
 
 def descendants():
-    """Living processes below us: pid to command line."""
+    """Return the living descendants of this process: pid to command line."""
     parents, alive = {}, set()
     for entry in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 (-I: pathlib is half our start)
         try:
@@ -39,7 +39,7 @@ def descendants():
 
 
 def is_anybody_left():
-    """Whether we have descendants: the kernel's word, as one that moves about is in no list that takes time to read."""
+    """Return whether descendants are left, by waitpid: a list that takes time to read may miss one that forks on."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -65,7 +65,7 @@ def kill(pids):
 
 
 class Hosts:
-    """The children of a process that stand for hosts: when they were there first and last."""
+    """Note when the children of a process that stand for hosts were there first and last."""
 
     def __init__(self, pid):
         self.list = f"/proc/{pid}/task/{pid}/children"
@@ -98,7 +98,7 @@ class Hosts:
 
 
 class Waits:
-    """How long the threads below a process had to wait for a CPU: of each EACH seconds, the longest wait of one."""
+    """Note how long threads below a process waited for a CPU: of each EACH seconds, the longest wait of one thread."""
 
     def __init__(self, pid):
         self.pid, self.before, self.at, self.found = pid, {}, time.monotonic(), []
@@ -138,7 +138,7 @@ def read(path):
 def main(report, *argv):
     told = []
     signal.signal(signal.SIGTERM, lambda *_: told.append(time.monotonic()))
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG: also if who runs us is killed
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG: also if our parent is killed
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""What a case is: what kind of job, what happens to it, how it ends and how soon. Types only."""
+"""Define a case: the kind of job, what happens to it, how it ends and how soon. Types only."""
 
 import re
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ PEER_TIMEOUT, START_TIMEOUT, STOP_GRACE, FAILURE_GRACE, KILL_TIMEOUT = 5.0, 6.0,
 
 
 class Way(StrEnum):
-    """The kinds of job that are told apart."""
+    """A kind of job."""
 
     SINGLE = "single"
     SCRIPTS = "several hosts"
@@ -19,7 +19,7 @@ class Way(StrEnum):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """For `entrypoint local`."""
+        """Return its options for `entrypoint local`."""
         mode, _, workers = ("single" if self is Way.SCRIPTS else self).partition(" ")
         return ("--mode", mode, *(("--env", f"ENTRYPOINT_PS_WORKERS={workers}") if workers else ()))
 
@@ -32,7 +32,7 @@ COORDINATOR, FOLLOWER, EVERYWHERE = "coordinator", "follower", "every host"
 
 
 class Since(StrEnum):
-    """From when a bound counts."""
+    """The moment from which a bound counts."""
 
     START = "start"  # of the job
     FAULT = "fault"  # the first
@@ -41,7 +41,7 @@ class Since(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """How soon all hosts say how the job ended, and how soon the last of them is gone. Seconds."""
+    """How soon all hosts log how the job ended, and how soon the last of them is gone. Seconds."""
 
     name: str
     since: Since
@@ -69,7 +69,7 @@ HOST = Bound(
     since=Since.FAULT,
     told=8,
     gone=8,
-    meaning="from the moment when the host was last there; ENTRYPOINT_PEER_TIMEOUT is in it",
+    meaning="from the last moment at which the host was there; includes ENTRYPOINT_PEER_TIMEOUT",
 )
 START = Bound(
     name="start",
@@ -84,14 +84,14 @@ STOP = Bound(
     since=Since.LAST,
     told=3,
     gone=3,
-    meaning="from the end of the last script (from SIGTERM, if none does anything about it)",
+    meaning="from the end of the last script (from SIGTERM, if no script handles it)",
 )
 STUBBORN_STOP = Bound(
     name="stubborn stop",
     since=Since.FAULT,
     told=STOP_GRACE + 3,
     gone=STOP_GRACE + 3,
-    meaning=f"from SIGTERM, which scripts ignore, with ENTRYPOINT_STOP_GRACE={STOP_GRACE:g}",
+    meaning=f"from SIGTERM, with ENTRYPOINT_STOP_GRACE={STOP_GRACE:g}; scripts ignore it",
 )
 STUCK = Bound(
     name="stuck",
@@ -105,7 +105,7 @@ STUCK_ATTEMPT = Bound(
     since=Since.LAST,
     told=3 + FAILURE_GRACE + KILL_TIMEOUT,
     gone=5 + FAILURE_GRACE + KILL_TIMEOUT,
-    meaning="the same, until it is known that no other attempt can begin",
+    meaning="from the end of the process, until it is known that no other attempt can begin",
 )
 MPIRUN = Bound(
     name="mpirun",
@@ -119,26 +119,26 @@ SHORTAGE = Bound(
     since=Since.START,
     told=8,
     gone=11,
-    meaning="from the start of the job, which a host cannot begin for lack of processes or descriptors",
+    meaning="from the start of the job; a host lacks processes or file descriptors for it",
 )
 BOUNDS = (PROCESS, STUBBORN, HOST, START, SHORTAGE, END, STOP, STUBBORN_STOP, STUCK, STUCK_ATTEMPT, MPIRUN)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Own:
-    """How a host that was itself hit ends, in place of the others' verdict."""
+    """How a host ends that was itself hit, in place of the job's outcome."""
 
     exits: tuple[str, ...]  # what may be: exit codes, or a signal's name
-    text: str | None = None  # first line of its failure text; None: whatever it is, if it is one
+    text: str | None = None  # first line of its failure text; None: any
     timed: bool = False  # whether the bound holds for it, too
     words: str  # for the page
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One row, as a SageMaker user would want it.
+    """One run, as a SageMaker user would want it to end.
 
-    In texts {who} is the host and process that the event happens to, {host} the host alone; ... stands for anything.
+    In texts {who} is the host and process that the event happens to, {host} the host alone; ... stands for any text.
     """
 
     way: Way
@@ -155,18 +155,18 @@ class Case:
     bound: Bound
     hit: dict[str, Own] = field(default_factory=dict)  # hosts that end by a rule of their own
     says: str = ""  # what the log has
-    disk: bool = False  # that does not answer: who asks it stays when the job has left
+    disk: bool = False  # that does not answer: a process that asks it stays when the job has left
     few: str = ""  # what the host has too little of: files=N, pids=N or memory=BYTES
 
     @property
     def engine(self) -> str:
-        """The least that can do the faults."""
+        """Return the least engine that can inject the faults."""
         words = {fault.split()[0] for fault in self.faults}
         return "netns" if words & {"cut", "hide", "fill", "readonly"} else "process"
 
     @property
     def timed(self) -> list[str]:
-        """The hosts for which the bound holds."""
+        """Return the hosts for which the bound holds."""
         return [host for host in self.names if host not in self.hit or self.hit[host].timed]
 
     @property
@@ -176,7 +176,7 @@ class Case:
 
     @property
     def host(self) -> str:
-        """The host that the event happens to; the first, if to all."""
+        """Return the host that the event happens to; the first, if to all."""
         return host_of(self.where)
 
     @property
@@ -185,7 +185,7 @@ class Case:
 
     @property
     def scripts(self) -> int:
-        """How many of the user's programs run."""
+        """Return how many of the user's programs run."""
         return 1 if self.way is Way.PS_SERVER else self.hosts
 
     def fill_in(self, text: str) -> str:
@@ -197,7 +197,7 @@ def host_of(where: str) -> str:
 
 
 def script_of(way: Way, host: str) -> str:
-    """What the plan calls the user's program on a host."""
+    """Return the plan's name of the user's program on a host."""
     rank = int(host.removeprefix("algo-")) - 1
     match way:
         case Way.PS | Way.PS_SERVER:
@@ -211,5 +211,5 @@ def script_of(way: Way, host: str) -> str:
 
 
 def places(way: Way) -> tuple[str, ...]:
-    """Where a script of the user's can fail."""
+    """Return where a script of the user's can fail."""
     return (COORDINATOR, FOLLOWER) if way in SCRIPT_EVERYWHERE else (COORDINATOR,)

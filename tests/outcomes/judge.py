@@ -1,10 +1,10 @@
-"""What was not as the table has it, one line each; and the figures of all cases, by bound."""
+"""Compare runs with the table: a line for each difference; and the figures of all cases, by bound."""
 
 import re
 from collections.abc import Iterable
 from statistics import median
 
-from entrypoint.replay.command import Played, play, read
+from entrypoint.cli.replay import Played, play, read
 from outcomes.case import BOUNDS, Case
 from outcomes.run import LONG, Result
 
@@ -14,7 +14,7 @@ TIMES, AT_LEAST = 3, 10.0
 
 
 def complaints(result: Result) -> list[str]:
-    """Empty if the case went as its row says."""
+    """Return what differs from the row; empty if nothing does."""
     if not result.ended:
         return [f"not ended within {LONG:g} s"]
     found = [*_exits(result), *_texts(result), *_late(result)]
@@ -52,7 +52,7 @@ def _texts(result: Result) -> Iterable[str]:
 
 
 def wanted_text(case: Case, host: str) -> str | None:
-    """The first line of a host's failure text; "" if it should have none, None if that is left open."""
+    """Return the first line of a host's failure text; "" if it should have none, None if any will do."""
     text = case.hit[host].text if host in case.hit else case.text
     return None if text is None else case.fill_in(text)
 
@@ -72,7 +72,7 @@ def _late(result: Result) -> Iterable[str]:
 
 
 def figures(results: Iterable[Result]) -> str:
-    """Worst and median of each bound, and which case was the worst."""
+    """Return worst and median of each bound, and which case was the worst."""
     ended = [result for result in results if result.ended]
     lines = []
     for bound in BOUNDS:
@@ -93,9 +93,9 @@ def _line(label: str, limit: float, seconds: dict[str, float | None]) -> list[st
 
 
 def _replayed(result: Result) -> Iterable[str]:
-    """What the policy decides otherwise when it is given the history that the hosts of a row have left.
+    """Yield what the policy decides differently when it gets the recorded history of the hosts of a row.
 
-    A host that could not write, that was killed, or whose job could not be read leaves none, or a part.
+    A host that could not write, that was killed, or whose job could not be read leaves no history, or a part.
     """
     for played in replays(result):
         host, step = played.recorded.host, played.differs
@@ -106,7 +106,7 @@ def _replayed(result: Result) -> Iterable[str]:
 
 
 def replays(result: Result) -> list[Played]:
-    """The hosts of a row whose records are there, played."""
+    """Replay the hosts of a row whose records are there."""
     records = {
         path.name.removesuffix(".jsonl.gz"): path.read_bytes()
         for folder in result.folder.glob("**/output/data/record")

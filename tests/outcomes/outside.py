@@ -1,4 +1,4 @@
-"""Cases in which something happens from outside: hosts go, come back, never come; processes die; SIGTERM."""
+"""Make the cases in which something happens from outside: hosts go, come back, never come; processes die; SIGTERM."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,7 +33,7 @@ from outcomes.case import (
 
 HERE = "when 'all are here'"  # the line that scripts write when all of them run
 LOST = "{host} (lost: not heard for ...)"
-KILLED = "{host} (lost: ...)"  # its kernel says so, or a connection that it does not take
+KILLED = "{host} (lost: ...)"  # known by its closed connection, or by one that it does not accept
 ABSENT = f"{{host}} (did not appear within {START_TIMEOUT:g} s): "
 NO_ANSWER = ABSENT + "it is at ..., port ...: Connection refused..."
 NO_NAME = ABSENT + "its name does not resolve: ..."
@@ -46,24 +46,25 @@ HELD = {
 SHORT_START = {"START_TIMEOUT": f"{START_TIMEOUT:g}"}
 SHORT_STOP = {"STOP_GRACE": f"{STOP_GRACE:g}"}
 RESTART = {"RESTARTS": "1", "RESTART_BACKOFF": "0.5"}
-NO_SAY = Own(exits=("SIGKILL",), words="it has no say")
-FROZEN = Own(exits=("SIGKILL",), words="it stays frozen, until somebody takes it away")
-LATE = Own(exits=("69",), words="69 when it goes on")
+STAYS = "stays paused until it is killed"
+NO_SAY = Own(exits=("SIGKILL",), words="was killed")
+FROZEN = Own(exits=("SIGKILL",), words=STAYS)
+LATE = Own(exits=("69",), words="69 when it resumes")
 CUT = {
     COORDINATOR: Own(
         exits=("69",),
         timed=True,
-        words="69, and it says that it may be the one that is cut off",
+        words="69; its text says that it may itself be cut off",
         text="algo-... (lost: not heard for ...): nor is any other host; {host} itself may be cut off the network",
     ),
     FOLLOWER: Own(
-        exits=("69",), text="algo-1 (lost: not heard for ...)", timed=True, words="69, and it names the coordinator"
+        exits=("69",), text="algo-1 (lost: not heard for ...)", timed=True, words="69; its text names the coordinator"
     ),
 }
 
 
 def lost(way: Way, event: str, where: str, when: str, *faults: str, own: Own, text: str = LOST, **more: Any) -> Case:
-    """The whole host is gone, for good or too long: the others name it."""
+    """Return a case in which the whole host is gone, for good or too long: the others name it."""
     host = host_of(where)
     return Case(
         way=way, event=event, where=where, when=when, faults=tuple(fault.format(host=host) for fault in faults),
@@ -90,7 +91,7 @@ def hosts_that_go() -> Iterator[Case]:
 
 
 def hosts_that_come_back() -> Iterator[Case]:
-    """A host away for less than the peer timeout changes nothing."""
+    """Yield cases in which a host is away for less than the peer timeout, which changes nothing."""
     mirrored = [(Way.MWMS, COORDINATOR), (Way.MWMS, FOLLOWER)]
     for way, where in (*mirrored, (Way.MPI, FOLLOWER), (Way.PS, FOLLOWER)):
         fault = f"pause {host_of(where)} {HERE} for 2"
@@ -150,7 +151,7 @@ def hosts_that_never_come() -> Iterator[Case]:
 def lose(
     way: Way, event: str, where: str, when: str, fault: str, text: str, code: int = 137, *, bound: Bound = PROCESS
 ) -> Case:
-    """A process of the launcher's dies under scripts that run."""
+    """Return a case in which a process of the launcher dies while scripts run."""
     return Case(
         way=way, event=event, where=where, when=when, faults=(fault.format(host=host_of(where)),),
         does={"do": "waits"}, hosts=3, code=code, text=text, bound=bound,
@@ -248,8 +249,8 @@ def stop(
 
 
 def output_that_nobody_reads() -> Iterator[Case]:
-    """It makes no difference to the others; the host itself waits for its reader, in the end."""
-    words = "the same, and it stays longer, for somebody who reads: 20 s, or 5 s where the job is stopped"
+    """Yield cases in which a host's output is not read: only that host waits for its reader, at the end."""
+    words = "the same, after it has waited for a reader: 20 s, or 5 s if the job is stopped"
     for way, where in ((Way.SCRIPTS, FOLLOWER), (Way.PS, COORDINATOR), (Way.MWMS, FOLLOWER), (Way.MPI, FOLLOWER)):
         host, loss = host_of(where), "ValueError: the loss is not a number"
         unread = {"way": way, "where": where, "when": "run", "hosts": 2}
@@ -286,7 +287,7 @@ def output_that_nobody_reads() -> Iterator[Case]:
         )
 
 
-# --- what ends neither by itself nor by SIGKILL, and what a stop crosses ---
+# --- processes that end neither by themselves nor by SIGKILL, and a stop beside a failure ---
 
 
 def work_outside_the_process_group() -> Iterator[Case]:
@@ -337,8 +338,8 @@ def mpirun_that_does_not_end() -> Iterator[Case]:
 
 
 def stops_that_cross_a_failure() -> Iterator[Case]:
-    """One host stands still, so that nothing is decided when SIGTERM comes."""
-    paused = Own(exits=("SIGKILL", "1"), words="it stays frozen, until somebody takes it away")
+    """Yield cases in which one host stands still, so that nothing is decided when SIGTERM comes."""
+    paused = Own(exits=("SIGKILL", "1"), words=STAYS)
     for way in (Way.SCRIPTS, Way.MWMS):
         yield Case(
             way=way, event="script raises while algo-3 is paused, then SIGTERM", where=FOLLOWER, when="run",

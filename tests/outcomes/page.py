@@ -1,50 +1,62 @@
-"""docs/outcomes.md: the table for people. Written by `pytest tests/unit/outcome/test_outcomes_page.py --refresh`."""
+"""Write docs/outcomes.md, the table for people (test_outcomes_page.py, with --refresh)."""
 
 import re
 from collections.abc import Iterable
-from itertools import groupby
 
-from outcomes.case import BOUNDS, COORDINATOR, EVERYWHERE, FOLLOWER, Case, Way
-from outcomes.table import CASES
+from outcomes.case import ALL, BOUNDS, COORDINATOR, EVERYWHERE, FOLLOWER, Case, Way
+from outcomes.table import CASES, PARTS
 
 _INTRO = """\
 # How jobs end
 
-What happens to a job when something goes wrong in it, for each way of distributing and each event: the exit code of
-every host, the first line of `/opt/ml/output/failure`, which becomes the job's `FailureReason`, and how soon.
-This page is written from the table in `tests/outcomes`, and the tests run every row of it, {cases} runs in all.
+Look up an event to see how the job ends: the exit code of all hosts, the first line of `/opt/ml/output/failure`, which
+becomes the job's `FailureReason`, and how soon the hosts are gone. The tests run every row in each mode that it names,
+{cases} runs in all; `tests/outcomes` generates this page.
 
-These hold for all rows:
+In all rows:
 
-- Every host exits by itself, with the same exit code and the same failure text. If a host differs, because it was
-  killed, frozen or cut off, the row says so.
-- A failed job never exits with 0, and a job that succeeded never with anything else.
+- Every host exits by itself, with the same exit code and failure text. If HOST ends differently, because it was killed,
+  paused or cut off, the row says so.
+- A failed job never exits with 0, and a job that succeeded always does.
 - No process, private key, socket, container or network is left.
-- Exit codes are the process's own, or 128 + the signal that killed it (137 is SIGKILL, 139 a segmentation fault);
-  65 is code that cannot be installed, 68 a host that did not appear, 69 a lost host, 71 a process that cannot be
-  killed, 143 a job that was stopped.
-- The coordinator is the first host of the list (algo-1), a follower any other.
 
-In the tables, HOST and PROCESS are where the event happens, and `...` is some text. A dash means that there is
-no failure file. *When* is the start (before the script of every host runs), the run (all of them run), or the end (the
-others' scripts have succeeded).
+## How to read the tables
 
+- HOST and PROCESS are where the event happens, OTHER is another host, `...` is some text.
+- [Exit codes](exit-codes.md) are the process's own, 128 + the signal that killed it, or the launcher's.
+- Without a failure text there is no failure file.
+- *Soon* names a [bound](#how-soon), *try* how to [try it](#try-it).
+- *In* has the modes, and the host of the event: C is the coordinator (algo-1), F a follower, C+F either of them, in a
+  run each, and all is every host.
+- Events happen in the run, when the scripts of all hosts run. With (start) they happen before that, with (end) when the
+  scripts of the other hosts have succeeded.
+
+| mode | what runs | `entrypoint local` | PROCESS |
+|---|---|---|---|
+{ways}
+"""
+
+_OUTRO = """\
 ## How soon
 
-Until all hosts know the outcome (told), and until the last of them is gone. These bounds are for an idle machine; the
+Seconds until all hosts know the outcome, and until the last of them is gone. The bounds are for an idle machine; the
 tests print what they measured.
 
-| | told | gone | counted |
+| bound | all know | all gone | counted |
 |---|---|---|---|
 {bounds}
 
-## To see for yourself
+## Try it
 
-`entrypoint local` runs a job on simulated hosts and injects faults. The *try* column goes with
-`tests/programs/acts/acts.py`, a script that acts by its arguments. Words with `=` are hyperparameters; add `on=` (the
-host that acts) and `when=` (start, run or end), without which every host acts in the run. The other words are
-for `--fault`. They need a moment: `when 'all are here'` for the run, `when 'acts at'` for the end, `at SECONDS` or
-`when 'NAME started'` for the start. Some faults take `--engine netns` (root, no Docker) or `--engine docker`.
+*Try* has arguments for `entrypoint local` with `tests/programs/acts/acts.py`, a script that acts by its arguments:
+
+- Words with `=` are hyperparameters. Add `on=` (the host that acts) and `when=` (start, run or end); without them,
+  every host acts in the run.
+- Other words are for `--fault`. Add a moment: `when 'all are here'` for the run, `when 'acts at'` for the end,
+  `at SECONDS` or `when 'NAME started'` for the start. Some faults need `--engine netns` (root, no Docker) or
+  `--engine docker`.
+
+For example:
 
     entrypoint local tests/programs/acts/acts.py --hosts 3 --mode mwms --hyperparameters do=raises on=algo-2 when=run
     entrypoint local tests/programs/acts/acts.py --hosts 3 --mode mpi --hyperparameters do=waits \\
@@ -53,69 +65,105 @@ for `--fault`. They need a moment: `when 'all are here'` for the run, `when 'act
         --engine netns --fault "cut algo-3 when 'all are here'"
 """
 
-_TITLES = {
-    Way.SINGLE: ("One host", "`--hosts 1`. PROCESS is `script`."),
-    Way.SCRIPTS: ("The same script on several hosts", "`--mode single`. PROCESS is `script`."),
-    Way.PS: (
-        "Parameter servers, scripts as workers",
-        "`--mode ps`. PROCESS is `chief/0` on the coordinator, `worker/N` on a follower.",
-    ),
+_WAYS = {  # (in the tables, what runs, options, PROCESS)
+    Way.SINGLE: ("1 host", "one script", "`--hosts 1`", "`script`"),
+    Way.SCRIPTS: ("single", "the same script on several hosts", "`--mode single`", "`script`"),
+    Way.PS: ("ps", "parameter servers, scripts as workers", "`--mode ps`", "`chief/0` on C, `worker/N` on F"),
     Way.PS_SERVER: (
-        "Parameter servers, servers as workers",
-        "`--mode ps --env ENTRYPOINT_PS_WORKERS=server`. PROCESS is `chief/0`; followers run no script.",
+        "ps-server",
+        "parameter servers, servers as workers; followers run no script",
+        "`--mode ps --env ENTRYPOINT_PS_WORKERS=server`",
+        "`chief/0`",
     ),
-    Way.MWMS: ("MultiWorkerMirrored", "`--mode mwms`. PROCESS is `worker/N`."),
-    Way.MPI: ("MPI and Horovod", "`--mode mpi`. PROCESS is `rank N`."),
+    Way.MWMS: ("mwms", "MultiWorkerMirrored", "`--mode mwms`", "`worker/N`"),
+    Way.MPI: ("mpi", "MPI and Horovod", "`--mode mpi`", "`rank N`"),
 }
-_WHERE = {COORDINATOR: 0, FOLLOWER: 1, EVERYWHERE: 2}
-_WHEN = {"start": 0, "run": 1, "end": 2}
+_EVENTS = {  # event of a case -> event on the page, where that is easier to read; a case's name keeps its event
+    "import of what is not there": "import of a missing package",
+    "a command it runs fails": "a command that it runs fails, and it raises",
+    "prints what is no UTF-8, ends well": "prints bytes that are not UTF-8, ends well",
+    "prints what is no UTF-8, sys.exit(3)": "prints bytes that are not UTF-8, sys.exit(3)",
+    "script cannot be killed, another raises": "script survives SIGKILL; another raises",
+    "script cannot be killed, another is and the job was to be tried again": (
+        "script survives SIGKILL; another is killed, with ENTRYPOINT_RESTARTS=1"
+    ),
+    "mpirun does not end though all ranks have": "mpirun does not end when all ranks have",
+    "host's name does not resolve any more": "host's name no longer resolves",
+    "SIGTERM; scripts do nothing about it": "SIGTERM; scripts do not handle it",
+    "SIGTERM to this host only; scripts do nothing about it": "SIGTERM to HOST only; scripts do not handle it",
+    "SIGTERM to this host only; scripts save and end well": "SIGTERM to HOST only; scripts save and end well",
+    "its host allows 2 processes": "HOST allows 2 processes",
+    "its host allows 10 open files": "HOST allows 10 open files",
+    "script takes more memory than its host has": "script takes more memory than HOST has",
+}
+_PLACES = {COORDINATOR: "C", FOLLOWER: "F", EVERYWHERE: "all"}
+_WHENS = ("start", "run", "end")
+_HEAD = "| event | exit code | failure text | soon | in | try |\n|---|---|---|---|---|---|"
 
 
 def page() -> str:
-    bounds = "\n".join(f"| {b.name} | {b.told:g} s | {b.gone:g} s | {b.meaning} |" for b in BOUNDS)
-    parts = [_INTRO.format(cases=len(CASES), bounds=bounds)]
-    for way, (title, how) in _TITLES.items():
-        parts.append(f"## {title}\n\n{how}\n\n{_table([case for case in CASES if case.way is way])}")
-    return "\n".join(parts)
+    ways = "\n".join(f"| {' | '.join(_WAYS[way])} |" for way in ALL)
+    bounds = "\n".join(f"| {b.name} | {b.told:g} | {b.gone:g} | {b.meaning} |" for b in BOUNDS)
+    tables = [f"## {title}\n\n{_table(cases)}" for title, cases in PARTS.items()]
+    return "\n".join([_INTRO.format(cases=len(CASES), ways=ways), *tables, _OUTRO.format(bounds=bounds)])
 
 
-def _table(cases: list[Case]) -> str:
-    """Cases that differ in where and when only are one row."""
-    order = list(dict.fromkeys(case.event for case in cases))
-    cases = sorted(cases, key=lambda case: (order.index(case.event), _row(case)))
-    rows = ["| event | where, when | exit code | failure text | how soon | try |", "|---|---|---|---|---|---|"]
-    for row, same in groupby(cases, key=_row):
-        event, *rest = row
-        rows.append("| " + " | ".join([event, _places(same, cases[0].way), *rest]) + " |")
-    return "\n".join(rows) + "\n"
+def _table(cases: Iterable[Case]) -> str:
+    """Return a table of cases; those that differ only in mode, place and moment are one row."""
+    rows: dict[str, dict[tuple[str, ...], list[Case]]] = {}
+    for case in cases:
+        rows.setdefault(case.event, {}).setdefault(_row(case), []).append(case)
+    lines = [
+        f"| {' | '.join([_cell(_EVENTS.get(event, event)), code, texts, soon, _places(same), tries])} |"
+        for event, kinds in rows.items()
+        for (code, texts, soon, tries), same in kinds.items()
+    ]
+    return "\n".join([_HEAD, *lines]) + "\n"
 
 
 def _row(case: Case) -> tuple[str, ...]:
-    """All cells but where and when."""
-    return (_cell(case.event), str(case.code), _texts(case), case.bound.name, _try(case))
+    """Return all cells but the event and where it happens."""
+    return (str(case.code), _texts(case), case.bound.name, _try(case))
 
 
-def _places(cases: Iterable[Case], way: Way) -> str:
-    """`coordinator: run; follower: start, run`"""
-    places: dict[str, list[str]] = {}
+def _places(cases: Iterable[Case]) -> str:
+    """Return `1 host (start, run); ps, mwms: C+F (end)`: modes with the same places together."""
+    found: dict[Way, dict[str, list[str]]] = {}
     for case in cases:
-        places.setdefault(case.where, []).append(case.when)
-    whens = {where: ", ".join(sorted(places[where], key=_WHEN.__getitem__)) for where in sorted(places, key=_WHERE.get)}
-    if way is Way.SINGLE:
-        return ", ".join(whens.values())
-    return "; ".join(f"{where}: {when}" for where, when in whens.items())
+        found.setdefault(case.way, {}).setdefault(case.where, []).append(case.when)
+    modes: dict[str, list[str]] = {}
+    for way in filter(found.__contains__, ALL):
+        if way is Way.SINGLE:
+            modes.setdefault(_moments(found[way][COORDINATOR if COORDINATOR in found[way] else EVERYWHERE]), [])
+        else:
+            modes.setdefault(_places_of(found[way]), []).append(_WAYS[way][0])
+    return "; ".join(f"{', '.join(names)}: {places}" if names else f"1 host{places}" for places, names in modes.items())
+
+
+def _places_of(whens: dict[str, list[str]]) -> str:
+    """Return `C+F (start), all`: places with the same moments together."""
+    together: dict[str, list[str]] = {}
+    for where in filter(whens.__contains__, _PLACES):
+        together.setdefault(_moments(whens[where]), []).append(_PLACES[where])
+    return ", ".join(f"{'+'.join(places)}{moments}" for moments, places in together.items())
+
+
+def _moments(whens: list[str]) -> str:
+    """Return ` (start, run)`; nothing for the run alone."""
+    return "" if whens == ["run"] else f" ({', '.join(sorted(whens, key=_WHENS.index))})"
 
 
 def _texts(case: Case) -> str:
-    text = f"`{_general(case.text)}`" if case.text else "-"
-    return _cell("; HOST: ".join([text, *(own.words for own in case.hit.values())]))
+    texts = [f"`{_general(case.text, case)}`"] if case.text else []
+    own = [f"{'HOST' if host == case.host else host}: {own.words}" for host, own in case.hit.items()]
+    return _cell("; ".join([*texts, *own]))
 
 
 def _try(case: Case) -> str:
     if case.few:  # a limit of the host, which no option of `entrypoint local` sets
         return ""
     does = [f"{k}={v}" for k, v in case.does.items() if k not in ("on", "when")]
-    faults = [_general(_MOMENT.sub("", fault)) for fault in case.faults]
+    faults = [_general(_MOMENT.sub("", fault), case) for fault in case.faults]
     if case.where != EVERYWHERE:
         faults = [fault.replace(case.host, "HOST") for fault in faults]
     return _cell("<br>".join(f"`{words}`" for words in [" ".join(does), *faults] if words))
@@ -123,10 +171,13 @@ def _try(case: Case) -> str:
 
 _MOMENT = re.compile(r" (when '.*'|at [0-9.]+)")
 _NUMBER = re.compile(r"\b(ps|worker)/\d+")
+_SCRIPT = re.compile(r"^(algo-\d+) (?:script|chief/0|worker/\d+|rank \d+|\.\.\.)(?= \()")
+_HOST = re.compile(r"^algo-\d+")
 
 
-def _general(text: str) -> str:
-    """Without the names of one case."""
+def _general(text: str, case: Case) -> str:
+    """Return a text without the names of one case."""
+    text = _HOST.sub(lambda found: "HOST" if found[0] == case.host else "OTHER", _SCRIPT.sub(r"\1 PROCESS", text))
     return _NUMBER.sub(r"\1/N", text.format(who="HOST PROCESS", host="HOST"))
 
 

@@ -1,4 +1,4 @@
-"""The rows of the outcome table that always run: each event, each exit code, and each pair of what tells rows apart.
+"""Choose the rows of the outcome table that always run: each event, each exit code, and each pair of factors.
 
 A fault of the launcher seldom takes more than two things together; the other rows run with `tests/run.sh --all`.
 """
@@ -12,7 +12,7 @@ Pair = tuple[tuple[str, str], ...]
 
 
 def pairs_of(case: Case) -> set[Pair]:
-    """The event, the exit code, and each two of way, place, moment, kind of exit code, bound and engine."""
+    """Return the event, the exit code, and each two of way, place, moment, kind of exit code, bound and engine."""
     factors = [
         ("way", case.way.value),
         ("where", case.where),
@@ -25,14 +25,14 @@ def pairs_of(case: Case) -> set[Pair]:
 
 
 def kind(code: int) -> str:
-    """A script's own code is passed on, whichever it is, and so is a signal."""
+    """Return the kind of an exit code: all of a script's own codes are alike, and so are all signals."""
     return {1: "its own", 3: "its own", 255: "its own", 134: "signal", 137: "signal", 139: "signal"}.get(
         code, str(code)
     )
 
 
 def _cover(cases: tuple[Case, ...]) -> frozenset[str]:
-    """Names of rows that show all pairs: greedily the one that shows most of what is left, on most hosts."""
+    """Return names of rows that show all pairs: greedily the one that shows most of what is left, on most hosts."""
     shows, hosts = {case.name: pairs_of(case) for case in cases}, {case.name: case.hosts for case in cases}
     left, chosen = set().union(*shows.values()), set()
     while left:

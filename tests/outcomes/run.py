@@ -1,4 +1,4 @@
-"""Runs one case with `entrypoint local`: the Result, with what was left behind and how long it took."""
+"""Run one case with `entrypoint local`, and return its Result: output, what was left behind, and times."""
 
 import contextlib
 import json
@@ -44,7 +44,7 @@ class Result:
 
     @property
     def event_at(self) -> float | None:
-        """When that happened from which the case's bound counts."""
+        """Return the moment from which the case's bound counts."""
         faults = [at for at, _ in self.terminal.faults]
         match self.case.bound.since:
             case Since.START:
@@ -60,17 +60,17 @@ class Result:
 
     @property
     def told(self) -> float | None:
-        """Seconds until every host had said how the job ended."""
+        """Return seconds until every host had logged how the job ended."""
         return self._last(self.terminal.told)
 
     @property
     def gone(self) -> float | None:
-        """Seconds until the last host was gone."""
+        """Return seconds until the last host was gone."""
         return self._last(self.gone_at)
 
     @property
     def heard(self) -> float | None:
-        """Seconds until the last script had heard SIGTERM."""
+        """Return seconds until the last script had got SIGTERM."""
         heard = self.terminal.deeds.get("hears SIGTERM")
         sent = [at for at, fault in self.terminal.faults if ": stop " in fault]
         return max(heard) - sent[0] if heard and sent else None
@@ -92,7 +92,7 @@ def run(case: Case, folder: Path) -> Result:
 
 @contextlib.contextmanager
 def few(case: Case) -> Iterator[str]:
-    """What few/sitecustomize.py is to be told, so that the case's host has too little of something."""
+    """Yield the argument for few/sitecustomize.py by which the case's host has too little of something."""
     what, _, limit = case.few.partition("=")
     if what in ("", "files"):
         yield f"{what}:{limit}"
@@ -136,7 +136,7 @@ def _run(case: Case, folder: Path, meeting: str, few: str) -> Result:
             ended = False
         reader.join(5)
     report = json.loads((folder / "left.json").read_text())
-    # Who asks a disk that does not answer cannot be ended by anybody.
+    # A process that asks a disk that does not answer cannot be killed.
     left = [what for what in report["left"].values() if not (case.disk and PROGRAM.name in what)]
     ml = {host: folder / "out" / host / "ml" for host in case.names}
     return Result(
@@ -154,7 +154,7 @@ def _run(case: Case, folder: Path, meeting: str, few: str) -> Result:
 
 
 def command(case: Case, folder: Path, meeting: str, few: str) -> list[str]:
-    """As a person would type it."""
+    """Return the command of a case, as a person would type it."""
     words = ["local", str(folder / "code" / PROGRAM.name), "--hosts", str(case.hosts), *case.way.options]
     for name, value in case.settings.items():
         words += ["--env", f"ENTRYPOINT_{name}={value}"]
@@ -170,7 +170,7 @@ def command(case: Case, folder: Path, meeting: str, few: str) -> list[str]:
 
 
 def environment(case: Case) -> dict[str, str]:
-    """Ours, without what is meant for hosts; parameter servers get a stand-in for TensorFlow."""
+    """Return our environment without hosts' variables; parameter servers get a stand-in for TensorFlow."""
     own = {k: v for k, v in os.environ.items() if not k.startswith(("ENTRYPOINT_", "SM_", "TEST_"))}
     stand_ins = [str(TESTS / "stand_ins")] if case.way in (Way.PS, Way.PS_SERVER) else []
     stand_ins += [str(FEW)] if case.few else []
@@ -179,16 +179,16 @@ def environment(case: Case) -> dict[str, str]:
 
 
 class RunFolder:
-    """The folder of keys and sockets that the hosts of a run share, found in the environment of its processes.
+    """Finds the folder of keys and sockets that the hosts of a run share, in the environment of its processes.
 
-    In network namespaces each host has a /run of its own, which goes with its processes.
+    In network namespaces each host has a /run of its own, which vanishes with its processes.
     """
 
     def __init__(self, case: Case, folder: Path) -> None:
         self._mark, self._sought, self._found = str(folder).encode(), case.engine == "process", ""
 
     def look(self) -> None:
-        """Called whenever something was printed: the hosts are there from their first lines on."""
+        """Look for the folder, whenever something was printed: the hosts are there from their first lines on."""
         if not self._sought or self._found:
             return
         for entry in Path("/proc").glob("[0-9]*"):
@@ -199,7 +199,7 @@ class RunFolder:
                     return
 
     def left(self) -> list[str]:
-        """Itself, if it is still there."""
+        """Return the folder, if it is still there."""
         if self._sought and not self._found:
             return ["perhaps the run's folder in /tmp, which was never seen"]
         return [self._found] if self._found and Path(self._found).exists() else []
@@ -209,7 +209,7 @@ _RUN_DIR = re.compile(rb"\0ENTRYPOINT_RUN_DIR=([^\0]+)\0")
 
 
 def keys(folder: Path) -> list[str]:
-    """Files with a private key."""
+    """Return files with a private key."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size < 1 << 16]
     return [f"key {path}" for path in files if b"PRIVATE KEY" in path.read_bytes()]
 

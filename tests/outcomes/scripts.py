@@ -1,4 +1,4 @@
-"""Cases in which a script of the user's does something."""
+"""Make the cases in which a script of the user's does something."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from outcomes.case import (
 
 @dataclass(frozen=True, kw_only=True)
 class Deed:
-    """What a script does, and what becomes of a job in which one does it."""
+    """What a script does, and how a job ends in which one does it."""
 
     event: str
     do: str
@@ -88,7 +88,7 @@ EARLY = Deed(event="ends well long before the others", do="ends", code=0)
 
 
 def deed(way: Way, what: Deed, where: str, when: str, *, hosts: int = 3, megabytes: int = 1, **more: str) -> Case:
-    """A script of the user's does something, and the others wait for ever (or, if it ends well, a moment)."""
+    """Return a case in which a script does something, and the others wait for ever (or, if it ends well, a moment)."""
     others = {"others": "lasts"} if what.code == 0 else {}
     sizes = {"megabytes": str(megabytes)} if megabytes > 1 else {}
     return Case(
@@ -137,7 +137,7 @@ def deeds() -> Iterator[Case]:
         yield deed(way, EARLY, FOLLOWER, "start")
     for way, where in ((Way.SINGLE, COORDINATOR), (Way.MWMS, FOLLOWER)):
         for what in (OWN_WORDS, OWN_WORDS_EXITS):
-            # The script's own words stay.
+            # The failure file that the script wrote stays.
             own = Own(exits=(str(what.code),), text=OWN, timed=True, words=f"`{OWN}`")
             yield replace(deed(way, what, where, "run", hosts=2), hit={host_of(where): own})
     # Floods. Each of the large ones is as much work as ten other cases.
@@ -162,7 +162,7 @@ KILLED_ONCE = Deed(event="script is killed once, with ENTRYPOINT_RESTARTS=1", do
 
 
 def restarts() -> Iterator[Case]:
-    """With the setting, what looks transient is tried again; an exception does not."""
+    """Yield cases with ENTRYPOINT_RESTARTS: what looks transient is tried again, an exception is not."""
     again = {"RESTARTS": "1", "RESTART_BACKOFF": "0.5"}
     for way, where in ((Way.MWMS, FOLLOWER), (Way.MPI, FOLLOWER), (Way.PS, COORDINATOR)):
         yield replace(deed(way, KILLED_ONCE, where, "run", hosts=2), settings=again)
@@ -178,7 +178,7 @@ WRITES_MODEL = Deed(event="script writes its model", do="writes_model", code=1)
 FULL, READONLY = "OSError: [Errno 28] No space left on device", "OSError: [Errno 30] Read-only file system"
 
 
-NO_FILE = Own(exits=("1",), text="", timed=True, words="the text is in its log")
+NO_FILE = Own(exits=("1",), text="", timed=True, words="no failure file; its log has the text")
 
 
 def disks() -> Iterator[Case]:

@@ -1,4 +1,4 @@
-"""What `entrypoint local` printed, and when: lines are stamped as they are read.
+"""Read what `entrypoint local` prints, and note when.
 
 The scripts print the time of what they do themselves; all hosts are on one machine and share its clock.
 """
@@ -20,16 +20,16 @@ _EXIT = re.compile(r"^(algo-\d+) +(\S+)", re.MULTILINE)
 
 @dataclass
 class Terminal:
-    """Times are seconds since 1970."""
+    """Holds the output, and the times of what happened in seconds since 1970."""
 
     head: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
     deeds: dict[str, list[float]] = field(default_factory=dict)  # what scripts did -> when
     faults: list[tuple[float, str]] = field(default_factory=list)
-    told: dict[str, float] = field(default_factory=dict)  # host -> when it said how the job ended
+    told: dict[str, float] = field(default_factory=dict)  # host -> when it logged how the job ended
 
     def read(self, fd: int, each_time: Callable[[], None]) -> None:
-        """Until the end of the pipe `fd`."""
+        """Read the pipe `fd` until its end."""
         rest = b""
         while block := os.read(fd, 1 << 16):
             whole, newline, after = block.rpartition(b"\n")
@@ -37,7 +37,7 @@ class Terminal:
                 self._note(rest + whole + newline)
                 rest = after
             else:
-                rest = (rest + block)[-(1 << 17) :]  # a line this long is nobody's news
+                rest = (rest + block)[-(1 << 17) :]  # no line this long is of interest
             each_time()
         self._note(rest)
 
@@ -60,9 +60,9 @@ class Terminal:
         return (self.head + between + self.tail).decode(errors="replace")
 
     def not_done(self) -> list[str]:
-        """Faults that did not happen."""
+        """Return faults that did not happen."""
         return _NO_FAULT.findall(self.text)
 
     def exits(self) -> dict[str, str]:
-        """How each host ended, as the table at the end has it: an exit code, or a signal's name."""
+        """Return how each host ended, from the table at the end: an exit code, or a signal's name."""
         return dict(_EXIT.findall(self.text.rpartition("tail s\n")[2]))

@@ -10,9 +10,9 @@ import pytest
 from local_mode import ROOT, python_of
 from test_submit import IMAGE, ROLE, blocks_for
 
-from entrypoint.doctor.examine import Report, examine
-from entrypoint.doctor.finding import Severity
-from entrypoint.doctor.show import as_text
+from entrypoint.check.finding import Severity
+from entrypoint.check.lint.lint import Report, examine
+from entrypoint.check.lint.output import as_text
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "AWS_DEFAULT_REGION": "eu-west-1"}
 V2 = f"""

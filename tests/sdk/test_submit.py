@@ -25,13 +25,13 @@ from builders import names, resources, write_config
 from local_mode import DRIVERS, ROOT, Job, docker, python_of
 from waiting import eventually
 
-from entrypoint.errors import ConfigError
-from entrypoint.job import job as jobs
-from entrypoint.job.config import read_job
-from entrypoint.local.channels import parse_channel
-from entrypoint.plan.plan import Role
-from entrypoint.plan.planner import plan_for
+from entrypoint.base.errors import ConfigError
+from entrypoint.launcher.job import job as jobs
+from entrypoint.launcher.job.config import read_job
+from entrypoint.launcher.plan.plan import Role
+from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.serving.config import read_serving
+from entrypoint.simulate.channels import parse_channel
 
 sys.path.insert(0, str(ROOT / "examples"))
 import submit
@@ -64,7 +64,7 @@ EVERYTHING = f"""
 --max-run 7200 --spot --checkpoints s3://bucket/checkpoints
 """
 WARM = f"{PLAIN} --mode ps --instances 2 --keep-alive 1800 --no-wait"
-# Each cell of the matrix of channels (entrypoint/job/channels.py), and each option.
+# Each cell of the matrix of channels (entrypoint/launcher/job/channels.py), and each option.
 CHANNELS = f"""
 {PLAIN} --mode mpi --instances 2 --processes-per-host 2
 --channel training-1=s3://bucket/a/,mode=Pipe,distribution=ShardedByS3Key,shuffle=7,compression=Gzip

@@ -16,18 +16,19 @@ from builders import PROGRAM, names, resources, write_config
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoint import __version__, arguments, cli
-from entrypoint.errors import ConfigError
-from entrypoint.job.config import read_job
-from entrypoint.local import ports
-from entrypoint.local.channels import Channel
-from entrypoint.local.local_python import allow_files
-from entrypoint.local.netns_engine import NetnsEngine
-from entrypoint.local.process_engine import ProcessEngine
-from entrypoint.local.spec import LocalJob, encode
-from entrypoint.local.tree import write_config as write_local_config
-from entrypoint.plan.planner import plan_for
-from entrypoint.plan.render import render
+from entrypoint import __version__
+from entrypoint.base.errors import ConfigError
+from entrypoint.cli import arguments, main
+from entrypoint.launcher.job.config import read_job
+from entrypoint.launcher.plan.planner import plan_for
+from entrypoint.launcher.plan.render import render
+from entrypoint.simulate import ports
+from entrypoint.simulate.channels import Channel
+from entrypoint.simulate.local_python import allow_files
+from entrypoint.simulate.netns_engine import NetnsEngine
+from entrypoint.simulate.process_engine import ProcessEngine
+from entrypoint.simulate.spec import LocalJob, encode
+from entrypoint.simulate.tree import write_config as write_local_config
 
 ROOT = Path(__file__).resolve().parents[2]
 PS = {"sagemaker_parameter_server_enabled": "true"}
@@ -38,7 +39,7 @@ def command(capsys):
     """Runs the command line; (exit code, stdout, stderr)."""
 
     def run(*words: object, **environment: str) -> tuple[int, str, str]:
-        code = cli.run([str(word) for word in words], environment)
+        code = main.run([str(word) for word in words], environment)
         said = capsys.readouterr()
         return code, said.out, said.err
 
@@ -245,7 +246,7 @@ def _subcommands() -> dict[str, argparse.ArgumentParser]:
 def examples(name: str, capsys) -> list[list[str]]:
     """The words after `entrypoint` of each example in the help of a subcommand, up to a comment or a pipe."""
     with pytest.raises(SystemExit) as ended:
-        cli.run([name, "--help"] if name else ["--help"], {})
+        main.run([name, "--help"] if name else ["--help"], {})
     assert ended.value.code == 0
     text = capsys.readouterr().out.partition("\nexample")[2].partition("\n\n")[0]
     found = [shlex.split(line, comments=True) for line in text.splitlines() if "entrypoint " in line]
@@ -269,7 +270,7 @@ def test_the_examples_that_cost_little_work(name, capsys, command, tmp_path, mon
     (tmp_path / "train.py").touch()
     (tmp_path / "data").mkdir()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("entrypoint.local.process_engine.missing", lambda *_: [])
+    monkeypatch.setattr("entrypoint.simulate.process_engine.missing", lambda *_: [])
     for words in examples(name, capsys):
         if "--help" not in words and "docker" not in words:
             planned = [*words, "--plan"] if words[0] == "local" else words[: [*words, "|"].index("|")]
@@ -347,7 +348,7 @@ def test_settings_are_printed(command):
 
 def test_version(capsys):
     with pytest.raises(SystemExit) as ended:
-        cli.run(["--version"], {})
+        main.run(["--version"], {})
     assert ended.value.code == 0
     assert __version__ in capsys.readouterr().out
 
@@ -355,7 +356,7 @@ def test_version(capsys):
 @pytest.mark.parametrize("words", [[], ["lokal"], ["local"], ["local", "x.py", "--engine", "kubernetes"]])
 def test_usage(words, capsys):
     with pytest.raises(SystemExit) as ended:
-        cli.run(words, {})
+        main.run(words, {})
     assert ended.value.code == 2
     assert "usage: entrypoint" in capsys.readouterr().err
 

@@ -14,8 +14,8 @@ from outcomes.table import CASES
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Sources in small."""
-    (tmp_path / "entrypoint" / "job").mkdir(parents=True)
-    (tmp_path / "entrypoint" / "job" / "config.py").write_text("A = 1  # one\n")
+    (tmp_path / "entrypoint" / "launcher" / "job").mkdir(parents=True)
+    (tmp_path / "entrypoint" / "launcher" / "job" / "config.py").write_text("A = 1  # one\n")
     (tmp_path / "container" / "opt").mkdir(parents=True)
     (tmp_path / "container" / "opt" / "requirements.txt").write_text("flask==3.0\n")
     (tmp_path / "Dockerfile").write_text("FROM debian\n")
@@ -26,9 +26,9 @@ def root(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("entrypoint/job/config.py", "A = 2\n"),
-        ("entrypoint/job/config.py", "A = 1\n'no docstring'\n"),
-        ("entrypoint/job/new.py", ""),
+        ("entrypoint/launcher/job/config.py", "A = 2\n"),
+        ("entrypoint/launcher/job/config.py", "A = 1\n'no docstring'\n"),
+        ("entrypoint/launcher/job/new.py", ""),
         ("container/opt/requirements.txt", "flask==3.1\n"),
         ("Dockerfile", "FROM ubuntu\n"),
         ("sagemaker_tf_data/__init__.py", ""),
@@ -49,8 +49,8 @@ def test_other_sources_need_a_full_run(root: Path, name: str, content: str) -> N
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("entrypoint/job/config.py", "A = (\n    1\n)\n"),  # layout
-        ("entrypoint/job/config.py", '"""Read the config files."""\nA = 1\n'),
+        ("entrypoint/launcher/job/config.py", "A = (\n    1\n)\n"),  # layout
+        ("entrypoint/launcher/job/config.py", '"""Read the config files."""\nA = 1\n'),
         ("entrypoint/README.md", "text"),
         ("tests/unit/test_new.py", "def test(): pass"),
     ],
@@ -68,13 +68,13 @@ def test_the_outcome_table_runs_again_for_the_launcher_only(root: Path) -> None:
     write(root / "counts", record, root)
     (root / "Dockerfile").write_text("FROM ubuntu\n")
     assert why_needed("table", record, root) == ""
-    (root / "entrypoint" / "job" / "config.py").write_text("A = 2\n")
+    (root / "entrypoint" / "launcher" / "job" / "config.py").write_text("A = 2\n")
     assert "the sources have changed" in why_needed("table", record, root)
 
 
 def test_a_file_that_moves_is_another(root: Path) -> None:
     before = digest(root)
-    shutil.move(root / "entrypoint" / "job" / "config.py", root / "entrypoint" / "config.py")
+    shutil.move(root / "entrypoint" / "launcher" / "job" / "config.py", root / "entrypoint" / "config.py")
     assert digest(root) != before
 
 
@@ -104,7 +104,7 @@ def test_another_line_of_the_image_is_about_its_own_pins_and_the_dockerfile(root
         '{"ring": "line-2.21", "tests": 9, "left_out": 0}\n{"ring": "table", "tests": 9, "left_out": 0}\n'
     )
     write(counts, record, root)
-    (root / "entrypoint/job/config.py").write_text("A = 2\n")
+    (root / "entrypoint/launcher/job/config.py").write_text("A = 2\n")
     assert why_needed("table", record, root) and not why_needed("line-2.21", record, root)
     (line / "requirements.txt").write_text("tensorflow-cpu==2.21.1\n")
     assert "the sources have changed" in why_needed("line-2.21", record, root)
@@ -139,7 +139,7 @@ def test_what_was_left_out_is_said_with_the_command_for_it(root: Path) -> None:
 
 def test_the_sources_of_this_repository_are_found() -> None:
     names = {path.relative_to(full_run.ROOT).as_posix() for path in full_run.files(full_run.ROOT)}
-    assert {"Dockerfile", "entrypoint/launch.py", "container/lines/2.14/requirements.txt"} <= names
+    assert {"Dockerfile", "entrypoint/train.py", "container/lines/2.14/requirements.txt"} <= names
 
 
 def test_rows_that_always_run_show_each_event_and_each_pair() -> None:

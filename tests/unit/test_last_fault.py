@@ -1,11 +1,11 @@
-"""launch.py: a fault that leaves not even a log."""
+"""train.py: a fault that leaves not even a log."""
 
 import fcntl
 import os
 import subprocess
 import sys
 
-PROGRAM = "import os; from entrypoint import launch; os._exit(launch._without_log(OSError('no log'), []))"
+PROGRAM = "import os; from entrypoint import train; os._exit(train._without_log(OSError('no log'), []))"
 
 
 def test_a_fault_without_a_log_is_told_and_ends_though_nobody_reads_stdout(tmp_path):

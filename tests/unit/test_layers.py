@@ -16,65 +16,99 @@ pytestmark = pytest.mark.unmeasured  # it reads the sources, and runs none
 PACKAGE = Path(__file__).resolve().parents[2] / "entrypoint"
 FILES = sorted(PACKAGE.rglob("*.py"))
 LIBRARY = PACKAGE.parent / "sagemaker_tf_data"  # for training scripts; it and the launcher agree on variables, not code
+WINGS = ("launcher", "observe", "check")  # folders of rooms; all else is a room, or a module by itself
 # Room, or module outside of the rooms: what it may import of the package, as its README says, too.
 MAY_IMPORT = {
-    "errors": "",
-    "python310": "",
-    "values": "",
-    "secret_names": "",
-    "secrets": "secret_names",
-    "job": "errors",
-    "outcome": "errors secrets",
-    "plan": "errors job secret_names secrets",
-    "policy": "errors job outcome plan",
-    "host": "errors job outcome plan policy secrets",
-    "live": "errors",
-    "control": "errors host job live outcome policy",
-    "errands": "control host job policy",
-    "monitor": "control errors host job live plan report secrets",
-    "monitor_process": "host job monitor outcome plan secrets",
-    "feed": "errors host job monitor monitor_process outcome plan policy",
-    "supervisor": "control errands host job outcome plan policy",
-    "surroundings": "errors host job",
-    "launch": "control errors feed host job outcome plan policy secrets supervisor surroundings",
-    "local": "errors export host job launch live outcome plan report secrets",
-    "doctor": "errors job plan secrets",
-    "rehearse": "doctor errors host job local monitor report secrets",
-    "replay": "errors job outcome plan policy report",
-    "report": "errors job",
-    "export": "errors monitor report",
-    "arguments": "errors job",
-    "cli": "arguments doctor errors export host job launch live local plan rehearse replay report secrets",
+    "base": "",
+    "record": "base",
+    "launcher/job": "base",
+    "launcher/outcome": "base",
+    "launcher/plan": "base launcher/job",
+    "launcher/policy": "base launcher/job launcher/outcome launcher/plan",
+    "launcher/host": "base launcher/job launcher/outcome launcher/plan launcher/policy",
+    "launcher/control": "base launcher/host launcher/job launcher/outcome launcher/policy record",
+    "launcher/errands": "launcher/control launcher/host launcher/job launcher/policy",
+    "launcher/surroundings": "base launcher/host launcher/job",
+    "launcher/supervisor": (
+        "base launcher/control launcher/errands launcher/host launcher/job launcher/outcome launcher/plan "
+        "launcher/policy"
+    ),
+    "observe/live": "base launcher/control",
+    "observe/report": "base launcher/job record",
+    "observe/export": "base record",
+    "observe/replay": "base launcher/job launcher/outcome launcher/plan launcher/policy record",
+    "observe/monitor": (
+        "base launcher/control launcher/host launcher/job launcher/outcome launcher/plan launcher/policy "
+        "observe/live observe/report record"
+    ),
+    "train": (
+        "base launcher/control launcher/host launcher/job launcher/outcome launcher/plan launcher/policy "
+        "launcher/supervisor launcher/surroundings observe/live observe/monitor"
+    ),
+    "simulate": (
+        "base launcher/host launcher/job launcher/outcome launcher/plan observe/export observe/live observe/report "
+        "train"
+    ),
+    "check/finding": "",
+    "check/instance_types": "",
+    "check/lint": "base check/finding launcher/job launcher/plan",
+    "check/rehearse": (
+        "base check/instance_types check/lint launcher/host launcher/job observe/monitor record simulate"
+    ),
+    "cli": (
+        "base check/finding check/lint check/rehearse launcher/host launcher/job launcher/plan "
+        "observe/export observe/live observe/replay observe/report record simulate train"
+    ),
     "__main__": "cli",
-    "serving": "errors",
-    "children": "",
+    "serving": "base",
+    "programs": "",
     "stand_ins": "",
+}
+# Wing: what none of its modules imports, whatever the arrows of its rooms may become.
+NEVER = {
+    "base": "record launcher observe simulate check serving cli programs train",
+    "record": "launcher observe simulate check serving cli programs train",
+    "launcher": "observe simulate check serving cli programs train",
+    "observe": "simulate check serving cli programs train",
+    "simulate": "check serving cli programs",
+    "check": "serving cli programs",
+    "serving": "launcher observe simulate check cli programs train",
 }
 ROOMS = [name for name in MAY_IMPORT if (PACKAGE / name).is_dir()]
 # Time and facts are given: no clock, no process, no thread, no socket, no environment.
 IMPURE = {"asyncio", "os", "pathlib", "random", "socket", "subprocess", "sys", "threading", "time"}
-PURE = ["errors", "secret_names", "secrets", "outcome", "plan", "policy", "job/channels", "job/cluster", "job/settings"]
+PURE = [
+    "base/errors",
+    "base/secret_names",
+    "base/secrets",
+    "launcher/outcome",
+    "launcher/plan",
+    "launcher/policy",
+    "launcher/job/channels",
+    "launcher/job/cluster",
+    "launcher/job/settings",
+]
 BUT = {  # what these pure rooms have of it
-    "outcome/outcome": {"os"},  # strerror
-    "outcome/report": {"pathlib"},  # writes the failure file
-    "plan/distributions/common": {"pathlib", "sys"},
-    "plan/plan": {"pathlib"},
-    "plan/ssh": {"os", "pathlib", "sys"},  # writes files; passes on its own PATH and library path
+    "launcher/outcome/outcome": {"os"},  # strerror
+    "launcher/outcome/report": {"pathlib"},  # writes the failure file
+    "launcher/plan/distributions/common": {"pathlib", "sys"},
+    "launcher/plan/plan": {"pathlib"},
+    "launcher/plan/ssh": {"os", "pathlib", "sys"},  # writes files; passes on its own PATH and library path
 }
 # As pyproject.toml says.
 INSTALLED_WITH = {"boto3", "botocore", "flask", "psutil", "pynvml", "rich", "tensorboard", "tomli", "waitress"}
 LONGEST_CLASS = 255  # lines
 EXIT = {
     "__main__",
-    "launch",
-    "monitor_process",
+    "train",
     "cli",
-    "local",
-    "children",
-    "export/mlflow_run",
-    "host/fork",
-    "monitor/reporting",
-    "rehearse/runs",
+    "simulate",
+    "programs",
+    "observe/export/mlflow_run",
+    "observe/monitor/reporting",
+    "observe/monitor/spawn",
+    "launcher/host/fork",
+    "check/rehearse/runs",
     "serving/__main__",
 }  # end it, read its environment
 
@@ -87,7 +121,9 @@ MODULES = {module(path).replace("/", "."): path for path in FILES}
 
 
 def room(name: str) -> str:
-    return re.split("[./]", name)[0]
+    """Return the room of a module: "launcher/job", "cli"; a module outside of the rooms is its own."""
+    parts = re.split("[./]", name)
+    return "/".join(parts[: 2 if parts[0] in WINGS else 1])
 
 
 @functools.cache
@@ -114,12 +150,12 @@ def foreign(path: Path) -> set[str]:
 def ours(path: Path, nodes: Iterable[ast.AST] | None = None) -> set[str]:
     """Modules of the package that a file imports: "secrets", "plan.distributions.common"."""
     names = {name.removeprefix("entrypoint.") for name in imports(path, nodes) if name.startswith("entrypoint.")}
-    return names & MODULES.keys() - {"python310", "values"}  # they stand in for Python's library, for everybody
+    return names & MODULES.keys() - set(WINGS)
 
 
 def needs_framework(path: Path) -> bool:
     """Return whether a file is for processes that import TensorFlow anyway."""
-    return room(module(path)) in ("serving", "stand_ins") or module(path) == "children/tf_server"
+    return room(module(path)) in ("serving", "stand_ins") or module(path) == "programs/tf_server"
 
 
 def is_pure(path: Path) -> bool:
@@ -129,11 +165,19 @@ def is_pure(path: Path) -> bool:
 def test_imports_follow_the_arrows():
     wrong = {}
     for path in FILES:
-        if (name := module(path)) != "__init__":
+        if (name := module(path)) not in ("__init__", *WINGS):
             here = room(name)
             assert here in MAY_IMPORT, f"what may {here} import?"
             wrong[name] = {room(each) for each in ours(path)} - {here} - set(MAY_IMPORT[here].split())
     assert {name: found for name, found in wrong.items() if found} == {}
+
+
+@pytest.mark.parametrize("wing", NEVER)
+def test_a_wing_never_imports_what_is_above_it(wing):
+    never = set(NEVER[wing].split())
+    files = [path for path in FILES if module(path).split("/")[0] == wing]
+    assert files
+    assert {module(path): bad for path in files if (bad := {n.split(".")[0] for n in ours(path)} & never)} == {}
 
 
 def test_no_class_is_so_long_that_it_must_be_about_two_things():
@@ -154,13 +198,14 @@ def test_modules_are_in_no_circle():
 def test_the_page_of_a_room_says_what_it_may_import(name):
     told = re.search(r"^May import: ([^.]+)\.", (PACKAGE / name / "README.md").read_text(), re.MULTILINE)
     assert told, "no line 'May import: ...'"
-    assert " ".join(re.findall(r"`(\w+)`", told[1])) == MAY_IMPORT[name]
+    assert " ".join(re.findall(r"`([\w/]+)`", told[1])) == MAY_IMPORT[name]
 
 
-def test_the_page_of_all_rooms_says_what_each_may_import():
-    rows = re.findall(r"^\| (?:here: )?(.+?) \|.+\| (.+?) \|$", (PACKAGE / "README.md").read_text(), re.MULTILINE)
-    told = {name: may for names, may in rows for name in re.findall(r"`(\w+)\.py`|\[(\w+)/\]", names)}
-    told = {"".join(name): set(re.findall(r"\w+", may.split(";")[0])) - {"nothing"} for name, may in told.items()}
+def test_the_map_has_every_room_and_what_it_may_import():
+    rows = re.findall(
+        r"^\| \[?`([\w/.]+)`[^|]* \| [^|]+ \| ([^|]+) \|$", (PACKAGE / "README.md").read_text(), re.MULTILINE
+    )
+    told = {name.removesuffix(".py").rstrip("/"): set(re.findall(r"[\w/]+", may)) - {"nothing"} for name, may in rows}
     assert told == {name: set(may.split()) for name, may in MAY_IMPORT.items() if name != "__main__"}
 
 
@@ -171,8 +216,12 @@ def test_the_page_of_a_room_names_its_modules():
 
 
 def test_who_enters_a_room_imports_nothing_by_it():
-    """`import entrypoint.policy.events` must load that, and not the room."""
-    assert [path.parent.name for path in PACKAGE.glob("*/__init__.py") if imports(path)] == []
+    """`import entrypoint.launcher.policy.events` must load that, and not the room."""
+    assert [
+        path.parent.name
+        for path in PACKAGE.rglob("__init__.py")
+        if module(path).split("/")[0] != "stand_ins" and imports(path)
+    ] == []
 
 
 def test_what_decides_is_pure():
@@ -180,11 +229,11 @@ def test_what_decides_is_pure():
     assert {name: has for name, has in found.items() if not has <= BUT.get(name, set())} == {}
 
 
-def test_nobody_imports_children_and_only_the_server_imports_tensorflow():
-    may = ("children/tf_server", "serving/tensorflow_model", "stand_ins/")
+def test_nobody_imports_programs_and_only_the_server_imports_tensorflow():
+    may = ("programs/tf_server", "serving/tensorflow_model", "stand_ins/")
     for path in FILES:
         name = module(path)
-        assert not [each for each in imports(path) if each.startswith("entrypoint.children")], name
+        assert not [each for each in imports(path) if each.startswith("entrypoint.programs")], name
         if not name.startswith("stand_ins/"):
             assert not foreign(path) & {"smdistributed"}, name
         if not name.startswith(may):
@@ -198,7 +247,7 @@ def test_only_main_exits_and_reads_the_environment():
             continue
         calls = {ast.unparse(node) for node in nodes_of(path) if isinstance(node, ast.Attribute)}
         assert not calls & {"sys.exit", "os._exit"}, name
-        assert name == "plan/ssh" or "os.environ" not in calls, name
+        assert name == "launcher/plan/ssh" or "os.environ" not in calls, name
 
 
 def at_import(node: ast.AST) -> Iterator[ast.AST]:
@@ -221,14 +270,18 @@ def loaded_by(names: set[str]) -> set[str]:
 
 def test_what_starts_a_job_needs_neither_the_control_channel_nor_what_failures_need():
     """These come after the first process has started."""
-    loaded = loaded_by({"launch", "job.config", "supervisor", "plan.planner"})
-    late = {name for name in loaded if room(name) in ("control", "local", "serving", "cli")}
-    assert not late | (loaded & {"outcome.explain", "outcome.symptoms", "outcome.tracebacks", "policy.evidence"})
+    loaded = loaded_by({"train", "launcher.job.config", "launcher.supervisor", "launcher.plan.planner"})
+    late = {name for name in loaded if room(name) in ("launcher/control", "simulate", "serving", "cli")}
+    failures = {"outcome.explain", "outcome.symptoms", "outcome.tracebacks", "policy.evidence"}
+    assert not late | (loaded & {f"launcher.{name}" for name in failures})
 
 
 def test_importing_the_launcher_imports_no_framework():
     """PID 1 stays small: no TensorFlow, no boto3, no Flask before the first process has started."""
-    names = "entrypoint.launch, entrypoint.job.config, entrypoint.supervisor, entrypoint.plan.planner"
+    names = ", ".join(
+        f"entrypoint.{name}"
+        for name in ("train", "launcher.job.config", "launcher.supervisor", "launcher.plan.planner")
+    )
     code = f"import {names}, sys; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
     out = subprocess.run(
         [sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=True, timeout=60
@@ -254,7 +307,7 @@ def test_no_pattern_is_one_that_python_310_does_not_know():
 def test_the_launcher_does_not_import_the_scripts_library():
     """But for the worker server, in which what a script makes by it is run."""
     found = {module(path) for path in FILES if "sagemaker_tf_data" in foreign(path)}
-    assert found <= {"children/tf_server"}
+    assert found <= {"programs/tf_server"}
 
 
 def test_the_scripts_library_does_not_import_the_launcher():

@@ -10,8 +10,8 @@ from growth import grows_no_faster_than_its_input
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoint.secret_names import is_secret
-from entrypoint.secrets import MASK, NONE, Secrets, tells
+from entrypoint.base.secret_names import is_secret
+from entrypoint.base.secrets import MASK, NONE, Secrets, tells
 
 KINDS = ("secret", "harmless")
 AWS_KEY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"

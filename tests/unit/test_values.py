@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import pytest
 
-from entrypoint.policy.codec import plain, reader
-from entrypoint.values import State, Value, fresh, replace
+from entrypoint.base.codec import plain, reader
+from entrypoint.base.values import State, Value, fresh, replace
 
 
 class Ended(Value):

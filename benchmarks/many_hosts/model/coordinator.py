@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.many_hosts.model.core import Core, Thread
 from benchmarks.many_hosts.model.network import CONFIRMED_WITHIN, RTO_MIN
-from entrypoint.control import probe, server
-from entrypoint.policy import events
+from entrypoint.launcher.control import probe, server
+from entrypoint.launcher.policy import events
 
 if TYPE_CHECKING:
     from benchmarks.many_hosts.model.follower import Follower

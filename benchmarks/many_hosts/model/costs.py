@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.many_hosts.worker import PORT, at, environment_of
-from entrypoint.control import client, probe
-from entrypoint.control.peers import Peers
-from entrypoint.control.records import Records
-from entrypoint.control.wire import news_from_json, to_json
-from entrypoint.host.inbox import Inbox
-from entrypoint.job.config import read_job
-from entrypoint.job.job import Job
-from entrypoint.policy.events import News, Report
+from entrypoint.launcher.control import client, probe
+from entrypoint.launcher.control.peers import Peers
+from entrypoint.launcher.control.records import Records
+from entrypoint.launcher.control.wire import news_from_json, to_json
+from entrypoint.launcher.host.inbox import Inbox
+from entrypoint.launcher.job.config import read_job
+from entrypoint.launcher.job.job import Job
+from entrypoint.launcher.policy.events import News, Report
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLLOWERS = 200

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.many_hosts.model.coordinator import Connection, Link
 from benchmarks.many_hosts.model.network import CONFIRMED_WITHIN
-from entrypoint.control import client, peers, probe
-from entrypoint.policy import events
+from entrypoint.launcher.control import client, peers, probe
+from entrypoint.launcher.policy import events
 
 if TYPE_CHECKING:
     from benchmarks.many_hosts.model.job import World

@@ -19,17 +19,17 @@ from benchmarks.many_hosts.model.costs import PIECE, Costs
 from benchmarks.many_hosts.model.follower import HEAD, Follower
 from benchmarks.many_hosts.model.network import Network
 from benchmarks.many_hosts.worker import SAID, trivial
-from entrypoint.control.wire import to_json
-from entrypoint.job import config, files
-from entrypoint.job.job import Job
-from entrypoint.monitor.monitor import EARLY, REVIEW
-from entrypoint.outcome.outcome import Exit
-from entrypoint.plan.fingerprint import fingerprint
-from entrypoint.plan.plan import Duty, Plan, ProcessSpec
-from entrypoint.plan.planner import plan_for
-from entrypoint.policy import events
-from entrypoint.policy.policy import Policy
-from entrypoint.values import replace
+from entrypoint.base.values import replace
+from entrypoint.launcher.control.wire import to_json
+from entrypoint.launcher.job import config, files
+from entrypoint.launcher.job.job import Job
+from entrypoint.launcher.outcome.outcome import Exit
+from entrypoint.launcher.plan.fingerprint import fingerprint
+from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec
+from entrypoint.launcher.plan.planner import plan_for
+from entrypoint.launcher.policy import events
+from entrypoint.launcher.policy.policy import Policy
+from entrypoint.observe.monitor.monitor import EARLY, REVIEW
 
 SPREAD = 0.05  # seconds within which all launchers start
 STEP = 0.01  # seconds that the prepare step takes, and a script to its end after SIGTERM

@@ -7,8 +7,8 @@ from pathlib import Path
 from benchmarks.many_hosts.model.coordinator import BASE
 from benchmarks.many_hosts.model.job import Case, planned
 from benchmarks.report.many_hosts import by_hosts
-from entrypoint.job import config, files
-from entrypoint.plan.plan import Duty
+from entrypoint.launcher.job import config, files
+from entrypoint.launcher.plan.plan import Duty
 
 ENTRY = 128 << 10  # bytes of one entry of an environment, of Linux (execve(2))
 FEW_DESCRIPTORS = 1024  # the soft limit of a login, and of a service that asks for none

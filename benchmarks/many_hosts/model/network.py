@@ -10,7 +10,7 @@ waits for the timeout: a lost word behind which others come would be repaired so
 import random
 from dataclasses import dataclass, field
 
-from entrypoint.control.client import NEXT, UNHEARD
+from entrypoint.launcher.control.client import NEXT, UNHEARD
 
 SYN_AGAIN = 1.0  # seconds
 RTO_MIN = 0.2  # seconds, of Linux

@@ -1,8 +1,8 @@
 """Trains a linear model, in the way of the job and by the interface that --api names; writes what came of it.
 
 --api fit: Keras's `fit`; loop: steps of one's own; estimator: tf.estimator. Which Keras `tf.keras` is, is up to image
-and environment; no word here may say that it is Keras 2, which doubts.py would believe. All weights begin with zero
-and are to be 1, 2, 3: what a task has of them in the end is written.
+and environment; no word here may say that it is Keras 2, which unsupported.py would believe. All weights begin with
+zero and are to be 1, 2, 3: what a task has of them in the end is written.
 """
 
 import argparse

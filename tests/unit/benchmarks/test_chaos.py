@@ -95,7 +95,7 @@ def of_all(seen: Observed, **fields: object) -> Observed:
 
 LOG = FAILED.logs["algo-1"]
 BROKEN = """[algo-1] Traceback (most recent call last):
-[algo-1]   File "/x/entrypoint/launch.py", line 48, in _train
+[algo-1]   File "/x/entrypoint/train.py", line 48, in _train
 """
 
 

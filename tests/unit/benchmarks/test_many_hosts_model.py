@@ -12,8 +12,8 @@ from benchmarks.many_hosts.model.network import RTO_MIN, Network
 from benchmarks.report import many_hosts_model as page
 from benchmarks.report import pages
 from benchmarks.report.figures import Measured
-from entrypoint.control.client import NEXT
-from entrypoint.control.probe import PATIENCE
+from entrypoint.launcher.control.client import NEXT
+from entrypoint.launcher.control.probe import PATIENCE
 
 pytestmark = pytest.mark.unmeasured
 

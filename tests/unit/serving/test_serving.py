@@ -17,7 +17,7 @@ from growth import grows_no_faster_than_its_input
 from ports import unused_port
 from waitress import wasyncore
 
-from entrypoint.errors import CodeError, ConfigError
+from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.serving.app import Service, make_app
 from entrypoint.serving.config import read_serving
 from entrypoint.serving.find import find_model

@@ -1,0 +1,173 @@
+"""Which values are secret, and texts without them. Pure.
+
+A value is secret by the name of the environment variable or hyperparameter that holds it (`DB_PASSWORD`, `api_key`),
+or as the password in a URL. Where it says enough to be nothing else, it is masked wherever it appears. A value that is
+also an ordinary word or number (`disabled`, `10000000`) is masked after its name only: a mask must not eat
+what a log is read for.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, unquote
+
+from entrypoint.base.secret_names import is_secret
+
+MASK = "***"
+SHORTEST = 8  # characters; a shorter value appears in texts that mean something else
+_LONGEST_JSON = 1 << 20
+
+# Reads a text once: from each `://` on to the next of what cannot be in a password.
+_IN_URL = re.compile(r"(?<=[A-Za-z0-9+.-])://(?:[^\s/:@]*:([^\s/@]+)|([^\s/:@]{16,}))@")
+
+_WORD = r"(?:[A-Z]?[a-z]{2,}(?:[A-Z][a-z]{2,})*|[A-Z]+|[a-z])"  # there is one way only to read a word
+_WORDS = re.compile(rf"{_WORD}(?:[ _./:-]+{_WORD})*")
+_FIGURES = re.compile(r"[-+0-9.,:/_eE\s]+")
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY")  # of a PEM file
+_BASE64 = re.compile(r"(?!/)(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9+/_-]{40,}={0,2}")
+_PLACE = re.compile(r"(~|\.{1,2})?(/[a-z0-9._-]+)+/?|(s3://|arn:)\S+")
+
+
+def tells(value: str) -> bool:
+    """Return whether a secret is unlike enough to ordinary text to be masked wherever it appears."""
+    if len(value) < SHORTEST or len(set(value)) < 4 or _PLACE.fullmatch(value):
+        return False
+    if _WORDS.fullmatch(value):
+        return len(value) >= 20
+    return not (_FIGURES.fullmatch(value) and sum(map(str.isdigit, value)) < 12)
+
+
+class Secrets:
+    """The secret values of a job. Masking is quick where there is nothing to mask: it is done to every line."""
+
+    def __init__(self, *sources: Mapping[str, Any]) -> None:
+        """From mappings of names to values, such as an environment and hyperparameters."""
+        pairs = {pair for source in sources for key, value in source.items() for pair in _pairs(str(key), value)}
+        everywhere = {form for name, value in pairs for line in _lines(value) if tells(line) for form in _forms(line)}
+        # Longest first, since one may hold another.
+        self._values = sorted(map(_bytes, everywhere), key=len, reverse=True)
+        self._after_name = [
+            (_bytes(name), _after(name, value))
+            for key, value in sorted(pairs)
+            if key and value.strip() and not tells(value)
+            for name in sorted({key, key.upper().replace("-", "_")})
+        ]
+        # A pattern is longer than what it matches.
+        self.longest = max(map(len, [*self._values, *(pattern.pattern for _, pattern in self._after_name)]), default=0)
+
+    def mask(self, text: str) -> str:
+        masked = self.mask_bytes(data := text.encode("utf-8", "surrogatepass"))
+        return text if masked == data else masked.decode("utf-8", "surrogatepass")
+
+    def mask_all(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.mask(value)
+        if isinstance(value, dict):
+            return {key: self.mask_all(inner) for key, inner in value.items()}
+        return [self.mask_all(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+    def mask_bytes(self, data: bytes) -> bytes:
+        for value in self._values:
+            if value in data:
+                data = data.replace(value, MASK.encode())
+        for name, pattern in self._after_name:
+            if name in data:
+                data = pattern.sub(rb"\1" + MASK.encode(), data)
+        return data
+
+    def open_end(self, data: bytes, names: bool = False) -> int:
+        """Return bytes at the end of a masked text that may be the first part of a secret, as long as more may come.
+
+        With `names`, so is the name that a secret may follow: whoever cuts the text there needs it to know the secret.
+        """
+        length = 0
+        for value in [*self._values, *(name for name, _ in self._after_name if names)]:
+            at = max(0, len(data) - len(value) + 1)
+            while 0 <= (at := data.find(value[:1], at)) < len(data) - length:
+                if value.startswith(data[at:]):
+                    length = len(data) - at
+                at += 1
+        for name, pattern in self._after_name:
+            at = data.rfind(name)
+            if at >= 0 and len(data) - at < len(pattern.pattern):
+                length = max(length, len(data) - at - (0 if names else len(name)))
+        return length
+
+
+def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """(name, text) of what is secret in a value: all of it, what is secret inside of it, passwords in URLs."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    if _holds_secret(name, text):
+        yield name, text
+    for found in _IN_URL.finditer(text):
+        password = found[1] or found[2]
+        yield from (("", password), ("", unquote(password)))
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") and len(value) <= _LONGEST_JSON:
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return
+    for key, inner in _members(value):
+        inner_text = inner if isinstance(inner, str) else json.dumps(inner)
+        if inner not in (None, True, False) and _holds_secret(key, inner_text):
+            yield key, inner_text
+
+
+def _holds_secret(name: str, text: str) -> bool:
+    """Return whether all of a value is secret: by its name, or as a private key."""
+    if is_secret(name, content=_is_content(name, text)):
+        return True
+    return text.lstrip()[:1] not in ("{", "[") and bool(_PRIVATE_KEY.search(text))
+
+
+def _is_content(name: str, text: str) -> bool:
+    """Return whether a value cannot be the path of a file, though its name speaks of one; PWD is an absolute path."""
+    text = text.strip()
+    if name == "PWD":
+        return not text.startswith("/")
+    return text.startswith("{") or "\n" in text or bool(_BASE64.fullmatch(text))
+
+
+def _members(value: Any) -> Iterator[tuple[str, Any]]:
+    todo = [value]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            yield from value.items()
+            todo += value.values()
+        elif isinstance(value, list):
+            todo += value
+
+
+def _lines(value: str) -> set[str]:
+    """Return a value, and its lines: a program may print it as they stand."""
+    return {value.strip(), *(line.strip() for line in value.splitlines())}
+
+
+def _forms(value: str) -> set[str]:
+    """Return the ways in which programs print a text: as it is, as JSON, as Python, for a shell, in a URL."""
+    as_json = json.dumps(value)[1:-1]
+    texts = {value, as_json, json.dumps(value, ensure_ascii=False)[1:-1], value.replace("\n", "\\n")}
+    texts |= {json.dumps(as_json)[1:-1], *(repr(text)[1:-1] for text in (value, as_json))}
+    texts |= {repr(text + "'\"")[1:-4] for text in (value, as_json)}  # beside quotes of both kinds
+    texts |= {shlex.quote(value).strip("'"), value.replace("'", "'\\''")}
+    return texts | {quote(value, safe="", errors="replace"), quote(value, errors="replace")}
+
+
+def _after(name: str, value: str) -> re.Pattern[bytes]:
+    """`name=value`, `"name": "value"`, `--name value`, `'--name', 'value'`."""
+    before, after = re.escape(_bytes(name)), re.escape(_bytes(value.strip()))
+    return re.compile(rb"(" + before + rb"[\"']?[\s=:,]{1,3}[\"']?)" + after + rb"(?!\w)")
+
+
+def _bytes(text: str) -> bytes:
+    """As a process prints it; an environment may hold bytes that are not UTF-8."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+NONE = Secrets()

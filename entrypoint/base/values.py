@@ -1,0 +1,106 @@
+"""Bases for types that are fields and little else: as dataclasses, which would compile six methods for each.
+
+A launcher has some seventy such types, and needs them before it starts anything. With dataclasses, that took more time
+than all else that it imports. Fields are given by name. Defaults are shared by all instances, or `fresh`.
+"""
+
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, ClassVar, TypeVar
+
+from entrypoint.base.python310 import dataclass_transform
+
+T = TypeVar("T")
+
+
+class Default:
+    """What a field begins with, where an instance is not to share it, or where more is to be said of the field."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
+
+
+def fresh(make: Callable[[], T]) -> T:
+    """Return a default that is made for each instance: `fresh(list)`."""
+    default: Any = Default(make)
+    return default
+
+
+class _Fields:
+    """Made of all fields that have no default; TypeError where one lacks, or is none."""
+
+    fields: ClassVar[tuple[str, ...]] = ()
+    defaults: ClassVar[dict[str, Any]] = {}
+    _makers: ClassVar[dict[str, Callable[[], Any]]] = {}
+    _known: ClassVar[frozenset[str]] = frozenset()
+    _checks = False  # whether a subclass has a __post_init__
+
+    def __init_subclass__(cls) -> None:
+        """Take the fields of a new type, after those of the one that it extends."""
+        own = vars(cls)
+        added = [name for name, kind in own.get("__annotations__", {}).items() if "ClassVar" not in str(kind)]
+        given = {name: own[name] for name in added if name in own}
+        cls.fields = tuple(dict.fromkeys([*cls.fields, *added]))
+        cls.defaults = {**cls.defaults, **{name: of for name, of in given.items() if not isinstance(of, Default)}}
+        cls._makers = {**cls._makers, **{name: of.make for name, of in given.items() if isinstance(of, Default)}}
+        cls._known = frozenset(cls.fields)
+        cls._checks = cls.__post_init__ is not _Fields.__post_init__
+
+    def __init__(self, **given: Any) -> None:
+        values = self.__dict__
+        values.update(self.defaults)
+        if self._makers:
+            values.update({name: make() for name, make in self._makers.items() if name not in given})
+        values.update(given)
+        if len(values) != len(self._known) or not given.keys() <= self._known:
+            wanted = ", ".join(self.fields) or "no fields"
+            raise TypeError(f"{type(self).__name__} takes {wanted}; given were {', '.join(given) or 'none'}")
+        if self._checks:
+            self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Check or complete what was given."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.fields)})"
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Value(_Fields):
+    """Never changes, and equals another of its type with equal fields; but for those in `apart`."""
+
+    apart: ClassVar[frozenset[str]] = frozenset()
+    _compared: ClassVar[Callable[[dict[str, Any]], Any]]
+
+    def __init_subclass__(cls) -> None:
+        """Take the fields of a new type, and those that are compared."""
+        super().__init_subclass__()
+        compared = [name for name in cls.fields if name not in cls.apart]
+        cls._compared = itemgetter(*compared) if compared else _nothing
+
+    def __setattr__(self, name: str, _: Any) -> None:
+        raise AttributeError(f"cannot set {name}: a {type(self).__name__} does not change")
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return False
+        compared = type(self)._compared
+        return bool(compared(self.__dict__) == compared(other.__dict__))
+
+    def __hash__(self) -> int:
+        return hash((type(self), type(self)._compared(self.__dict__)))
+
+
+@dataclass_transform(kw_only_default=True)
+class State(_Fields):
+    """Changes; equal to itself alone."""
+
+
+def replace(value: T, **changes: Any) -> T:
+    """Return a copy of a Value, or of a State, with other fields."""
+    known = value.__dict__
+    return type(value)(**{name: known[name] for name in value.fields} | changes)  # type: ignore[attr-defined]
+
+
+def _nothing(_: dict[str, Any]) -> None:
+    """Return what all values without fields have in common."""

@@ -1,0 +1,108 @@
+"""A CreateTrainingJob request: of a file, or as a launch script would have sent it; its words in one spelling."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.check.finding import Place
+
+# What a user names himself: below these, words are no keys of the API.
+_USERS = {"HyperParameters", "StaticHyperParameters", "Environment", "HookParameters", "ProfilingParameters"}
+_SPELLED = {"VolumeSizeInGb": "VolumeSizeInGB", "Hyperparameters": "HyperParameters"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """What a launch script said, which its request does not show."""
+
+    sdk: str = ""  # v2, v3, or nothing: boto3
+    maker: str = ""  # the class
+    line: int = 0
+    dropped: Mapping[str, str] = field(default_factory=dict)  # arguments that nobody reads
+    renamed: Mapping[str, str] = field(default_factory=dict)  # v2: a name of v1, and that of v2
+    dependencies: tuple[str, ...] = ()  # v2: what is laid beside the program
+    distributed: str = ""  # v3: the class
+    command: str = ""
+    entry_point: str = ""
+    source_dir: str = ""
+    unversioned: bool = False  # v2: workers that mirror, and no framework_version, on which its fit fails
+    uploads: Mapping[str, str] = field(default_factory=dict)  # v3: the files of channel sm_drivers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A request in boto3's own spelling, and where it comes from."""
+
+    body: Mapping[str, Any]
+    file: str
+    line: int = 0
+    text: str = ""  # of a JSON file, in which lines can be found
+    launch: Launch | None = None
+    local: bool = False  # for the SDK's local mode
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        return dict(self.body.get("HyperParameters") or {})
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {key: str(value) for key, value in (self.body.get("Environment") or {}).items()}
+
+    @property
+    def algorithm(self) -> Mapping[str, Any]:
+        return self.body.get("AlgorithmSpecification") or {}
+
+    @property
+    def image(self) -> str:
+        return str(self.algorithm.get("TrainingImage") or "")
+
+    @property
+    def channels(self) -> list[Mapping[str, Any]]:
+        return list(self.body.get("InputDataConfig") or [])
+
+    @property
+    def groups(self) -> list[Mapping[str, Any]]:
+        """Return instance groups; one where the request names an instance type and a count alone."""
+        asked = self.body.get("ResourceConfig") or {}
+        return list(asked.get("InstanceGroups") or []) or [{"InstanceGroupName": "homogeneousCluster", **asked}]
+
+    def at(self, word: str = "") -> Place:
+        """Return the place of a word of the request: in a JSON file its line, else that of the launch."""
+        found = re.search(rf'"{re.escape(word)}"', self.text) if word and self.text else None
+        line = self.text.count("\n", 0, found.start()) + 1 if found else self.line
+        return Place(file=self.file, line=line)
+
+
+def read_request(path: Path, shown: str) -> Request:
+    """Read a request from JSON, as boto3 takes it or as SDK v3 and others write the same; ConfigError if it is none."""
+    try:
+        text = path.read_text("utf-8")
+        value = json.loads(text)
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ConfigError(f"{shown} cannot be read: {problem}") from None
+    except (ValueError, RecursionError) as problem:
+        raise ConfigError(f"{shown} is not JSON ({problem}); wanted a CreateTrainingJob request") from None
+    if not isinstance(value, dict) or not {"AlgorithmSpecification", "ResourceConfig"} & spelled(value).keys():
+        raise ConfigError(
+            f"{shown} has neither AlgorithmSpecification nor ResourceConfig; wanted a CreateTrainingJob request, as "
+            "`python examples/submit.py ... --dry-run` prints one"
+        )
+    return Request(body=spelled(value), file=shown, line=1, text=text)
+
+
+def spelled(value: Any) -> Any:
+    """Return a request with its keys as boto3 has them: `training_job_name`, `trainingJobName` are TrainingJobName."""
+    if isinstance(value, list):
+        return [spelled(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {}
+    for key, inside in value.items():
+        words = "".join(word[:1].upper() + word[1:] for word in str(key).split("_"))
+        name = _SPELLED.get(words, words)
+        found[name] = inside if name in _USERS else spelled(inside)
+    return found

@@ -1,0 +1,94 @@
+"""How long the job takes and what it costs, where a rate and the size of the data are known. Pure."""
+
+from collections.abc import Iterator
+
+from entrypoint.check.rehearse.finding import Finding, fine, note, span
+from entrypoint.check.rehearse.results import COUNTED, Seen
+from entrypoint.check.rehearse.subject import Case
+
+TOTALS = ("max_steps", "total_steps", "train_steps", "num_steps")  # what a script calls all steps that it makes
+EPOCHS = ("epochs", "num_epochs", "n_epochs", "max_epochs")  # hyperparameters
+
+
+def of_hours(case: Case) -> Iterator[Finding]:
+    """Yield hours and price, with what they rest on."""
+    run = case.plain
+    if run is None or run.has_failed:
+        return
+    found = whole(case, run)
+    if found is None:
+        yield note(
+            "hours", "how long the job takes is not known from this",
+            "a sample that is trained to its end (fewer --records, more --seconds), or a script that prints its step "
+            "and max_steps",
+        )  # fmt: skip
+        return
+    seconds, why = found
+    here = f"{span(seconds)} at the rate of this machine with {case.hosts} simulated hosts ({why})"
+    if case.speedup is None:
+        yield note(
+            "hours", f"{here}: a laptop's cores are not {_types(case)}, so hours here say nothing of speed there",
+            "--speedup X, how many times as fast the real job is as this one",
+        )  # fmt: skip
+    else:
+        there = seconds / case.speedup
+        yield fine("hours", f"{span(there)} if the real job is {case.speedup:g} times as fast as here: {here}")
+        seconds = there
+    if case.price is not None:
+        cost = seconds / 3600 * case.price * case.request.hosts
+        told = f"{cost:,.2f} USD for {case.request.hosts} hosts at {case.price:g} USD an hour each"
+        if case.speedup is None:
+            yield note("price", f"{told}, if they were as fast as this machine, which they are not", "--speedup X")
+        else:
+            yield fine("price", f"{told}, beside data, storage and the start of instances")
+
+
+def whole(case: Case, run: Seen) -> tuple[float, str] | None:
+    """Return (seconds of the whole job at the rate of this run, why); None if that is not known."""
+    rate, metrics = run.steps_per_second, run.metrics
+    hyperparameters = dict(case.request.hyperparameters)
+    for name in TOTALS:
+        total = metrics.get(name) or _number(hyperparameters.get(name, ""))
+        if total and rate:
+            return total / rate, f"{name} {total:g} at {rate:.3g} steps a second"
+    part = min((sample.part for sample in case.samples), default=1.0)
+    copies = [sample.channel.name for sample in case.samples if not sample.where.startswith(("s3://", "file://"))]
+    of = f"{part:.2%} of the data" if part < 1 else "all of the data"
+    of += f", if the copy of {', '.join(copies)} is whole" if copies else ""
+    if run.is_whole and run.seconds:
+        start = _start(run)
+        of = f"{of}, beside {span(start)} for the start" if start else of
+        return start + (run.seconds - start) / part, f"{span(run.seconds - start)} for {of}"
+    asked = next((value for name in EPOCHS if (value := _number(hyperparameters.get(name, "")))), None)
+    epochs, steps = metrics.get("epochs") or asked, metrics.get("epoch_steps")
+    if rate and epochs and steps and case.request.same_epochs:
+        return epochs * steps / rate, f"{epochs:g} epochs of {steps:g} steps at {rate:.3g} steps a second"
+    if rate and epochs and steps:
+        return (
+            epochs * steps / rate / part,
+            f"{epochs:g} epochs of {steps:g} steps on {of} at {rate:.3g} steps a second",
+        )
+    by_epoch = run.rate_of("epoch")
+    if by_epoch and epochs and case.request.same_epochs:
+        return epochs / by_epoch, f"{epochs:g} epochs, {by_epoch * 60:.3g} of them a minute, as long with all data"
+    if by_epoch and epochs:
+        return epochs / by_epoch / part, f"{epochs:g} epochs on {of}, {by_epoch * 60:.3g} of them a minute"
+    return None
+
+
+def _start(run: Seen) -> float:
+    """Return the seconds until the first metric, which are the same for all of the data; 0 where none is said."""
+    began = min(process.began for host in run.hosts for process in host.processes)
+    said = [at for host in run.hosts for at, _, values in host.metrics if values.keys() & set(COUNTED)]
+    return max(0.0, min(said, default=began) - began)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text.strip('"')) or None
+    except ValueError:
+        return None
+
+
+def _types(case: Case) -> str:
+    return ", ".join(dict.fromkeys(filter(None, case.request.instance_types))) or "the real hosts"

@@ -1,0 +1,250 @@
+"""Checks of the data and of the plain run: did it run, was the work divided, did the hosts train together? Pure."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from entrypoint.check.instance_types import memory_of
+from entrypoint.check.rehearse.finding import Finding, error, fine, note, size, span, warning
+from entrypoint.check.rehearse.results import Host, Seen
+from entrypoint.check.rehearse.subject import Case, figures
+from entrypoint.simulate.hidden import listed
+
+FULL = 0.8  # of an instance's memory, above which there is little left
+_NOT_ALONE = "the script is to take part in what its mode starts: `entrypoint doctor` says what it misses"
+
+
+def of_request(case: Case) -> Iterator[Finding]:
+    """Yield what the rehearsal runs, and what is otherwise than in the request."""
+    request = case.request
+    yield fine("plan", f"{request.title}")
+    if not request.ours:
+        yield warning(
+            "plan", "the request starts something else than our launcher, which is what is rehearsed here",
+            "see `entrypoint doctor` for why",
+        )  # fmt: skip
+    if case.hosts != request.hosts:
+        yield note("hosts", f"{case.hosts} simulated hosts stand for {request.hosts}", "--hosts N for more")
+    here = max((len(host.processes) for host in case.plain.hosts), default=0) if case.plain else 0
+    if 0 < here < request.processes_per_host:
+        yield note(
+            "processes",
+            f"{here} on each host, where the request makes {request.processes_per_host}: one for each GPU that it has",
+        )
+    if request.moved:
+        names = ", ".join(request.moved)
+        yield note("places", f"{names}: a folder of this machine instead of S3, so that nothing is written there")
+    if request.unmoved:
+        yield note(
+            "places", f"{', '.join(request.unmoved)} name S3, and were left as they are: with your credentials, the "
+            "script reads and writes there",
+        )  # fmt: skip
+    if request.fixed and case.engine == "process":
+        yield warning(
+            "places", f"/opt/ml is written out ({', '.join(request.fixed[:4])}), and here is that of this machine: "
+            "what is there is not seen", "--engine netns or docker; or SM_MODEL_DIR, SM_CHANNEL_... in its place",
+        )  # fmt: skip
+    if request.others:
+        yield note("launch", f"{request.others} further requests of the launch script were not rehearsed")
+
+
+def of_data(case: Case) -> Iterator[Finding]:
+    """Yield how large the samples are, and whether they can be dealt out as the whole is."""
+    for sample in case.samples:
+        name = sample.channel.name
+        whole = "all of it" if sample.part >= 1 else f"{sample.part:.2%} of it by bytes"
+        least = "" if sample.listed else "at least "
+        yield fine(
+            "data",
+            f"{name}: {sample.records:,} records ({sample.kind}) in {sample.files:,} of {least}{sample.of_files:,} "
+            f"files, {whole}; {least}{size(sample.of_size)} in all",
+        )
+        if sample.no_data:
+            yield note(
+                "data", f"{name}: {listed(sample.no_data)} are left out as no data; SageMaker brings them: take them "
+                "out of there, or read with sagemaker_tf_data, which leaves them out, too",
+            )  # fmt: skip
+        if sample.left_out:
+            yield warning(
+                "data", f"{name}: {sample.left_out} files were left out, too large to be taken whole",
+                f"--channel {name}=FOLDER with smaller ones",
+            )  # fmt: skip
+        sharded = sample.channel.distribution.value == "ShardedByS3Key"
+        if sharded and sample.of_files < case.request.hosts:
+            yield error(
+                "shards", f"{name} is ShardedByS3Key and has {sample.of_files} files for {case.request.hosts} hosts: "
+                f"{case.request.hosts - sample.of_files} of them get nothing",
+                "at least as many files as hosts, of like size; or FullyReplicated",
+            )  # fmt: skip
+        elif sharded and sample.of_files % case.request.hosts and sample.of_files < 10 * case.request.hosts:
+            yield warning(
+                "shards",
+                f"{name}: {sample.of_files} files are dealt to {case.request.hosts} hosts, some of which get one more",
+                "a multiple of the number of hosts, or many small files",
+            )
+
+
+def of_end(case: Case) -> Iterator[Finding]:
+    """Yield how the plain run ended."""
+    run = case.plain
+    if run is None:
+        return
+    took = f"after {span(run.seconds)}"
+    if run.is_whole:
+        yield fine("end", f"the sample was trained to its end {took}, exit code 0 on all hosts")
+        if not any(host.saved for host in run.hosts) and not case.request.moved:
+            yield warning("model", "at its end it leaves no model in /opt/ml/model", "save it in SM_MODEL_DIR")
+    elif run.has_failed:
+        yield error("end", f"it failed {took}: {run.cause}", f"see {run.log}")
+    elif run.kind and run.ended.acted is None:
+        yield error(
+            "end",
+            "no training had begun when it was stopped, ten minutes later",
+            f"see {run.log} for what it waits for",
+        )
+    elif run.kind and _has_begun_nothing(case, run):
+        yield error(
+            "end", f"it ran {span(run.trained)}, until it was stopped, and had read no file and told no step: nothing "
+            "of the training was seen", f"a longer --seconds, if it only starts slowly; else see {run.log}",
+        )  # fmt: skip
+    elif run.kind:
+        yield fine("end", f"it ran {span(run.trained)}, until it was stopped")
+    else:
+        last = " | ".join(run.last_lines)
+        yield error("end", f"it ended with code {run.ended.code} and no word of why: {last}", f"see {run.log}")
+
+
+def _has_begun_nothing(case: Case, run: Seen) -> bool:
+    """Return whether no sign of training is there, where some could be: files that were read, metrics."""
+    files = [name for sample in case.samples if (name := sample.channel.name) not in case.streamed]
+    unread = all(host.read is not None and not any(_read(host, name) for name in files) for host in run.hosts)
+    return bool(files) and unread and not run.metrics
+
+
+def of_shards(case: Case) -> Iterator[Finding]:
+    """Yield what each host got and read: what is read twice, what by nobody."""
+    run = case.plain
+    if run is None or not run.hosts or (run.kind and not run.is_whole and _has_begun_nothing(case, run)):
+        return
+    for sample in case.samples:
+        name = sample.channel.name
+        if name in case.streamed:
+            yield note("shards", f"{name} is streamed by pipes: what was read of it is not seen")
+            continue
+        dealt = {host.name: dict(host.dealt).get(name, ()) for host in run.hosts}
+        if empty := [host for host, files in dealt.items() if not files]:
+            yield error(
+                "shards", f"{name}: {', '.join(empty)} got no file of the sample",
+                "at least as many files as hosts; or FullyReplicated",
+            )  # fmt: skip
+        if any(host.read is None for host in run.hosts):
+            yield note("shards", f"{name}: this file system does not tell which files were read")
+            continue
+        if not run.has_failed:
+            yield from _of_reads(case, run, name, dealt)
+
+
+def _of_reads(case: Case, run: Seen, name: str, dealt: dict[str, tuple[str, ...]]) -> Iterator[Finding]:
+    read = {host.name: _read(host, name) for host in run.hosts}
+    times = Counter(file for files in read.values() for file in files)
+    everything = {file for files in dealt.values() for file in files}
+    if not times:
+        yield warning(
+            "shards", f"{name}: no host has read any file of it",
+            f"the script is to read SM_CHANNEL_{name.upper().replace('-', '_')}; or leave the channel out",
+        )  # fmt: skip
+        return
+    if unread := sorted(everything - times.keys()):
+        told = f"{name}: {len(unread)} of {len(everything)} files were read by nobody, such as {unread[0]}"
+        if run.is_whole:
+            yield warning("shards", f"{told}, though the script went to its end", "does it look for other names?")
+        else:
+            yield note("shards", f"{told}, until it was stopped")
+    idle = [host for host, files in read.items() if not files and dealt[host]]
+    if idle and case.request.mode != "ps":
+        yield warning("shards", f"{name}: {', '.join(idle)} read nothing of it", "each host is to read its part")
+    twice = [file for file, count in times.items() if count > 1]
+    if len(read) > 1 and twice:
+        yield note(
+            "shards",
+            f"{name}: {len(twice)} of {len(everything)} files were opened by several hosts: unless the script takes "
+            "every Nth record of each, all of them train on the same",
+            "sagemaker_tf_data.shard, or ds.shard(size, rank)",
+        )
+    elif not unread and not idle:
+        yield fine("shards", f"{name}: each of {len(everything)} files was read by one host" + _counts(read))
+
+
+def _counts(read: dict[str, tuple[str, ...]]) -> str:
+    return f" ({', '.join(f'{host} {len(files)}' for host, files in read.items())})" if len(read) > 1 else ""
+
+
+def _read(host: Host, name: str) -> tuple[str, ...]:
+    return dict(host.read or ()).get(name, ())
+
+
+def of_distributed(case: Case) -> Iterator[Finding]:
+    """Yield whether the hosts train one model."""
+    run = case.plain
+    if run is None or len(run.hosts) < 2:
+        return
+    if case.request.meant_alone:
+        yield note("distributed", "each host trains alone, as ENTRYPOINT_MODE=single says")
+    elif case.request.mode == "mpi" and case.engine == "process":
+        yield note(
+            "distributed", "ranks of hosts that are processes of one machine share its memory: it is not seen whether "
+            "they train together", "--engine netns or docker",
+        )  # fmt: skip
+    elif case.request.mode == "single":
+        yield error(
+            "distributed", f"no distribution was asked for: each of {case.request.hosts} hosts trains alone",
+            'environment={"ENTRYPOINT_MODE": "ps"}, "mwms" or "mpi"; "single" if that is meant',
+        )  # fmt: skip
+    elif run.together is not None:
+        together, words = run.together
+        what = words.removeprefix("distributed: ")
+        if together is None:
+            yield note("distributed", what, "a longer run (--seconds)")
+        else:
+            yield fine("distributed", what) if together else error("distributed", what, _NOT_ALONE)
+    elif not run.has_failed:
+        yield note(
+            "distributed", f"it is not known: {size(run.exchanged)} were exchanged in {span(run.trained)}",
+            "a longer run (--seconds), or a script that prints its steps (step=300)",
+        )  # fmt: skip
+
+
+def of_speed(case: Case) -> Iterator[Finding]:
+    """Yield steps a second, as the script says them."""
+    run = case.plain
+    if run is None or run.has_failed:
+        return
+    if rate := run.steps_per_second:
+        yield fine("speed", f"{rate:.3g} steps a second here; at the end {figures(run.metrics)}")
+    elif rate := run.rate_of("epoch"):
+        yield fine("speed", f"{rate * 60:.3g} epochs a minute here; at the end {figures(run.metrics)}")
+    else:
+        yield note(
+            "speed", "the script does not say its steps in a form that is known",
+            "print(f'step={step} loss={loss}'), or ENTRYPOINT_METRICS",
+        )  # fmt: skip
+
+
+def of_memory(case: Case) -> Iterator[Finding]:
+    """Yield the most that a host had, against what the instance type has."""
+    run = case.plain
+    if run is None or not any(host.memory for host in run.hosts):
+        return
+    used = max(run.hosts, key=lambda host: host.memory)
+    told = f"{size(used.memory)} at most on {used.name}"
+    for instance_type in dict.fromkeys(case.request.instance_types):
+        has = memory_of(instance_type)
+        if has is None:
+            yield note("memory", f"{told}; how much {instance_type or 'the instance type'} has is not known here")
+        elif used.memory > has:
+            yield error("memory", f"{told}, and {instance_type} has {size(has)}", "a larger type, or smaller batches")
+        elif used.memory > FULL * has:
+            yield warning(
+                "memory", f"{told}, of the {size(has)} of {instance_type}", "a larger type: all data need more"
+            )
+        else:
+            yield fine("memory", f"{told}, of the {size(has)} of {instance_type}")

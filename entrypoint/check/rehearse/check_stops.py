@@ -1,0 +1,179 @@
+"""Checks of the runs in which something is done to the job: is it stopped in time, does it go on where it was? Pure."""
+
+import math
+import re
+from collections.abc import Iterator
+
+from entrypoint.check.rehearse.finding import Finding, error, fine, note, span, warning
+from entrypoint.check.rehearse.results import Seen
+from entrypoint.check.rehearse.subject import Case
+
+SAGEMAKERS = 120.0  # seconds from SIGTERM to SIGKILL of StopTrainingJob, and of a spot instance's end
+_KEEP = (
+    "CheckpointConfig in the request (checkpoint_s3_uri), and checkpoints in /opt/ml/checkpoints that the script reads "
+    "at its start: sagemaker_tf_data.checkpoints"
+)
+_CATCH = "a handler of SIGTERM that saves and ends: signal.signal(signal.SIGTERM, ...)"
+
+
+def of_stop(case: Case) -> Iterator[Finding]:
+    """Yield whether a SIGTERM in the middle ends it in time, and what it leaves."""
+    run = case.stopped
+    if run is None:
+        return
+    acted = run.ended.acted
+    if acted is None and run.has_failed:
+        yield _failed_before("stop", run)
+        return
+    if acted is None:
+        yield note("stop", "it ended before it could be stopped in its middle", "a larger sample: --records")
+        return
+    if run.name == "stop" and run.has_failed:
+        yield error("stop", f"stopped in its middle it failed: {run.cause}", f"see {run.log}")
+        return
+    took = run.ended.ended - acted
+    killed = [
+        f"{host.name} {process.name}" for host in run.hosts for process in host.processes if _is_killed(process.how)
+    ]
+    if killed:
+        # MultiWorkerMirroredStrategy does so by itself, and where nothing is to be saved, little is lost.
+        yield (error if case.request.spot else warning)(
+            "stop",
+            f"SIGTERM does not end it: {', '.join(killed[:4])} had to be killed after {span(case.budget)}",
+            catch(case),
+        )
+    elif took > SAGEMAKERS:
+        yield error("stop", f"it took {span(took)} to end; SageMaker kills after {SAGEMAKERS:.0f} s", catch(case))
+    else:
+        yield fine("stop", f"SIGTERM ended it within {span(took)}")
+    yield from _of_what_it_left(case, run, acted)
+
+
+def _failed_before(check: str, run: Seen) -> Finding:
+    """A second run of the same job, in which nothing had been done to it yet."""
+    return warning(
+        check, f"this time it failed by itself, before anything was done to it: {run.cause}", f"see {run.log}"
+    )
+
+
+def catch(case: Case) -> str:
+    """Return what to do for SIGTERM to be heard, in the mode of the job."""
+    return f"{_CATCH}, after the strategy is made, which installs its own" if case.request.mode == "mwms" else _CATCH
+
+
+def _is_killed(how: str) -> bool:
+    return "SIGKILL" in how
+
+
+def _of_what_it_left(case: Case, run: Seen, acted: float) -> Iterator[Finding]:
+    heard = any("SIGTERM" not in process.how for host in run.hosts for process in host.processes)
+    last = acted if heard else math.inf  # whom the signal ended at once has saved nothing because of it
+    since = [at for at, _ in run.ended.kept if at >= last]
+    before = [at for at, _ in run.ended.kept if at < last]
+    models = sum(host.saved for host in run.hosts)
+    if since:
+        yield fine("stop", "it kept a checkpoint after the SIGTERM")
+    elif models:
+        yield fine("stop", f"it left a model of {models} files")
+    elif before:
+        yield warning(
+            "stop",
+            f"it keeps nothing when it is stopped: the last checkpoint was {span(max(0.0, acted - max(before)))} old",
+            catch(case),
+        )
+    else:
+        yield warning("stop", "stopped in its middle it leaves neither a checkpoint nor a model", f"{_CATCH}; {_KEEP}")
+
+
+def of_keeping(case: Case) -> Iterator[Finding]:
+    """Yield whether anything outlasts the job's hosts."""
+    run = case.plain
+    if run is None or run.has_failed:
+        return
+    severe = error if case.request.spot else warning
+    acted = run.ended.acted or run.ended.ended + 1
+    before = [at for at, _ in run.ended.kept if at < acted]
+    if not before and not case.request.keeps_checkpoints:
+        what = "the request has no CheckpointConfig"
+        yield severe("checkpoints", f"{what}: a job that loses a host begins anew, and is paid for twice", _KEEP)
+        return
+    if before:
+        first = min(before) - min((p.began for host in run.hosts for p in host.processes), default=run.ended.began)
+        yield fine("checkpoints", f"the first is there {span(max(0.0, first))} after the script's start")
+    elif run.ended.acted is None:
+        yield error("checkpoints", "it went to its end and has written no checkpoint", _KEEP)
+    else:
+        yield severe(
+            "checkpoints", f"none was written within {span(run.trained)}: a job that loses a host loses at least that",
+            f"more often, or a longer --seconds to see the first; {_KEEP}",
+        )  # fmt: skip
+
+
+def of_kill(case: Case) -> Iterator[Finding]:
+    """Yield whether the others end when a host is lost."""
+    run = case.run("kill")
+    if run is None:
+        return
+    if run.ended.acted is None and run.has_failed:
+        yield _failed_before("kill", run)
+    elif run.ended.acted is None:
+        yield note("kill", "it ended before a host could be killed", "a larger sample: --records")
+    elif run.kind == "succeeded":
+        yield note("kill", "it went to its end without the host that was killed")
+    else:
+        took = run.ended.ended - run.ended.acted
+        others = "the others" if len(run.hosts) > 1 else "the job"
+        yield fine("kill", f"a host was killed, and {others} had ended {span(took)} later")
+
+
+def of_resume(case: Case) -> Iterator[Finding]:
+    """Yield whether the next run goes on where the killed one was, or begins anew."""
+    killed, run = case.run("kill"), case.run("resume")
+    if killed is None or run is None or killed.ended.acted is None:
+        return
+    if run.has_failed:
+        yield error("resume", f"with the checkpoints of the killed run it fails: {run.cause}", f"see {run.log}")
+        return
+    anew = "the job that comes after a lost host begins anew"
+    count = killed.counts
+    first, reached = (killed.first(count), killed.last(count)) if count else (None, None)
+    if first is not None and reached is not None:
+        again = run.first(count)
+        if again is None:
+            yield (fine if run.kind == "succeeded" else note)(
+                "resume", f"the next run said no {count}; the killed one had reached {count} {reached:g}"
+            )
+        elif again > first:
+            yield fine("resume", f"it went on from {count} {again:g}; the killed run had reached {reached:g}")
+        else:
+            yield error(
+                "resume", f"{anew}: its first {count} is {again:g}, though the killed run had reached {reached:g} and "
+                "kept checkpoints", "read the newest checkpoint at the start: sagemaker_tf_data.checkpoints",
+            )  # fmt: skip
+        return
+    yield from _by_names(killed, run, anew)
+
+
+def _by_names(killed: Seen, run: Seen, anew: str) -> Iterator[Finding]:
+    """Where the script says no steps: by the numbers in the names of its checkpoints."""
+    before, after = (_numbers(each) for each in (killed, run))
+    if before and after and min(after) > min(before):
+        yield fine("resume", f"it went on: its first checkpoint is number {min(after)}, after {max(before)}")
+    elif before and after and min(before) < max(before):
+        yield error(
+            "resume", f"{anew}: its first checkpoint is number {min(after)}, though there was {max(before)}",
+            "read the newest checkpoint at the start: sagemaker_tf_data.checkpoints",
+        )  # fmt: skip
+    else:
+        yield note(
+            "resume", "it is not known whether it goes on where it was: it says no steps",
+            "print(f'step={step} loss={loss}')",
+        )  # fmt: skip
+
+
+def _numbers(run: Seen) -> list[int]:
+    found = []
+    for _, name in run.ended.kept:
+        numbers = re.findall(r"\d+", name.rpartition("/")[2].partition(".data-")[0])
+        found += [int(numbers[-1])] if numbers else []
+    return found

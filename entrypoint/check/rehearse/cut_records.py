@@ -1,0 +1,183 @@
+"""Cuts files at the borders of their records: the first N of TFRecord, RecordIO or lines; other files whole.
+
+Reads from anything that has `read`: a file, a gzip file, the body of an object in S3.
+"""
+
+import gzip
+import io
+import struct
+from typing import IO, Protocol, cast
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.base.python310 import StrEnum
+
+HEAD = 4096  # bytes that tell what a file is
+_MAGIC = 0xCED7230A  # of RecordIO
+_LENGTH = (1 << 29) - 1
+_BLOCK = 1 << 20
+_GZIP = b"\x1f\x8b"
+LONGEST = 1 << 29  # bytes of a record
+_LINES = (".csv", ".tsv", ".libsvm", ".svm", ".jsonl", ".ndjson", ".txt", ".svmlight")
+
+
+class Source(Protocol):
+    """What bytes come from, in order."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class Target(Protocol):
+    """What bytes go to."""
+
+    def write(self, block: bytes, /) -> int: ...
+
+
+class Kind(StrEnum):
+    """What a file consists of."""
+
+    TFRECORD = "TFRecord"
+    RECORDIO = "RecordIO"
+    LINES = "lines"
+    WHOLE = "whole files"
+
+
+def kind_of(name: str, head: bytes) -> Kind:
+    """Return what a file holds by its beginning, of lines by its name; within gzip, where it is compressed so."""
+    if head[:2] == _GZIP:
+        try:
+            head = gzip.GzipFile(fileobj=io.BytesIO(head)).read1(HEAD)
+        except (OSError, EOFError):
+            return Kind.WHOLE
+        name = name.lower().removesuffix(".gz").removesuffix(".gzip")
+    if len(head) >= 12 and struct.unpack_from("<I", head, 8)[0] == _masked_crc(head[:8]):
+        return Kind.TFRECORD
+    if len(head) >= 8 and struct.unpack_from("<I", head)[0] == _MAGIC:
+        return Kind.RECORDIO
+    return Kind.LINES if name.lower().endswith(_LINES) else Kind.WHOLE
+
+
+def cut(source: Source, target: IO[bytes], name: str, most: int, room: int) -> tuple[Kind, int, int]:
+    """Copy the first `most` records, of some `room` bytes; (kind, records, bytes of the source that they took).
+
+    A whole file is one record, of which no more than a little beyond `room` is copied. A compressed file is compressed
+    again. ConfigError if records are not whole.
+    """
+    head = _Ahead(source)
+    kind = kind_of(name, head.peek(HEAD))
+    if kind is Kind.WHOLE:
+        _copy_whole(head, target, room)
+        return kind, 1, head.taken
+    if head.peek(2) != _GZIP:
+        records, size = _records(kind, head, target, most, room, name)
+        return kind, records, size
+    with gzip.GzipFile(fileobj=target, mode="wb") as packed:
+        unpacked: Source = gzip.GzipFile(fileobj=cast("IO[bytes]", head), mode="rb")
+        try:
+            records, _ = _records(kind, unpacked, packed, most, room, name)
+        except (OSError, EOFError) as problem:
+            raise ConfigError(f"{name} cannot be expanded: {problem}; wanted a gzip file that is whole") from None
+    return kind, records, head.taken
+
+
+def _records(kind: Kind, source: Source, target: Target, most: int, room: int, name: str) -> tuple[int, int]:
+    """Copy records; (their number, their bytes)."""
+    lines, size = _Lines(source), 0
+    for number in range(most):
+        if size > room:
+            return number, size
+        if kind is Kind.LINES:
+            record = lines.next()
+        else:
+            record = (_tfrecord if kind is Kind.TFRECORD else _recordio)(source, name, number)
+        if not record:
+            return number, size
+        target.write(record)
+        size += len(record)
+    return most, size
+
+
+def _tfrecord(source: Source, name: str, number: int) -> bytes:
+    header = source.read(12)
+    if not header:
+        return b""
+    if len(header) < 12 or struct.unpack_from("<I", header, 8)[0] != _masked_crc(header[:8]):
+        raise ConfigError(f"{name}: record {number} is no TFRecord; wanted a file that is whole")
+    (length,) = struct.unpack_from("<Q", header)
+    return header + _rest(source, length + 4, name, number)
+
+
+def _recordio(source: Source, name: str, number: int) -> bytes:
+    """Return the frames of one record, with their padding."""
+    frames = []
+    while header := source.read(8):
+        magic, word = struct.unpack("<II", header) if len(header) == 8 else (0, 0)
+        if magic != _MAGIC:
+            raise ConfigError(f"{name}: record {number} is no RecordIO; wanted a file that is whole")
+        length = word & _LENGTH
+        content = _rest(source, length, name, number)
+        frames += [header, content, source.read(-length % 4)]
+        if word >> 29 not in (1, 2):
+            break
+    return b"".join(frames)
+
+
+def _rest(source: Source, length: int, name: str, number: int) -> bytes:
+    content = source.read(length) if length <= LONGEST else b""
+    if len(content) < length:
+        raise ConfigError(f"{name}: record {number} is cut off; wanted a file that is whole")
+    return content
+
+
+def _copy_whole(source: Source, target: IO[bytes], room: int) -> None:
+    while room >= 0 and (block := source.read(_BLOCK)):
+        target.write(block)
+        room -= len(block)
+
+
+class _Ahead:
+    """A source of which one can look at the beginning, and that reads as much as it is asked for."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._ahead, self.taken = source, b"", 0
+
+    def peek(self, size: int) -> bytes:
+        while len(self._ahead) < size and (block := self._source.read(size - len(self._ahead))):
+            self._ahead += block
+        return self._ahead[:size]
+
+    def read(self, size: int = -1, /) -> bytes:
+        if size < 0:
+            raise io.UnsupportedOperation("it is read in pieces")
+        parts = [self._ahead[:size]]
+        self._ahead = self._ahead[size:]
+        have = len(parts[0])
+        while have < size and (block := self._source.read(size - have)):
+            parts.append(block)
+            have += len(block)
+        self.taken += have
+        return b"".join(parts)
+
+
+class _Lines:
+    """The lines of a source; the last may have no end."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._rest, self._over = source, b"", False
+
+    def next(self) -> bytes:
+        while b"\n" not in self._rest and not self._over:
+            block = self._source.read(1 << 16)
+            self._rest, self._over = self._rest + block, not block
+        line, newline, self._rest = self._rest.partition(b"\n")
+        return line + newline
+
+
+def _masked_crc(content: bytes) -> int:
+    """Return TFRecord's checksum of a length."""
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

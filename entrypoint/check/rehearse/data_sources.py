@@ -1,0 +1,163 @@
+"""Where the data of a request's channels lie: folders of this machine, or S3."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.base.extras import imported
+from entrypoint.check.lint.request import Request
+from entrypoint.launcher.job.channels import Distribution, Wrapper
+from entrypoint.simulate.channels import Channel, Compression, InputMode
+from entrypoint.simulate.hidden import is_data
+
+OF_CODE = ("code", "sm_drivers", "sm_code")  # channels that bring programs, and no data
+MOST_KEYS = 100_000  # of a prefix that are listed
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """A file, or an object of S3."""
+
+    key: str  # below the channel
+    size: int
+    open: Callable[[], AbstractContextManager[Any]]  # what it yields has `read`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """The data of one channel, and how the request asks for them."""
+
+    asked: Channel  # its source is the folder of the sample, which is still to be made
+    where: str
+    files: tuple[File, ...]  # in order of their keys
+    whole: bool = True  # whether that is all there is
+    no_data: tuple[str, ...] = ()  # keys that are left out: what notebooks, Spark, macOS and Windows leave there
+
+
+def origins(
+    request: Request, given: Mapping[str, Path], samples: Path, replicas: Callable[[], Any] | None = None
+) -> list[Origin]:
+    """Return the origin of each channel with data. `given`: folders of this machine that the user names for channels.
+
+    ConfigError where one cannot be read: which, why, and how to name a local copy.
+    """
+    asked = {str(each.get("ChannelName")): each for each in request.channels}
+    if unknown := sorted(given.keys() - asked.keys()):
+        raise ConfigError(
+            f"--channel names {', '.join(unknown)}, and the request has {', '.join(asked) or 'no channel'}"
+        )
+    found = []
+    for name, channel in asked.items():
+        if name not in OF_CODE:
+            source = given.get(name)
+            where = str(source) if source else _uri(channel)
+            wanted = _channel(name, channel, request, samples / name)
+            if source or where.startswith("file://"):
+                files, whole = _local(name, source or Path(where.removeprefix("file://"))), True
+            elif where.startswith("s3://"):
+                _refuse_manifest(name, channel)
+                files, whole = _of_s3(name, where, replicas or _client)
+            else:
+                raise _unread(name, where or "nothing that is known here", "it is no S3 path")
+            found.append(_without_others(Origin(asked=wanted, where=where, files=tuple(files), whole=whole)))
+    return found
+
+
+def _without_others(origin: Origin) -> Origin:
+    """Leave out what is no data. ConfigError if nothing else is there."""
+    files = tuple(file for file in origin.files if is_data(file.key))
+    if not any(file.size for file in files):
+        raise _unread(origin.asked.name, origin.where, "no file in it holds data")
+    return replace(origin, files=files, no_data=tuple(file.key for file in origin.files if not is_data(file.key)))
+
+
+def _uri(channel: Mapping[str, Any]) -> str:
+    source = channel.get("DataSource") or {}
+    uri = (source.get("S3DataSource") or {}).get("S3Uri") or (source.get("FileDataSource") or {}).get("FileUri") or ""
+    if uri.startswith(("/", "./", "../")):
+        return f"file://{uri}"
+    return str(uri) or ", ".join(source)
+
+
+def _channel(name: str, channel: Mapping[str, Any], request: Request, folder: Path) -> Channel:
+    """Return the channel as `entrypoint local` has it. FastFile is File: what scripts see is the same."""
+    source = (channel.get("DataSource") or {}).get("S3DataSource") or {}
+    mode = channel.get("InputMode") or request.algorithm.get("TrainingInputMode") or "File"
+    pipe = mode == "Pipe"
+    seed = (channel.get("ShuffleConfig") or {}).get("Seed")
+    return Channel(
+        name=name,
+        source=folder,
+        mode=InputMode.PIPE if pipe else InputMode.FILE,
+        distribution=Distribution(source.get("S3DataDistributionType") or "FullyReplicated"),
+        shuffle=int(seed) if pipe and seed is not None else None,
+        compression=Compression(channel.get("CompressionType") or "None") if pipe else Compression.NONE,
+        wrapper=Wrapper(channel.get("RecordWrapperType") or "None") if pipe else Wrapper.NONE,
+    )
+
+
+def _refuse_manifest(name: str, channel: Mapping[str, Any]) -> None:
+    kind = ((channel.get("DataSource") or {}).get("S3DataSource") or {}).get("S3DataType") or "S3Prefix"
+    if kind != "S3Prefix":
+        raise _unread(name, f"a {kind}", "only prefixes are sampled")
+
+
+def _unread(name: str, where: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"channel {name} is {where}, of which no sample can be taken: {why}; name a local copy of some of it: "
+        f"--channel {name}=FOLDER"
+    )
+
+
+def _local(name: str, folder: Path) -> list[File]:
+    if not folder.exists():
+        raise _unread(name, str(folder), "there is no such folder")
+    if folder.is_file():
+        return [_of_path(folder, folder.name)]
+    paths = [Path(parent, file) for parent, _, files in os.walk(folder) for file in files]
+    keys = sorted((str(path.relative_to(folder)) for path in paths if path.is_file()), key=os.fsencode)
+    if not keys:
+        raise _unread(name, str(folder), "there is no file in it")
+    return [_of_path(folder / key, key) for key in keys]
+
+
+def _of_path(path: Path, key: str) -> File:
+    return File(key=key, size=path.stat().st_size, open=lambda: path.open("rb"))
+
+
+def _client() -> Any:
+    return imported("boto3", "aws", "a sample of data in S3").client("s3")
+
+
+def _of_s3(name: str, uri: str, client_of: Callable[[], Any]) -> tuple[list[File], bool]:
+    """Return the objects of a prefix, and whether these are all."""
+    errors = imported("botocore.exceptions", "aws", "a sample of data in S3")
+    bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+    found: list[File] = []
+    try:
+        client = client_of()
+        for each in _listed(client, bucket, prefix):
+            key = str(each["Key"])
+            if not key.endswith("/"):
+                below = key.removeprefix(prefix).lstrip("/") if key != prefix else key.rpartition("/")[2]
+                found.append(File(key=below, size=int(each["Size"]), open=_opener(client, bucket, key)))
+            if len(found) == MOST_KEYS:
+                break
+    except (errors.BotoCoreError, errors.ClientError) as problem:
+        raise _unread(name, uri, " ".join(str(problem).split())) from None
+    if not found:
+        raise _unread(name, uri, "there is no object below it")
+    return found, len(found) < MOST_KEYS
+
+
+def _listed(client: Any, bucket: str, prefix: str) -> Iterator[Mapping[str, Any]]:
+    for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+        yield from page.get("Contents", ())
+
+
+def _opener(client: Any, bucket: str, key: str) -> Callable[[], AbstractContextManager[Any]]:
+    return lambda: closing(client.get_object(Bucket=bucket, Key=key)["Body"])

@@ -1,0 +1,62 @@
+"""A rehearsal as a table for people, and as a value for programs."""
+
+from typing import Any
+
+from entrypoint.check.rehearse.finding import Finding, Level, goes
+from entrypoint.check.rehearse.subject import Case
+
+WIDTH = 110
+
+
+def as_text(case: Case, findings: list[Finding]) -> str:
+    """Return a line for each finding, with what to do below those that are not fine; then go or no-go."""
+    lines = []
+    width = max((len(each.check) for each in findings), default=0)
+    for each in findings:
+        lines.append(f"{each.level!s:<8}{each.check:<{width}}  {each.seen}")
+        if each.do:
+            lines.append(f"{'':<{8 + width}}  do: {each.do}")
+    return "\n".join([*lines, "", verdict(findings)])
+
+
+def verdict(findings: list[Finding]) -> str:
+    """Return go or no-go, and how many findings say so."""
+    counts = {level: sum(each.level is level for each in findings) for level in Level}
+    told = ", ".join(f"{counts[level]} {level}{'s' * (counts[level] != 1)}" for level in (Level.ERROR, Level.WARNING))
+    return f"{'go' if goes(findings) else 'no-go'}: {told}"
+
+
+def as_json(case: Case, findings: list[Finding]) -> dict[str, Any]:
+    """Return {"go", "findings": [{"check", "level", "seen", "do"}], "runs", "samples", "hosts", "engine"}."""
+    return {
+        "go": goes(findings),
+        "findings": [
+            {"check": each.check, "level": str(each.level), "seen": each.seen, "do": each.do} for each in findings
+        ],
+        "engine": case.engine,
+        "hosts": case.hosts,
+        "samples": [
+            {
+                "channel": sample.channel.name,
+                "of": sample.where,
+                "kind": sample.kind,
+                "records": sample.records,
+                "files": sample.files,
+                "of_files": sample.of_files,
+                "part": sample.part,
+            }
+            for sample in case.samples
+        ],
+        "runs": [
+            {
+                "name": run.name,
+                "outcome": run.kind,
+                "exit_code": run.ended.code,
+                "seconds": round(run.seconds, 3),
+                "steps_per_second": run.steps_per_second,
+                "memory": {host.name: host.memory for host in run.hosts},
+                "log": run.log,
+            }
+            for run in case.runs
+        ],
+    }

@@ -1,0 +1,264 @@
+"""The story: a launch -> what it asks for -> samples of its data -> runs -> findings -> go or no-go."""
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.check.lint.lint import title_of
+from entrypoint.check.rehearse.check_cost import of_hours
+from entrypoint.check.rehearse.check_run import (
+    of_data,
+    of_distributed,
+    of_end,
+    of_memory,
+    of_request,
+    of_shards,
+    of_speed,
+)
+from entrypoint.check.rehearse.check_stops import of_keeping, of_kill, of_resume, of_stop
+from entrypoint.check.rehearse.data_sources import origins
+from entrypoint.check.rehearse.finding import Finding
+from entrypoint.check.rehearse.request import BASE, Asked, asked_for, groups_of, job_for, last_host
+from entrypoint.check.rehearse.results import Seen, seen
+from entrypoint.check.rehearse.runs import Moment, engine_for, run, stoppable, streamed, tells_reads
+from entrypoint.check.rehearse.sample import RECORDS, Sample, take
+from entrypoint.check.rehearse.subject import Case, Request
+from entrypoint.check.rehearse.triggers import Progress, after, after_keeping
+from entrypoint.simulate.engine import Engine
+from entrypoint.simulate.fault import Action, Fault
+from entrypoint.simulate.spec import LocalJob
+from entrypoint.simulate.tree import MARKER, check_size
+
+MOST_HOSTS = 4
+SECONDS = 60.0
+SOON = 10.0  # seconds
+START = 600.0  # seconds in which a run may get ready: packages are installed, TensorFlow is imported
+CHECKS = (
+    of_request, of_data, of_end, of_shards, of_distributed, of_speed, of_memory, of_stop, of_keeping, of_kill,
+    of_resume, of_hours,
+)  # fmt: skip
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the command line says."""
+
+    launch: str
+    arguments: tuple[str, ...] = ()
+    python: str = sys.executable
+    engine: str = ""  # nothing: process, or netns where the program has /opt/ml written in it
+    image: str = ""
+    hosts: int | None = None
+    seconds: float = SECONDS
+    records: int = RECORDS
+    channels: Mapping[str, Path]
+    source: Path | None = None
+    output: Path
+    price: float | None = None
+    speedup: float | None = None
+
+    def __post_init__(self) -> None:
+        """ConfigError if a number is none that can be meant."""
+        for name in ("seconds", "records", "hosts", "price", "speedup"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ConfigError(f"--{name} is {value:g}; wanted a number above 0")
+
+
+def rehearse(options: Options, environment: Mapping[str, str], say: Say) -> tuple[Case, list[Finding]]:
+    """Rehearse the job of a launch; ConfigError or CodeError if that cannot be begun: why, and what to do.
+
+    Logs, records and models stay in the output folder; the samples do not.
+    """
+    asked = asked_for(options.launch, options.arguments, options.python, environment, options.source)
+    check_size(asked.source)
+    if options.output.exists() and any(options.output.iterdir()):
+        raise ConfigError(f"--output {options.output} is not empty; wanted a new folder")
+    if asked.source == options.output or options.output in asked.source.parents:
+        raise ConfigError(f"--output {options.output} holds the code {asked.source}; wanted another folder")
+    samples = options.output / "samples"
+    samples.mkdir(parents=True)
+    (options.output / MARKER).touch()  # so that it is no part of the code, if it lies in that folder
+    try:
+        with stoppable():
+            return _rehearse(options, asked, samples, environment, say)
+    finally:
+        shutil.rmtree(samples, ignore_errors=True)
+        for parts in options.output.glob("*/algo-*/channels"):
+            shutil.rmtree(parts, ignore_errors=True)
+
+
+def _rehearse(
+    options: Options, asked: Asked, samples: Path, environment: Mapping[str, str], say: Say
+) -> tuple[Case, list[Finding]]:
+    say(f"samples of {options.records:,} records of each channel")
+    found = origins(asked.described.request, options.channels, samples)
+    taken = tuple(take(origin, options.records) for origin in found)
+    hosts = options.hosts or min(asked.hosts, MOST_HOSTS)
+    hosts = len([host for group in groups_of(asked, hosts) for host in group.hosts]) or hosts
+    options = replace(options, engine=options.engine or _engine_of(options, asked, environment))
+    stage = _Stage(options, asked, hosts, tuple(taken), environment, say)
+    case = stage.case()
+    for runs in stage.runs():
+        case = replace(case, runs=runs)
+    return case, [finding for check in CHECKS for finding in check(case)]
+
+
+def _engine_of(options: Options, asked: Asked, environment: Mapping[str, str]) -> str:
+    """Return the engine with which a program finds its own /opt/ml; ConfigError if it needs one that is not here."""
+    if not asked.fixed:
+        return "process"
+    job = job_for(
+        asked, hosts=1, channels=(), checkpoints=options.output, output=options.output, timeout=START, mounted=True
+    )
+    try:
+        engine_for("netns", job, environment, options.image).check()
+    except ConfigError as problem:
+        raise ConfigError(
+            f"{BASE} is written out ({', '.join(asked.fixed[:4])}), which on hosts that are processes is that of this "
+            f"machine; wanted --engine docker, or netns ({problem}); or SM_MODEL_DIR, SM_CHANNEL_... in its place"
+        ) from None
+    return "netns"
+
+
+class _Stage:
+    """Where the runs are made, one after the other, each by what the ones before have shown."""
+
+    def __init__(
+        self,
+        options: Options,
+        asked: Asked,
+        hosts: int,
+        taken: tuple[Sample, ...],
+        environment: Mapping[str, str],
+        say: Say,
+    ) -> None:
+        self._options, self._asked, self._hosts, self._taken = options, asked, hosts, taken
+        self._environment, self._say = environment, say
+        self._runs: list[Seen] = []
+        self._reads_told = tells_reads(options.output)
+        self._by_steps = False
+        self._budget = asked.described.job.settings.stop_grace if asked.described.job else SOON
+
+    def case(self) -> Case:
+        """Return what is known before anything ran."""
+        asked, options = self._asked, self._options
+        job = asked.described.job
+        assert job is not None  # asked_for has seen to it
+        local = self._job("plain", self._folder("plain"))
+        return Case(
+            request=Request(
+                title=title_of(asked.described),
+                mode=str(job.mode),
+                meant_alone=job.settings.mode == "single",
+                hosts=asked.hosts,
+                instance_types=tuple(asked.instance_types),
+                processes_per_host=job.processes_per_host,
+                keeps_checkpoints=asked.keeps_checkpoints,
+                spot=asked.is_spot,
+                ours=asked.ours,
+                moved=asked.moved,
+                unmoved=asked.unmoved,
+                fixed=asked.fixed,
+                same_epochs=asked.same_epochs,
+                others=asked.others,
+                hyperparameters=tuple(asked.hyperparameters.items()),
+            ),
+            environment=tuple(asked.described.request.environment.items()),
+            engine=options.engine,
+            hosts=self._hosts,
+            seconds=options.seconds,
+            samples=self._taken,
+            streamed=tuple(streamed(local)),
+            budget=self._budget,
+            price=options.price,
+            speedup=options.speedup,
+        )
+
+    def runs(self) -> Iterator[tuple[Seen, ...]]:
+        """Yield the runs until now, after each."""
+        limit = self._options.seconds
+        plain = self._run("plain", Action.STOP, lambda progress, _: after(progress, limit), by_steps=False)
+        yield tuple(self._runs)
+        if plain.has_failed or not plain.kind:
+            return
+        self._by_steps = bool(plain.counts)
+        half = self._half(plain)
+        if plain.ended.acted is None:
+            self._run("stop", Action.STOP, lambda progress, _: after(progress, half))
+            yield tuple(self._runs)
+        if not self._has_kept(plain):
+            return
+        killed = self._run("kill", Action.KILL, lambda progress, kept: after_keeping(progress, half, kept))
+        yield tuple(self._runs)
+        if killed.ended.acted is not None:
+            self._run("resume", Action.STOP, lambda progress, _: after(progress, max(5.0, half)), of="kill")
+            yield tuple(self._runs)
+
+    def _half(self, plain: Seen) -> float:
+        """Return half of the seconds in which the plain run trained."""
+        times = [at for host in plain.hosts for at, _, values in host.metrics if self._by_steps and values]
+        ends = [process.ended for host in plain.hosts for process in host.processes if process.ended]
+        whole = max(ends) - min(times) if times and ends else plain.seconds
+        return min(whole, self._options.seconds) / 2
+
+    def _has_kept(self, plain: Seen) -> bool:
+        """Return whether there was anything to go on from while it ran."""
+        until = plain.ended.acted or float("inf")
+        return any(at < until for at, _ in plain.ended.kept)
+
+    def _run(
+        self,
+        name: str,
+        action: Action,
+        moment: Callable[[Progress, list[Path]], Moment],
+        of: str = "",
+        by_steps: bool | None = None,
+    ) -> Seen:
+        checkpoints = self._folder(of or name)
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        host = "all" if action is Action.STOP else last_host(self._hosts)
+        job = self._job(name, checkpoints, Fault(action=action, host=host))
+        kept = self._asked.kept(checkpoints)
+        progress = Progress(job.output, self._by_steps if by_steps is None else by_steps)
+        log = self._options.output / f"{name}.log"
+        engine = self._engine(job)
+        job.check_files()
+        engine.check()
+        self._say(f"run {len(self._runs) + 1}: {_WORDS[name]}; its output is in {log}")
+        ended = run(job, engine, log, moment(progress, kept), kept, own_files=name == "plain")
+        self._runs.append(seen(name, job, ended, log, self._reads_told and name == "plain"))
+        return self._runs[-1]
+
+    def _job(self, name: str, checkpoints: Path, *faults: Fault) -> LocalJob:
+        return job_for(
+            self._asked,
+            hosts=self._hosts,
+            channels=[sample.channel for sample in self._taken],
+            checkpoints=checkpoints,
+            output=self._options.output / name,
+            timeout=START + 3 * self._options.seconds,
+            faults=faults,
+            # How long it takes to stop is known by then.
+            stop_grace=min(SOON, self._budget) if name in ("kill", "resume") else None,
+            notes_reads=name == "plain",
+            mounted=self._options.engine != "process",
+        )
+
+    def _engine(self, job: LocalJob) -> Engine:
+        return engine_for(self._options.engine, job, self._environment, self._options.image)
+
+    def _folder(self, name: str) -> Path:
+        return self._options.output / "checkpoints" / name
+
+
+_WORDS = {
+    "plain": "the job as it is asked for",
+    "stop": "a SIGTERM in its middle",
+    "kill": "a host is killed in its middle",
+    "resume": "the next job, with the checkpoints of the killed one",
+}

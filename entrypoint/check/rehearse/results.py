@@ -1,0 +1,247 @@
+"""What a run has left: the records of its hosts, their logs and folders, as facts."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from entrypoint.check.rehearse.runs import OLD, Ended, files_in
+from entrypoint.check.rehearse.triggers import NOT_TRAINING
+from entrypoint.observe.monitor.distributed import Together
+from entrypoint.observe.monitor.metrics import Reader
+from entrypoint.record.read import arrays_of
+from entrypoint.simulate.spec import LocalJob
+from entrypoint.simulate.tree import HostFolder, folders_of
+
+LOG = 8 << 20  # bytes of a log in which the first step is looked for
+_OF_PROCESS = re.compile(r"\[\S+ ([^\]]+)\] (.*)")  # a line that a program printed, in a host's log
+COUNTED = ("step", "epoch")  # metrics that tell how far it is
+FEWER_STEPS = 50  # without any exchange are called training alone: a rehearsal is short, and ends no job
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A process of training."""
+
+    name: str
+    role: str
+    began: float
+    ended: float | None = None
+    how: str = ""  # exit code 0, killed by SIGKILL, ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """What is known of one host. Times are seconds since the epoch."""
+
+    name: str
+    processes: tuple[Process, ...] = ()
+    metrics: tuple[tuple[float, str, dict[str, float]], ...] = ()  # (time, process, values)
+    memory: int = 0  # bytes that its processes had at most, what they share counted for each
+    first: tuple[tuple[str, float], ...] = ()  # of COUNTED, the first value that it said
+    dealt: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (channel, files)
+    read: tuple[tuple[str, tuple[str, ...]], ...] | None = None  # which of these were read; None: it is not known
+    saved: int = 0  # files of its model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """One run."""
+
+    name: str  # plain, stop, kill, resume
+    ended: Ended
+    hosts: tuple[Host, ...] = ()
+    kind: str = ""  # succeeded, failed, stopped; nothing where no host has told
+    cause: str = ""
+    said: tuple[str, ...] = ()  # by the launchers
+    together: tuple[bool | None, str] | None = None  # whether the hosts train together, None: unclear; in words
+    exchanged: int = 0  # bytes between processes of two hosts
+    log: str = ""
+    last_lines: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Return how long its programs ran."""
+        began = [process.began for host in self.hosts for process in host.processes]
+        ended = [process.ended for host in self.hosts for process in host.processes if process.ended]
+        return max(ended) - min(began) if began and ended else 0.0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it went to its end by itself."""
+        return self.kind == "succeeded" and self.ended.acted is None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it failed of itself, and not of the SIGTERM that was sent to it."""
+        return self.kind == "failed" and not (self.ended.acted and "SIGTERM" in self.cause)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Return the last value of each metric of the process that said most."""
+        by = self._by_process()
+        found: dict[str, float] = {}
+        for _, values in max(by.values(), key=len, default=[]):
+            found |= values
+        return found
+
+    @property
+    def trained(self) -> float:
+        """Return how long its programs ran until they were stopped, if they were."""
+        began = [process.began for host in self.hosts for process in host.processes]
+        return self.ended.acted - min(began) if self.ended.acted and began else self.seconds
+
+    @property
+    def steps_per_second(self) -> float | None:
+        """Return the rate of the process that said most steps; None where none did for a second."""
+        return self.rate_of("step")
+
+    def rate_of(self, metric: str) -> float | None:
+        """Return by how much a metric grows in a second, at the process that said it most often."""
+        rates = []
+        for values in self._by_process().values():
+            steps = [(at, each[metric]) for at, each in values if metric in each]
+            if len(steps) > 1 and steps[-1][0] - steps[0][0] >= 1 and steps[-1][1] > steps[0][1]:
+                rates.append((len(steps), (steps[-1][1] - steps[0][1]) / (steps[-1][0] - steps[0][0])))
+        return max(rates)[1] if rates else None
+
+    def first(self, metric: str) -> float | None:
+        """Return the least value of a metric that a host said first."""
+        return min((value for host in self.hosts for name, value in host.first if name == metric), default=None)
+
+    def last(self, metric: str) -> float | None:
+        """Return the largest value that was said."""
+        values = [each[metric] for host in self.hosts for _, _, each in host.metrics if metric in each]
+        return max(values, default=None)
+
+    @property
+    def counts(self) -> str:
+        """Return the metric that tells how far it is; nothing if none does."""
+        return next((name for name in COUNTED if self.first(name) is not None), "")
+
+    def _by_process(self) -> dict[tuple[str, str], list[tuple[float, dict[str, float]]]]:
+        found: dict[tuple[str, str], list[tuple[float, dict[str, float]]]] = {}
+        for host in self.hosts:
+            for at, process, values in host.metrics:
+                found.setdefault((host.name, process), []).append((at, values))
+        return found
+
+
+def seen(name: str, job: LocalJob, ended: Ended, log: Path, reads_told: bool) -> Seen:
+    """Return what a run has left."""
+    folders = folders_of(job)
+    records = {folder.host: list(_record(job.output, folder.host)) for folder in folders}
+    about = [line[2] for lines in records.values() for line in lines[:1]]
+    together = Together(list(records), any(told.get("mode") == "ps" for told in about), FEWER_STEPS)
+    outcome: dict[str, Any] = {}
+    said: dict[str, None] = {}
+    exchanged = 0
+    found = None
+    for lines in records.values():
+        for kind, _, *values in lines:
+            if kind == "outcome" and not outcome:
+                outcome = values[0]
+            if kind == "said":
+                said[str(values[0]).strip()] = None
+            if kind == "sample":
+                exchanged += sum(sum(counts) for counts in values[3].values())
+    # In the order in which it happened: hosts that are simulated on one machine have one clock.
+    all_lines = [(line[1], host, line) for host, lines in records.items() for line in lines]
+    for at, host, (kind, _, *values) in sorted(all_lines, key=lambda each: each[0]):
+        if kind != "process" or values[1].get("role") not in NOT_TRAINING:
+            together.note(host, at, kind, *values)
+            found = (together.look() if len(records) > 1 else None) or found
+    cause = outcome.get("cause") or {}
+    return Seen(
+        name=name,
+        ended=ended,
+        hosts=tuple(_host(folder, records[folder.host], job, reads_told) for folder in folders),
+        kind=str(outcome.get("kind", "")),
+        cause=_words(cause) if cause else "",
+        said=tuple(said),
+        together=found,
+        exchanged=exchanged // 2,
+        log=str(log),
+        last_lines=tuple(_text(log)[-4096:].strip().splitlines()[-3:]),
+    )
+
+
+def _words(cause: dict[str, Any]) -> str:
+    who = f"{cause.get('host', '')} {cause.get('process', '')}".strip()
+    error = f": {cause['error']}" if cause.get("error") else ""
+    return f"{who} ({cause.get('what', '')}){error}"
+
+
+def _record(output: Path, host: str) -> Iterator[list[Any]]:
+    """Yield the lines of a host's record: of the coordinator's copy or its own, the longer."""
+    paths = list(output.glob(f"algo-*/ml/output/data/record/{host}.jsonl.gz"))
+    path = max(paths, key=lambda path: path.stat().st_size, default=None)
+    if path is None:
+        return
+    try:
+        yield from arrays_of(path.read_bytes())
+    except OSError:
+        return
+
+
+def _host(folder: HostFolder, lines: list[list[Any]], job: LocalJob, reads_told: bool) -> Host:
+    processes: dict[str, Process] = {}
+    metrics = []
+    memory = 0
+    for line in lines:
+        match line:
+            case ["process", at, str(name), {"role": str(role)}] if role not in NOT_TRAINING:
+                processes[name] = Process(name=name, role=role, began=at)
+            case ["ended", at, str(name), how] if name in processes:
+                known = processes[name]
+                processes[name] = Process(name=name, role=known.role, began=known.began, ended=at, how=str(how))
+            case ["metric", at, str(name), dict(values)]:
+                metrics.append((at, name, values))
+            case ["sample", _, _, _, dict(used), *_]:
+                memory = max(memory, sum(each.get("memory", 0) for each in used.values()))
+    dealt = tuple((channel.name, _files(folder.parts / channel.name)) for channel in job.channels)
+    read = tuple((name, _read_of(folder.parts / name, files)) for name, files in dealt) if reads_told else None
+    return Host(
+        name=folder.host,
+        processes=tuple(processes.values()),
+        metrics=tuple(metrics),
+        memory=int(memory),
+        first=_first(folder.log),
+        dealt=dealt,
+        read=read,
+        saved=len(files_in([folder.model])),
+    )
+
+
+def _files(folder: Path) -> tuple[str, ...]:
+    return tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()))
+
+
+def _read_of(folder: Path, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if (folder / name).stat().st_atime != OLD)
+
+
+def _first(log: Path) -> tuple[tuple[str, float], ...]:
+    """Return the first value of each of COUNTED in a log. (A record has the last of each second.)"""
+    readers, found = dict[str, Reader](), dict[str, float]()
+    for line in _text(log, LOG).splitlines():
+        told = _OF_PROCESS.match(line)
+        if not told:
+            continue
+        reader = readers.setdefault(told[1], Reader())
+        reader.read(told[2])
+        for name, value in reader.take().items():
+            if name in COUNTED:
+                found.setdefault(name, value)
+        if len(found) == len(COUNTED):
+            break
+    return tuple(found.items())
+
+
+def _text(path: Path, most: int = -1) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(most).decode("utf-8", "replace")
+    except OSError:
+        return ""

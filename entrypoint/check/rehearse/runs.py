@@ -1,0 +1,216 @@
+"""Runs a job in a process of its own: its output in a file, its faults at moments that the job itself makes."""
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from entrypoint.base.errors import CodeError, ConfigError
+from entrypoint.launcher.host.machine import count_gpus
+from entrypoint.simulate.channels import InputMode
+from entrypoint.simulate.docker_engine import DockerEngine
+from entrypoint.simulate.engine import Command, Engine
+from entrypoint.simulate.fault import Fault
+from entrypoint.simulate.netns_engine import NetnsEngine
+from entrypoint.simulate.process_engine import ProcessEngine
+from entrypoint.simulate.run import run_local
+from entrypoint.simulate.spec import LocalJob
+from entrypoint.simulate.tree import HostFolder
+
+LOOK = 0.2  # seconds between two looks at a job
+LEAST = 240.0  # seconds beyond a job's own limit in which it has ended, killed if it must be
+Moment = Callable[[], bool]
+OLD = 1.0  # when all files of samples were read last, as far as they know: 1970
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a run ended, seen from outside of it. Times are seconds since the epoch."""
+
+    code: int
+    began: float
+    ended: float
+    acted: float | None  # when its fault was due
+    kept: tuple[tuple[float, str], ...] = ()  # (time, file) of what appeared or changed in the folders that are kept
+
+
+def engine_for(name: str, job: LocalJob, environment: Mapping[str, str], image: str) -> Engine:
+    """Return the engine of that name for a job."""
+    if name == "docker":
+        return DockerEngine(job, environment, image, None)
+    if name == "netns":
+        return NetnsEngine(job, environment, count_gpus())
+    return ProcessEngine(job, environment, count_gpus())
+
+
+def run(job: LocalJob, engine: Engine, log: Path, moment: Moment, kept: list[Path], own_files: bool) -> Ended:
+    """Run the job to its end, with what it prints in `log`. Its faults come at `moment`, which is asked now and then.
+
+    `own_files`: each host has copies of the files of its channels, by which is seen which of them it reads.
+    KeyboardInterrupt is raised again once the job has been stopped; ConfigError or CodeError if it cannot start.
+    """
+    told = log.with_suffix(".json")
+    began = time.time()
+    pid = os.fork()
+    if not pid:
+        _be_the_run(job, _Held(engine, moment, own_files), log, told)
+    keeping = _Keeping(kept)
+    code = _wait(pid, (job.timeout or 0.0) + LEAST, keeping.look)
+    keeping.look()
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(told.read_text())
+        if found.get("refused"):
+            raise (CodeError if found["kind"] == "CodeError" else ConfigError)(found["refused"])
+        return Ended(code=code, began=began, ended=time.time(), acted=found.get("acted"), kept=tuple(keeping.found))
+    return Ended(code=code or 1, began=began, ended=time.time(), acted=None, kept=tuple(keeping.found))
+
+
+def _be_the_run(job: LocalJob, engine: "_Held", log: Path, told: Path) -> None:
+    """Never returns: this is the child."""
+    found: dict[str, Any] = {}
+    code = 1
+    try:
+        os.setsid()  # a Ctrl-C is for our parent, who tells us
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG: it may be killed
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        sys.stdout.flush()
+        with log.open("wb") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        code = run_local(job, cast(Engine, engine))
+    except (ConfigError, CodeError) as problem:
+        found = {"refused": str(problem), "kind": type(problem).__name__}
+    except BaseException:  # it would go on as the parent does
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        told.write_text(json.dumps({**found, "acted": engine.acted}))
+        os._exit(code)
+
+
+def _wait(pid: int, limit: float, look: Callable[[], None]) -> int:
+    """Wait for a run; its exit code. An interruption is handed on, and raised again when the run has ended."""
+    deadline = time.monotonic() + limit
+    interrupted = False
+    while True:
+        try:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                break
+            if time.monotonic() > deadline:
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(LOOK)
+            look()
+        except KeyboardInterrupt:
+            interrupted = True
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+    if interrupted:
+        raise KeyboardInterrupt
+    return os.waitstatus_to_exitcode(status)
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP do what Ctrl-C does."""
+
+    def interrupt(number: int, _: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Keeping:
+    """Sees files appear in the folders that are kept."""
+
+    def __init__(self, folders: list[Path]) -> None:
+        self._folders, self.found = folders, list[tuple[float, str]]()
+        self._known = self._files()
+
+    def look(self) -> None:
+        files = self._files()
+        self.found += [(time.time(), name) for name, at in files.items() if self._known.get(name) != at]
+        self._known = files
+
+    def _files(self) -> dict[str, float]:
+        return {str(path): path.stat().st_mtime for path in files_in(self._folders)}
+
+
+def files_in(folders: list[Path]) -> list[Path]:
+    """Return the files in these folders that hold something, but for what is being written or only says how it went."""
+    found = []
+    for folder in folders:
+        for parent, _, names in os.walk(folder):
+            for path in (Path(parent, name) for name in names):
+                with contextlib.suppress(OSError):
+                    if path.stat().st_size and not (path.suffix in (".tmp", ".part") or "tfevents" in path.name):
+                        found.append(path)
+    return found
+
+
+class _Held:
+    """An engine whose faults wait for a moment."""
+
+    def __init__(self, engine: Engine, moment: Moment, own_files: bool) -> None:
+        self._engine, self._moment, self._own_files = engine, moment, own_files
+        self._looked = 0.0
+        self.acted: float | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def command(self, folder: HostFolder) -> Command:
+        if self._own_files:
+            own_files(folder.parts)
+        return self._engine.command(folder)
+
+    def inject(self, fault: Fault, host: str, pid: int) -> bool:
+        if self.acted is None:
+            if time.monotonic() < self._looked + LOOK:
+                return False
+            self._looked = time.monotonic()
+            if not self._moment():
+                return False
+            self.acted = time.time()
+        return self._engine.inject(fault, host, pid)
+
+
+def own_files(parts: Path) -> None:
+    """Make the files of a host's channels its own, never read as far as they know."""
+    for parent, _, names in os.walk(parts):
+        for path in (Path(parent, name) for name in names):
+            scratch = path.with_name(f".{path.name}.copy")
+            shutil.copyfile(path, scratch)
+            scratch.replace(path)
+            os.utime(path, (OLD, path.stat().st_mtime))
+
+
+def tells_reads(folder: Path) -> bool:
+    """Return whether the file system notes when a file was read."""
+    probe = folder / ".probe"
+    probe.write_text("probe")
+    os.utime(probe, (OLD, probe.stat().st_mtime))
+    probe.read_text()
+    told = probe.stat().st_atime != OLD
+    probe.unlink()
+    return told
+
+
+def streamed(job: LocalJob) -> list[str]:
+    """Return the channels in Pipe mode."""
+    return [channel.name for channel in job.channels if channel.mode is InputMode.PIPE]

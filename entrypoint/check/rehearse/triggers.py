@@ -1,0 +1,59 @@
+"""When a run is stopped, or one of its hosts killed: by what the records of its hosts say while it runs."""
+
+import time
+from pathlib import Path
+
+from entrypoint.check.rehearse.runs import Moment, files_in
+from entrypoint.record.tail import Tail
+
+NOT_TRAINING = ("prepare", "key", "sshd", "mpirun", "ps", "evaluator")  # roles
+
+
+def never() -> bool:
+    """Return False: the run goes on to its end, or to its limit."""
+    return False
+
+
+class Progress:
+    """How long a job has trained by now: since it said the first step, or for want of that since its programs began."""
+
+    def __init__(self, output: Path, by_steps: bool) -> None:
+        self._output, self._by_steps = output, by_steps
+        self._tails: dict[Path, Tail] = {}
+        self._since: float | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """None before it has begun."""
+        if self._since is None:
+            self._read()
+        return None if self._since is None else time.time() - self._since
+
+    def _read(self) -> None:
+        for path in self._output.glob("algo-*/ml/output/data/record/*.jsonl.gz"):
+            for line in self._tails.setdefault(path, Tail(path)).lines(("process", "metric")):
+                match line:
+                    case ["process", at, _, {"role": str(role)}] if role not in NOT_TRAINING and not self._by_steps:
+                        self._note(float(at))
+                    case ["metric", at, _, dict(found)] if self._by_steps and ("step" in found or "epoch" in found):
+                        self._note(float(at))
+
+    def _note(self, at: float) -> None:
+        self._since = at if self._since is None else min(at, self._since)
+
+
+def after(progress: Progress, seconds: float) -> Moment:
+    """Return the moment when the job has trained for so long."""
+    return lambda: (progress.seconds or -1.0) >= seconds
+
+
+def after_keeping(progress: Progress, seconds: float, folders: list[Path], settled: float = 1.0) -> Moment:
+    """Return the moment when it has trained for so long, and has kept something for `settled` seconds."""
+    since: list[float] = []
+
+    def reached() -> bool:
+        if not since and files_in(folders):
+            since.append(time.monotonic())
+        return bool(since) and time.monotonic() >= since[0] + settled and (progress.seconds or -1.0) >= seconds
+
+    return reached

@@ -1,0 +1,36 @@
+"""`entrypoint report`: makes the report again, of a job's records wherever they are."""
+
+import argparse
+import math
+from pathlib import Path
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.launcher.job.rules import parse_rules
+from entrypoint.observe.report.make import make
+from entrypoint.record.find import find
+
+
+def report(args: argparse.Namespace) -> int:
+    """Make the report; 0. ConfigError if there is nothing to make it of, or no place for it."""
+    price = None
+    if args.price is not None:
+        try:
+            price = float(args.price)
+        except ValueError:
+            price = math.nan
+        if not 0 <= price < 1e6:
+            raise ConfigError(f"--price is {args.price!r}; wanted USD of a host for an hour, such as 3.06")
+    try:
+        rules = dict(parse_rules(args.rules))
+    except ValueError as wanted:
+        raise ConfigError(f"--rules is {args.rules[:200]!r}; wanted {wanted}") from None
+    records = find(args.place)
+    output: Path = args.output / "report.html" if args.output.is_dir() else args.output
+    try:
+        lines = make(records, output, price, rules)
+    except OSError as error:
+        raise ConfigError(f"--output {output} cannot be written: {error}") from None
+    for line in lines or ["no rule has anything to say"]:
+        print(line)
+    print(f"report   {output}")
+    return 0

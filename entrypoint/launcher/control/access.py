@@ -1,0 +1,149 @@
+"""Who calls, and how much: the addresses of the job's hosts, and what each address may take of our time."""
+
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+from entrypoint.launcher.job.cluster import Cluster
+
+LOOPBACK = ("127.0.0.1", "::1")  # people on the host itself
+
+# A host sends a heartbeat a second and a report for each change; while it is refused, 20 reports a second.
+RATE, BURST = 100.0, 200.0  # requests a second of one address, and at once
+MAX_MESSAGE = 1 << 20  # bytes
+PAID_BY = 1 << 14  # bytes of a message that cost as much as one more request
+STRANGERS_RATE, STRANGERS_BURST = 20.0, 40.0  # of all strangers together: they are told no, while there are few of them
+OPEN = 32  # connections of one address at the same time, and of all strangers
+
+LOOKERS = 8  # names that are looked up side by side; a name that does not resolve can take 10 s
+LOOKS_RATE, LOOKS_BURST = 100.0, 100.0  # lookups a second, and at once
+LOOK_AGAIN = 0.5  # seconds until the same name is looked up again
+
+
+class Bucket:
+    """So much a second on average, so much at once; may be in debt by as much."""
+
+    def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._burst, self._clock = rate, burst, clock
+        self._left, self._at = burst, clock()
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        with self._lock:
+            self._fill()
+            if self._left < 1:
+                return False
+            self._left -= 1
+            return True
+
+    def charge(self, amount: float) -> None:
+        """Take what was used already."""
+        with self._lock:
+            self._fill()
+            self._left = max(-self._burst, self._left - amount)
+
+    def _fill(self) -> None:
+        now = self._clock()
+        self._left = min(self._burst, self._left + (now - self._at) * self._rate)
+        self._at = now
+
+
+class Callers:
+    """Knows the hosts of the job by their addresses.
+
+    Names may resolve late, or to another address later, so an unknown caller makes us look again. That is done by
+    threads of its own, at a bounded rate: no caller waits for it, and no flood of strangers becomes one of lookups.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._given: dict[str, list[str]] = {}  # by address, where the job has it
+        self._hosts_at: dict[str, frozenset[str]] = {}  # by address; all that a name ever resolved to
+        self._names: dict[str, str] = {}  # host -> what is looked up
+        self._looked: dict[str, float] = {}  # host -> when
+        self._found: set[str] = set()
+        self._looks = Bucket(LOOKS_RATE, LOOKS_BURST)
+        self._asked = now = time.monotonic()
+        self._changed = threading.Condition()
+        for host in cluster.hosts:
+            if host.is_at_number:
+                self._given.setdefault(canonical(host.address), []).append(host.name)
+            else:
+                self._names[host.name] = host.address
+                if not (cluster.is_coordinator or host is cluster.coordinator):
+                    self._looked[host.name] = now  # a follower is called by the coordinator; others may never call
+        for _ in range(min(LOOKERS, len(self._names))):
+            threading.Thread(target=self._keep_looking, name="lookups", daemon=True).start()
+
+    def hosts_at(self, address: str) -> frozenset[str]:
+        """Return the hosts of the job that have this address; none for a stranger."""
+        found = self._hosts_at.get(address, frozenset()).union(self._given.get(address, ()))
+        if not found and self._names:
+            now = time.monotonic()
+            if now > self._asked + LOOK_AGAIN / 5:
+                with self._changed:
+                    self._asked = now
+                    self._changed.notify_all()
+        return found
+
+    def _note(self, name: str, addresses: set[str]) -> None:
+        self._found.add(name)
+        for address in map(canonical, addresses):
+            self._hosts_at[address] = self._hosts_at.get(address, frozenset()) | {name}
+
+    def _keep_looking(self) -> None:
+        while True:
+            name = self._next()
+            try:
+                answers = socket.getaddrinfo(self._names[name], None, type=socket.SOCK_STREAM)
+            except (OSError, ValueError):  # ValueError: nothing of that name can be in DNS
+                continue
+            with self._changed:
+                self._note(name, {str(answer[4][0]) for answer in answers})
+
+    def _next(self) -> str:
+        """Wait until somebody was asked for whom we have not looked since; names that were never found come first."""
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                asked = [name for name in self._names if self._last(name) < self._asked]
+                due = [name for name in asked if self._last(name) + LOOK_AGAIN <= now]
+                if due and self._looks.take():
+                    name = min(due, key=lambda name: (name in self._found, self._last(name)))
+                    self._looked[name] = now
+                    return name
+                self._changed.wait(LOOK_AGAIN / 10 if asked else None)
+
+    def _last(self, name: str) -> float:
+        return self._looked.get(name, float("-inf"))
+
+
+def canonical(address: str) -> str:
+    """Return an address as it is compared: in one spelling, without interface, IPv4's as such if it came by IPv6."""
+    if ":" not in address:
+        return address
+    number = ipaddress.IPv6Address(address.partition("%")[0])
+    return str(number.ipv4_mapped or number)
+
+
+class Limits:
+    """What each caller may take. A host that takes too much is not heard for a moment; the others are."""
+
+    def __init__(self, callers: Callers) -> None:
+        self._callers = callers
+        self._strangers = Bucket(STRANGERS_RATE, STRANGERS_BURST)
+        self._known: dict[str, Bucket] = {}  # no more than the job has addresses
+
+    def party(self, address: str) -> str:
+        """Return whose limits apply: the address's own, or those that all strangers share, as ''."""
+        return address if address in LOOPBACK or self._callers.hosts_at(address) else ""
+
+    def take(self, party: str) -> bool:
+        return self._bucket(party).take()
+
+    def charge(self, party: str, size: int) -> None:
+        self._bucket(party).charge(size / PAID_BY)
+
+    def _bucket(self, party: str) -> Bucket:
+        return self._known.setdefault(party, Bucket(RATE, BURST)) if party else self._strangers

@@ -1,0 +1,132 @@
+"""One POST to another host, over a connection of its own, which may stay. Bytes in, bytes out; opinions: peers.py.
+
+A host may have several addresses, of which not all work, and a network may lose what is said to it: so after a moment
+without an answer the next address is tried, or the same again.
+
+A thousand hosts make this often: it costs a third of what http.client's objects do.
+"""
+
+import contextlib
+import encodings.idna  # noqa: F401 - getaddrinfo would import it, when there may be no file descriptor left for that
+import errno
+import os
+import re
+import socket
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from entrypoint.base.values import Value, replace
+from entrypoint.launcher.control.access import MAX_MESSAGE
+
+CONNECTING = 1.0  # seconds: the other's kernel answers, however busy its processes are
+NEXT = 0.25  # seconds until another connection is tried. The kernel itself would say a lost word again after 1 s
+UNHEARD = 1000  # milliseconds in which the other's kernel is to confirm what we said
+_BLOCK = 1 << 16
+_MAX_HEAD = 1 << 14
+_STATUS = re.compile(rb"HTTP/1\.\d (\d{3})\b")
+_LENGTH = re.compile(rb"\r\nContent-Length:[ \t]*(\d+)[ \t]*(?:\r|$)", re.IGNORECASE)
+_STAYS = re.compile(rb"\r\nConnection:[ \t]*keep-alive[ \t]*(?:\r|$)", re.IGNORECASE)
+
+
+class Unreachable(OSError):
+    """There was no connection."""
+
+
+class Answer(Value):
+    status: int
+    body: bytes
+    asked: float  # when the question went out, on the monotonic clock
+    heard: float  # when the answer was there
+    address: str  # where the other was, as a number
+    link: socket.socket | None = None  # the connection, if both sides want to keep it
+    rest: bytes = b""  # what came over it behind the answer
+
+
+def post(
+    addresses: Sequence[str],
+    port: int,
+    path: str,
+    body: bytes,
+    timeout: float,
+    *,
+    source: str = "",
+    headers: str = "",
+    stay: bool = False,
+) -> Answer:
+    """Ask, and wait for the answer, at most `timeout` seconds. OSError if there is none that is HTTP; Unreachable if it
+    could not be asked.
+
+    `addresses` are numbers, the best first; `source` is the one that we are to call from, `headers` are whole lines
+    with their ends. With `stay`, the other is asked to leave the connection open; it is then the answer's `link`, and
+    the caller's to close.
+    """
+    deadline = time.monotonic() + timeout
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: control\r\n"
+        f"Connection: {'keep-alive' if stay else 'close'}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
+    )
+    with contextlib.ExitStack() as stack:
+        connection = stack.enter_context(connected(addresses, port, min(timeout, CONNECTING), source))
+        asked, found = time.monotonic(), str(connection.getpeername()[0])
+        connection.settimeout(timeout)
+        prepare(connection)
+        connection.sendall(head.encode("utf-8") + body)
+        text = b""
+        while (whole := _whole(text)) is None:
+            block = connection.recv(_BLOCK)
+            if not block:
+                raise ConnectionError("what answers there does not speak HTTP, or broke off")
+            text += block
+            left = deadline - time.monotonic()
+            if left <= 0 or len(text) > _MAX_HEAD + MAX_MESSAGE:
+                raise TimeoutError(f"no end of an answer within {timeout:g} s")
+            connection.settimeout(left)
+        heard = time.monotonic()
+        status, body, rest, stays = whole
+        answer = Answer(status=status, body=body, asked=asked, heard=heard, address=found)
+        if stay and stays:
+            stack.pop_all()
+            answer = replace(answer, link=connection, rest=rest)
+    return answer
+
+
+def _whole(text: bytes) -> tuple[int, bytes, bytes, bool] | None:
+    """(status, body, what is behind it, whether the connection stays) of an answer; None if more of it is to come."""
+    head, end, rest = text.partition(b"\r\n\r\n")
+    if not end:
+        return None
+    status, length = _STATUS.match(head), _LENGTH.search(head)
+    if not (status and length):
+        raise ConnectionError("what answers there does not speak HTTP as the hosts of a job do")
+    size = int(length[1])
+    if len(rest) < size:
+        return None
+    return int(status[1]), rest[:size], rest[size:], bool(_STAYS.search(head))
+
+
+def connected(addresses: Sequence[str], port: int, timeout: float, source: str) -> socket.socket:
+    """Return the first connection that comes, to any of these addresses. Who refuses is not asked again.
+
+    Each try waits twice as long as the one before, so that a network that is only slow is reached, too.
+    """
+    deadline, patience = time.monotonic() + timeout, NEXT
+    error: OSError = TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+    waiting = deque(addresses)
+    while waiting and (left := deadline - time.monotonic()) > 0:
+        address = waiting.popleft()
+        try:
+            return socket.create_connection((address, port), min(patience, left), (source, 0) if source else None)
+        except TimeoutError:
+            waiting.append(address)
+            patience *= 2
+        except OSError as problem:
+            error = problem
+    raise Unreachable(*error.args) from error
+
+
+def prepare(connection: socket.socket) -> None:
+    """Tell the kernel what both ends of a connection want: to wait for nothing, and to hear soon that nobody hears."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD)

@@ -1,0 +1,200 @@
+"""The application behind the control channel, which hears the job's own hosts, and nobody else.
+
+What is protected, and from whom. An address that no host name of the job resolves to is refused, whatever it says;
+a report is taken from the address of the host that it is of, news from the coordinator's. With ENTRYPOINT_TOKEN set,
+whoever calls must show it too. Callers are limited (server.py, access.py), so none can keep another from being heard,
+and what is not a message of this protocol changes nothing.
+
+What is not. Messages travel as plain text within the job's network: who can read or forge packets there can read the
+token. Without a token every process on a host of the job is trusted, as it has the host's address. A message that was
+recorded and is sent again is refused from other addresses, and without the token; from the host itself it says
+what that host has said before. And a process on a host can always use up what its own host may ask for.
+"""
+
+import json
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any
+
+from entrypoint.launcher.control.access import LOOPBACK, MAX_MESSAGE, Callers
+from entrypoint.launcher.control.pages import Routes, headers, is_this_machine
+from entrypoint.launcher.control.records import Records
+from entrypoint.launcher.control.wire import PROTOCOL, Refused, news_from_json, report_from_json
+from entrypoint.launcher.job.cluster import Cluster
+from entrypoint.launcher.policy.events import Event, Informed, Rejected, Replaced, Reported
+
+TOKEN_HEADER = "X-Entrypoint-Token"
+TOKEN_KEY = "X_ENTRYPOINT_TOKEN"  # as waitress has it
+RECORD = "/record/"  # and what follows: a piece of a follower's record
+HEARS = {"/report": "POST", "/news": "POST", "/status": "GET"}  # the first two are what hosts send to one another
+STATUS_AT_ONCE = 2  # of the server's threads, so that others may look, too
+SAY_AGAIN = 1.0  # seconds between two events about the same host that is refused
+
+Put = Callable[[Event], None]
+Status = Callable[[], dict[str, Any]]
+Answer = tuple[int, bytes, str]  # HTTP status, JSON, the follower whose report was taken
+
+
+class Control:
+    """What one host answers: to other hosts by `answer`, to people as a WSGI application.
+
+    `news` are the coordinator's, as JSON. `life` tells this launcher from another one on the same host.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        token: str,
+        put: Put,
+        status: Status,
+        news: Callable[[], bytes],
+        life: str = "",
+        records: Records | None = None,
+        routes: Routes = MappingProxyType({}),
+    ) -> None:
+        self.callers = Callers(cluster)
+        self._cluster, self._token, self._put = cluster, token.encode(), put
+        self._refusals = _Refusals(cluster, put)
+        self._followers = frozenset(host.name for host in cluster.followers if cluster.is_coordinator)
+        self._status, self._lookers = status, threading.BoundedSemaphore(STATUS_AT_ONCE)
+        self._news, self._life = news, json.dumps(life).encode()
+        self._records = records  # the coordinator's
+        self._routes = routes  # what people may look at
+        self._lives: dict[str, Any] = {}  # by host, of its launcher
+        self._lock = threading.Lock()  # the server, its threads and the reader of links all come here
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        method, path, caller = environ["REQUEST_METHOD"], environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR", "")
+        shown, body = environ.get(f"HTTP_{TOKEN_KEY}", ""), environ["wsgi.input"].read(MAX_MESSAGE + 1)
+        code, text, _ = self.answer(method, path, caller, shown, body)
+        if path in self._routes and caller in LOOPBACK and not is_this_machine(environ.get("HTTP_HOST", "")):
+            code, text = 403, json.dumps({"error": "ask localhost for it: that is another's name for it"}).encode()
+        start_response(
+            f"{code} {HTTPStatus(code).phrase}", headers(text, code == HTTPStatus.OK and self._is_page(path))
+        )
+        return [text]
+
+    def answer(self, method: str, path: str, caller: str, shown: str, body: bytes) -> Answer:
+        """Return what a caller is told; `shown` is its token."""
+        try:
+            self._refuse(method, path, caller, shown)
+            if path == "/report":
+                return 200, *self._take_report(caller, body)
+            if self._records and path.startswith(RECORD):
+                return 200, self._records.take(path, self.callers.hosts_at(caller), body), ""
+            if path in self._routes:
+                return 200, self._show_job(path), ""
+            return 200, self._take_news(caller, body) if path == "/news" else self._show_status(), ""
+        except Refused as error:
+            return error.status, json.dumps({"error": str(error)}).encode(), ""
+
+    def _refuse(self, method: str, path: str, caller: str, shown: str) -> None:
+        hosts = self.callers.hosts_at(caller)
+        if not hosts and not (caller in LOOPBACK and method == "GET"):
+            raise Refused(f"{caller} is not a host of this job", 403)
+        if self._token and not self._is_page(path) and not _same(shown.encode("utf-8", "replace"), self._token):
+            why = "wrong token" if shown else "missing token"
+            if path == "/report":
+                self._refusals.note(hosts, f"{why}; ENTRYPOINT_TOKEN must be the same on all hosts")
+            raise Refused(why, 401)
+        takes = {**HEARS, **dict.fromkeys(self._routes, "GET")}
+        wanted = "POST" if self._records and path.startswith(RECORD) else takes.get(path)
+        if wanted is None:
+            raise Refused(f"there is nothing at {path[:100]}", 404)
+        if method != wanted:
+            raise Refused(f"{path} takes {wanted}", 405)
+
+    def _show_status(self) -> bytes:
+        if not self._lookers.acquire(blocking=False):
+            raise Refused("others are looking, too; ask again", 503)
+        try:
+            return json.dumps(self._status(), separators=(",", ":")).encode() + b"\n"  # as it is asked for by grep
+        except queue.Empty:
+            raise Refused("the supervisor did not answer in time", 503) from None
+        finally:
+            self._lookers.release()
+
+    def _is_page(self, path: str) -> bool:
+        return path in self._routes and self._routes[path].is_page
+
+    def _show_job(self, path: str) -> bytes:
+        """Return what one of the routes shows, on the coordinator of a job that is recorded."""
+        if not self._cluster.is_coordinator:
+            raise Refused(f"the job is shown by its coordinator, {self._cluster.coordinator.name}", 404)
+        if not self._records:
+            raise Refused("nothing is recorded of this job: ENTRYPOINT_MONITOR is false", 404)
+        return self._routes[path].body(self._records.folder)
+
+    def _take_report(self, caller: str, body: bytes) -> tuple[bytes, str]:
+        cluster = self._cluster
+        if not cluster.is_coordinator:  # groups and settings say who it is: somebody reads them differently
+            me, other = cluster.me.name, cluster.coordinator.name
+            raise Refused(f"{me} takes {other} for the coordinator; groups and settings must be the same on all hosts")
+        data, hosts = parse(body), self.callers.hosts_at(caller)
+        try:
+            report = report_from_json(data, self._followers)
+        except Refused as error:
+            if isinstance(data, dict) and data.get("protocol") not in (None, PROTOCOL):
+                self._refusals.note(hosts, str(error))
+            raise
+        if report.host not in hosts:
+            raise Refused(f"{caller} is not {report.host}")
+        life = data.get("life")
+        with self._lock:
+            known = self._lives.setdefault(report.host, life) if life else life
+        if life != known:
+            self._put(Replaced(host=report.host))
+            raise Refused(f"another launcher of {report.host} was heard before: one that is started again is lost")
+        self._put(Reported(report=report))
+        told = b'%b, "clock": %b, "life": %b}' % (self._news()[:-1], repr(time.monotonic()).encode(), self._life)
+        return told, report.host
+
+    def _take_news(self, caller: str, body: bytes) -> bytes:
+        data = parse(body)
+        if self._cluster.coordinator.name not in self.callers.hosts_at(caller):
+            raise Refused(f"{caller} is not the coordinator")
+        self._put(Informed(news=news_from_json(data)))
+        return b"{}"
+
+
+class _Refusals:
+    """Tells the policy, on the coordinator, which hosts of the job are refused for what will not change by itself."""
+
+    def __init__(self, cluster: Cluster, put: Put) -> None:
+        self._followers = {host.name for host in cluster.followers} if cluster.is_coordinator else set()
+        self._put, self._lock = put, threading.Lock()
+        self._noted: dict[str, float] = {}
+
+    def note(self, hosts: frozenset[str], why: str) -> None:
+        now = time.monotonic()
+        with self._lock:
+            due = [host for host in hosts & self._followers if now >= self._noted.get(host, -math.inf) + SAY_AGAIN]
+            self._noted.update(dict.fromkeys(due, now))
+        for host in due:
+            self._put(Rejected(host=host, why=why))
+
+
+def _same(one: bytes, other: bytes) -> bool:
+    import hmac  # here, since few jobs have a token, and it loads OpenSSL
+
+    return hmac.compare_digest(one, other)
+
+
+def parse(text: bytes) -> Any:
+    """Read JSON as hosts send it: no key twice, nothing too deep. Refused if it is else; wire.py does the rest."""
+    try:
+        return json.loads(text.decode(), object_pairs_hook=_no_double)
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"wanted a JSON object: {str(error)[:200]}") from None
+
+
+def _no_double(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("the same key twice")
+    return value

@@ -1,0 +1,67 @@
+"""Calls to other hosts of the job: where they are, what we show them, and what their answer says."""
+
+import json
+import time
+
+from entrypoint.launcher.control.addresses import Addresses
+from entrypoint.launcher.control.client import CONNECTING, Answer, Unreachable, connected, post
+from entrypoint.launcher.control.handlers import TOKEN_HEADER
+from entrypoint.launcher.control.wire import Refused
+from entrypoint.launcher.job.cluster import Cluster, Host
+from entrypoint.launcher.job.settings import Settings
+
+AGAIN = 0.02  # seconds between two tries to reach a host that hangs up
+
+
+class Calls:
+    """POSTs of one host to the others."""
+
+    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+        self._settings = settings
+        self._source = cluster.me.address if cluster.me.address.startswith("127.") else ""
+        self._headers = f"{TOKEN_HEADER}: {settings.token}\r\n" if settings.token else ""
+        self._addresses = Addresses()
+
+    def __call__(self, host: Host, path: str, message: bytes, timeout: float, stay: bool = False) -> Answer:
+        """POST to another host. Unreachable if it takes no connection, OSError if it does not answer, Refused if it
+        says no."""
+        try:
+            addresses, port = self._addresses.of(host, within=CONNECTING), host.port(self._settings.control_port)
+            answer = post(
+                addresses, port, path, message, timeout, source=self._source, headers=self._headers, stay=stay
+            )
+        except Unreachable:
+            self._addresses.look_for(host)  # and go on with what is known meanwhile
+            raise
+        self._addresses.note(host, answer.address)
+        if answer.status != 200:
+            raise Refused(_reason(answer.body) or f"it answered {answer.status}", answer.status)
+        return answer
+
+    def takes_connection(self, host: Host, address: str, within: float) -> bool:
+        """Return whether a host's kernel takes a connection for its launcher, which may be too busy to say a word.
+
+        One that is being killed may close the connection that it had before it stops listening: what it takes then is
+        reset, and the next is refused. So it is looked at for a moment.
+        """
+        port, deadline = host.port(self._settings.control_port), time.monotonic() + within
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                with connected([address], port, left, self._source) as connection:
+                    connection.settimeout(max(AGAIN, deadline - time.monotonic()))
+                    connection.recv(1)
+            except Unreachable:
+                return False
+            except TimeoutError:  # it is still open
+                return True
+            except OSError:
+                pass
+            time.sleep(AGAIN)
+        return True
+
+
+def _reason(answer: bytes) -> str:
+    try:
+        return str(json.loads(answer)["error"])
+    except (ValueError, KeyError, TypeError):
+        return ""

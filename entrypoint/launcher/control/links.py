@@ -1,0 +1,146 @@
+"""Connections between the coordinator and each follower that stay open. Opinions are in policy.py.
+
+A link is the connection of a follower's first report, kept. What the two say to one another from then on goes over it,
+a line of JSON each: reports, their answers, news. So nobody has to connect for them; and when either process is
+killed, its kernel ends the link at once, where silence takes seconds to be believed. A link that cannot be had or
+breaks is no harm: reports are POSTs then, and bring the news back.
+"""
+
+import contextlib
+import selectors
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+from entrypoint.base.values import State, fresh
+from entrypoint.launcher.control.access import MAX_MESSAGE
+from entrypoint.launcher.control.client import prepare
+from entrypoint.launcher.policy.events import Event, LinkEnded, Unreached
+
+LONGEST = 1 << 17  # bytes that the kernel takes at once; longer news are heard with the answer to a POST
+_BLOCK = 1 << 16
+
+Answer = Callable[[bytes], bytes]  # report -> answer; nothing where it is refused
+# Takes over a connection: (host, connection, who answers, what was answered)
+Keep = Callable[[str, socket.socket, Answer, bytes], None]
+
+
+class _Link(State):
+    host: str
+    connection: socket.socket
+    answer: Answer
+    unread: bytearray = fresh(bytearray)
+
+
+class Links:
+    """The coordinator's ends, at most one of each follower, read by a thread of their own."""
+
+    def __init__(self, put: Callable[[Event], None]) -> None:
+        self._put, self._lock = put, threading.Lock()
+        self._of: dict[str, _Link] = {}
+        self._at: dict[str, str] = {}  # host -> the address from which it came last
+        self._selector: selectors.BaseSelector | None = None
+
+    def keep(self, host: str, connection: socket.socket, answer: Answer) -> None:
+        """Take over the host's connection; one that it had is closed, and nothing is said of that."""
+        with contextlib.suppress(OSError), self._lock:  # it may be reset by now, of which its reader will tell
+            self._at[host] = str(connection.getpeername()[0])
+        connection.setblocking(False)
+        prepare(connection)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LONGEST)
+        link = _Link(host=host, connection=connection, answer=answer)
+        with self._lock:
+            if self._selector is None:
+                try:
+                    selector = selectors.DefaultSelector()
+                    threading.Thread(target=self._watch, args=(selector,), name="links", daemon=True).start()
+                except (OSError, RuntimeError):  # no descriptor or thread is left: the host goes on with POSTs
+                    connection.close()
+                    return
+                self._selector = selector
+            self._close(host)
+            self._of[host] = link
+            self._selector.register(connection, selectors.EVENT_READ, link)
+
+    def address(self, host: str) -> str | None:
+        """Return from where a host's link came last; None if it never had one."""
+        with self._lock:
+            return self._at.get(host)
+
+    def tell(self, host: str, message: bytes) -> bool:
+        """Return whether the message is on its way to the host. Never waits."""
+        with self._lock:
+            link = self._of.get(host)
+            return link is not None and self._send(link, message)
+
+    def _send(self, link: _Link, message: bytes) -> bool:
+        if len(message) > LONGEST:
+            return False
+        try:
+            sent = link.connection.send(message + b"\n")
+        except OSError:
+            return False
+        if sent <= len(message):  # it does not read; what comes next would be read as the rest of this
+            self._close(link.host)
+            return False
+        return True
+
+    def _close(self, host: str) -> None:
+        if self._selector and (link := self._of.pop(host, None)):
+            self._selector.unregister(link.connection)
+            link.connection.close()
+
+    def _watch(self, selector: selectors.BaseSelector) -> None:
+        while True:
+            for key, _ in selector.select():
+                self._read(key.data)
+
+    def _read(self, link: _Link) -> None:
+        """Answer what has come. Where it is us who end the link, nothing is said of that."""
+        try:
+            block = link.connection.recv(_BLOCK)
+        except BlockingIOError:  # it was another one's, with the same number
+            return
+        except ConnectionResetError:
+            block = b""
+        except OSError:  # what we said was not confirmed in time
+            self._end(link, Unreached(host=link.host))
+            return
+        link.unread += block
+        whole: list[bytearray] = []
+        if b"\n" in block:  # not with each byte of a message that does not end
+            *whole, link.unread = link.unread.split(b"\n")
+        for message in whole:
+            answer = link.answer(bytes(message))
+            with self._lock:
+                heard = bool(answer) and self._of.get(link.host) is link and self._send(link, answer)
+            if not heard:
+                self._end(link)
+                return
+        if not block:
+            self._end(link, LinkEnded(host=link.host))
+        elif len(link.unread) > MAX_MESSAGE:
+            self._end(link)
+
+    def _end(self, link: _Link, event: Event | None = None) -> None:
+        with self._lock:
+            current = self._of.get(link.host) is link
+            if current:
+                self._close(link.host)
+        if current and event:
+            self._put(event)
+
+
+def messages(connection: socket.socket, text: bytes) -> Iterator[bytes]:
+    """Yield what is said to a follower over its link, beginning with `text`, until it ends. OSError if the
+    coordinator's kernel did not confirm what we said."""
+    while True:
+        *whole, text = text.split(b"\n")
+        yield from whole
+        block = b""
+        if len(text) <= MAX_MESSAGE:
+            with contextlib.suppress(ConnectionResetError):
+                block = connection.recv(_BLOCK)
+        if not block:
+            return
+        text += block

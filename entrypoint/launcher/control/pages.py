@@ -1,0 +1,48 @@
+"""Answer browsers safely: the headers of what they get, the names that they may ask for, and the pages as routes.
+
+The pages themselves are given to the control channel (observe/live/serve.py has them); it knows none of them.
+"""
+
+import contextlib
+import ipaddress
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from entrypoint.base.values import Value
+
+_HEADERS = [
+    ("Cache-Control", "no-store"),
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    ("X-Content-Type-Options", "nosniff"),
+]
+
+
+class Route(Value):
+    """Something that people may look at on the coordinator's control port, by GET."""
+
+    body: Callable[[Path], bytes]  # made from the folder of the job's records, without waiting for anything
+    is_page: bool = False  # HTML that holds nothing of the job, so that it needs no token; else JSON
+
+
+Routes = Mapping[str, Route]  # by path
+
+
+def headers(body: bytes, is_page: bool = False) -> list[tuple[str, str]]:
+    """Return the headers of an answer: HTML if it is a page, else JSON."""
+    kind = "text/html; charset=utf-8" if is_page else "application/json"
+    return [("Content-Type", kind), ("Content-Length", str(len(body))), *_HEADERS]
+
+
+def is_this_machine(host: str) -> bool:
+    """Return whether what a browser asked for (`Host`) means this machine: localhost, or an address.
+
+    A page from elsewhere may have its own name server give our address to another name.
+    """
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+    with contextlib.suppress(ValueError):
+        return bool(ipaddress.ip_address(name.strip("[]")))
+    return name.lower() == "localhost"

@@ -1,0 +1,275 @@
+"""The wire between hosts: a small HTTP server on each, reports to the coordinator, news from it; over kept connections.
+
+Reports and news hold whole facts, not changes, so a lost or repeated message does no harm: the next
+heartbeat repairs it. No opinions here: what is heard becomes an event, what to say comes from the policy.
+Waitress is imported in a thread of its own, beside the start of the first processes.
+"""
+
+import collections
+import contextlib
+import json
+import logging
+import math
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from entrypoint.base.errors import ExitCode
+from entrypoint.launcher.control.client import Unreachable
+from entrypoint.launcher.control.handlers import Control, Put, Status
+from entrypoint.launcher.control.host_calls import Calls
+from entrypoint.launcher.control.links import Answer, Links, messages
+from entrypoint.launcher.control.pages import Routes
+from entrypoint.launcher.control.records import Records
+from entrypoint.launcher.control.wire import Refused, news_from_json, to_json
+from entrypoint.launcher.host.resource_limits import Shortage
+from entrypoint.launcher.job.cluster import Cluster
+from entrypoint.launcher.job.settings import Settings
+from entrypoint.launcher.policy.events import (
+    Answered,
+    Broken,
+    Event,
+    Informed,
+    LinkEnded,
+    News,
+    Rejected,
+    Replaced,
+    Report,
+    Unreached,
+)
+
+RETRY = 0.05  # seconds until the next try while the coordinator is not reached; each next is after twice as many,
+TRIES = 2000.0  # until all followers together make so many a second: else they take the time in which it would start
+FORBIDDEN = 403
+KNOCK = 0.5  # seconds for a follower's kernel to take a connection
+
+
+class Clock:
+    """The difference between another host's clock and ours, from questions and answers. Monotonic clocks, seconds.
+
+    As NTP does it: the other's time was read between our two; of the last few exchanges the quickest is believed.
+    """
+
+    def __init__(self) -> None:
+        self._measured: collections.deque[tuple[float, float]] = collections.deque(maxlen=16)
+
+    def compare(self, sent: float, theirs: Any, received: float) -> None:
+        """Note one exchange; `theirs` is what the other host said its time was, and ignored if it is no number."""
+        if isinstance(theirs, int | float) and math.isfinite(theirs) and received >= sent:
+            self._measured.append((received - sent, theirs - (sent + received) / 2))
+
+    @property
+    def offset(self) -> float | None:
+        """Their clock minus ours; None if nothing was measured."""
+        return min(self._measured)[1] if self._measured else None
+
+
+class Peers:
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: Settings,
+        put: Put,
+        status: Status,
+        say: Callable[[str], None],
+        records: Records | None = None,
+        routes: Callable[[], Routes] = dict,
+    ) -> None:
+        self._cluster, self._settings = cluster, settings
+        self._put, self._status, self._say = put, status, say
+        self._records, self._routes = records, routes
+        self._lock = threading.Condition()
+        self._report: Report | None = None
+        self._news = _in_json(News())
+        self._links = Links(put)  # the coordinator's
+        self._link: socket.socket | None = None  # a follower's
+        self._link_again = 0.0  # when it may ask for another one
+        self._shortage = Shortage(put)
+        self._report_again = False
+        self._clock = Clock()  # the coordinator's
+        self._life, self._coordinators_life = os.urandom(8).hex(), ""  # which launcher it is, on the same host
+        self._asked = 0.0  # when we last reported over our link
+        self._answered = False
+        self._delivered = threading.Event()
+        self._tried_to_open = threading.Event()
+        self._call = Calls(cluster, settings)
+        threading.Thread(target=self._serve, name="control", daemon=True).start()
+        if not cluster.is_coordinator:
+            threading.Thread(target=self._keep_reporting, name="reports", daemon=True).start()
+
+    def report(self, report: Report) -> None:
+        """Tell the coordinator, now and with each heartbeat: a follower's facts have changed."""
+        with self._lock:
+            self._report = report
+            self._delivered.clear()
+            self._lock.notify_all()
+
+    def announce(self, news: News) -> None:
+        """Tell the followers: the coordinator's facts have changed. Who has no link hears it with its next report."""
+        with self._lock:
+            self._news = _in_json(news)
+            for follower in self._cluster.followers:
+                self._links.tell(follower.name, self._news)
+
+    def _keep(self, host: str, connection: socket.socket, answer: Answer, said: bytes) -> None:
+        """Take over a follower's connection; what is new since `said`, for which it was kept, is told over it."""
+        self._links.keep(host, connection, answer)
+        with self._lock:
+            if not said.startswith(self._news[:-1]):
+                self._links.tell(host, self._news)
+
+    def knock(self, host: str) -> None:
+        """See, by a thread of its own, whether a follower takes a connection; Unreached if it takes none."""
+        follower = next(each for each in self._cluster.followers if each.name == host)
+        if (address := self._links.address(host)) is None:
+            return
+
+        def knock(address: str) -> None:
+            if not self._call.takes_connection(follower, address, KNOCK):
+                self._put(Unreached(host=host))
+
+        with contextlib.suppress(RuntimeError):  # no more threads: silence will tell
+            threading.Thread(target=knock, args=(address,), name="knock", daemon=True).start()
+
+    def flush(self, within: float) -> None:
+        """Wait, at most so many seconds, until the coordinator has the last report."""
+        self._delivered.wait(within)
+
+    def _keep_reporting(self) -> None:
+        last: Report | None = None
+        reached = False
+        refused_since, complaint, again = 0.0, "", RETRY
+        # Who is heard is looked for at once. A look that comes before our server listens costs PROBE_AGAIN.
+        self._tried_to_open.wait()
+        while True:
+            with self._lock:
+                if not self._report_again and (self._report is last or self._report is None):
+                    self._lock.wait(self._settings.heartbeat if reached or self._report is None else RETRY)
+                report, self._report_again = self._report, False
+            if report is None:
+                continue
+            try:
+                self._bring(json.dumps({**to_json(report), "life": self._life}).encode())
+                last, reached, refused_since, again = report, True, 0.0, RETRY
+                self._shortage.over()
+                with self._lock:
+                    if report is self._report:
+                        self._delivered.set()
+            except Refused as error:
+                refused_since = refused_since or time.monotonic()
+                # Not a host of the job, it says: perhaps our name does not resolve there yet. All else will not change.
+                coordinator = self._cluster.coordinator.name
+                refused = error.status != FORBIDDEN
+                self._put(Rejected(host=coordinator, why=str(error)) if refused else Answered(host=coordinator))
+                if time.monotonic() - refused_since > self._settings.peer_timeout and str(error) != complaint:
+                    complaint = str(error)
+                    self._say(f"the coordinator refuses our report: {complaint}")
+                time.sleep(RETRY)
+            except (OSError, ValueError) as error:
+                self._shortage.note(error)
+                if isinstance(error, Unreachable):
+                    self._put(Unreached(host=self._cluster.coordinator.name))
+                reached = False
+                self._drop_link()
+                time.sleep(again)
+                again = max(RETRY, min(2 * again, len(self._cluster.hosts) / TRIES))
+
+    def _bring(self, report: bytes) -> None:
+        """To the coordinator, and hear its answer; over our link, if we have one."""
+        # An answer that is lost is not said again for longer than UNHEARD: time for another try has to be left.
+        patience = self._settings.peer_timeout / 2
+        if link := self._link:
+            with self._lock:
+                self._answered, self._asked = False, time.monotonic()
+            link.sendall(report + b"\n")
+            with self._lock:
+                self._lock.wait_for(lambda: self._answered or self._link is not link, patience)
+                if not self._answered:
+                    raise TimeoutError(f"no answer within {patience:g} s, or no link any more")
+            return
+        stay = time.monotonic() >= self._link_again
+        answer = self._call(self._cluster.coordinator, "/report", report, timeout=patience, stay=stay)
+        if answer.link:
+            self._hold(answer.link, answer.rest)
+        self._hear(answer.body, answer.asked, answer.heard)
+
+    def _hear(self, said: bytes, asked: float, heard: float) -> None:
+        """News, or the answer to a report, which are news, too."""
+        data = json.loads(said)
+        news = news_from_json(data)
+        life = str(data.get("life", ""))
+        with self._lock:  # two threads hear: one what a POST is answered, one what comes over the link
+            self._coordinators_life = self._coordinators_life or life
+            replaced = bool(life) and life != self._coordinators_life
+            if "clock" in data and not replaced:
+                self._clock.compare(asked, data["clock"], heard)
+                self._answered = True
+                self._lock.notify_all()
+            offset = self._clock.offset
+        coordinator = self._cluster.coordinator.name
+        self._put(Replaced(host=coordinator) if replaced else Informed(news=news, offset=offset))
+
+    def _hold(self, link: socket.socket, said: bytes) -> None:
+        link.settimeout(None)
+        self._link, self._link_again = link, time.monotonic() + self._settings.heartbeat
+        try:
+            threading.Thread(target=self._listen, args=(link, said), name="link", daemon=True).start()
+        except RuntimeError:  # no more threads: it goes without
+            self._link = None
+            link.close()
+
+    def _listen(self, link: socket.socket, said: bytes) -> None:
+        """Hear what comes over our link until it ends. Who is still there hears of us at once, then."""
+        coordinator = self._cluster.coordinator.name
+        ended: Event = LinkEnded(host=coordinator)
+        with link, contextlib.suppress(Refused, ValueError):
+            try:
+                for message in messages(link, said):
+                    self._hear(message, self._asked, time.monotonic())
+            except OSError:
+                ended = Unreached(host=coordinator)
+        with self._lock:
+            if self._link is link:
+                self._link = None
+                self._put(ended)
+                self._report_again = True
+                self._lock.notify_all()
+
+    def _drop_link(self) -> None:
+        """Of a coordinator that could not be reached it is not known whether the link leads to it any more."""
+        with self._lock:
+            link, self._link = self._link, None
+        if link:
+            with contextlib.suppress(OSError):
+                link.shutdown(socket.SHUT_RDWR)  # which ends _listen
+
+    def _serve(self) -> None:
+        logging.getLogger("waitress").setLevel(logging.ERROR)
+        me = self._cluster.me
+        port = me.port(self._settings.control_port)
+        listen = me.address if me.address.startswith("127.") else ""
+        try:
+            from entrypoint.launcher.control.server import ControlServer
+
+            token, keep = self._settings.token, self._keep if self._cluster.is_coordinator else None
+            news, routes = lambda: self._news, self._routes()
+            control = Control(self._cluster, token, self._put, self._status, news, self._life, self._records, routes)
+            shortage = Shortage(self._put if self._cluster.followers else lambda _: None)
+            server = ControlServer(control, shortage, listen, port, keep)
+        except Exception as error:  # no thread, no descriptor, no memory, ...: whatever it is, others wait for us
+            if len(self._cluster.hosts) > 1:
+                where, number = f"{listen or 'any address'} port {port}", getattr(error, "errno", None)
+                reason = os.strerror(number) if number else error
+                why = f"the control channel cannot listen on {where}: {reason}; set ENTRYPOINT_CONTROL_PORT"
+                self._put(Broken(why=why, code=ExitCode.INTERNAL))
+            return
+        finally:
+            self._tried_to_open.set()
+        server.run()
+
+
+def _in_json(news: News) -> bytes:
+    return json.dumps(to_json(news)).encode()

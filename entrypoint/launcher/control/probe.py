@@ -1,0 +1,133 @@
+"""Looks for other hosts: does the name resolve, does the control port answer, over the interface that we are to use?
+
+All are looked for side by side, no more than AT_ONCE at the same time: there are up to a thousand hosts. One thread
+waits for all connections; only name servers, which cannot be waited for so, take threads.
+"""
+
+import concurrent.futures
+import contextlib
+import os
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from errno import EINPROGRESS
+from typing import Any
+
+from entrypoint.launcher.control.client import NEXT
+from entrypoint.launcher.job.cluster import Cluster, Host
+from entrypoint.launcher.policy.events import Reach
+
+AT_ONCE = 64
+PATIENCE = 3.0  # seconds for one way to a host; of a word that the network loses, another try hears sooner: NEXT
+RESOLVING = 5.0  # seconds after which a resolver that says nothing is not waited for
+
+Way = tuple[Any, ...]  # as getaddrinfo gives it: family, kind, protocol, name, address
+# Yields each connection that it waits for, and how many seconds; is sent whether the other's kernel answered by then;
+# returns what came of it
+Look = Generator[tuple[socket.socket, float], bool | None, Reach]
+
+
+def look_for(cluster: Cluster, names: Sequence[str], control_port: int) -> tuple[Reach, ...]:
+    """Tell what came of looking for each of these hosts, side by side. Blocks for seconds where one is missing."""
+    asked = set(names)
+    wanted = [host for host in cluster.hosts if host.name in asked]
+    ways = _ways_to(wanted, control_port)
+    found = _side_by_side(_reach(cluster, host, ways[host.name], host.port(control_port)) for host in wanted)
+    return tuple(found[host.name] for host in wanted)
+
+
+def _ways_to(hosts: Sequence[Host], control_port: int) -> dict[str, list[Way] | str]:
+    """The ways to each host, or why there is none."""
+    named = [host for host in hosts if not host.is_at_number]
+    ways: dict[str, list[Way] | str] = {host.name: _ways(host, control_port) for host in hosts if host.is_at_number}
+    if named:
+        resolvers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="resolve")
+        asked = {host.name: resolvers.submit(_ways, host, control_port) for host in named}
+        concurrent.futures.wait(asked.values(), timeout=RESOLVING)
+        resolvers.shutdown(wait=False, cancel_futures=True)
+        late = "there was no time to look, or the resolver does not answer"
+        for name, answer in asked.items():
+            ways[name] = answer.result() if answer.done() and not answer.cancelled() else late
+    return ways
+
+
+def _ways(host: Host, control_port: int) -> list[Way] | str:
+    try:
+        return list(socket.getaddrinfo(host.address, host.port(control_port), type=socket.SOCK_STREAM))
+    except (OSError, ValueError) as error:  # ValueError: nothing of that name can be in DNS
+        return getattr(error, "strerror", None) or str(error)
+
+
+def _side_by_side(looks: Iterable[Look]) -> dict[str, Reach]:
+    """Return what came of each, by host."""
+    to_come, found = deque(looks), dict[str, Reach]()
+
+    def go_on(look: Look, answered: bool | None) -> None:
+        try:
+            connection, seconds = look.send(answered)
+        except StopIteration as end:
+            found[end.value.host] = end.value
+        else:
+            selector.register(connection, selectors.EVENT_WRITE, (look, time.monotonic() + seconds))
+
+    with selectors.DefaultSelector() as selector:
+        while to_come or selector.get_map():
+            while to_come and len(selector.get_map()) < AT_ONCE:
+                go_on(to_come.popleft(), None)
+            waiting = list(selector.get_map().values())
+            until = min((key.data[1] for key in waiting), default=0.0)
+            ready = {key.fd for key, _ in selector.select(max(0.0, until - time.monotonic()))} if waiting else set()
+            for key in waiting:
+                look, until = key.data
+                if key.fd in ready or until <= time.monotonic():
+                    selector.unregister(key.fileobj)
+                    go_on(look, key.fd in ready)
+    return found
+
+
+def _reach(cluster: Cluster, host: Host, ways: list[Way] | str, port: int) -> Look:
+    """Connect to a host, in the first of its ways that works.
+
+    Each try waits twice as long as the one before, as in client.py.
+    """
+    if isinstance(ways, str):
+        return Reach(host=host.name, why=ways)
+    why = ""
+    for *kind, _, address in ways:
+        error, left, patience = EINPROGRESS, PATIENCE, NEXT
+        while error == EINPROGRESS and left > 0:
+            with contextlib.ExitStack() as stack:
+                try:
+                    probe = stack.enter_context(_from_here(cluster, kind))
+                    error = probe.connect_ex(address)
+                except OSError as problem:
+                    error = problem.errno or 0
+                if error == EINPROGRESS and (yield probe, min(patience, left)):
+                    error = probe.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            left, patience = left - patience, 2 * patience
+        if not error:
+            return Reach(host=host.name, address=str(address[0]))
+        silent = error == EINPROGRESS
+        why = f"port {port} does not answer within {PATIENCE:g} s" if silent else f"port {port}: {os.strerror(error)}"
+    over = f" (over {cluster.interface})" if cluster.interface else ""
+    return Reach(host=host.name, address=str(ways[0][4][0]), why=why + over)
+
+
+def _from_here(cluster: Cluster, kind: Sequence[Any]) -> socket.socket:
+    own = cluster.me.address
+    probe = socket.socket(*kind)
+    try:
+        probe.setblocking(False)
+        if own.startswith("127."):  # hosts that are simulated on this machine
+            probe.bind((own, 0))
+        elif cluster.interface:
+            # Takes a right that a container may lack, and a kernel that knows it; else the system's routes decide.
+            with contextlib.suppress(OSError):
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, cluster.interface.encode())
+    except OSError:
+        probe.close()
+        raise
+    return probe

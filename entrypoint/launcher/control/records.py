@@ -1,0 +1,50 @@
+"""Where the coordinator keeps the followers' records, as their monitors bring them: bytes, which nobody here reads."""
+
+import json
+import re
+import threading
+from collections.abc import Container
+from pathlib import Path
+
+from entrypoint.launcher.control.wire import Refused
+from entrypoint.record.limits import RECORD_BYTES
+
+_PATH = re.compile(r"/record/([^/]+)/(\d{1,12})(/end)?")
+
+
+class Records:
+    """Files HOST.jsonl.gz in `folder`; what the coordinator's own monitor has written into `wants` goes back."""
+
+    def __init__(self, folder: Path, wants: Path, followers: Container[str]) -> None:
+        self.folder, self._wants, self._followers = folder, wants, followers
+        self._lock = threading.Lock()  # a piece that was given up and the next try may come together
+
+    def take(self, path: str, hosts: Container[str], piece: bytes) -> bytes:
+        """Add a piece to the record of one of these hosts; how much of it is here, and what is wanted of that host.
+
+        A piece that does not begin where the record ends is not taken: a host that is told so brings the right one.
+        """
+        asked = _PATH.fullmatch(path)
+        if not asked or asked[1] not in self._followers:
+            raise Refused(f"there is nothing at {path[:100]}", 404)
+        host, at = asked[1], int(asked[2])
+        if host not in hosts:
+            raise Refused(f"that is not the address of {host}", 403)
+        file = self.folder / f"{host}.jsonl.gz"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with self._lock, file.open("ab", buffering=0) as record:
+                size = record.tell()
+                if at == size and size + len(piece) <= RECORD_BYTES:
+                    size += record.write(piece)
+                if asked[3] and size == at + len(piece):
+                    file.with_name(f"{host}.whole").touch()
+        except OSError as error:
+            raise Refused(f"the record cannot be kept: {error}", 507) from None
+        return json.dumps({"have": size, "wants": self._wanted()}).encode()
+
+    def _wanted(self) -> object:
+        try:
+            return json.loads(self._wants.read_bytes())
+        except (OSError, ValueError):
+            return {}

@@ -1,0 +1,198 @@
+"""The listening end of the control channel: waitress, with bounds on who comes in and how long they stay.
+
+Bounded here, before a thread or the application has any work: connections a second and open ones of each host and of
+all strangers together, the size of a request, and the time that it may take to arrive. One request per connection; a
+follower's may stay open behind its first report, and links.py has it from then on, with a limit of its own.
+
+What hosts say to one another is answered by the thread that reads it: nobody is waited for, and a thousand hosts may
+speak at once. What people ask may have to wait for the supervisor, and has threads.
+
+Waitress documents none of this to build on; the image pins its version. Of a channel we use what its own tasks do:
+`requests`, `write_soon`, `close_when_flushed`, `will_close`; and `total_outbufs_len`, as nothing else tells whether
+all was sent. Of the server: the methods that are replaced here, and `active_channels`.
+"""
+
+import contextlib
+import errno
+import resource
+import socket
+import threading
+import time
+from collections import Counter
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from waitress.channel import HTTPChannel
+from waitress.server import TcpWSGIServer
+from waitress.task import ThreadedTaskDispatcher
+
+from entrypoint.launcher.control.access import BURST, MAX_MESSAGE, OPEN, PAID_BY, RATE, Bucket, Limits, canonical
+from entrypoint.launcher.control.handlers import RECORD, TOKEN_KEY, Control
+from entrypoint.launcher.control.links import LONGEST, Keep
+from entrypoint.launcher.host.resource_limits import NAP, Shortage
+
+_MAX_HEAD = 1 << 14  # bytes
+_LONGEST = 10.0  # seconds from connecting to the answer, however busily a caller sends byte after byte
+THREADS = 4  # for what people ask, from the first that asks on; of these, two may wait for the supervisor
+_MOST = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2  # descriptors; connections that stay leave as many to others
+_AT_ONCE = 64  # connections that are taken in a row, so that those in the kernel's queue wait for no slow one
+
+
+class _Channel(HTTPChannel):
+    """One request, one answer: what a caller sends behind its first request is not read."""
+
+    party: str | None = None
+    came: float  # on the monotonic clock: the other may be set
+
+    def handle_read(self) -> None:
+        super().handle_read()
+        if not self.requests or not _is_quick(self):
+            return
+        request, server = self.requests.pop(), self.server
+        shown, wanted = request.headers.get(TOKEN_KEY, ""), request.headers.get("CONNECTION", "").lower()
+        body = request.get_body_stream().read()
+        request.close()
+        server.limits.charge(self.party or "", len(body))
+        code, text, who = server.control.answer("POST", request.path, self.addr[0], shown, body)
+        may_stay = wanted == "keep-alive" and who and server.keep
+        link = self._to_keep() if may_stay and len(text) <= LONGEST and self.socket.fileno() < _MOST else None
+        head = (
+            f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: {'keep-alive' if link else 'close'}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+        )
+        self.write_soon(head.encode() + text)  # as a task's thread would, and without one
+        self.close_when_flushed = True
+        self.handle_write()
+        if link and self.total_outbufs_len:  # it does not read; it may ask again
+            link.close()
+        elif link:  # others read it from now on
+            server.keep(who, link, partial(server.answer_again, Bucket(RATE, BURST), self.addr[0], shown), text)
+
+    def _to_keep(self) -> socket.socket | None:
+        """Return the connection once more: what waitress closes, that has been said, is not its end then."""
+        with contextlib.suppress(OSError):  # no descriptor is left for that; the answer needs none
+            return self.socket.dup()
+        return None
+
+    def service(self) -> None:
+        request = self.requests[0]
+        request.headers["CONNECTION"] = "close"
+        self.server.limits.charge(self.party or "", request.content_length)
+        super().service()
+
+    def del_channel(self, map: Any = None) -> None:
+        super().del_channel(map)
+        self.server.left(self)
+
+
+def _listening(address: str, port: int) -> socket.socket:
+    """Return a socket for one address, or for all that this host has, of IPv4 and IPv6. OSError if it cannot be had."""
+    if not address and socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:  # else IPv6 is switched off
+                raise
+    return socket.create_server((address, port))
+
+
+def _has_hung_up(connection: socket.socket) -> bool:
+    """Return whether it was only looked whether we are there."""
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+
+
+def _is_quick(channel: _Channel) -> bool:
+    request = channel.requests[0]
+    return not request.error and request.command == "POST" and not request.path.startswith(RECORD)
+
+
+class ControlServer(TcpWSGIServer):
+    """A waitress server whose callers are limited. OSError if it cannot listen; `run()` serves.
+
+    `keep` takes the connections of followers that want to leave theirs open.
+    """
+
+    channel_class = _Channel
+
+    def __init__(self, control: Control, shortage: Shortage, address: str, port: int, keep: Keep | None = None) -> None:
+        self.control, self._shortage, self.keep = control, shortage, keep
+        self.limits = Limits(control.callers)
+        self._open, self._lock = Counter[str](), threading.Lock()
+        self._look_at = 0.0
+        self._polled: dict[int, Any] = {}  # by file descriptor: this server and its channels
+        opened = _listening(address, port)
+        super().__init__(  # `_sock` is how waitress itself passes a socket that is there, as `sockets` of `serve`
+            control, map=self._polled, dispatcher=ThreadedTaskDispatcher(), _sock=opened, bind_socket=False,
+            sockinfo=(opened.family, opened.type, opened.proto, opened.getsockname()), connection_limit=2000,
+            backlog=4096, cleanup_interval=1, max_request_body_size=MAX_MESSAGE,
+            inbuf_overflow=2 * MAX_MESSAGE, max_request_header_size=_MAX_HEAD, asyncore_use_poll=True, ident="",
+        )  # fmt: skip
+
+    def handle_accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            if not self._accept_one():
+                return
+
+    def _accept_one(self) -> bool:
+        """Take one connection from the kernel's queue, and let it in or close it. False if there is none."""
+        try:
+            taken = self.accept()
+            if taken is None:
+                return False
+            self._shortage.over()
+            connection, (caller, port, *_) = taken
+            address = canonical(caller), port
+            party = self.limits.party(address[0])
+            if self._open[party] < OPEN and self.limits.take(party) and not _has_hung_up(connection):
+                self.set_socket_options(connection)
+                with self._lock:
+                    self._open[party] += 1
+                    channel = self.channel_class(self, connection, address, self.adj, map=self._polled)
+                    channel.party, channel.came = party, time.monotonic()
+            else:
+                connection.close()
+        except OSError as error:  # it has hung up already, or we have no file descriptor left
+            if self._shortage.note(error):
+                time.sleep(NAP)
+            return False
+        return True
+
+    def answer_again(self, limit: Bucket, caller: str, shown: str, report: bytes) -> bytes:
+        """Return the answer to one more report over a connection that stays; nothing where it is refused.
+
+        It has a limit of its own, so that nothing else on that host can use up what its launcher may ask for.
+        """
+        if not limit.take():
+            return b""
+        limit.charge(len(report) / PAID_BY)
+        code, text, _ = self.control.answer("POST", "/report", caller, shown, report)
+        return text if code == HTTPStatus.OK else b""
+
+    def left(self, channel: _Channel) -> None:
+        """Note that a connection is closed; waitress may say so twice."""
+        with self._lock:
+            if channel.party is not None:
+                self._open[channel.party] -= 1
+                channel.party = None
+
+    def add_task(self, task: _Channel) -> None:
+        if not _is_quick(task):  # else the channel sees to it when it has read all that came
+            self.task_dispatcher.set_thread_count(THREADS)
+            super().add_task(task)
+
+    def readable(self) -> bool:
+        """Return whether to accept. Waitress asks whenever something happens, and at least every second."""
+        if (now := time.monotonic()) >= self._look_at:
+            self._look_at = now + 1
+            for channel in list(self.active_channels.values()):
+                if channel.came < now - _LONGEST:
+                    channel.will_close = True
+        readable: bool = super().readable()
+        return readable
+
+    def maintenance(self, now: float) -> None:
+        """Do nothing: waitress's own idea is to wait for silence, and to go by a clock that may be set."""

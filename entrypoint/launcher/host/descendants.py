@@ -1,0 +1,259 @@
+"""What descends from the processes of this host: found, told to end, and named where SIGKILL does not end it.
+
+The kernel says who descends from whom: as PID 1 or subreaper we adopt whatever loses its parent, so nothing leaves our
+tree, whatever session or process group it has. Whose an adopted process is, its environment says.
+
+At a stop nobody hears SIGTERM from us twice, since a second one would interrupt the saving that the first began:
+
+- the process group of the program hears it at once, as from `kill -- -PGID`;
+- who is outside of it and has lost its parent hears it then, alone: what it started is its own to tell;
+- who is outside and whose parent lives may have heard it of that. One that would have died of it has not, and hears it
+  after a second. One that handles SIGTERM hears it when half of the grace is over; under a program whose trade is to
+  pass signals on, never;
+- what was started after SIGTERM belongs to the saving, and hears nothing.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from math import inf
+from pathlib import Path
+
+from entrypoint.base.values import State, Value, fresh
+from entrypoint.launcher.host.process import Process, reap
+
+MARK = "ENTRYPOINT_PROCESS"  # environment variable: the process of the plan from which a process descends
+PASSED_ON = 1.0  # seconds in which a living parent has passed SIGTERM on, if it does; a quarter of the grace if less
+RELAYS = {"timeout", "tini", "docker-init", "dumb-init", "catatonit", "sudo", "runuser", "su"}
+APART: set[int] = set()  # children of ours that are no process of the job: the monitor
+_TICKS = os.sysconf("SC_CLK_TCK")
+_SSH = ("sshd", "orted", "prted")
+_TERM = 1 << (signal.SIGTERM - 1)
+_STATES = {
+    "D": "uninterruptible sleep", "R": "running", "S": "sleeping", "T": "stopped", "t": "traced", "Z": "zombie",
+}  # fmt: skip
+
+
+class Stat(Value):
+    """A line of /proc/PID/stat."""
+
+    pid: int
+    name: str  # of the program, as the kernel has it
+    state: str
+    parent: int
+    group: int
+    threads: int
+    worked: int  # ticks of processor time, of children that it waited for, too
+    began: int  # ticks since the machine's start
+
+    @property
+    def alive(self) -> bool:
+        """Also where the main thread has ended, and another has not."""
+        return self.state not in "ZX" or self.threads > 1
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What no other process has, though pids come again."""
+        return self.pid, self.began
+
+    def __str__(self) -> str:
+        return f"pid {self.pid} ({self.name})"
+
+
+def read_stat(pid: int | str) -> Stat | None:
+    """Read it from /proc; None if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", errors="replace") as file:
+            head, _, rest = file.read().rpartition(")")
+    except OSError:
+        return None
+    name, words = head.partition("(")[2], rest.split()
+    parent, group, threads, began = (int(words[at]) for at in (1, 2, 17, 19))
+    return Stat(
+        pid=int(pid), name=name, state=words[0], parent=parent, group=group, threads=threads,
+        worked=sum(map(int, words[11:15])), began=began,
+    )  # fmt: skip
+
+
+def where_it_is(stat: Stat) -> str:
+    """Return a process that SIGKILL did not end, and what the kernel says of it; reads nothing that may wait for it."""
+    waits, seen = "", stat
+    with contextlib.suppress(OSError):
+        if stat.state in "ZX":  # of its main thread; another one keeps it
+            threads = map(read_stat, os.listdir(f"/proc/{stat.pid}/task"))  # noqa: PTH208
+            seen = next((thread for thread in threads if thread and thread.state not in "ZX"), stat)
+        waits = Path(f"/proc/{seen.pid}/wchan").read_text().strip("0")
+    state = f"state {seen.state} ({_STATES.get(seen.state, 'of its own kind')})"
+    return f"{stat}, {state}" + (f", waits in {waits}" if waits else "")
+
+
+class Descendants:
+    """Looks at our descendants. `processes`: those of the plan; `are_users`: whether one is the user's program."""
+
+    def __init__(self, processes: Mapping[str, Process], are_users: Callable[[str], bool]) -> None:
+        self._processes, self._are_users = processes, are_users
+        self._all: dict[int, Stat] = {}
+        self._children: dict[int, list[Stat]] = {}
+        self._owners: dict[tuple[int, int], str | None] = {}  # of those that we adopted
+        self._owned: dict[str | None, list[Stat]] = {}
+        self.told: dict[tuple[int, int], float] = {}  # who has SIGTERM from us, and since when: whoever they belong to
+
+    def look(self) -> None:
+        """See who is there now."""
+        pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208
+        found = [stat for pid in pids if pid not in APART and (stat := read_stat(pid))]
+        self._all = {stat.pid: stat for stat in found}
+        self._children = {}
+        for stat in found:
+            self._children.setdefault(stat.parent, []).append(stat)
+        self._owned = {}
+        known = {process.pid for process in self._processes.values()}
+        for stat in self._children.get(os.getpid(), ()):
+            if stat.pid not in known and stat.alive:
+                self._owned.setdefault(self._owner(stat), []).append(stat)
+
+    def _owner(self, stat: Stat) -> str | None:
+        """Return whose an adopted process is: a name, "" for some program of the user's, None for ssh's sessions."""
+        if stat.key not in self._owners:
+            words: list[bytes] = []
+            with contextlib.suppress(OSError):  # what sleeps uninterruptibly may hold the lock that reading this takes
+                words = [] if stat.state == "D" else Path(f"/proc/{stat.pid}/environ").read_bytes().split(b"\0")
+            marks = [word.partition(b"=")[2].decode(errors="replace") for word in words if word.startswith(_MARKED)]
+            # sshd writes what it does over its own environment; Open MPI's daemon has none of ssh's.
+            ssh = stat.name.startswith(_SSH) or any(word.startswith(b"SSH_CONNECTION=") for word in words)
+            self._owners[stat.key] = next(iter(marks), None if ssh else "")
+        return self._owners[stat.key]
+
+    def of(self, name: str) -> list[Stat]:
+        """Return living processes that are this one's, its own first; parents before their children.
+
+        Only the user's programs have others. Of a rank, what mpirun has started is none of it, but what that runs is.
+        """
+        process = self._processes.get(name)
+        if process is None:
+            return []
+        root = self._all.get(process.pid)
+        own = [root] if root and process.group is not None and root.parent == os.getpid() else []
+        if not self._are_users(name):
+            return [stat for stat in own if stat.alive]
+        below = [*own, *self._owned.get(name, ()), *self._owned.get("", ())]
+        if process.group is None and root:
+            below += self._children.get(root.pid, ())
+        return [stat for stat in self._with_descendants(below) if stat.alive]
+
+    def below_us(self, spare: Collection[int] = ()) -> list[Stat]:
+        """Return all that descends from us; those in `spare` live on with what descends from them."""
+        ours = [stat for stat in self._children.get(os.getpid(), ()) if stat.pid not in spare]
+        return [stat for stat in self._with_descendants(ours, spare) if stat.alive]
+
+    def _with_descendants(self, roots: Iterable[Stat], spare: Collection[int] = ()) -> list[Stat]:
+        found: dict[int, Stat] = {}
+        todo = list(roots)
+        while todo:
+            stat = todo.pop(0)
+            if stat.pid not in found:
+                found[stat.pid] = stat
+                todo += [child for child in self._children.get(stat.pid, ()) if child.pid not in spare]
+        return list(found.values())
+
+    def stat(self, pid: int) -> Stat | None:
+        return self._all.get(pid)
+
+    def is_relayed(self, stat: Stat) -> bool:
+        """Return whether a program above it, below us, passes signals on."""
+        above = self._all.get(stat.parent)
+        while above and above.pid not in (0, 1, os.getpid()):
+            if above.name in RELAYS:
+                return True
+            above = self._all.get(above.parent)
+        return False
+
+
+_MARKED = f"{MARK}=".encode()
+
+
+class Ending(State):
+    """A process of the plan that was told to end, with all that descends from it. Times are our clock's, in seconds."""
+
+    name: str
+    process: Process
+    grace: float
+    descendants: Descendants
+    forced: bool = False
+    living: list[Stat] = fresh(list)
+    _asked: float = inf
+    _tick: float = 0.0
+
+    def ask(self, now: float) -> None:
+        """Send SIGTERM to its process group."""
+        self._asked, self._tick = now, time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS
+        self.descendants.told |= {
+            stat.key: now for stat in self.descendants.of(self.name) if self.process.in_group(stat.group)
+        }
+        self.process.signal(signal.SIGTERM)
+
+    def force(self) -> None:
+        """Send SIGKILL to all that is left of it, now and whenever it is looked at."""
+        self.forced = True
+        self.process.signal(signal.SIGKILL)
+        self.press(0.0)
+
+    def press(self, now: float) -> None:
+        """Signal those whose turn it is, after a look at who is there."""
+        self.living = self.descendants.of(self.name)
+        for stat in self.living:
+            if self.forced:
+                send(stat, signal.SIGKILL)
+            elif now >= self._asked and stat.key not in self.descendants.told and self._is_due(stat, now):
+                self.descendants.told[stat.key] = now
+                send(stat, signal.SIGTERM)
+
+    def _is_due(self, stat: Stat, now: float) -> bool:
+        if stat.began > self._tick:
+            return False
+        if stat.parent == os.getpid():
+            return True
+        parent = self.descendants.stat(stat.parent)
+        since = self.descendants.told.get(parent.key) if parent else None
+        if since is None:  # its turn comes after its parent's
+            return parent is not None and parent.pid == self.process.pid
+        if not _handles_sigterm(stat.pid):
+            return now >= since + min(PASSED_ON, self.grace / 4)
+        return now >= self._asked + self.grace / 2 and not self.descendants.is_relayed(stat)
+
+
+def end_descendants(
+    within: float, spare: Collection[int] = (), known: Container[tuple[int, int]] = ()
+) -> tuple[list[Stat], list[tuple[int, int]]]:
+    """Kill whatever still descends from us; (what is left, what was reaped, as `reap` does).
+
+    It ends when only `known` are left, or after `within` seconds. The children in `spare` live on with what descends
+    from them.
+    """
+    descendants, pause, deadline = Descendants({}, lambda _: False), 0.002, time.monotonic() + within
+    ended: list[tuple[int, int]] = []
+    while True:
+        descendants.look()
+        left = descendants.below_us(spare)
+        for stat in left:
+            send(stat, signal.SIGKILL)
+        if all(stat.key in known for stat in left) or time.monotonic() >= deadline:
+            return left, ended
+        time.sleep(pause)
+        pause = min(2 * pause, 0.1)
+        ended += reap()
+
+
+def _handles_sigterm(pid: int) -> bool:
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status", errors="replace") as lines:
+        for line in lines:
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) & _TERM)
+    return False
+
+
+def send(stat: Stat, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(stat.pid, number)

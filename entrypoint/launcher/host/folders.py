@@ -1,0 +1,124 @@
+"""Where our own files lie on this host, and what an earlier run has left there.
+
+As a rule in /run and in SageMaker's tree. A container may have another user than root, a disk that is only read, or no
+/tmp: then they lie wherever this user may write. What is secret goes after the last process.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.base.values import replace
+from entrypoint.launcher.job.job import Job, Paths
+
+TEMPORARY = ("/tmp", "/var/tmp", "/usr/tmp")  # where programs look for a place, after TMPDIR
+MEMORY = "/dev/shm"
+
+
+def is_writable(folder: Path) -> bool:
+    """Return whether this user may make files in a folder, or may make the folder where it is not there."""
+    there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
+def private_folder(paths: Paths, environment: Mapping[str, str]) -> Path:
+    """Make a folder for nobody else, for keys and sockets, anywhere; ConfigError if nothing can be written."""
+    import tempfile
+
+    last = [MEMORY, str(paths.base), str(paths.output)]
+    for place in filter(None, [_temporary(environment), *last]):
+        with contextlib.suppress(OSError):
+            return Path(tempfile.mkdtemp(prefix="entrypoint-", dir=place))
+    raise ConfigError(
+        f"{_user()} can write to none of {', '.join([str(paths.run), *TEMPORARY, *last])}; wanted a place for keys and "
+        "sockets: with `docker run --tmpfs /tmp`, say, or a folder that ENTRYPOINT_RUN_DIR names"
+    )
+
+
+def settled(job: Job) -> tuple[Job, list[str]]:
+    """Return the job with what cannot lie in SageMaker's tree in our own folder; and what is to be said of it."""
+    paths, program, told = job.paths, job.program, list[str]()
+    kept = {paths.model: "the model", paths.output: "the failure file", paths.data: "the report"}
+    if os.path.lexists(checkpoints := paths.base / "checkpoints"):
+        kept[checkpoints] = "checkpoints"
+    if closed := [path for path in kept if not is_writable(path)]:
+        where, lost = ", ".join(map(str, closed)), ", ".join(kept[path] for path in closed)
+        told.append(f"warning: {_user()} cannot write to {where}, so {lost} cannot be kept; wanted {_remedy(closed)}")
+    if paths.data in closed:
+        paths = replace(paths, other_data=paths.run / "data")
+    if not _has_files(paths.code) and not is_writable(paths.code):
+        there, paths = str(paths.code), replace(paths, other_code=paths.run / "code")
+        # A job that names no other place for its code has it in this one, or in channel `code`.
+        program = replace(program, source=str(paths.code)) if program.source == there else program
+        told.append(f"{_user()} cannot write to {there}: the code lies in {paths.code}")
+        if not program.name.endswith(".py") and os.statvfs(paths.run).f_flag & os.ST_NOEXEC:
+            told.append(
+                f"warning: {program.name} cannot be run there, as that disk is mounted with noexec; wanted `docker run "
+                f"--tmpfs /tmp:exec`, say, or the code in {there}"
+            )
+    return (replace(job, paths=paths, program=program), told) if told else (job, told)
+
+
+def place_for_others(run: Path, environment: Mapping[str, str]) -> str:
+    """Return what TMPDIR is to be; "" where it is well as it is, or /tmp is.
+
+    Python would look further than there, but most other programs would not. One that a script may still make stays.
+    """
+    given = environment.get("TMPDIR")
+    if is_writable(Path(given)) if given else _is_open(TEMPORARY[0]):
+        return ""
+    if place := _temporary(environment):
+        return place
+    (folder := run / "tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
+    return str(folder)
+
+
+def make_ready(job: Job, say: Callable[[str], None]) -> None:
+    """Make the run folder, and remove what an earlier run has left: the container was started again."""
+    with contextlib.suppress(OSError):  # nothing can be written anywhere, which is told now
+        job.paths.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in job.paths.run.glob("prte*"):  # see plan/distributions/mpi.py
+        import shutil
+
+        shutil.rmtree(folder, ignore_errors=True)
+    if os.path.isfile(failure := job.paths.failure):  # noqa: PTH113 - a folder that is closed to us has none
+        say(f"{failure} is of an earlier run: it is removed")
+        with contextlib.suppress(OSError):
+            failure.unlink()
+
+
+def remove_secrets(paths: Paths) -> None:
+    """Remove keys, what the prepare step has left, and the socket of the ranks."""
+    for path in (*paths.ssh.glob("*_key"), paths.prepared, paths.ranks):
+        path.unlink(missing_ok=True)
+
+
+def _temporary(environment: Mapping[str, str]) -> str:
+    """Return the folder where a program finds a place for temporary files; "" if there is none."""
+    given = [environment.get(name, "") for name in ("TMPDIR", "TEMP", "TMP")]
+    return next((place for place in (*given, *TEMPORARY) if place and _is_open(place)), "")
+
+
+def _is_open(folder: str) -> bool:
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)  # noqa: PTH112
+
+
+def _has_files(folder: Path) -> bool:
+    try:
+        return any(folder.iterdir())
+    except OSError:
+        return os.path.lexists(folder) and not os.access(folder, os.R_OK)  # the prepare step says what is wrong with it
+
+
+def _user() -> str:
+    number = os.geteuid()
+    return f"user {number}" if number else "root"
+
+
+def _remedy(folders: list[Path]) -> str:
+    with contextlib.suppress(OSError):
+        if any(os.statvfs(path).f_flag & os.ST_RDONLY for path in folders if os.path.lexists(path)):
+            return "volumes that can be written to"
+    return f"folders of that user (chown {os.geteuid()}), or an image whose USER is root"

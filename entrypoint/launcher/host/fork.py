@@ -1,0 +1,82 @@
+"""Runs a helper program of ours in a fork of the launcher: a Python of its own would start, and import what we have.
+
+That is for the first program alone, as long as the launcher has no thread that holds anything. It finds what it would
+find if its command were run: its environment, its input, the usual handlers of signals, and Python's own `sys.path`.
+"""
+
+import contextlib
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from typing import NoReturn
+
+from entrypoint.launcher.host import process
+from entrypoint.launcher.host.logs import Log
+from entrypoint.launcher.plan.plan import ProcessSpec
+
+
+def fork(spec: ProcessSpec, env: Mapping[str, str], log: Log) -> process.Process:
+    """Start a spec whose command is `python OPTIONS FOLDER`, as `spawn` would; OSError if that cannot be."""
+    with process.plumbing(spec, log) as (stdin, out, err):
+        pid = os.fork()
+        if pid == 0:
+            _be(Path(spec.argv[-1]), dict(env), (stdin, out, err))
+    return process.started(spec, pid)
+
+
+def _be(folder: Path, env: dict[str, str], streams: tuple[int, int, int]) -> NoReturn:
+    code = 1
+    try:
+        _become(env, streams)
+        sys.path[:] = [str(folder), *path_of_python(sys.path, env)]
+        with contextlib.suppress(OSError):
+            Path("/proc/self/comm").write_text(folder.name)  # for people; its command line is ours
+        file = str(folder / "__main__.py")
+        program = SourceFileLoader("__main__", file).get_code("__main__")
+        assert program
+        exec(program, {"__name__": "__main__", "__file__": file})
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os._exit(code)
+
+
+def _become(env: dict[str, str], streams: tuple[int, int, int]) -> None:
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    most = os.sysconf("SC_OPEN_MAX")
+    for above, below in itertools.pairwise(sorted({2, *streams, most})):
+        os.closerange(above + 1, below)  # first, as there may be hardly room for more
+    for number, fd in enumerate([os.dup(fd) for fd in streams]):
+        os.dup2(fd, number)
+    os.closerange(3, most)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.stdin = open(0)  # noqa: SIM115 - as long as the process is there
+    sys.stdout, sys.stderr = open(1, "w"), open(2, "w", buffering=1, errors="backslashreplace")  # noqa: SIM115
+
+
+def path_of_python(path: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    """Return `sys.path` as a new Python in this environment has it, from that of one that has added to it in front.
+
+    Before its own library, which begins with an archive that hardly ever exists, stands what PYTHONPATH names.
+    """
+    library = next(at for at, entry in enumerate(path) if Path(entry).name == _LIBRARY)
+    given = env.get("PYTHONPATH", "")
+    named = {Path(entry).resolve() for entry in given.split(os.pathsep)} if given else set()
+    return [*(entry for entry in path[:library] if entry and Path(entry).resolve() in named), *path[library:]]
+
+
+_LIBRARY = f"python{sys.version_info.major}{sys.version_info.minor}.zip"

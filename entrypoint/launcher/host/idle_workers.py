@@ -1,0 +1,114 @@
+"""Whether a worker script still works, or only lets TensorFlow serve: told by what its process does, not by its text.
+
+TensorFlow 2's tutorial has workers start a `tf.distribute.Server` and join it, for ever. Others look again and again
+for a file that says that all is done. Either process listens on its own port of TF_CONFIG and takes no processor time.
+In `join()`, moreover, the main thread waits for another thread of its process in C (pthread_join) and without a limit,
+which Python's own threads never do, and all other threads wait for one another or for messages.
+"""
+
+import contextlib
+import os
+from collections.abc import Collection
+from math import inf
+from pathlib import Path
+
+from entrypoint.base.values import State
+from entrypoint.launcher.host.descendants import read_stat
+from entrypoint.launcher.host.process import listening
+
+LOOK = 0.5  # seconds between two looks
+JOINED = 2.0  # seconds that a process in `join` is watched before it counts as one that only serves
+IDLE = 0.02  # of one CPU: what looking for a file now and then takes at most
+_TICKS = os.sysconf("SC_CLK_TCK")
+_FUTEX, *_EPOLL = {"x86_64": (202, 232, 281, 441), "aarch64": (98, 22, 441)}.get(os.uname().machine, (-1,))
+_PRIVATE = 0x80  # FUTEX_PRIVATE_FLAG; the kernel wakes who waits for a thread's end without it
+
+
+class Rest(State):
+    """What was seen of one process. Times are seconds of our clock."""
+
+    pid: int
+    port: int
+    since: float = inf  # it takes no processor time
+    joined_since: float = inf
+    _looked: float = inf
+    _worked: float = 0.0
+
+    def look(self, now: float, patience: float) -> float | None:
+        """Return for how many seconds it was seen only to serve, as far as needed; None while it may work.
+
+        That is JOINED for one in `join`, else `patience`.
+        """
+        stat = read_stat(self.pid)
+        worked = stat.worked / _TICKS if stat else None
+        elapsed = now - self._looked
+        idle = worked is not None and elapsed > 0 and worked - self._worked <= max(IDLE * elapsed, 1.5 / _TICKS)
+        self._looked, self._worked = now, worked or 0.0
+        if not (idle and _alone_and_listening(self.pid, self.port)):
+            self.since = self.joined_since = inf
+            return None
+        self.since = min(self.since, now)
+        self.joined_since = min(self.joined_since, now) if _in_join(self.pid) else inf
+        if now >= self.joined_since + JOINED:
+            return JOINED
+        return patience if now >= self.since + patience else None
+
+
+class Rests:
+    """Scripts that may only serve. `patience`: seconds of one that is not in `join`."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._rests: dict[str, Rest] = {}
+        self._look_at = 0.0
+
+    @property
+    def look_at(self) -> float:
+        """When to look at them the next time."""
+        return self._look_at if self._rests else inf
+
+    def add(self, name: str, pid: int, port: int) -> None:
+        self._rests[name] = Rest(pid=pid, port=port)
+
+    def look(self, now: float, running: Collection[str]) -> tuple[tuple[str, float], ...]:
+        """Return those that do nothing else, and the seconds for which each has been seen to."""
+        self._look_at = now + LOOK
+        self._rests = {name: rest for name, rest in self._rests.items() if name in running}
+        seen = [(name, rest.look(now, self._patience)) for name, rest in self._rests.items()]
+        return tuple((name, seconds) for name, seconds in seen if seconds is not None)
+
+
+def _alone_and_listening(pid: int, port: int) -> bool:
+    """Return whether it runs no other program, and what listens on the port is its own."""
+    with contextlib.suppress(OSError):
+        tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+        if any(_text(f"/proc/{pid}/task/{task}/children").strip() for task in tasks):
+            return False
+        sockets = {f"socket:[{inode}]" for inode in listening(port)}
+        folder = f"/proc/{pid}/fd"
+        return bool(sockets) and any(_link(f"{folder}/{fd}") in sockets for fd in os.listdir(folder))  # noqa: PTH208
+    return False
+
+
+def _in_join(pid: int) -> bool:
+    """Return whether the main thread waits for another's end, and every thread waits for a thread or a message."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+        calls = {task: _text(f"/proc/{pid}/task/{task}/syscall").split() for task in tasks}
+        number, _, operation, awaited, limit, *_ = calls.pop(str(pid))
+        untimed = int(limit, 16) == 0 and not int(operation, 16) & _PRIVATE
+        joins = int(number) == _FUTEX and untimed and str(int(awaited, 16)) in tasks
+        return joins and all(call[0] != "running" and int(call[0]) in (_FUTEX, *_EPOLL) for call in calls.values())
+    return False
+
+
+def _text(path: str) -> str:
+    with contextlib.suppress(OSError):
+        return Path(path).read_text(errors="replace")
+    return ""
+
+
+def _link(path: str) -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink(path)  # noqa: PTH115
+    return ""

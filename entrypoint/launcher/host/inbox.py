@@ -1,0 +1,87 @@
+"""Where everything happens to the loop: what signal handlers and threads have to say to it, and ask it."""
+
+import contextlib
+import os
+import queue
+import resource
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from entrypoint.launcher.policy.events import ChildrenChanged, Due, Event, LinkEnded, Reported, Signalled
+
+FEW = 64  # file descriptors that a host allows, of which none is to spare
+Question = Callable[[], None]
+"""What another thread asks; answered between two events, so that the answer is consistent."""
+
+
+class Inbox:
+    """`put` and `ask` are for all threads and signal handlers, `take` is the loop's."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Event | Question] = queue.SimpleQueue()
+        self._kept: Event | Question | None = None  # taken too early
+        self.put: Callable[[Event], None] = self._queue.put
+
+    def hear_signals(self, signals: list[int]) -> None:
+        """Have SIGTERM, SIGINT and SIGCHLD be events from now on; the first two are noted in `signals`, too.
+
+        That is for those who look when nobody takes events any more.
+        """
+
+        def hear(number: int, _: object) -> None:
+            signals.append(number)
+            self.put(Signalled(number=number))
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, hear)
+        signal.signal(signal.SIGCHLD, lambda *_: self.put(ChildrenChanged()))
+        self._end_waits_by_signals()
+
+    def _end_waits_by_signals(self) -> None:
+        """Have every signal end a wait. One that came just before it, or to another thread, would be heard after it."""
+        if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FEW:  # others need them more; it is heard within a heartbeat
+            return
+        heard, told = os.pipe()
+        try:
+            threading.Thread(target=self._wake, args=(heard,), name="signals", daemon=True).start()
+        except RuntimeError:
+            os.close(heard)
+            os.close(told)
+            return
+        os.set_blocking(told, False)
+        signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+
+    def _wake(self, heard: int) -> None:
+        while os.read(heard, 4096):
+            self.put(Due())  # its handler has its turn before this is taken
+
+    def ask(self, what: Callable[[], dict[str, Any]], patience: float | None = None) -> dict[str, Any]:
+        """Have the loop answer, which may read all that is its own; queue.Empty if it takes longer."""
+        answer: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._queue.put(lambda: answer.put(what()))
+        return answer.get(timeout=patience)
+
+    def take(self, timeout: float) -> tuple[Event, ...]:
+        """Return what happened next: an event; or several that are heard of other hosts, which come in swarms."""
+        event = self._next(timeout) or Due()
+        if callable(event):
+            event()
+            return ()
+        swarm = [event]
+        while isinstance(event, Reported | LinkEnded):
+            another = self._next(0.0)
+            if not isinstance(another, Reported | LinkEnded):
+                self._kept = another
+                break
+            swarm.append(another)
+        return tuple(swarm)
+
+    def _next(self, timeout: float) -> Event | Question | None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            return kept
+        with contextlib.suppress(queue.Empty):
+            return self._queue.get(timeout=timeout) if timeout else self._queue.get_nowait()
+        return None

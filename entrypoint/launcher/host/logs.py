@@ -1,0 +1,291 @@
+"""Every line that reaches stdout: ours, and those of the children, whole and labelled.
+
+One thread reads the pipes of all children; the sink's thread writes, so that nobody waits for whoever reads our stdout,
+but the children where too much waits to be written. What is written is always whole lines, so lines of different
+processes never mix; each pipe is read in order, so the lines of one process keep theirs. A line that has no end yet is
+shown as it stands after a moment, and again, whole, when it has grown. Secrets are masked in all of them, before
+anything is written or kept.
+"""
+
+import codecs
+import fcntl
+import os
+import re
+import select
+import threading
+import time
+from collections.abc import Callable
+
+from entrypoint.base import secrets
+from entrypoint.base.values import State, fresh
+from entrypoint.launcher.host.stdout_writer import PATIENCE, RESERVE, Sink
+from entrypoint.launcher.outcome.tails import LAST, Tail
+
+_BLOCK = 1 << 16
+_LONGEST_LINE = 8 << 20  # bytes of one unfinished line that are kept before it is written as it is
+_SHOW = 1.0  # seconds after which a line without an end is shown, and shown again if it has grown
+_LOOK = 0.25  # seconds between two looks for such lines
+_AGAIN = 1 << 11  # bytes of such a line, up to which it is shown again from its beginning
+_PACE = 0.02  # seconds in which we read no more if what was read is not written: so we read in few large pieces
+_PAUSE = 0.001  # seconds in which we do not read from who prints little and often: likewise
+_LITTLE = _BLOCK // 8  # bytes of all pipes in such a moment, that are little
+_ROOM = 0.05  # seconds between two looks, while stdout is not read, for who may print nevertheless
+_OVER = re.compile(rb"\x08*(\r\n|\r|\n)")  # what comes after the state of a progress bar, or a line
+_BACK = re.compile(rb"(?<!\x08)\x08+\r")  # as Keras goes back in a line; backspaces only show in a log
+
+
+class _Pipe(State):
+    prefix: bytes
+    owner: str
+    unfinished: bytearray = fresh(bytearray)  # what has no end of line yet
+    since: float = 0.0  # when that began, or was shown
+    grown: bool = False  # whether something has come to it since then
+    shown: int = 0  # bytes at its beginning that stand in the log as a line
+    may_lose: bool = False  # its process is to end: what it prints must not hold it up
+
+
+class Log:
+    """Writes to `fd` (stdout). Labels are `[host process]`, or nothing with prefix=False.
+
+    Nothing here waits for whoever reads `fd`, but for `finish`.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        *,
+        prefix: bool = True,
+        streams: bool = False,
+        secret: secrets.Secrets = secrets.NONE,
+        fd: int = 1,
+    ) -> None:
+        self._host, self._prefix, self._streams = host, prefix, streams
+        self.secret = secret  # for others that write down what happens
+        self.show: Callable[[str, bytes], None] = lambda process, lines: (
+            None
+        )  # who else sees what processes print, and we say (as "")
+        self._sink = Sink(fd)
+        self._missed = 0  # bytes, of which was said that they were not written
+        self._lock = threading.Lock()  # of what follows
+        self._pipes: dict[int, _Pipe] = {}
+        self._tails: dict[str, Tail] = {}
+        self._grows = False  # whether there is part of a line that is not shown yet
+        self._poll = select.epoll()  # what other threads register there, the reading thread sees at once
+        self._thread: threading.Thread | None = None
+
+    def say(self, message: str) -> None:
+        """Say one event of ours, as a line (or several, each labelled)."""
+        label = f"[{self._host}] " if self._prefix else ""
+        lines = self.secret.mask(message).splitlines() or [""]
+        self._write("".join(f"{label}{line}\n" for line in lines).encode("utf-8", "replace"), RESERVE)
+        self.show("", "\n".join(lines).encode("utf-8", "replace"))
+        self._sink.hand_over()
+
+    def write(self, line: str) -> None:
+        """Write a line without a label, for a program that reads our log."""
+        self._write(f"{self.secret.mask(line)}\n".encode("utf-8", "replace"), RESERVE)
+        self._sink.hand_over()
+
+    def open_pipes(self, process: str) -> tuple[int, int]:
+        """Open ends to write for stdout and stderr of a process; the caller closes them after handing them on."""
+        with self._lock:
+            self._tails[process] = Tail()
+            if self._thread is None:
+                thread = threading.Thread(target=self._read_pipes, name="log", daemon=True)
+                thread.start()
+                self._thread = thread
+        if not self._streams:
+            out = self._open(process, process)
+            return out, os.dup(out)
+        return self._open(process, f"{process} stdout"), self._open(process, f"{process} stderr")
+
+    def tail(self, process: str) -> str:
+        """Return the last output of a process, before it where its last traceback began: some thousand characters."""
+        with self._lock:
+            unfinished = b"".join(self._end_of(p.unfinished) for p in self._pipes.values() if p.owner == process)
+            return self._tails.get(process, Tail()).whole(unfinished).decode("utf-8", "replace")
+
+    def drain(self, process: str | None = None) -> None:
+        """Read all that was printed until now (by one process), whether or not it can be written.
+
+        Not until the pipes end, but as much as one can hold: an orphan may keep them open, and print, for ever.
+        """
+        with self._lock:
+            for fd in [fd for fd, pipe in self._pipes.items() if process in (None, pipe.owner)]:
+                left = fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
+                while left >= 0 and (count := self._read(fd)):
+                    left -= count
+        self._sink.hand_over()
+
+    def hold_up_no_more(self, process: str) -> None:
+        """Read what a process prints from now on, even if nobody reads our stdout and it must be lost."""
+        with self._lock:
+            for pipe in self._pipes.values():
+                pipe.may_lose = pipe.may_lose or pipe.owner == process
+
+    def flush_unfinished(self) -> None:
+        """Write what processes printed without an end of line, when nobody will end it any more."""
+        with self._lock:
+            for pipe in self._pipes.values():
+                self._end_line(pipe)
+        self._sink.hand_over()
+
+    def finish(self, patience: float = PATIENCE, hurries: Callable[[], bool] = bool) -> int:
+        """Wait until all is written, or nobody took anything for so many seconds; bytes that were not written, ever."""
+        return self._sink.finish(patience, hurries)
+
+    def _open(self, owner: str, label: str) -> int:
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        prefix = f"[{self._host} {label}] " if self._prefix else ""
+        with self._lock:
+            self._pipes[reader] = _Pipe(prefix=prefix.encode("utf-8", "replace"), owner=owner)
+            self._poll.register(reader, select.EPOLLIN)
+        return writer
+
+    # --- reading ---
+
+    def _read_pipes(self) -> None:
+        look = rested = 0.0
+        while True:
+            count = 0
+            for fd, _ in self._poll.poll(_LOOK if self._grows else None):
+                if self._sink.is_full:
+                    break
+                with self._lock:
+                    count += self._read(fd)
+            if self._grows and time.monotonic() >= look:
+                look = time.monotonic() + _LOOK
+                self._show_unfinished()
+            if self._sink.waiting:
+                self._sink.catch_up(_PACE)
+            if self._sink.is_full:
+                self._wait_for_room()
+            elif 0 < count < _LITTLE:
+                # The first line after a pause is not kept waiting.
+                if time.monotonic() < rested + 2 * _PAUSE:
+                    time.sleep(_PAUSE)
+                rested = time.monotonic()
+
+    def _wait_for_room(self) -> None:
+        """Leave the children's output in their pipes, which fill; but for those that are to end."""
+        read = 0
+        while self._sink.is_full:
+            self._sink.wait_for_room(0 if read else _ROOM)
+            self._sink.hand_over()  # which counts where there is no thread for it
+            read = 0
+            if self._sink.is_stalled:
+                with self._lock:
+                    read = sum([self._read(fd) for fd, pipe in list(self._pipes.items()) if pipe.may_lose])
+
+    def _read(self, fd: int) -> int:
+        """Read once from a pipe; bytes that were read, 0 if it is empty or has ended."""
+        pipe = self._pipes.get(fd)
+        if pipe is None:  # another thread was here before us
+            return 0
+        try:
+            block = os.read(fd, _BLOCK)
+        except BlockingIOError:  # likewise
+            return 0
+        if not block:
+            self._end_line(pipe)
+            self._poll.unregister(fd)
+            os.close(fd)
+            del self._pipes[fd]
+            return 0
+        whole, newline, rest = block.rpartition(b"\n")
+        if newline:
+            self._emit(pipe, bytes(pipe.unfinished) + whole + newline)
+        if rest:
+            if not pipe.unfinished:
+                pipe.since = time.monotonic()
+            pipe.unfinished += rest
+            pipe.grown = self._grows = True
+            if len(pipe.unfinished) > _LONGEST_LINE:
+                self._show(pipe)
+        return len(block)
+
+    # --- lines ---
+
+    def _emit(self, pipe: _Pipe, lines: bytes) -> None:
+        """Write whole lines, the first of which is what was unfinished until now."""
+        masked = self.secret.mask_bytes(lines)
+        self._tails[pipe.owner].add(masked)
+        if pipe.shown:
+            masked = self.secret.mask_bytes(_not_shown(lines, pipe.shown))
+        pipe.unfinished.clear()
+        pipe.grown, pipe.shown = False, 0
+        self._write_labelled(pipe, masked)
+
+    def _end_line(self, pipe: _Pipe) -> None:
+        if pipe.unfinished:
+            self._emit(pipe, bytes(pipe.unfinished) + b"\n")
+
+    def _show_unfinished(self) -> None:
+        """Show lines that have no end yet, such as progress bars."""
+        with self._lock:
+            for pipe in self._pipes.values():
+                if pipe.grown and time.monotonic() >= pipe.since + _SHOW and not self._sink.is_stalled:
+                    self._show(pipe)
+            self._grows = any(pipe.grown for pipe in self._pipes.values())
+
+    def _show(self, pipe: _Pipe) -> None:
+        """Write a line that has no end yet, but for what may be the first part of a secret.
+
+        What stands behind its last carriage return may still grow, and is then shown again, from its beginning: who
+        looks for a number in a line is to find it whole. Unless it is long: then what comes is a line of its own.
+        """
+        line = bytes(pipe.unfinished)
+        new = _not_shown(line, pipe.shown)
+        masked = self.secret.mask_bytes(new)
+        state = line[line.rfind(b"\r") + 1 :]
+        is_long = len(state) > _AGAIN
+        sure = masked[: len(masked) - max(self.secret.open_end(masked, names=is_long), _open_character(masked))]
+        if is_long:
+            over = self.secret.mask_bytes(line[: len(line) - len(new)]) + sure
+            state, pipe.shown = masked[len(sure) :], 0
+        else:
+            over = self.secret.mask_bytes(line[: len(line) - len(state)])
+            pipe.shown = len(state) if sure == masked else 0
+        self._tails[pipe.owner].add(over)
+        pipe.unfinished[:] = state
+        pipe.since, pipe.grown = time.monotonic(), False
+        if text := sure.strip(b"\r"):
+            self._write_labelled(pipe, text + b"\n")
+
+    def _end_of(self, unfinished: bytearray) -> bytes:
+        """Return the end of what may be a very long line, and nothing of a secret that is cut there."""
+        cut = max(0, len(unfinished) - LAST - self.secret.longest)
+        masked = self.secret.mask_bytes(bytes(unfinished[cut:]))
+        return masked[self.secret.longest :] if cut else masked
+
+    # --- writing ---
+
+    def _write_labelled(self, pipe: _Pipe, lines: bytes) -> None:
+        if lines:
+            text = _BACK.sub(b"\r", lines) if b"\b" in lines else lines
+            if not text.isascii():
+                text = text.decode("utf-8", "replace").encode("utf-8")
+            self.show(pipe.owner, text)
+            if pipe.prefix:
+                text = pipe.prefix + text.replace(b"\n", b"\n" + pipe.prefix, text.count(b"\n") - 1)
+            self._write(text)
+
+    def _write(self, text: bytes, reserve: int = 0) -> None:
+        lost = self._sink.lost
+        if lost > self._missed and not self._sink.is_full:
+            self._missed, missing = lost, lost - self._missed
+            self.say(f"{missing} bytes of output are missing here: they could not be written")
+        self._sink.put(text, reserve)
+
+
+def _not_shown(text: bytes, shown: int) -> bytes:
+    """What is still to be shown of a text whose beginning stands in the log, as a line: all, if that line has grown."""
+    over = _OVER.match(text, shown) if shown else None
+    return text[over.end() :] if over else text
+
+
+def _open_character(text: bytes) -> int:
+    """Return bytes at the end that are the beginning of a character."""
+    end = text[-4:]
+    return len(end) - codecs.utf_8_decode(end, "replace", False)[1]

@@ -1,0 +1,89 @@
+"""What is asked of no proxy: the job's own hosts, this host itself, and what AWS answers on a host.
+
+A proxy of the job's environment leads out of a VPC. TensorFlow's gRPC would ask it for other hosts, too, and wait for
+ever. gRPC knows its variables in small letters only, prefers `no_grpc_proxy`, takes each entry as the end of a name,
+blanks included, and `*` for a name; old versions know no networks. So there are whole names and addresses.
+"""
+
+import contextlib
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import urlsplit
+
+from entrypoint.launcher.job.cluster import Cluster
+
+NAMES = ("no_proxy", "NO_PROXY")
+OF_GRPC = "no_grpc_proxy"
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+# Of the metadata of an EC2 instance, and of a container's credentials, which the second variables may put elsewhere.
+AWS = ("169.254.169.254", "169.254.170.2")
+AWS_AT = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_EC2_METADATA_SERVICE_ENDPOINT")
+LONGEST = 1 << 16  # bytes of the addresses that are added to the names, well below what Linux passes on
+
+
+def told(found: Sequence[str], hosts: int) -> str:
+    """Return the line about it for the log."""
+    whose = "the job's host" if hosts == 1 else f"the {hosts} hosts of the job"
+    return (
+        f"{', '.join(found)} {'name' if len(found) > 1 else 'names'} a proxy, which no program is to ask for {whose}, "
+        f"loopback and {', '.join(AWS)}: these are added to no_proxy and NO_PROXY (ENTRYPOINT_NO_PROXY=off: not)"
+    )
+
+
+def proxies_in(environment: Mapping[str, str]) -> list[str]:
+    """Return the variables that name a proxy. Their values may hold a password."""
+    return [name for each in PROXIES for name in (each, each.upper()) if environment.get(name)]
+
+
+def spared(environment: Mapping[str, str], more: Iterable[str]) -> dict[str, str]:
+    """Return the variables that say what no proxy is asked for: what the environment has in either spelling, and more.
+
+    `*`, for everything, stays alone, as programs know it only so; gRPC gets the names in a variable of its own.
+    """
+    given = [entry for name in NAMES for entry in _entries(environment.get(name, ""))]
+    whole = list(dict.fromkeys([*given, *more]))
+    variables = dict.fromkeys(NAMES, "*" if "*" in given else ",".join(whole))
+    if OF_GRPC in environment or "*" in given:
+        of_grpc = [*_entries(environment.get(OF_GRPC, "")), *whole]
+        variables[OF_GRPC] = ",".join(entry for entry in dict.fromkeys(of_grpc) if entry != "*")
+    return variables
+
+
+def names_of(cluster: Cluster, environment: Mapping[str, str]) -> list[str]:
+    """Return what is known from the beginning: the hosts' names, and the places on this host."""
+    hosts = [name for host in cluster.hosts for name in (host.name, host.address)]
+    ours = [_host_in(environment.get(variable, "")) for variable in AWS_AT]
+    return list(dict.fromkeys([*hosts, *LOOPBACK, *AWS, *filter(None, ours)]))
+
+
+def addresses_with(found: Iterable[str]) -> list[str]:
+    """Return the addresses of other hosts, and our own, by which the kernel would reach each of them."""
+    addresses = list(dict.fromkeys(address.partition("%")[0] for address in found if address))
+    own = dict.fromkeys(address for each in addresses[:1] if (address := _ours_towards(each)))
+    known, size = list[str](), 0
+    for address in (*own, *addresses):
+        size += len(address) + 1
+        if size <= LONGEST:
+            known.append(address)
+    return known
+
+
+def _host_in(url: str) -> str:
+    with contextlib.suppress(ValueError):
+        return urlsplit(url).hostname or ""
+    return ""
+
+
+def _ours_towards(address: str) -> str:
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as to,
+    ):
+        to.connect((address, 9))  # which sends nothing
+        return str(to.getsockname()[0])
+    return ""
+
+
+def _entries(text: str) -> list[str]:
+    return [entry for entry in (word.strip() for word in text.split(",")) if entry]

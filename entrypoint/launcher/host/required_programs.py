@@ -1,0 +1,95 @@
+"""What a job needs beside Python and the user's code: programs that its image may lack, by name.
+
+They are looked for before anything starts. Modules that we start are looked for by the prepare step.
+"""
+
+import contextlib
+import os
+import pwd
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from entrypoint.launcher.job.open_mpi import which
+from entrypoint.launcher.plan.plan import ProcessSpec, Role
+
+SSHD = "/usr/sbin/sshd"
+SHADOW, APT, STATUS = Path("/etc/shadow"), Path("/usr/bin/apt-get"), Path("/proc/self/status")
+# Of root's rights, those by which sshd becomes somebody else, and locks a part of itself in (capabilities(7)).
+RIGHTS = {6: "SETGID", 7: "SETUID", 18: "SYS_CHROOT"}
+# Debian's and Ubuntu's package, of which Amazon Linux's have the name, or one like it.
+PROGRAMS = {
+    "mpirun": "openmpi-bin",
+    "orted": "openmpi-bin",
+    "prted": "openmpi-bin",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    SSHD: "openssh-server",
+}
+OF_ROLES = {
+    Role.LAUNCHER: ("mpirun", "orted"),
+    Role.KEY: ("ssh-keygen",),
+    Role.SSHD: (SSHD, "orted", "ssh"),
+}
+
+
+def programs(specs: Iterable[ProcessSpec], daemon: str = "orted") -> tuple[str, ...]:
+    """Return the programs that the processes of a plan, or of one of its hosts, take; `daemon` is Open MPI's."""
+    roles = {spec.role for spec in specs}
+    names = [name for role, names in OF_ROLES.items() if role in roles for name in names]
+    return tuple(dict.fromkeys(daemon if name == "orted" else name for name in names))
+
+
+def mpirun() -> str:
+    """Return the name to start mpirun by, which some images have as a script that adds options before it.
+
+    AWS's says `mpirun.real --allow-run-as-root "$@"`, as we do. Open MPI takes no option twice.
+    """
+    wrapper, real = _which("mpirun"), _which("mpirun.real")
+    return "mpirun.real" if wrapper and real and Path(wrapper).parent == Path(real).parent else "mpirun"
+
+
+def lacking(names: Collection[str]) -> list[str]:
+    """Return those of the programs that are not there, each with what to do about it."""
+    absent = [name for name in names if not _which(name)]
+    if "mpirun" in absent:  # its daemon is of the same package
+        absent = [name for name in absent if name not in ("orted", "prted")]
+    found = [f"{Path(name).name} ({_remedy(name)})" for name in absent]
+    if SSHD in names and SSHD not in absent and (why := _locked_out()):
+        found.append(why)
+    return found
+
+
+def _which(name: str) -> str:
+    return which(name, os.get_exec_path())
+
+
+def _locked_out() -> str:
+    """Return what sshd wants to let our own user in, which mpirun starts ranks as on other hosts; "" if nothing."""
+    user = os.geteuid()
+    try:
+        account = pwd.getpwuid(user)
+    except KeyError:
+        return f"an account for user {user}, for ssh (RUN useradd --uid {user} --shell /bin/sh trainer)"
+    name, shell = account.pw_name, account.pw_shell or "/bin/sh"
+    if user == 0 and (lost := _lost_rights()):
+        options = " ".join(f"--cap-add {right}" for right in lost)
+        return f"root's rights for sshd ({options}; or another USER that has an account, whose sshd needs none)"
+    with contextlib.suppress(OSError):  # an account without a password, as in Red Hat's images
+        if any(line.startswith(f"{name}:!") for line in SHADOW.read_text(errors="replace").splitlines()):
+            return f"an account that sshd lets in ({name}'s is locked: usermod -p '*' {name})"
+    if Path(shell).name in ("nologin", "false") or not os.access(shell, os.X_OK):
+        return f"an account with a shell, for ssh ({name}'s is {shell}: usermod --shell /bin/sh {name})"
+    return ""
+
+
+def _lost_rights() -> list[str]:
+    """Return what a container's root lacks, as after --cap-drop ALL."""
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = STATUS.read_text().splitlines()
+        held = int(next(line.split()[1] for line in lines if line.startswith("CapEff:")), 16)
+        return [right for number, right in RIGHTS.items() if not held >> number & 1]
+    return []
+
+
+def _remedy(name: str) -> str:
+    return f"apt-get install {PROGRAMS[name]}" if APT.exists() else f"as in Debian's {PROGRAMS[name]}"

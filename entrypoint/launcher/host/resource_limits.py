@@ -1,0 +1,85 @@
+"""Too few processes, threads or file descriptors: in words, and told where it is more than a moment's lack."""
+
+import errno
+import resource
+import time
+from collections.abc import Callable
+from math import inf
+
+from entrypoint.base.errors import ExitCode
+from entrypoint.launcher.host.cgroups import most_processes
+from entrypoint.launcher.policy.events import Broken, Event, NotStarted
+
+NAP = 0.05  # seconds until a connection is tried again that no descriptor was there for
+CLONE3 = 435  # the system call by which glibc starts threads; where it does not exist (ENOSYS) there is an older one
+LASTING = 2.0  # seconds without a descriptor for any connection, after which other hosts will not be heard either
+
+
+class Shortage:
+    """Tells, once, that this host can have no connection for lack of file descriptors. For one thread."""
+
+    def __init__(self, put: Callable[[Event], None]) -> None:
+        self._put = put
+        self._since = inf
+        self._told = False
+
+    def note(self, error: Exception) -> bool:
+        """Note that a connection could not be had; whether that is for lack of descriptors."""
+        if not _of_descriptors(error):
+            return False
+        now = time.monotonic()
+        self._since = min(self._since, now)
+        if now >= self._since + LASTING and not self._told:
+            self._told = True
+            self._put(broken(error))
+        return True
+
+    def over(self) -> None:
+        """Note that one could be had."""
+        self._since = inf
+
+
+def broken(error: Exception) -> Broken:
+    """Return a fault of ours as the job's outcome, so that the other hosts hear of it."""
+    return Broken(why=in_words(error), code=ExitCode.INTERNAL)
+
+
+def in_words(error: Exception) -> str:
+    """Return a fault of ours; where this host allows too little, how much."""
+    words, number = f"{type(error).__name__}: {error}", getattr(error, "errno", None)
+    if why := refused(error):
+        words += f"; {why}"
+    elif number == errno.EAGAIN or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
+        most = most_processes()
+        words += f"; this host allows {most or 'too few'} processes and threads, wanted 100 and those of the script"
+    elif _of_descriptors(error):
+        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        words += f"; this host allows {allowed} open files, wanted 100 and two for each host of the job"
+    return words
+
+
+def refused(error: Exception) -> str:
+    """Return why this container lets nobody have threads, if that is why the error came; "" if it is not."""
+    if not (isinstance(error, RuntimeError) and "start new thread" in str(error)):
+        return ""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall(ctypes.c_long(CLONE3), None, ctypes.c_size_t(0))  # of a size that no kernel takes
+    if ctypes.get_errno() != errno.EPERM:
+        return ""
+    return "the seccomp profile of this container refuses clone3, as Docker's before 20.10.10 does; wanted a newer one"
+
+
+def not_started(name: str, program: str, error: Exception) -> NotStarted:
+    """Return why a process could not be started: the program's fault, or this host's, which allows too little."""
+    if _of_descriptors(error) or getattr(error, "errno", None) == errno.EAGAIN:
+        return NotStarted(name=name, why=in_words(error), code=ExitCode.INTERNAL)
+    why = str(getattr(error, "strerror", None) or error)
+    if getattr(error, "errno", None) == errno.E2BIG:
+        why += ": hyperparameters and environment are longer than Linux passes on; use fewer, or a file"
+    return NotStarted(name=name, why=f"{program}: {why}")
+
+
+def _of_descriptors(error: Exception) -> bool:
+    return getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE)

@@ -1,0 +1,300 @@
+"""The channels of a host, and which part of each a process reads: groups of channels, the matrix, ENTRYPOINT_SHARDS.
+
+Pure. All training processes of a host share a channel, or each has one of its own out of a group: channels called
+train, train-1, train-2 ..., as many as a host has training processes. So that together they read every record once:
+
+    one channel per local rank, ShardedByS3Key    all of it
+    one channel per local rank, FullyReplicated   of as many shards as hosts, that of the host
+    shared, ShardedByS3Key                        of as many shards as local ranks, that of the local rank
+    shared, FullyReplicated                       of as many shards as ranks, that of the rank
+
+Channels of a group that all hold the same data are read as a shared one.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+from entrypoint.base.errors import ConfigError, shorten, show
+from entrypoint.base.python310 import StrEnum
+from entrypoint.base.values import Value
+
+SHARDS = "ENTRYPOINT_SHARDS"  # environment variable of every process that reads: what `shards` says, as JSON
+OWN, SAME, OFF = "own", "same", "off"  # what the channels of a group hold; or that they are none
+
+_Kind = TypeVar("_Kind", bound=StrEnum)
+_NUMBERED = re.compile(r"(.*[^-_0-9])[-_]?([0-9]{1,3})", re.DOTALL)
+
+
+class InputMode(StrEnum):
+    FILE = "File"  # FastFile, too: SageMaker calls it so
+    PIPE = "Pipe"
+
+
+class Distribution(StrEnum):
+    REPLICATED = "FullyReplicated"
+    SHARDED = "ShardedByS3Key"
+
+
+class Wrapper(StrEnum):
+    NONE = "None"
+    RECORD_IO = "RecordIO"
+
+
+class Channel(Value):
+    """A channel as inputdataconfig.json describes it; the defaults are for what SageMaker's local mode leaves out."""
+
+    name: str
+    mode: InputMode = InputMode.FILE
+    distribution: Distribution = Distribution.REPLICATED
+    wrapper: Wrapper = Wrapper.NONE
+
+
+class Reader(Value):
+    """A training process, by the numbers that decide what it reads.
+
+    Hosts may have different numbers of them, so `hosts` counts those that have one of this local rank.
+    """
+
+    size: int
+    rank: int
+    local_size: int
+    local_rank: int
+    hosts: int
+    host_index: int
+    most: int  # the largest local size of all hosts: so many channels make a group
+
+    def at(self, host: int, size: int, rank: int, local_size: int, local_rank: int) -> "Reader":
+        """Return the same, or what can be said of it, for the host of that number, if others are like this one."""
+        planned = (self.size, self.rank, self.local_size, self.local_rank, self.host_index)
+        if planned == (size, rank, local_size, local_rank, host):
+            return self
+        hosts = -(-size // local_size)
+        return Reader(
+            size=size, rank=rank, local_size=local_size, local_rank=local_rank,
+            hosts=hosts, host_index=host % hosts, most=local_size,
+        )  # fmt: skip
+
+
+class Source(Value):
+    """What a script calls a channel: one that all processes of a host share, or a group with one for each."""
+
+    name: str
+    channels: tuple[Channel, ...]
+    own_data: bool = False  # each channel of the group has its own
+
+    @property
+    def shard_of(self) -> str:
+        """Whose number tells the shard to read."""
+        sharded = self.channels[0].distribution is Distribution.SHARDED
+        if self.own_data:
+            return "nothing" if sharded else "host"
+        return "local rank" if sharded else "rank"
+
+    def part(self, reader: Reader) -> tuple[Channel, int, int]:
+        """Return (channel, number of shards, index of the shard that is the reader's)."""
+        return (self.channels[reader.local_rank % len(self.channels)], *_SHARDS[self.shard_of](reader))
+
+
+_SHARDS: dict[str, Callable[[Reader], tuple[int, int]]] = {
+    "nothing": lambda reader: (1, 0),
+    "host": lambda reader: (reader.hosts, reader.host_index),
+    "local rank": lambda reader: (reader.local_size, reader.local_rank),
+    "rank": lambda reader: (reader.size, reader.rank),
+}
+
+
+class Channels(Value):
+    """All channels of a host, and what was said of groups of them. Hosts of other instance groups may have others."""
+
+    all: tuple[Channel, ...] = ()
+    groups: tuple[tuple[str, str], ...] = ()  # (stem, or nothing for all; own, same or off)
+
+    def shards(self, reader: Reader | None) -> dict[str, dict[str, Any]]:
+        """Return what a process reads; one that does not train reads each channel from the first record to the last."""
+        if reader is None:
+            parts = {channel.name: (channel, 1, 0) for channel in self.all}
+        else:
+            parts = {source.name: source.part(reader) for source in sources(self, reader.most)}
+        return {
+            name: {"channel": channel.name, "mode": str(channel.mode), "count": count, "index": index}
+            for name, (channel, count, index) in parts.items()
+        }
+
+
+def read_channels(found: Mapping[str, Any], where: object, groups: tuple[tuple[str, str], ...] = ()) -> Channels:
+    """Read inputdataconfig.json, which lies at `where`; ConfigError if a channel is described wrongly."""
+    return Channels(all=tuple(_channel(name, found[name], where) for name in sorted(found)), groups=groups)
+
+
+def _channel(name: str, value: Any, where: object) -> Channel:
+    if "=" in name:
+        raise ConfigError(f"{where} has channel {show(name)}; wanted no = in it: it becomes SM_CHANNEL_<NAME>")
+    value = {} if value is None else value
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where} has {show(value)} for channel {show(name)}; wanted an object")
+
+    def read(key: str, default: _Kind) -> _Kind:
+        kinds = type(default)
+        text = default if value.get(key) is None else value[key]
+        if text not in list(kinds):
+            found = f"{where} has {key} = {show(text)} for channel {show(name)}"
+            raise ConfigError(f"{found}; wanted {' or '.join(kinds)}")
+        return kinds(text)
+
+    return Channel(
+        name=name,
+        mode=read("TrainingInputMode", InputMode.FILE),
+        distribution=read("S3DistributionType", Distribution.REPLICATED),
+        wrapper=read("RecordWrapperType", Wrapper.NONE),
+    )
+
+
+# --- who reads ---
+
+
+def readers(hosts: Sequence[str]) -> list[Reader]:
+    """Return one for each training process; they are given by the names of their hosts, in rank order."""
+    local_ranks = _occurrences(hosts)
+    host_indexes = _occurrences(local_ranks)  # a local rank is on each host once
+    local_sizes, peers = Counter(hosts), Counter(local_ranks)
+    most = max(local_sizes.values(), default=1)
+    return [
+        Reader(
+            size=len(hosts),
+            rank=rank,
+            local_size=local_sizes[host],
+            local_rank=local_rank,
+            hosts=peers[local_rank],
+            host_index=host_index,
+            most=most,
+        )
+        for rank, (host, local_rank, host_index) in enumerate(zip(hosts, local_ranks, host_indexes, strict=True))
+    ]
+
+
+def _occurrences(values: Sequence[Any]) -> list[int]:
+    """For each value, how often it came before."""
+    before: Counter[Any] = Counter()
+    found = []
+    for value in values:
+        found.append(before[value])
+        before[value] += 1
+    return found
+
+
+# --- groups ---
+
+
+@cache
+def sources(channels: Channels, most: int) -> tuple[Source, ...]:
+    """Return the groups, and the channels that are in none, by name; `most` training processes are on a host."""
+    kinds = dict(channels.groups)
+    families: dict[str, list[tuple[int, Channel]]] = defaultdict(list)
+    for channel in channels.all:
+        stem, number = stem_of(channel.name)
+        families[stem].append((number, channel))
+    found = []
+    for stem, family in families.items():
+        family.sort(key=lambda member: member[0])
+        kind = kinds.get(stem, kinds.get("", OWN))
+        members = tuple(channel for _, channel in family)
+        alike = len({(each.mode, each.distribution, each.wrapper) for each in members}) == 1
+        if kind != OFF and len(members) == most > 1 and alike and _without_gaps([number for number, _ in family]):
+            found.append(Source(name=stem, channels=members, own_data=kind == OWN))
+        else:
+            found += [Source(name=channel.name, channels=(channel,)) for channel in members]
+    return tuple(sorted(found, key=lambda source: source.name))
+
+
+def stem_of(name: str) -> tuple[str, int]:
+    """Split a name: `train-2`, `train_2` and `train2` are (train, 2); `train` is (train, -1)."""
+    match = _NUMBERED.fullmatch(name)
+    return (match[1], int(match[2])) if match else (name, -1)
+
+
+def _without_gaps(numbers: list[int]) -> bool:
+    """train, train-1 ... or train, train-2 ... or train-0, train-1 ... or train-1, train-2 ..., but not two years."""
+    bare = numbers[0] == -1
+    numbered = numbers[bare:]
+    return numbered[0] in ((0, 1, 2) if bare else (0, 1)) and numbered == [*range(numbered[0], numbered[-1] + 1)]
+
+
+# --- for people ---
+
+
+def matrix(channels: Channels, training: Sequence[Reader]) -> list[dict[str, Any]]:
+    """Tell for each source what it is, and how the training processes share it. Without any, each reads it all."""
+    most = training[0].most if training else 1
+    return [
+        {
+            "name": source.name,
+            "channels": [channel.name for channel in source.channels],
+            "mode": str(source.channels[0].mode),
+            "distribution": str(source.channels[0].distribution),
+            "own_data": source.own_data,
+            "shard_of": source.shard_of if training else "nothing",
+            "shards": sorted({_SHARDS[source.shard_of](reader)[0] for reader in training}) or [1],
+        }
+        for source in sources(channels, most)
+    ]
+
+
+def matrix_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return `matrix` as text."""
+    lines = []
+    for row in rows:
+        names, of = ", ".join(row["channels"]), " or ".join(map(str, row["shards"]))
+        data = "data of its own" if row["own_data"] else "the same data"
+        shared = "shared" if len(row["channels"]) == 1 else f"one per local rank ({names}), {data} in each"
+        whole = row["shard_of"] == "nothing" or row["shards"] == [1]
+        part = "all of it" if whole else f"the shard of its {row['shard_of']}, of {of}"
+        lines.append(f"  {row['name']:<12} {row['mode']}, {row['distribution']}; {shared}; each process reads {part}")
+    return lines
+
+
+def reads(shards: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what a process reads, as text."""
+    parts = [(each["channel"], each["count"], each["index"]) for each in shards.values()]
+    return "; ".join(f"{name}, " + ("all" if of == 1 else f"shard {index} of {of}") for name, of, index in parts)
+
+
+def complaints(channels: Channels, training: Mapping[str, Sequence[Reader]]) -> list[str]:
+    """Say what will not be read as one may think; `training` has the training processes of each training host."""
+    of_all = [reader for group in training.values() for reader in group]
+    if not of_all:
+        return []
+    found = []
+    most, said = of_all[0].most, dict(channels.groups)
+    for source in sources(channels, most):
+        first, name, wanted = source.channels[0], source.name, len(source.channels)
+        if wanted == 1 < most and first.mode is InputMode.PIPE:
+            found.append(
+                f"channel {name} is a pipe, which one process of a host can read, and up to {most} train there: let "
+                f"one of them read it, or make {most} channels, {name}, {name}-1 and so on, one for each"
+            )
+        short = [host for host, group in training.items() if len(group) < wanted]
+        if short and first.distribution is Distribution.SHARDED and (wanted == 1 or source.own_data):
+            found.append(
+                f"channel {name} is ShardedByS3Key, and not all of the part of {shorten(', '.join(short))} is read: "
+                f"wanted FullyReplicated, or {wanted} or more processes that train there (a chief does with TF1 only)"
+            )
+    unsaid = [each for each in sources(channels, most) if each.own_data and not {each.name, ""} & said.keys()]
+    if unsaid:  # inputdataconfig.json has no S3 paths
+        groups = "; ".join(", ".join(channel.name for channel in source.channels) for source in unsaid)
+        same, own = (",".join(f"{source.name}={kind}" for source in unsaid) for kind in (SAME, OWN))
+        found.append(
+            f"each process of a host reads one channel of a group ({groups}), as if it had data of its own. If all "
+            "have one S3 path, every process reads the whole of it: set "
+            f"ENTRYPOINT_CHANNEL_GROUPS={same}, and where a script shards by itself, have it take "
+            f"shard(ranks, rank). If not, ENTRYPOINT_CHANNEL_GROUPS={own} says so"
+        )
+    stems = {stem_of(channel.name)[0] for channel in channels.all}
+    found += [
+        f"ENTRYPOINT_CHANNEL_GROUPS names {show(stem)}, and no group of channels is called so"
+        for stem, _ in channels.groups
+        if stem and stem not in stems
+    ]
+    return found

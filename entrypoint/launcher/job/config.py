@@ -1,0 +1,275 @@
+"""SageMaker's config files and a given environment -> Job: mode, hosts and parts, ranks, as settings and switches say.
+
+What the files hold: SageMaker Developer Guide, "How Amazon SageMaker Provides Training Information". How the
+SDKs encode hyperparameters was measured with SageMaker Python SDK 2.257 and 3.20 and sagemaker-training 4.9.
+"""
+
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from entrypoint.base.errors import ConfigError, ConfigErrors, shorten, show
+from entrypoint.launcher.job import params
+from entrypoint.launcher.job.channels import Channels, read_channels
+from entrypoint.launcher.job.cluster import Cluster, Host, Part
+from entrypoint.launcher.job.files import decoded, host_names, read_input_data, read_object, read_resources
+from entrypoint.launcher.job.groups import DISTRIBUTION, SERVERS, accelerators, parts, read_groups
+from entrypoint.launcher.job.job import Job, Mode, Paths, Program, Tree
+from entrypoint.launcher.job.open_mpi import ORTE, major_version
+from entrypoint.launcher.job.program import read_mpi_options, read_program
+from entrypoint.launcher.job.settings import (
+    HOST_NAME,
+    MAX_PROCESSES_PER_HOST,
+    NOT_GIVEN,
+    Settings,
+    as_text,
+    group_names,
+    read_settings,
+    truth,
+    whole_number,
+)
+
+MAX_RANKS = 20_000
+MAX_TASKS = 2000  # of TensorFlow: TF_CONFIG holds the addresses of all, and an environment entry 128 KiB
+
+_SWITCHES = {
+    Mode.PS: params.PARAMETER_SERVER_ENABLED,
+    Mode.MWMS: params.MULTI_WORKER_MIRRORED_STRATEGY_ENABLED,
+    Mode.MPI: params.MPI_ENABLED,
+}
+SMDDP_ENABLED = "sagemaker_distributed_dataparallel_enabled"  # MPI, too; sagemaker-training has no name for it
+
+
+def read_job(
+    base: Path, environment: Mapping[str, str], run: Path, gpus: int = 0, *, config: Path | None = None
+) -> Job:
+    """Return the job, as `read_what_can_be` reads it; ConfigError in one line if it is described wrongly."""
+    job, errors = read_what_can_be(base, environment, run, gpus, config=config)
+    if errors or job is None:
+        raise errors[0]
+    return job
+
+
+def read_what_can_be(
+    base: Path, environment: Mapping[str, str], run: Path, gpus: int = 0, *, config: Path | None = None
+) -> tuple[Job | None, ConfigErrors]:
+    """Return (the job under `base`, what is wrong with its description); no job if its hosts are not to be found.
+
+    Of a job that is described wrongly there is enough to tell its other hosts so: hosts that can read it all agree on
+    who coordinates, and so should we.
+
+    `environment` is the container's; `run` the folder for sockets and keys, unless a setting names another one;
+    `gpus` the number of GPUs here.
+    With `config`, the files lie there instead, and the job is another machine's: nobody looks what this one has.
+    """
+    here = config is None
+    config = config or Tree(base=base).config
+    errors, path = ConfigErrors(), config / "resourceconfig.json"
+    try:
+        resources = read_resources(path)
+        names = host_names(resources, path)
+    except ConfigError as error:
+        return None, ConfigErrors([error])
+    groups = errors.instead((), read_groups, resources, path)
+    given = errors.instead({}, read_object, config / "hyperparameters.json")
+    hyperparameters = _of_one_trial({key: decoded(value) for key, value in given.items()}, environment)
+    settings, warnings, wrong = read_settings(environment, hyperparameters)
+    errors += wrong
+    settings = settings.paced(len(names))
+    smdistributed = errors.instead(False, _smdistributed, hyperparameters)
+    mode, explicit = errors.instead((Mode.SINGLE, False), _mode, settings, hyperparameters, smdistributed)
+    training = errors.instead((), _training_groups, mode, hyperparameters)
+    serving = errors.instead((), _serving_groups, mode, settings)
+    found = errors.instead({}, parts, groups, names, path, training, serving)
+    cluster = _cluster(resources, names, found, settings, here)
+    if smdistributed:
+        warnings.append("Horovod stands in for SageMaker's data-parallel library, smdistributed.dataparallel")
+    evaluator = errors.instead("", _evaluator, settings, mode, cluster)
+    if mode is Mode.PS and cluster.serving == cluster.training[:1] and settings.ps_workers == "script":
+        warnings.append("parameter servers were asked for on one host: the script runs alone, without TF_CONFIG")
+        mode, evaluator = Mode.SINGLE, ""
+    elif mode is Mode.SINGLE and len(cluster.hosts) > 1 and not explicit:
+        warnings.append(
+            f"{len(cluster.hosts)} hosts but no way of distributing was asked for: each runs the script alone and "
+            "nothing is shared. Set ENTRYPOINT_MODE or a hyperparameter such as "
+            f"{params.PARAMETER_SERVER_ENABLED} to change that"
+        )
+    if cluster.interface is None and len(cluster.hosts) > 1:
+        warnings.append(
+            f"network interface {_interface(resources)} named in resourceconfig.json does not exist here: "
+            "the system's default is used"
+        )
+    paths = Paths(base=base, run=Path(settings.run_dir) if settings.run_dir else run)
+    path = config / "inputdataconfig.json"
+    input_data = errors.instead({}, read_input_data, path)
+    nothing = Program(name="", source="", arguments=())
+    program = errors.instead(nothing, read_program, hyperparameters, environment, paths)
+    if settings.tf1 == "shim" and not program.name.endswith(".py"):
+        warnings.append(
+            f"ENTRYPOINT_TF1 is shim, which is for programs in Python: {show(program.name)} runs without it"
+        )
+    gpus_of_each = accelerators(groups, cluster, gpus)
+    each = errors.instead(1, _processes_per_host, mode, settings, hyperparameters, gpus_of_each)
+    options = params.SMDATAPARALLEL_CUSTOM_MPI_OPTIONS if smdistributed else params.MPI_CUSTOM_OPTIONS
+    job = Job(
+        name=environment.get(params.TRAINING_JOB_ENV, ""),
+        mode=mode,
+        cluster=cluster,
+        program=program,
+        paths=paths,
+        settings=settings,
+        processes_per_host=each,
+        mpi_options=errors.instead((), read_mpi_options, hyperparameters, options),
+        open_mpi=errors.instead(ORTE, major_version, environment) if mode is Mode.MPI and here else ORTE,
+        smdistributed=smdistributed,
+        evaluator=evaluator,
+        warnings=tuple(warnings),
+        channels=errors.instead(Channels(), read_channels, input_data, path, settings.channel_groups),
+        resource_config=resources,
+        input_data_config=input_data,
+        hyperparameters=hyperparameters,
+    )
+    errors.instead(None, _check_size, job)
+    return job, errors
+
+
+def _of_one_trial(hyperparameters: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """The jobs of a hyperparameter tuning are sent the same model_dir; each has its name added to it.
+
+    As in SageMaker's TensorFlow toolkit, unless it is on the host: else they would overwrite one another's models.
+    """
+    where, job = hyperparameters.get("model_dir"), environment.get(params.TRAINING_JOB_ENV)
+    is_shared = isinstance(where, str) and where not in (*NOT_GIVEN, "False") and not where.startswith("/opt/ml")
+    if not (is_shared and job and params.TUNING_METRIC_PARAM in hyperparameters):
+        return hyperparameters
+    return {**hyperparameters, "model_dir": f"{where}/{job}/model"}
+
+
+def _evaluator(settings: Settings, mode: Mode, cluster: Cluster) -> str:
+    """Return the host that runs the evaluator, or nothing."""
+    names = [host.name for host in cluster.hosts]
+    if not settings.evaluator:
+        return ""
+    if mode not in (Mode.PS, Mode.MWMS):
+        raise ConfigError(f"ENTRYPOINT_EVALUATOR is set, and the mode is {mode}; wanted ps or mwms, or no evaluator")
+    name = {"first": names[0], "last": names[-1]}.get(settings.evaluator, settings.evaluator)
+    if name not in names:
+        found = repr(settings.evaluator)
+        raise ConfigError(f"ENTRYPOINT_EVALUATOR is {found}; wanted first, last or one of {show(names)}")
+    return name
+
+
+def this_host(base: Path) -> str | None:
+    """Return the name of this host, as far as the files can be read: for messages about those that cannot."""
+    try:
+        name = read_object(Tree(base=base).config / "resourceconfig.json").get("current_host")
+    except ConfigError:
+        return None
+    return name if isinstance(name, str) and HOST_NAME.fullmatch(name) else None
+
+
+def _training_groups(mode: Mode, hyperparameters: dict[str, Any]) -> tuple[str, ...]:
+    """Return names of the groups that the distribution is for; none where there is none, or it is for all."""
+    given = hyperparameters.get(params.DISTRIBUTION_INSTANCE_GROUPS)
+    try:
+        names = () if given in (*NOT_GIVEN, []) else group_names(as_text(given))
+    except ValueError as wanted:
+        raise ConfigError(f"{DISTRIBUTION} is {show(given)}; wanted {wanted}") from None
+    return () if mode is Mode.SINGLE else names
+
+
+def _serving_groups(mode: Mode, settings: Settings) -> tuple[str, ...]:
+    """Return names of the groups of parameter servers, if they have groups of their own."""
+    if settings.ps_groups and mode is not Mode.PS:
+        raise ConfigError(f"{SERVERS} is set, and the mode is {mode}; wanted ps, or no groups for parameter servers")
+    return settings.ps_groups
+
+
+def _cluster(
+    resources: dict[str, Any], names: Sequence[str], found: Mapping[str, Part], settings: Settings, here: bool
+) -> Cluster:
+    """Everybody in rank order; `found` says which part a host takes, where not all train."""
+    order = list(Part)
+    ordered = sorted(names, key=lambda name: (order.index(found.get(name, Part.TRAINS)), name))
+    addresses = dict(settings.host_addresses)
+    hosts = tuple(
+        Host(
+            name=name,
+            rank=rank,
+            address=addresses.get(name, name),
+            ports_from=settings.port_base + rank * settings.port_stride,
+            part=found.get(name, Part.TRAINS),
+        )
+        for rank, name in enumerate(ordered)
+    )
+    mine = next(host for host in hosts if host.name == resources["current_host"])
+    # Simulated hosts talk over loopback, whatever interface the file names.
+    interface = "lo" if hosts[0].address.startswith("127.") else _interface(resources)
+    present = {name for _, name in socket.if_nameindex()} if here else {interface}
+    return Cluster(hosts=hosts, me=mine, interface=interface if interface in present else None)
+
+
+def _interface(resources: dict[str, Any]) -> str:
+    return shorten(str(resources.get("network_interface_name") or "eth0"))
+
+
+def _is_on(hyperparameters: dict[str, Any], key: str) -> bool:
+    try:
+        return truth(as_text(hyperparameters.get(key, False)))
+    except ValueError as wanted:
+        raise ConfigError(f"hyperparameter {key} is {show(hyperparameters[key])}; wanted {wanted}") from None
+
+
+def _smdistributed(hyperparameters: dict[str, Any]) -> bool:
+    """Return whether the script is for SageMaker's data-parallel library; the model-parallel one is not to be had."""
+    if hyperparameters.get("mp_parameters") not in (*NOT_GIVEN, {}):
+        raise ConfigError(
+            "hyperparameter mp_parameters asks for SageMaker's model-parallel library, which does not exist for this "
+            "image's TensorFlow; wanted a job without smdistributed.modelparallel"
+        )
+    return _is_on(hyperparameters, SMDDP_ENABLED)
+
+
+def _mode(settings: Settings, hyperparameters: dict[str, Any], smdistributed: bool) -> tuple[Mode, bool]:
+    """(mode, was it asked for by name): by our setting, else by the switches that SageMaker's SDK sends."""
+    switches = {**_SWITCHES, Mode.MPI: SMDDP_ENABLED} if smdistributed else _SWITCHES
+    asked = {} if settings.mode == "auto" else {Mode(settings.mode): f"ENTRYPOINT_MODE={settings.mode}"}
+    for mode, key in switches.items():
+        if _is_on(hyperparameters, key):
+            asked.setdefault(mode, f"hyperparameter {key}")
+    if len(asked) > 1:
+        raise ConfigError(f"two modes at once: {' and '.join(asked.values())}; wanted one of them")
+    return next(iter(asked), Mode.SINGLE), bool(asked)
+
+
+def _processes_per_host(mode: Mode, settings: Settings, hyperparameters: dict[str, Any], gpus: int | None) -> int:
+    """Our setting, else (mpi) the SDK's hyperparameter, else (mpi) the GPUs of the host, else 1."""
+    if settings.processes_per_host:
+        return settings.processes_per_host
+    if mode is not Mode.MPI:
+        return 1
+    given = hyperparameters.get(params.MPI_PROCESSES_PER_HOST)
+    if given in NOT_GIVEN and gpus is None:
+        raise ConfigError(
+            "the instance groups are of different types, and no host can see how many GPUs another one has; wanted "
+            f"hyperparameter {params.MPI_PROCESSES_PER_HOST} (the SDK's processes_per_host), or "
+            "ENTRYPOINT_PROCESSES_PER_HOST"
+        )
+    if given in NOT_GIVEN:
+        return max(1, gpus or 0)
+    try:
+        return whole_number(1, MAX_PROCESSES_PER_HOST)(as_text(given))
+    except ValueError as wanted:
+        raise ConfigError(f"hyperparameter {params.MPI_PROCESSES_PER_HOST} is {show(given)}; wanted {wanted}") from None
+
+
+def _check_size(job: Job) -> None:
+    """ConfigError if the job is so large that nothing could start it: each task's environment names all tasks."""
+    hosts, each = len(job.cluster.training), job.processes_per_host
+    count = hosts * each
+    if job.mode is Mode.PS:
+        count += job.settings.ps_count or len(job.cluster.serving)
+    most = {Mode.MPI: MAX_RANKS, Mode.PS: MAX_TASKS, Mode.MWMS: MAX_TASKS}.get(job.mode, count)
+    if count > most:
+        raise ConfigError(f"{count} processes in all ({each} on each of {hosts} hosts); wanted at most {most}")

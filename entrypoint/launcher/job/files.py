@@ -1,0 +1,120 @@
+"""SageMaker's config files -> their values, looked at: JSON of a bounded depth, names of hosts, texts without NUL."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from entrypoint.base.errors import ConfigError, shorten, show
+from entrypoint.launcher.job.settings import HOST_NAME
+
+MAX_HOSTS = 1000
+MAX_DEPTH = 100
+
+
+def read_object(path: Path, required: bool = False) -> dict[str, Any]:
+    """Return a JSON object from a file; a file that may be absent reads as {}."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        if not required:
+            return {}
+        raise ConfigError(
+            f"{path} is missing; SageMaker mounts it on every host. To try an image by hand, use `entrypoint local`"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    if not text.strip():
+        raise ConfigError(f"{path} is empty; wanted a JSON object")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not JSON ({error}); wanted a JSON object") from None
+    if value is None and not required:
+        return {}
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} holds a JSON {type(value).__name__}; wanted an object")
+    if _is_deep(value):
+        raise ConfigError(f"{path} holds values inside of values, more than {MAX_DEPTH} deep; wanted fewer")
+    return value
+
+
+def _is_deep(value: Any) -> bool:
+    """Return whether a JSON value is nested so deep that it could not be written again."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        groups = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        level = [each for group in groups for each in group]
+        if not level:
+            break
+    return bool(level)
+
+
+def decoded(value: object) -> Any:
+    """Read a hyperparameter: JSON text, or plain text where it is not JSON (as sagemaker-training reads it)."""
+    if not isinstance(value, str):
+        return value
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return value if _is_deep(found) else found
+
+
+def read_input_data(path: Path) -> dict[str, Any]:
+    found = read_object(path)
+    _check_texts(found, path)
+    return found
+
+
+def read_resources(path: Path) -> dict[str, Any]:
+    """Read resourceconfig.json. Of what sagemaker-training reads, null is as good as absent; it takes no null."""
+    found = read_object(path, required=True)
+    optional = ("current_instance_type", "current_group_name", "instance_groups", "network_interface_name")
+    return {key: value for key, value in found.items() if value is not None or key not in optional}
+
+
+def host_names(resources: dict[str, Any], path: Path) -> list[str]:
+    """Return the hosts as they are listed, this one among them."""
+    names = resources.get("hosts")
+    me = resources.get("current_host")
+    if not isinstance(names, list) or not names or not all(isinstance(n, str) and n for n in names):
+        raise ConfigError(f"{path} has hosts = {show(names)}; wanted a list of at least one host name")
+    odd = [name for name in names if not HOST_NAME.fullmatch(name)]
+    if odd:
+        raise ConfigError(f"{path} has {show(odd[0])} in hosts; wanted names of letters, digits, - . and _")
+    doubles = sorted(name for name, count in Counter(names).items() if count > 1)
+    if doubles:
+        found = show(names)
+        raise ConfigError(
+            f"{path} names {shorten(', '.join(doubles))} more than once in hosts {found}; wanted each once"
+        )
+    if len(names) > MAX_HOSTS:
+        raise ConfigError(f"{path} names {len(names)} hosts; wanted at most {MAX_HOSTS}")
+    if me not in names:
+        raise ConfigError(f"{path} has current_host = {show(me)}; wanted one of its hosts {show(sorted(names))}")
+    _check_texts(resources, path)
+    return names
+
+
+def check_word(word: str, where: str) -> None:
+    """Raise ConfigError if `word` can be no argument and no environment entry of a program."""
+    bad = next((character for character in word if character == "\0" or "\ud800" <= character <= "\udfff"), None)
+    if bad is not None:
+        raise ConfigError(
+            f"{where} holds {bad!r}; wanted text without NUL characters and halves of surrogate pairs, which no "
+            "program argument can hold"
+        )
+
+
+def _check_texts(value: Any, path: Path) -> None:
+    """ConfigError if a text anywhere in `value` cannot be part of the environment that is made of it."""
+    todo = [value]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, str):
+            check_word(each, str(path))
+        elif isinstance(each, dict):
+            todo += [*each, *each.values()]
+        elif isinstance(each, list):
+            todo += each

@@ -1,0 +1,51 @@
+"""Which Open MPI a host has: up to version 4 ORTE starts ranks elsewhere (`orted`), from 5 on PRRTE (`prted`)."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from entrypoint.base.errors import ConfigError, show
+
+ORTE, PRRTE = 4, 5
+DAEMONS = {ORTE: "orted", PRRTE: "prted"}  # by the major version that stands for all with the same daemon
+# With it (MPI_ERR_UNKNOWN) a rank ends from Open MPI 5 on when another one's connection does; mpirun prints why.
+LOST_PEER = 14
+PATIENCE = 20.0  # seconds for mpirun to say its version, which takes it some hundredths of one
+
+
+def major_version(environment: Mapping[str, str]) -> int:
+    """Return ORTE or PRRTE, as this host's mpirun needs; ConfigError if that is not Open MPI's.
+
+    The daemon that is on PATH tells, which costs nothing. mpirun itself is asked only where both or none are.
+    """
+    folders = [folder for folder in environment.get("PATH", "").split(os.pathsep) if folder]
+    there = [major for major, daemon in DAEMONS.items() if which(daemon, folders)]
+    if len(there) == 1:
+        return there[0]
+    mpirun = which("mpirun", folders)
+    # Without one, its start fails by name; or this is a host that only plans.
+    return _asked(mpirun, environment) if mpirun else ORTE
+
+
+def which(name: str, folders: Sequence[str]) -> str:
+    """Return the first program of this name in the folders, or "", as shutil.which does, whose import takes longer."""
+    paths = (Path(folder, name) for folder in folders)
+    return next((str(path) for path in paths if path.is_file() and os.access(path, os.X_OK)), "")
+
+
+def _asked(mpirun: str, environment: Mapping[str, str]) -> int:
+    import subprocess  # here, since few hosts have to ask
+
+    try:
+        said = subprocess.run(
+            [mpirun, "--version"], env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, timeout=PATIENCE,
+        ).stdout.decode(errors="replace")  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        said = str(error)
+    if not (found := re.search(r"\(Open MPI\) (\d+)\.", said)):
+        raise ConfigError(
+            f"{mpirun} --version says {show(said.strip())}; wanted mpirun of Open MPI, which mode mpi runs ranks with"
+        )
+    return max(ORTE, min(PRRTE, int(found[1])))

@@ -1,0 +1,98 @@
+"""The rules by which the report judges a job: their thresholds, and how `ENTRYPOINT_RULES` changes them.
+
+What they look at is in entrypoint/observe/report/rules/.
+"""
+
+import math
+from collections.abc import Iterable
+
+from entrypoint.base.errors import did_you_mean
+from entrypoint.base.values import Value
+
+
+class Rule(Value):
+    """One threshold."""
+
+    default: float
+    most: float  # that makes sense; the least is 0
+    doc: str  # when it speaks, with the threshold as N
+
+
+RULES = {
+    "input_bound": Rule(
+        default=0.3, most=1, doc="a host waits for input in at least N of its training: by marks of data that were "
+        "waited for, pipes that were empty while its processors had nothing to do, or waits for disks"
+    ),
+    "cpu_starved": Rule(
+        default=0.1, most=1, doc="of the CPU time that its programs asked for, a host did not get N: throttled by "
+        "its quota, or stolen by other guests of the machine"
+    ),
+    "gpu_starved": Rule(default=0.5, most=1, doc="the GPUs of a host are busy in less than N of its training"),
+    "memory": Rule(
+        default=0.9, most=1, doc="a host's programs hold N of the memory that it may use, or would reach its limit if "
+        "the training went on for as long again; what the kernel kills for lack of memory is told in any case"
+    ),
+    "straggler": Rule(
+        default=1.5, most=1000, doc="a process takes N times as long for a step as the median of all that train"
+    ),
+    "ps_unbalanced": Rule(
+        default=2, most=1000, doc="one parameter server works, or exchanges, N times as much as they do on average"
+    ),
+    "loss": Rule(
+        default=0.01, most=1, doc="from its first values to its last ones, the loss has fallen by less than N of it; "
+        "NaN and infinity are told in any case"
+    ),
+    "step_growth": Rule(
+        default=1.5, most=1000, doc="a step takes N times as long in the last third of the training as in the first"
+    ),
+    "checkpoint": Rule(
+        default=0.5, most=1000, doc="a checkpoint takes at least N of the time that a script has to save when the job "
+        "is stopped (`ENTRYPOINT_STOP_GRACE`)"
+    ),
+    "disk": Rule(
+        default=0.1, most=1, doc="less than N of the disk with models and outputs is free at the end, or it would be "
+        "full if the job ran for as long again"
+    ),
+    "network": Rule(
+        default=0.7, most=1, doc="in at least N of the training the network carries about as much as it ever does, "
+        "100 MB/s at least, while half of the processors and GPUs have nothing to do"
+    ),
+    "small_files": Rule(
+        default=10_000, most=1e9, doc="a channel has at least N files, of less than 256 kB on average"
+    ),
+    "idle": Rule(
+        default=0.1,
+        most=1,
+        doc="hosts are idle in at least N of all host-seconds, and in two or more: they have ended, or wait",
+    ),
+}  # fmt: skip
+
+
+def parse_rules(text: str) -> tuple[tuple[str, float], ...]:
+    """Return the thresholds of `input_bound=0.3,straggler=off`; one that is off is infinite.
+
+    ValueError says what is wanted. Those that are not named keep their defaults.
+    """
+    found: dict[str, float] = {}
+    for word in filter(None, (word.strip() for word in text.split(","))):
+        name, _, value = (part.strip() for part in word.partition("="))
+        if name not in RULES:
+            raise ValueError(f"rules of {', '.join(RULES)}, as NAME=NUMBER{did_you_mean(name, RULES)}")
+        try:
+            number = math.inf if value == "off" else float(value)
+        except ValueError:
+            number = math.nan
+        if not (number == math.inf or 0 <= number <= RULES[name].most) or name in found:
+            raise ValueError(f"{name}=NUMBER from 0 to {RULES[name].most:g}, or {name}=off, once")
+        found[name] = number
+    return tuple(found.items())
+
+
+def in_words(given: Iterable[tuple[str, float]]) -> str:
+    """Return thresholds as `parse_rules` takes them."""
+    return ",".join(f"{name}={'off' if value == math.inf else format(value, 'g')}" for name, value in given)
+
+
+def thresholds(given: dict[str, float]) -> dict[str, float]:
+    """Return the threshold of every rule."""
+    return {name: given.get(name, rule.default) for name, rule in RULES.items()}

@@ -1,0 +1,487 @@
+"""Our own settings: few, typed, read once.
+
+Each is an environment variable ENTRYPOINT_<NAME> or a hyperparameter sagemaker_entrypoint_<name>; the
+environment wins. docs/settings.md is this table, printed by `entrypoint settings`.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from entrypoint.base.errors import ConfigError, ConfigErrors, did_you_mean
+from entrypoint.base.values import Default, Value, replace
+from entrypoint.launcher.job.rules import parse_rules
+
+ENVIRONMENT_PREFIX = "ENTRYPOINT_"
+HYPERPARAMETER_PREFIX = "sagemaker_entrypoint_"
+MAX_PROCESSES_PER_HOST = 512
+LONGEST_TOKEN = 4096
+# Variables that the launcher sets for those that it starts: no settings, and nothing to warn of inside of a job.
+SET_BY_US = {
+    f"{ENVIRONMENT_PREFIX}{name}" for name in ("SHARDS", "RESTART_COUNT", "PROCESS", "RANKS", "MARKS", "MPI_OPTIONS")
+}
+MODES = ("auto", "single", "ps", "mwms", "mpi")
+_ALSO_CALLED = {"parameter_server": "ps", "multi_worker_mirrored": "mwms", "horovod": "mpi"}
+HEARTBEATS = 250  # a second, that the coordinator of a large job hears
+
+# What a host can be called, in DNS, in /etc/hosts and by Docker; it becomes part of commands and of ssh's files.
+HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?", re.ASCII)
+
+_TRUE = {"true", "1", "yes", "on"}
+NOT_GIVEN = (None, "", "None")  # JSON null, an empty variable, and Python's None as the SDK's Estimator sends it
+_FALSE = {"false", "0", "no", "off", "none", "null", ""}
+
+
+def truth(value: object) -> bool:
+    """Return a boolean in any of the ways that SDKs, consoles and people write one; ValueError else."""
+    text = str(value).strip().lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError("true or false")
+
+
+def mode_named(text: str) -> str:
+    """Return the mode called `text`: by our name or another of the field, in any case, with - or _ or neither.
+
+    `MultiWorkerMirroredStrategy` is such a name, too. ValueError if it is none.
+    """
+    names = {re.sub("[-_]", "", name): name for name in (*MODES, *_ALSO_CALLED)}
+    name = names.get(re.sub("[-_ ]|strategy$", "", text.strip().lower()))
+    if name is None:
+        known = f"one of {', '.join(MODES)} (or {', '.join(_ALSO_CALLED)})"
+        raise ValueError(known + did_you_mean(text.lower(), names.values()))
+    return _ALSO_CALLED.get(name, name)
+
+
+def _choice(*names: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in names:
+            raise ValueError("one of " + ", ".join(names) + did_you_mean(text.lower(), names))
+        return text
+
+    return parse
+
+
+def _namespace(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._/#:-]{1,255}", text) or text.startswith("AWS/"):
+        raise ValueError("letters, digits and ._/#:- , 255 at most, and no beginning with AWS/")
+    return text
+
+
+def whole_number(least: int, most: int) -> Callable[[str], int]:
+    return _number(int, least, most, f"a whole number from {least} to {most}")
+
+
+def _seconds(least: float, most: float) -> Callable[[str], float]:
+    return _number(float, least, most, f"seconds from {least:g} to {most:g}")
+
+
+def _number(kind: Callable[[str], Any], least: float, most: float, wanted: str) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        with contextlib.suppress(ValueError):
+            if least <= (number := kind(text)) <= most:
+                return number
+        raise ValueError(wanted)
+
+    return parse
+
+
+def _codes(text: str) -> tuple[int, ...]:
+    """`75,99` as numbers."""
+    try:
+        codes = tuple(sorted({int(word) for word in text.split(",") if word.strip()}))
+    except ValueError:
+        codes = (0,)
+    if not all(0 < code < 256 for code in codes):
+        raise ValueError("exit codes from 1 to 255, with commas between them")
+    return codes
+
+
+def group_names(text: str) -> tuple[str, ...]:
+    """Read instance groups as people and SDKs write: `a,b`, `["a", "b"]` or Python's `['a', 'b']`; ValueError else."""
+    import ast  # here, since few jobs name groups
+
+    try:
+        names = ast.literal_eval(text) if text.lstrip().startswith("[") else text.split(",")
+        names = [name.strip() for name in names]
+    except (ValueError, SyntaxError, TypeError, AttributeError, RecursionError, MemoryError):
+        names = [""]
+    if not all(names) or len(set(names)) < len(names):
+        raise ValueError("names of instance groups with commas between them, each once")
+    return tuple(names)
+
+
+def _channel_groups(text: str) -> tuple[tuple[str, str], ...]:
+    """`same`, or `train=same,evaluation=off`, as pairs; the first with nothing for a name."""
+    words = [word.strip().rpartition("=") for word in text.split(",")]
+    pairs = [(stem.strip(), kind.strip()) for stem, _, kind in words]
+    if not all(kind in ("own", "same", "off") for _, kind in pairs) or len(dict(pairs)) < len(pairs):
+        raise ValueError("own, same or off, or of single groups train=same,evaluation=off, each once")
+    return tuple(pairs)
+
+
+def _metric_definitions(text: str) -> tuple[tuple[str, str], ...]:
+    """Return (name, expression) of each, in a JSON array as SageMaker has it; each expression has a group."""
+    try:
+        pairs = tuple((each["Name"], each["Regex"]) for each in json.loads(text))
+        good = all(isinstance(name, str) and re.compile(expression).groups for name, expression in pairs)
+    except (ValueError, KeyError, TypeError, re.error, RecursionError, OverflowError):
+        good = False
+    if not good:
+        raise ValueError('a JSON array of {"Name": ..., "Regex": an expression with one group}')
+    return pairs
+
+
+def _token(text: str) -> str:
+    token = text.strip()  # it travels in an HTTP header, which holds no blanks at its ends; files end with a newline
+    if not (token.isascii() and token.isprintable() and len(token) <= LONGEST_TOKEN and bool(token) == bool(text)):
+        raise ValueError(f"at most {LONGEST_TOKEN} printable ASCII characters, not blanks alone")
+    return token
+
+
+def _addresses(text: str) -> tuple[tuple[str, str], ...]:
+    try:
+        pairs = sorted(json.loads(text).items())
+    except (ValueError, AttributeError, RecursionError):
+        pairs = [("", None)]
+    if not all(isinstance(address, str) and HOST_NAME.fullmatch(address.replace(":", "")) for _, address in pairs):
+        raise ValueError("a JSON object of host name to address")
+    return tuple(pairs)
+
+
+class Setting(Default):
+    """How one is read and what it means. `machine`: said of one host's machine, in an environment variable alone."""
+
+    def __init__(self, default: Any, parse: Callable[[str], Any], doc: str, secret: bool, machine: bool) -> None:
+        super().__init__(lambda: default)
+        self.default, self.parse, self.doc, self.secret, self.machine = default, parse, doc, secret, machine
+
+
+def _setting(default: Any, parse: Callable[[str], Any], doc: str, secret: bool = False, machine: bool = False) -> Any:
+    """`machine` settings are what `entrypoint local` says of a simulated host, and on no page."""
+    return Setting(default, parse, doc, secret, machine)
+
+
+class Settings(Value):
+    """Every setting with its default. Field names are the setting names in lower case."""
+
+    mode: str = _setting(
+        "auto",
+        mode_named,
+        "How to distribute: `ps` (or `parameter_server`), `mwms` (or `multi_worker_mirrored`), `mpi` (or `horovod`), "
+        "`single` (the script on every host, nothing shared), or `auto`: by the hyperparameters of the SageMaker SDK. "
+        "In upper or lower case, with hyphens or underscores.",
+    )
+    processes_per_host: int = _setting(
+        0,
+        whole_number(1, MAX_PROCESSES_PER_HOST),
+        "Ranks (mpi) or workers (ps, mwms) on each host. Default: mpi one per GPU, else 1; ps and mwms 1.",
+    )
+    ps_workers: str = _setting(
+        "script",
+        _choice("script", "server"),
+        "ps: `script` runs the user's script on every host; `server` runs TensorFlow servers as workers "
+        "and the script on the chief alone.",
+    )
+    ps_servers: str = _setting(
+        "server",
+        _choice("server", "script"),
+        "ps: `server` runs TensorFlow servers as parameter servers; `script` runs the user's script, which must run a "
+        "server itself where TF_CONFIG says `ps`, and stay in it.",
+    )
+    ps_worker_end: str = _setting(
+        "auto",
+        _choice("auto", "own", "chief"),
+        "ps with scripts: when a worker's script is over. `own`: when it ends, and it is waited for. `chief`: when the "
+        "chief has ended; worker scripts only serve. `auto`: when it ends; or, after the chief's end, when it runs a "
+        "TensorFlow server and is seen to wait in its `join()`, or to do nothing for `ENTRYPOINT_PS_QUIET` seconds.",
+    )
+    ps_quiet: float = _setting(60.0, _seconds(2, 86_400), "See `ENTRYPOINT_PS_WORKER_END`.")
+    ps_count: int = _setting(
+        0, whole_number(1, 2000), "ps: number of parameter server tasks in all. Default: one per host."
+    )
+    ps_groups: tuple[str, ...] = _setting(
+        (),
+        group_names,
+        "ps: instance groups, with commas between them, whose hosts run the parameter servers and nothing else; chief "
+        "and workers are on the hosts of the others. Default: every host runs both.",
+    )
+    channel_groups: tuple[tuple[str, str], ...] = _setting(
+        (),
+        _channel_groups,
+        "Channels called train, train-1, train-2 and so on, as many as a host has processes that train, are a group: "
+        "each process reads one. `own`: each holds data of its own; `same`: all hold the same data, from one S3 path; "
+        "`off`: they are no group. For one group alone `train=same`; several have commas between them. Default: `own`.",
+    )
+    ps_chief_name: str = _setting(
+        "auto",
+        _choice("auto", "chief", "master"),
+        "ps: what TF_CONFIG calls rank 0. `auto`: `master`, as on AWS's images, if the code uses TF1's estimators or "
+        "sessions and nowhere says 'chief'; else `chief`.",
+    )
+    ps_chief_first: str = _setting(
+        "auto",
+        _choice("auto", "always", "never"),
+        "ps with scripts: hold worker scripts until the chief's port answers. `auto`: only if the code uses "
+        "TF1 sessions or estimators, where a worker that comes first loses 30 s.",
+    )
+    tf1: str = _setting(
+        "tell",
+        _choice("tell", "shim"),
+        "Code with names of TensorFlow 1, such as `tf.Session`, which TensorFlow 2 has in `tf.compat.v1`: `tell` says "
+        "at the start which, by file and line; `shim` runs it as it is: in its files, `tensorflow` is "
+        "`tensorflow.compat.v1`, without version 2's behaviour, and what that lacks (`tf.contrib`) is refused at the "
+        "start. For programs in Python.",
+    )
+    control_port: int = _setting(7979, whole_number(1, 65535), "Port of the control channel and of /status.")
+    ssh_port: int = _setting(7922, whole_number(1, 65535), "mpi: port of the job's own ssh daemon.")
+    token: str = _setting("", _token, "Secret that hosts of the job must show to one another.", secret=True)
+    heartbeat: float = _setting(
+        1.0,
+        _seconds(0.05, 60),
+        "Seconds between two heartbeats of a host. In jobs of more than 250 hosts longer: the coordinator hears no "
+        "more than 250 a second.",
+    )
+    peer_timeout: float = _setting(
+        5.0,
+        _seconds(0.5, 3600),
+        "Seconds of silence after which a host is lost. In jobs of more than 250 hosts at least three times the "
+        "seconds between two heartbeats. A host whose launcher was killed closes its connection: it is lost if it "
+        "takes no other one.",
+    )
+    start_timeout: float = _setting(
+        1200.0, _seconds(1, 86_400), "Seconds to wait for all hosts to appear and be ready."
+    )
+    stop_grace: float = _setting(
+        100.0, _seconds(0, 86_400), "After SIGTERM: seconds that scripts have before they are killed."
+    )
+    failure_grace: float = _setting(
+        2.0, _seconds(0, 86_400), "After a failure: seconds from SIGTERM to SIGKILL for what still runs."
+    )
+    kill_timeout: float = _setting(
+        10.0,
+        _seconds(0, 3600),
+        "Seconds after SIGKILL in which a process is waited for. One that is still there, for the kernel does not let "
+        "it go (a disk that does not answer, say), is named and left behind; where it is in the way of another "
+        "attempt, the job fails.",
+    )
+    max_runtime: float = _setting(
+        0.0,
+        _seconds(0, 28 * 86_400),
+        "The job's MaxRuntimeInSeconds: the job is stopped, as by SIGTERM, `ENTRYPOINT_STOP_EARLY` seconds before "
+        "that. 0: it is not.",
+    )
+    stop_early: float = _setting(120.0, _seconds(0, 86_400), "See `ENTRYPOINT_MAX_RUNTIME`.")
+    restarts: int = _setting(
+        0,
+        whole_number(0, 1000),
+        "How often the job restarts on the same hosts after a failure that looks transient (killed by a signal, or a "
+        "code of `ENTRYPOINT_RESTART_CODES`); and how often each worker server is started again by itself.",
+    )
+    restart_backoff: float = _setting(
+        3.0, _seconds(0, 3600), "Seconds until the first restart; doubled each time, up to 60 (or this, if it is more)."
+    )
+    restart_codes: tuple[int, ...] = _setting(
+        (75,), _codes, "Exit codes after which the job is tried again, with commas between them."
+    )
+    threads: str = _setting(
+        "auto",
+        _choice("auto", "off"),
+        "`auto`: where several processes divide a host's CPUs, or a quota allows fewer than TensorFlow sees, each is "
+        "told how many threads to start, unless the environment says so already; and with Horovod and MPI, on hosts "
+        "without GPUs, a rank that waits yields its CPU. `off`: none of this.",
+    )
+    pin_gpus: str = _setting(
+        "auto",
+        _choice("auto", "always", "never"),
+        "Whether processes that train on one host each see their part of its GPUs only. `auto`: with ps and mwms; "
+        "scripts for Horovod choose by local rank among all of them.",
+    )
+    gpu_check: str = _setting(
+        "warn",
+        _choice("warn", "fail", "off"),
+        "Where hosts have GPUs that their TensorFlow cannot use: `warn` says so once, on the first host; `fail` ends "
+        "the job before any script starts, with exit code 78; `off` says nothing.",
+    )
+    evaluator: str = _setting(
+        "",
+        str,
+        "ps and mwms: the host that also runs the script as task `evaluator`: its name, `first` or `last`. "
+        "Default: no evaluator.",
+    )
+    evaluator_grace: float = _setting(
+        300.0, _seconds(0, 86_400), "Seconds that the evaluator has for its last work after all others have succeeded."
+    )
+    outside_grace: float = _setting(
+        30.0,
+        _seconds(0, 86_400),
+        "Seconds that the scripts of hosts outside the distribution have to end by themselves after all others have "
+        "succeeded.",
+    )
+    differences: str = _setting(
+        "fail",
+        _choice("fail", "warn"),
+        "What to do when code, plan, requirements, image or versions are not the same on all hosts.",
+    )
+    log_prefix: bool = _setting(True, truth, "Prefix each line with `[host process]`.")
+    log_streams: bool = _setting(False, truth, "Tell stderr from stdout in the prefix: `[host process stderr]`.")
+    no_proxy: str = _setting(
+        "hosts",
+        _choice("hosts", "off"),
+        "Where the job's environment names a proxy (`http_proxy`, `https_proxy`, `all_proxy` or `grpc_proxy`, in small "
+        "letters or capitals): `hosts` adds to `no_proxy` and `NO_PROXY` of all programs what no proxy leads to, the "
+        "names and addresses of the job's hosts, loopback, and where AWS answers on a host; `off` leaves both alone.",
+    )
+    monitor: bool = _setting(
+        True,
+        truth,
+        "Whether each host records what it uses and what the training says of itself, by a process beside the "
+        "launcher; kept on the coordinator in `/opt/ml/output/data/record`, with `report.html` beside it, which is "
+        "made of it ([report.md](report.md)). The settings below need it.",
+    )
+    monitor_interval: float = _setting(1.0, _seconds(0.1, 60), "Seconds between two looks of the monitor.")
+    metrics: tuple[tuple[str, str], ...] = _setting(
+        (),
+        _metric_definitions,
+        'Metrics that programs print, as SageMaker has their definitions: `[{"Name": "loss", "Regex": '
+        '"loss: ([0-9.]+)"}]`. Beside those that the monitor recognises by itself: Keras\' progress bars, '
+        "`name=value`.",
+    )
+    emf: str = _setting(
+        "",
+        _namespace,
+        "A namespace of CloudWatch. If it is set, each host prints a line in CloudWatch's embedded metric format every "
+        "minute, and at its end: what it uses, and the metrics of its training, by job and host.",
+    )
+    hang_after: float = _setting(
+        600.0,
+        _seconds(0, 28 * 86_400),
+        "Seconds in which no process of training has shown progress or worked, until the stacks of all of them are "
+        "taken and one line says who stands where. 0: never.",
+    )
+    hang_action: str = _setting(
+        "wait",
+        _choice("wait", "restart", "fail"),
+        "What follows of it: `wait` goes on; `fail` ends the job with exit code 72; `restart` ends the attempt and "
+        "tries again, if `ENTRYPOINT_RESTARTS` has one left.",
+    )
+    require_distributed: bool = _setting(
+        False,
+        truth,
+        "Whether a job ends with exit code 78 when a host is proven to train alone: its processes exchange no "
+        "gradients with those of other hosts for 1,000 steps, or longer. Without it, one line says so.",
+    )
+    rules: tuple[tuple[str, float], ...] = _setting(
+        (),
+        parse_rules,
+        "Thresholds of the rules by which the report judges the job: `input_bound=0.3,straggler=1.5,idle=off`. "
+        "[report.md](report.md#rules) has all, with their defaults.",
+    )
+    price: float = _setting(
+        0.0,
+        _number(float, 0, 1e6, "USD from 0 to 1e6"),
+        "USD of a host for an hour, for the bill in the report. 0: it has none.",
+    )
+    run_dir: str = _setting(
+        "", str, "Folder for keys and sockets. Default: /run/entrypoint, else a temporary one.", machine=True
+    )
+    summary: str = _setting(
+        "", str, "File to write a JSON summary to at the end (`entrypoint local` does).", machine=True
+    )
+    host_addresses: tuple[tuple[str, str], ...] = _setting(
+        (), _addresses, "JSON object of host name to address, for hosts that DNS does not know.", machine=True
+    )
+    port_stride: int = _setting(
+        0, whole_number(0, 5000), "Added to each port, times rank: for hosts that share one machine.", machine=True
+    )
+    port_base: int = _setting(
+        0, whole_number(0, 60_000), "Added to each port of all hosts: for jobs that share one machine.", machine=True
+    )
+
+    def paced(self, hosts: int) -> "Settings":
+        """Return them for so many hosts: heartbeats are as many as a coordinator can hear beside its other work."""
+        heartbeat = max(self.heartbeat, hosts / HEARTBEATS)
+        patience = self.peer_timeout if heartbeat == self.heartbeat else max(self.peer_timeout, 3 * heartbeat)
+        return replace(self, heartbeat=heartbeat, peer_timeout=patience)
+
+
+SETTINGS: dict[str, Setting] = {name: vars(Settings)[name] for name in Settings.fields}
+
+
+def read_settings(
+    environment: Mapping[str, str], hyperparameters: Mapping[str, Any]
+) -> tuple[Settings, list[str], ConfigErrors]:
+    """Return (settings, warnings, errors) from environment and decoded hyperparameters. What is bad is left out."""
+    values: dict[str, Any] = {}
+    warnings, errors = [], ConfigErrors()
+    for key, value in hyperparameters.items():
+        if key.startswith(HYPERPARAMETER_PREFIX):
+            name = key.removeprefix(HYPERPARAMETER_PREFIX)
+            if name not in SETTINGS or SETTINGS[name].machine:
+                names = [name for name, setting in SETTINGS.items() if not setting.machine]
+                near = did_you_mean(name.lower(), names, HYPERPARAMETER_PREFIX + "{}")
+                wanted = "; wanted one of " + ", ".join(HYPERPARAMETER_PREFIX + name for name in names)
+                errors.append(ConfigError(f"unknown hyperparameter {key}{near or wanted}"))
+            elif value not in NOT_GIVEN:
+                values[name] = errors.instead(None, _parse, SETTINGS[name], as_text(value), f"hyperparameter {key}")
+    variables = {ENVIRONMENT_PREFIX + name.upper(): name for name in SETTINGS}
+    for key, text in environment.items():
+        if not key.startswith(ENVIRONMENT_PREFIX) or text in NOT_GIVEN or key in SET_BY_US:
+            continue
+        if key in variables:
+            name = variables[key]
+            found = errors.instead(values.get(name), _parse, SETTINGS[name], text, f"environment variable {key}")
+            values[name] = found
+        else:
+            names = [name.upper() for name in SETTINGS]
+            near = did_you_mean(key.removeprefix(ENVIRONMENT_PREFIX).upper(), names, ENVIRONMENT_PREFIX + "{}")
+            warnings.append(f"environment variable {key} is not a setting of ours, ignored{near}")
+    settings = Settings(**{name: value for name, value in values.items() if value is not None})
+    errors.instead(None, _check_together, settings)
+    return settings, warnings, errors
+
+
+def _check_together(settings: Settings) -> None:
+    """ConfigError if two settings do not fit one another."""
+    if settings.peer_timeout < 2 * settings.heartbeat:
+        raise ConfigError(
+            f"ENTRYPOINT_PEER_TIMEOUT is {settings.peer_timeout:g}, ENTRYPOINT_HEARTBEAT {settings.heartbeat:g}; "
+            "wanted at least twice that, or one late heartbeat is taken for a lost host"
+        )
+    if 0 < settings.max_runtime <= settings.stop_early:
+        raise ConfigError(
+            f"ENTRYPOINT_MAX_RUNTIME is {settings.max_runtime:g}, ENTRYPOINT_STOP_EARLY {settings.stop_early:g}; "
+            "wanted a runtime longer than that, or the job would be stopped before it starts"
+        )
+
+
+def as_text(value: object) -> str:
+    """Return a decoded hyperparameter as the text that the user wrote."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _parse(setting: Setting, text: str, where: str) -> Any:
+    try:
+        return setting.parse(text)
+    except ValueError as wanted:
+        shown = "a secret not shown here" if setting.secret else repr(text[:200])
+        raise ConfigError(f"{where} is {shown}; wanted {wanted}") from None
+
+
+def settings_table() -> str:
+    """Return the settings as a Markdown table."""
+    rows = ["| setting | default | meaning |", "|---|---|---|"]
+    for name, setting in SETTINGS.items():
+        if setting.machine:
+            continue
+        # Where the default depends on the job, its text says how.
+        given = setting.default
+        depends = given in ("", ()) or (given == 0 and name in ("processes_per_host", "ps_count"))
+        shown = ",".join(map(str, given)) if isinstance(given, tuple) else given
+        default = "" if depends else json.dumps(shown).strip('"')
+        rows.append(f"| `{ENVIRONMENT_PREFIX}{name.upper()}` | {default} | {setting.doc} |")
+    return "\n".join(rows)

@@ -1,0 +1,73 @@
+"""Lines that programs print when they end, whatever it was that ended them. Pure.
+
+Experiment trackers say good-bye, the interpreter tells what it could not clean up, Open MPI what became of the other
+ranks. None of it is the reason.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from entrypoint.launcher.outcome.symptoms import reads_like_symptom
+
+LONGEST_BANNER = 60  # lines
+
+_GOODBYE = re.compile(
+    # experiment trackers, in the forms of their last words
+    r"^(wandb|COMET [A-Z]+|swanlab|trackio): |^wandb:$|^\[neptune\] |^neptune:|^ClearML |^ ?\[sentry\] [A-Z]+: "
+    r"|^(\S+ )?(View run|View experiment) .*\bat: http"
+    # the interpreter, PyTorch
+    r"|^sys:\d+: \w*Warning: |/resource_tracker\.py:\d+: UserWarning: |^\[?W\d+.*destroy_process_group\(\)"
+    # a hint that stands behind each error, and others' summaries of messages
+    r"|^Set the environment variable HYDRA_FULL_ERROR=1 |^Pass --help(short|full) "
+    r"|^\d+ total process(es)? failed to start$"
+    r"|^\[[^\]]*\] (\d+ more process(es)? ha(s|ve) sent help message|Set MCA parameter \"orte_base_help)"
+)
+_RULE = re.compile(r"^-{60,}$")
+
+
+class Banner(NamedTuple):
+    """What Open MPI says between two rules; both are part of it."""
+
+    first: int
+    last: int
+    words: str  # its first paragraph
+    is_symptom: bool  # it tells how one rank's end has ended others
+
+
+def without_goodbyes(lines: Sequence[str]) -> list[str]:
+    """Return as many lines, empty where they only say that a program ends."""
+    kept, belongs = list(lines), False
+    for number, line in enumerate(lines):
+        # A line that is further in belongs to the one before it.
+        belongs = bool(_GOODBYE.search(line)) or (belongs and line[:1] in (" ", "\t"))
+        if belongs:
+            kept[number] = ""
+    for banner in banners(lines):
+        if banner.is_symptom:
+            kept[banner.first : banner.last + 1] = [""] * (banner.last + 1 - banner.first)
+    return kept
+
+
+def banners(lines: Sequence[str]) -> Iterator[Banner]:
+    """Yield Open MPI's banners, in their order."""
+    first: int | None = None
+    for number, line in enumerate(lines):
+        if not _RULE.match(line):
+            continue
+        inside = lines[first + 1 : number] if first is not None else []
+        if first is None or not any(inside) or len(inside) > LONGEST_BANNER:
+            first = number
+            continue
+        text = " ".join(line.strip() for line in inside)
+        yield Banner(first, number, _paragraph(inside), reads_like_symptom("", text))
+        first = None
+
+
+def _paragraph(lines: Sequence[str]) -> str:
+    told: list[str] = []
+    for line in lines:
+        if not line and told and not told[-1].endswith(":"):
+            break
+        told += [line.strip()] if line else []
+    return " ".join(told)

@@ -1,0 +1,238 @@
+"""Why a process failed, as its last output tells it. Pure.
+
+By its end we know what to look for: the traceback of an exception that left the program; what the C library or the
+interpreter said before a signal; why a command line was refused; or the last line that it printed.
+"""
+
+import re
+import signal
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from entrypoint.launcher.outcome.endings import banners
+from entrypoint.launcher.outcome.forms import as_python_prints
+from entrypoint.launcher.outcome.last_exception import (
+    SHELL,
+    came_out,
+    exceptions,
+    lines_after,
+    printed_before,
+    says_something,
+    telling_lines,
+    that_ended_it,
+)
+from entrypoint.launcher.outcome.meanings import meaning
+from entrypoint.launcher.outcome.native import NEAR, Told, fatal, mpi_error, of_handler
+from entrypoint.launcher.outcome.outcome import Confidence, Exit, clip, clip_head
+from entrypoint.launcher.outcome.refusals import refusal
+from entrypoint.launcher.outcome.symptoms import SENT, reads_like_symptom
+from entrypoint.launcher.outcome.tails import GAP
+from entrypoint.launcher.outcome.tracebacks import Link, Raised, tracebacks
+
+LINES = 10  # last lines that are told where nothing better is known
+WIDTH = 4000  # characters of a line that are read: some patterns look at it from each of their beginnings on
+LONGEST = 400  # characters of the line that tells an error
+LONG = 12  # lines of a message that are told whole; of a longer one, its beginning and its end
+FRAMES = 6  # frames of a traceback that are told whole; of a longer one, those of the user's code
+
+# Terminal sequences and other control characters; a failure text is for people.
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0e-\x1f\x7f-\x9f]")
+
+# Open MPI warns of it where ssh was quicker than mpirun to begin (EACCES of setpgid), and goes on: nothing is wrong.
+_OF_NO_CONSEQUENCE = re.compile(r"plm:\w+: Warning: setpgid\(")
+
+# Said by mpirun and ssh beside what is wrong.
+_BESIDE = re.compile(
+    r"ORTE_ERROR_LOG|PRTE ERROR: |^Warning: Permanently added|^Connection to \S+ closed|^Authorized |^PMIX ERROR"
+)
+
+_GOES_ON = re.compile(r"[ \t]+\S|[-*] ")  # a line that is further in than the one before, which it belongs to
+_LEADS_ON = (":", ",", "(", "[", "{")  # ends of a line to which the next one belongs
+
+_FRAME = re.compile(r'^ +File "(?P<file>[^"]*)"')
+_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/|^<(frozen|string|__array_function__)")
+_RUNNER = re.compile(r"^<frozen runpy>|/mpi4py/(__main__|run)\.py$|/entrypoint/programs/as_tf1\.py$")
+
+
+class Explanation(NamedTuple):
+    """One line that tells what went wrong, more lines about it, and whether it may be a symptom of something else."""
+
+    error: str
+    details: str
+    confidence: Confidence
+
+
+def explain(exit: Exit, output: str, wrote: str = "") -> Explanation:
+    """Explain the end of a program by its last output, or by what it wrote to the failure file itself."""
+    lines = _readable(output)
+    found = tracebacks(lines)
+    chains, told = exceptions(found), telling_lines(lines, found)
+    chain, number = that_ended_it(exit, chains, lines, told), exit.killed_by
+    if chain:
+        error, details, symptom = _told_by_chain(chain)
+        lines = lines[: chain[-1].last + 1]
+    elif exit.signal is None and (said := _of_mpirun(lines, told)):
+        error, details, symptom = said
+    elif number is not None:
+        error, details, symptom = _told_of_signal(lines, number)
+        if exit.signal is None:
+            error = f"{error} ({_of_child(exit.code, number)})" if error else _of_child(exit.code, number)
+    elif said := fatal(lines, NEAR) or mpi_error(lines, _last_lines(lines)):
+        error, details, symptom = said
+    elif refused := refusal(lines[chains[-1][-1].last + 1 :] if chains else lines, exit.code):
+        error, details, symptom = refused, _last_lines(lines), False
+    else:
+        error, details, symptom = _last_line(lines, told)
+        error = f"{clip(error, 250)} (after {before})" if (before := printed_before(exit, chains, told)) else error
+    symptom = symptom or number in SENT
+    if wrote := "\n".join(_readable(wrote)).strip():
+        error, _, rest = wrote.partition("\n")
+        details, symptom = rest.strip("\n") or details, symptom or reads_like_symptom("", error)
+    details = "" if details.strip() == error else details
+    return _explanation(error, details, symptom, lines)
+
+
+def dying(output: str) -> Explanation | None:
+    """Tell why a program that still runs is about to end, if an exception that left it is the last that it printed.
+
+    Others feel its end before we do: Horovod and TensorFlow say good-bye to their peers while Python is unwinding.
+    """
+    lines = _readable(output)
+    found = tracebacks(lines)
+    chains = exceptions(found)
+    if not chains or not came_out(chains[-1]).outermost or lines_after(chains[-1], telling_lines(lines, found)):
+        return None
+    error, details, symptom = _told_by_chain(chains[-1])
+    return None if symptom else _explanation(error, details, symptom, lines)
+
+
+def explain_mpirun(output: str) -> Explanation:
+    """Explain mpirun's end: it says what is wrong, then what can be done. Mostly it is a symptom of a rank."""
+    lines = [line for line in _readable(output) if not _OF_NO_CONSEQUENCE.search(line)]
+    telling = [line if not _BESIDE.search(line) else "" for line in lines]
+    if not any(map(says_something, telling)):
+        telling = lines
+    start = next((number for number, line in enumerate(telling) if says_something(line)), len(telling))
+    end = next((n for n in range(start, len(telling)) if not says_something(telling[n])), len(telling))
+    error = " ".join(line.strip() for line in telling[start:end])
+    details = "\n".join([line for line in telling[end:] if says_something(line)][: 2 * LINES])
+    return Explanation(_with_meaning(error, lines), clip(details, 2000), Confidence.LOW)
+
+
+def _explanation(error: str, details: str, symptom: bool, lines: Sequence[str]) -> Explanation:
+    confidence = Confidence.LOW if symptom else Confidence.HIGH
+    return Explanation(_with_meaning(error, lines), clip_head(details, 2000), confidence)
+
+
+def _with_meaning(error: str, lines: Sequence[str]) -> str:
+    means = meaning(error, lines)
+    return f"{clip(error, LONGEST - len(means) - 3)} ({means})" if means else clip(error, LONGEST)
+
+
+# --- exceptions ---
+
+
+def _told_by_chain(chain: tuple[Raised, ...]) -> Told:
+    """Return the exception that came out; where that is a symptom, the last before it that is none."""
+    own = [raised for raised in chain if raised.link is not Link.MEMBER]
+    members = chain[chain.index(own[-1]) + 1 :] if own else chain
+    if members:
+        return _told_by_group(own[-1:], members)
+    telling = [raised for raised in own if not _is_symptom(raised)] or own
+    chosen = telling[-1]
+    error = chosen.line
+    why = own[own.index(chosen) - 1] if chosen.link is Link.CAUSE else None
+    if why and (why.message or why.name) not in error:
+        error = f"{clip(error, 250)} (because of {why.line})"
+    # One that came of a symptom may be one itself.
+    return error, _details(chosen), _is_symptom(own[0])
+
+
+def _told_by_group(group: Sequence[Raised], members: Sequence[Raised]) -> Told:
+    """What a group (none, if that was cut off) consists of; the symptoms among it only if there is nothing else."""
+    telling = [member for member in members if not _is_symptom(member)] or members
+    error = ": ".join([*[raised.line for raised in group], "; ".join(member.line for member in telling)])
+    return error, "\n".join(map(_details, [*group, *telling])), all(map(_is_symptom, members))
+
+
+def _is_symptom(raised: Raised) -> bool:
+    return reads_like_symptom(raised.name, raised.message)
+
+
+def _details(raised: Raised) -> str:
+    """A traceback for a short text: without marks, and if it is long without what lies between the user's frames."""
+    lines = [line for line in raised.lines if not re.match(r"^[ |]+[~^]+$", line)]
+    frames: list[tuple[str, list[str]]] = []
+    others: list[str] = []
+    for line in lines:
+        if found := _FRAME.match(line):
+            frames.append((found["file"], [line]))
+        elif frames and line.startswith("    ") and not others:
+            frames[-1][1].append(line)
+        elif frames:
+            others.append(line)
+    frames = [frame for frame in frames if not _RUNNER.search(frame[0])]
+    told = frames
+    if len(frames) > FRAMES:
+        told = [frame for frame in frames[:-1] if not _LIBRARY.search(frame[0])] + frames[-1:]
+    head = [] if not lines or _FRAME.match(lines[0]) else lines[:1]
+    left_out = [f"  ... {len(frames) - len(told)} frames of libraries"] if len(told) < len(frames) else []
+    body = [line for _, frame in told for line in frame]
+    message = [clip(line, 300) for line in others if line.strip()]
+    if len(message) > LONG:
+        message = [*message[:3], f"... {len(message) - 5} lines", *message[-2:]]
+    return "\n".join([*head, *left_out, *body, *message])
+
+
+# --- other ends ---
+
+
+def _of_child(code: int, number: int) -> str:
+    return f"{code} is 128 + {number}, as a shell ends when its program was killed by {signal.Signals(number).name}"
+
+
+def _told_of_signal(lines: list[str], number: int) -> Told:
+    if number not in (signal.SIGKILL, signal.SIGTERM) and (told := fatal(lines) or of_handler(lines)):
+        return told
+    said = next((line.strip() for line in reversed(lines) if SHELL.match(line)), "")
+    of_rank = next((banner.words for banner in reversed([*banners(lines)])), "")
+    return said or of_rank, _last_lines(lines), False
+
+
+def _of_mpirun(lines: list[str], told: list[str]) -> Told | None:
+    """Return what mpirun says that a script calls: it begins with what is wrong, and goes on with what can be done.
+
+    What it says because one of its ranks failed is told only where nobody else says anything.
+    """
+    for banner in reversed([*banners(lines)]):
+        if not any(map(says_something, told[banner.last :] if not banner.is_symptom else told)):
+            return banner.words, _last_lines(lines[banner.first :]), banner.is_symptom
+    return None
+
+
+def _last_line(lines: list[str], told: list[str]) -> Told:
+    """Return what `sys.exit("text")` prints, and programs that end themselves.
+
+    The text may have several lines; nothing tells where it begins, but a line that leads to the next, and lines further
+    in, which belong to the one before.
+    """
+    printed = [line for line in told[told.index(GAP) + 2 if GAP in told else 0 :] if says_something(line)]
+    printed = printed or [line for line in lines if " ERROR" in line]  # of a tracker, say
+    belongs = [False, *(_GOES_ON.match(line) or before.endswith(_LEADS_ON) for before, line in pairwise(printed))]
+    first = next((n for n in range(len(printed) - 1, max(-1, len(printed) - LINES), -1) if not belongs[n]), -1)
+    error = " ".join(line.strip() for line in printed[first:])
+    return error, _last_lines(lines), reads_like_symptom("", error)
+
+
+# --- lines ---
+
+
+def _readable(output: str) -> list[str]:
+    lines = re.split(r"\r\n|[\n\r\x0b\x0c\x85\u2028\u2029]", output)
+    lines = [_CONTROL.sub("", line[: None if line[:1] == "{" else WIDTH]).rstrip() for line in lines]
+    return [line[:WIDTH] for line in as_python_prints(lines)]
+
+
+def _last_lines(lines: list[str]) -> str:
+    return "\n".join([line for line in lines if says_something(line)][-LINES:])

@@ -1,0 +1,75 @@
+"""What is printed before a crash: by C libraries, interpreters, assertions, and Open MPI. Pure."""
+
+import re
+from collections.abc import Sequence
+
+from entrypoint.launcher.outcome.symptoms import reads_like_symptom
+
+NEAR = 30  # lines that others may print after what ended a program
+DETAILS = 20  # lines
+STACK = 10  # lines of a stack of C functions
+ABORTED = "Fatal Python error: Aborted"  # faulthandler's, of whatever called abort() and said why
+
+FATAL = re.compile(
+    r"^Fatal Python error: |^terminate called |^(free|malloc\w*|realloc|munmap_chunk)\(\): |^double free or corruption"
+    r"|^corrupted (size|double)|^\*\*\* (stack smashing|buffer overflow|bit out of range) |: Assertion [`'].*' failed"
+    r"|^thread '.*' panicked at |^(panic|fatal error|runtime error): |: F [\w/.]+:\d+\] |^F\d{4} .*\] "
+    r"|^# A fatal error has been detected by the Java |^(OpenBLAS|OMP): Error|^Check failed"
+    r"|^\[libprotobuf FATAL |^Timeout \(\d+:\d\d:\d\d(\.\d+)?\)!$"
+)
+# The interpreter is going down already: the reason stands before it.
+_AT_EXIT = re.compile(r"^Fatal Python error: .*(at interpreter shutdown|finaliz)|^Python runtime state: finalizing")
+_STACK = re.compile(r'^  File ".*", line \d+ in |^(Current t|T)hread 0x\w+|^  <no Python frame>|^  \.\.\.$|^$')
+_FRAME_OF_MODULE = re.compile(r'^  File ".*", line \d+ in <module>$')
+_MPI_ERROR = re.compile(r"^(?:\[[^\]]*\] )?\*\*\* (An error occurred in |MPI_ERR_)(.*)")
+_HANDLER = re.compile(r"\*\*\* Process received signal \*\*\*")  # Open MPI's, before a stack of C functions
+
+Told = tuple[str, str, bool]  # error line, details, whether it reads like a symptom
+
+
+def fatal(lines: Sequence[str], after: int | None = None) -> Told | None:
+    """Return what a C library, an interpreter or an assertion said last; most say it in one line.
+
+    `after`: how many lines may stand behind it, not counting those of its stack.
+    """
+    found = [number for number, line in enumerate(lines) if FATAL.search(line)]
+    if not found:
+        return None
+    start = found[-1]
+    if after is not None and sum(not _STACK.match(line) for line in lines[start + 1 :]) > after:
+        return None
+    if lines[start].startswith(ABORTED) and found[:-1] and start - found[-2] <= STACK:
+        start = found[-2]
+    error = lines[start].strip()
+    follows = [line.strip() for line in lines[start + 1 : start + 2]]
+    if follows and (error.endswith(":") or follows[0].startswith("what():")):
+        error = f"{error} {follows[0]}"
+    details = "\n".join(line for line in lines[start : start + DETAILS] if line.strip())
+    return error, details, reads_like_symptom("", error)
+
+
+def still_worked(lines: Sequence[str]) -> bool:
+    """Return whether a crash tells of Python's functions that were running, and not of an interpreter that ends."""
+    start = next((n for n in range(len(lines) - 1, -1, -1) if lines[n].startswith("Fatal Python error: ")), None)
+    if start is None or any(_AT_EXIT.match(line) for line in lines[start : start + 5]):
+        return False
+    # A module's own frame is gone when the interpreter cleans up.
+    return any(_FRAME_OF_MODULE.match(line) for line in lines[start:])
+
+
+def mpi_error(lines: Sequence[str], last_lines: str) -> Told | None:
+    """What Open MPI says before it aborts: `*** An error occurred in MPI_Recv`, and lines later `*** MPI_ERR_...`."""
+    found = [(match[1], match[2]) for line in lines if (match := _MPI_ERROR.match(line))]
+    where = next((text for kind, text in reversed(found) if kind.startswith("An")), "")
+    what = next((kind + text for kind, text in reversed(found) if kind.startswith("MPI")), "")
+    if not where or not what:
+        return None
+    error = f"{where}: {what}"
+    symptom = any(reads_like_symptom("", line) for line in [error, *lines[-40:]])
+    return error, last_lines, symptom
+
+
+def of_handler(lines: Sequence[str]) -> Told | None:
+    """Open MPI's handler prints the stack: its first lines tell where."""
+    start = next((n for n in range(len(lines) - 1, -1, -1) if _HANDLER.search(lines[n])), None)
+    return None if start is None else ("", "\n".join(lines[start : start + STACK]), False)

@@ -1,0 +1,134 @@
+"""How processes and jobs end: Exit, Cause and Outcome, and the failure text."""
+
+import os
+import signal
+from collections.abc import Callable
+
+from entrypoint.base.errors import ExitCode
+from entrypoint.base.python310 import StrEnum
+from entrypoint.base.values import Value, replace
+
+FAILURE_TEXT_LIMIT = 1024  # characters of /opt/ml/output/failure that reach FailureReason (API reference)
+
+
+class Exit(Value):
+    """How one process ended: an exit code, or the signal that killed it."""
+
+    code: int  # as a shell reports it: 0-255, or 128 + signal
+    signal: int | None = None
+
+    @classmethod
+    def from_wait_status(cls, status: int) -> "Exit":
+        """Make it from the status that os.waitpid gives."""
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            return cls(code=128 + number, signal=number)
+        return cls(code=os.WEXITSTATUS(status))
+
+    @property
+    def clean(self) -> bool:
+        return self.code == 0
+
+    @property
+    def killed_by(self) -> int | None:
+        """The signal that killed it, or a program that it ran: a shell's exit code tells."""
+        if self.signal is not None:
+            return self.signal
+        return self.code - 128 if self.code - 128 in {*signal.Signals} else None
+
+    def __str__(self) -> str:
+        if self.signal is None:
+            return f"exit code {self.code}"
+        try:
+            return f"killed by {signal.Signals(self.signal).name}"
+        except ValueError:
+            return f"killed by signal {self.signal}"
+
+
+class Confidence(StrEnum):
+    """How sure we are that a failure is the first thing that went wrong and not a symptom of another."""
+
+    HIGH = "high"
+    LOW = "low"
+
+
+class Cause(Value):
+    """What went wrong, where. `process` is empty when the whole host is meant."""
+
+    host: str
+    process: str
+    what: str  # "exit code 1", "killed by SIGSEGV", "does not answer", ...
+    error: str = ""  # the exception's line, or the message
+    details: str = ""  # last lines of the traceback
+    code: int = ExitCode.INTERNAL
+    confidence: Confidence = Confidence.HIGH
+    restartable: bool = False  # looks transient: the same may end well the next time
+    exit: Exit | None = None  # of the process, where its end is what went wrong
+
+    @property
+    def headline(self) -> str:
+        """One line: culprit host and process, how it ended, and the exception."""
+        who = f"{self.host} {self.process}".strip()
+        return f"{who} ({self.what}): {self.error}" if self.error else f"{who} ({self.what})"
+
+    def with_texts(self, change: Callable[[str], str]) -> "Cause":
+        """Return the same with each of its texts changed: masked, say."""
+        return replace(self, what=change(self.what), error=change(self.error), details=change(self.details))
+
+
+class Kind(StrEnum):
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+class Outcome(Value):
+    """How the job ended, the same on every host."""
+
+    kind: Kind
+    exit_code: int
+    cause: Cause | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.exit_code < 256:  # of a larger one a process would end with the last eight bits
+            raise ValueError(f"an exit code is from 0 to 255, not {self.exit_code}")
+        if (self.exit_code == 0) != (self.kind is Kind.SUCCEEDED):
+            raise ValueError(f"an outcome '{self.kind}' cannot have exit code {self.exit_code}")
+
+    def failure_text(self, limit: int = FAILURE_TEXT_LIMIT) -> str:
+        """Return the text for /opt/ml/output/failure: the cause in the first line, then the traceback's end."""
+        if self.cause is None:
+            return str(self.kind)
+        text = clip(self.cause.headline, limit)
+        details = self.cause.details.strip()
+        room = limit - len(text) - 1
+        if details and room > 40:
+            text += "\n" + clip_head(details, room)
+        return text
+
+    def with_texts(self, change: Callable[[str], str]) -> "Outcome":
+        """Return the same with each text of its cause changed."""
+        return self if self.cause is None else replace(self, cause=self.cause.with_texts(change))
+
+
+def succeeded() -> Outcome:
+    return Outcome(kind=Kind.SUCCEEDED, exit_code=ExitCode.SUCCESS)
+
+
+def stopped() -> Outcome:
+    return Outcome(kind=Kind.STOPPED, exit_code=ExitCode.STOPPED)
+
+
+def failed(cause: Cause) -> Outcome:
+    """Return a failure: never exit code 0, whatever the process that caused it returned."""
+    return Outcome(kind=Kind.FAILED, exit_code=cause.code if 0 < cause.code < 256 else 1, cause=cause)
+
+
+def clip(text: str, limit: int) -> str:
+    """Return the first `limit` characters, marked if something was cut."""
+    return text if len(text) <= limit else text[: max(0, limit - 3)] + "..."
+
+
+def clip_head(text: str, limit: int) -> str:
+    """Return the last `limit` characters, marked if something was cut."""
+    return text if len(text) <= limit else "..." + text[-(limit - 3) :]

@@ -1,0 +1,90 @@
+"""What programs say of a command line that they refuse: the line with the reason, among usage and hints. Pure."""
+
+import re
+from collections.abc import Sequence
+
+from entrypoint.launcher.outcome.endings import without_goodbyes
+from entrypoint.launcher.outcome.forms import TRACEBACK, boxes
+
+NEAR = 100  # last lines in which a refusal is looked for
+CODES = {2, 64}  # exit codes that say so: others may print something after it. Some libraries end with 1
+_HYDRA = "Set the environment variable HYDRA_FULL_ERROR=1 "
+
+_ABSL = re.compile(r"^FATAL Flags parsing error:")
+_USAGE = re.compile(r"^ *usage:", re.IGNORECASE)
+_ERROR = re.compile(r"^([^\s:][^:]*: )?(error|ERROR|Error): ?\S")
+_UNMATCHED = re.compile(r"^(ERROR|Error|error|Warning): |: error: ")
+_TITLE = re.compile(r"\b(error|options?|arguments?|invalid|missing|required|unrecognized|unknown)\b", re.IGNORECASE)
+_MORE = re.compile(r"[ \t]+\S")
+_STEPS = (":", ",")  # ends of a line that goes on in the next one
+
+
+def refusal(lines: Sequence[str], code: int) -> str:
+    """Return the reason why a program did not take its arguments; nothing if it did not end of that."""
+    lines = lines[-NEAR:]
+    told = without_goodbyes(lines)
+    for find in (_of_absl, _of_usage, _of_box):
+        if (found := find(lines, code)) and _is_last(told[found[1] + 1 :], code):
+            return found[0]
+    return _of_hydra(lines)
+
+
+def _is_last(after: Sequence[str], code: int) -> bool:
+    return code in CODES or not any(map(str.isalnum, "".join(after)))
+
+
+Found = tuple[str, int]  # the reason, and the index of the last line that belongs to the refusal
+
+
+def _of_absl(lines: Sequence[str], _: int) -> Found | None:
+    start = _last(lines, _ABSL)
+    return None if start is None else _whole(lines, start)
+
+
+def _of_usage(lines: Sequence[str], code: int) -> Found | None:
+    """Most print how they are used, and then the error; Fire and others the error first."""
+    usage = _last(lines, _USAGE)
+    if usage is None:
+        return None
+    start = next((n for n in range(usage + 1, len(lines)) if _ERROR.match(lines[n])), None)
+    if start is not None:
+        return _whole(lines, start)
+    before = lines[usage - 1] if usage else ""
+    if not any(map(str.isalnum, before)) or not (code in CODES or _UNMATCHED.search(before)):
+        return None
+    end = next((n for n in range(len(lines) - 1, usage, -1) if lines[n]), usage)
+    return before.strip(), end
+
+
+def _of_box(lines: Sequence[str], _: int) -> Found | None:
+    """Typer, rich-click, tyro and Cyclopts print the reason in a box."""
+    found = [box for box in boxes(lines) if box.title != TRACEBACK and _TITLE.search(box.title) and box.paragraph]
+    if not found:
+        return None
+    box = found[-1]
+    text = box.paragraph
+    return (text if text.lower().startswith(box.title.lower()) else f"{box.title}: {text}"), box.last
+
+
+def _of_hydra(lines: Sequence[str]) -> str:
+    """Hydra's hint stands behind a paragraph."""
+    said = [number for number, line in enumerate(lines) if line]
+    if not said or not lines[said[-1]].startswith(_HYDRA):
+        return ""
+    end = next((n for n in range(said[-1] - 1, -1, -1) if lines[n]), None)
+    if end is None:
+        return ""
+    start = next((n for n in range(end, -1, -1) if not lines[n]), -1) + 1
+    return " ".join(line.strip() for line in lines[max(start, end - 7) : end + 1])
+
+
+def _whole(lines: Sequence[str], start: int) -> Found:
+    """Return a message that may have several lines: one leads to the next, or is further in."""
+    end = start
+    while end + 1 < len(lines) and (_MORE.match(lines[end + 1]) or (lines[end].endswith(_STEPS) and lines[end + 1])):
+        end += 1
+    return " ".join(line.strip() for line in lines[start : end + 1]), end
+
+
+def _last(lines: Sequence[str], pattern: re.Pattern[str]) -> int | None:
+    return next((n for n in range(len(lines) - 1, -1, -1) if pattern.match(lines[n])), None)

@@ -1,0 +1,78 @@
+"""Outcome -> failure file, or the marker of a success. The one writer of both."""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+from entrypoint.base import secrets
+from entrypoint.launcher.outcome.outcome import Kind, Outcome
+
+
+def write_failure(path: Path, outcome: Outcome, secret: secrets.Secrets = secrets.NONE) -> str:
+    """Write /opt/ml/output/failure unless the job succeeded or the user's script wrote one; what to log about it.
+
+    Never raises: a full or read-only disk must not hide the failure behind another one.
+    """
+    if outcome.kind is not Kind.FAILED:
+        return ""
+    # Masked while it is whole: a text that was cut may hold half of a secret, which nobody would know again.
+    text = outcome.with_texts(secret.mask).failure_text()
+    said = ""
+    try:
+        if path.is_dir():
+            path.rename(aside := path.with_name(f"{path.name}-folder"))
+            said = f"{path} is a folder, of which SageMaker reads nothing: it is {aside} now"
+        elif path.exists() and path.stat().st_size > 0:
+            return f"{path} was written by the script and is left as it is"
+        _write(path, text)
+    except OSError as error:
+        return f"{path} cannot be written ({error}); it would have said: {text.splitlines()[0]}"
+    return said
+
+
+def write_success(path: Path, outcome: Outcome) -> str:
+    """Leave the marker /opt/ml/output/success after a success, as sagemaker-training does; what to log if that fails.
+
+    SageMaker takes no notice of it, so it is worth no other end of a job.
+    """
+    if outcome.kind is Kind.SUCCEEDED:
+        try:
+            path.touch()
+        except OSError as error:
+            return f"{path} cannot be written: {error}"
+    return ""
+
+
+def write_evidence(path: Path, text: str, secret: secrets.Secrets = secrets.NONE) -> str:
+    """Write what is known of an end beyond its cause; what to log if that fails."""
+    return _written(path, secret.mask(text))
+
+
+def add_evidence(path: Path, line: str) -> None:
+    """Add what is known only after the rest was written; there is nobody to tell if that fails."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"\n{line}\n")
+
+
+def write_summary(path: Path, summary: dict[str, Any], secret: secrets.Secrets = secrets.NONE) -> str:
+    """Write a JSON summary, for `entrypoint local`; what to log if that fails."""
+    return _written(path, json.dumps(secret.mask_all(summary), indent=1))
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.new")
+    scratch.write_text(text, "utf-8", errors="replace")
+    scratch.replace(path)
+
+
+def _written(path: Path, text: str) -> str:
+    try:
+        _write(path, text)
+    except OSError as error:
+        return f"{path} cannot be written: {error}"
+    return ""

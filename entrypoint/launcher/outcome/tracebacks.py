@@ -1,0 +1,257 @@
+"""Finds Python tracebacks in a process's output, among whatever else it printed. Pure.
+
+A traceback may be cut at its head, since only the last output is kept; it may be mixed with lines of other threads;
+exceptions come in chains and in groups, and messages have several lines, or hold tracebacks themselves.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from entrypoint.base.python310 import StrEnum
+from entrypoint.base.values import Value
+
+MORE = 6  # lines after an exception's line that may be of its message
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+_HEADER = re.compile(r"^(?P<prefix>.*?)(Exception Group )?Traceback \(most recent call last\):$")
+UNCAUGHT = "Uncaught "  # stands before the header where the first frames are left out
+_FRAME = re.compile(r'^  File ".*", line \d+(, in (?P<function>.+))?$')
+_UNREADABLE = re.compile(r'^  File ".*", line \d+$')  # the place of a SyntaxError; has no header of its own
+# What ends a traceback: the name of a class, and mostly a message. Names of exceptions are surer than other names.
+_NAMED = re.compile(r"^(?P<name>(?:[A-Za-z_]\w*\.)*(?P<last>[A-Za-z_]\w*))(?:: ?(?P<message>.*))?$")
+_SURE = re.compile(
+    r"([eE]rror|Exception|Interrupt|Exit|Warning|Group|Iteration|[tT]imeout|Failure|Failed|Abort|Aborted)$"
+)
+_LINKS = {
+    "During handling of the above exception, another exception occurred:": "context",
+    "The above exception was the direct cause of the following exception:": "cause",
+}
+_BEGINNING = 250  # characters of a long message that are told before its end
+_GUTTER = re.compile(r"^ *[|+](?: |$)|^ *\+-")
+_MEMBER = re.compile(r"^ *\+-[+-]-+ (\d+|\.\.\.) -+$")
+_GROUP_END = re.compile(r"^ *\+-{20,}$")
+# Exceptions that Python tells of and goes on.
+_IGNORED = re.compile(
+    r"^(Exception ignored (in|on|while)\b|--- Logging error ---|Error in atexit|Error in sys\.excepthook)"
+)
+# Only what nobody caught is printed from the first line of a program, or of a thread or process, on.
+_OUTERMOST = re.compile(
+    r', in <module>$|^  File "<frozen runpy>|/(threading|multiprocessing/process)\.py", line \d+, in _bootstrap'
+)
+_OF_PROGRAM = re.compile(r', in <module>$|^  File "<frozen runpy>')
+# In TensorFlow's messages: ornament, first lines that only announce, lines between them and the reason.
+_OF_TENSORFLOW = re.compile(r"^\{\{function_node .*?\}\} |,? ?\[Op:\w+\]( name: ?)?$")
+_EMPTY_WORDS = {"Graph execution error:", "in user code:"}
+_NO_REASON = re.compile(r'File "|Detected at node|Node: |\d+ root error|[~^]+$')
+_COUNTED = re.compile(r"^\d+ validation errors? for ")  # of pydantic
+_MADE = re.compile(r"^Original stack trace for '")
+# Other lines that mean nothing here: log lines of TensorFlow and absl, what gRPC adds to a message, rules.
+NOISE = re.compile(
+    r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWE] |^[IWE]\d{4} \d\d:\d\d:\d\d|^:\{\"created\""
+    r"|^Additional GRPC error information|^The error could be from a previous operation|^[\W_]*$"
+)
+
+
+class Link(StrEnum):
+    """How an exception hangs together with the one that is told before it."""
+
+    NONE = ""
+    CONTEXT = "context"  # it came while that one was handled
+    CAUSE = "cause"  # it was raised because of that one
+    MEMBER = "member"  # it belongs to a group
+
+
+class Raised(Value):
+    """One exception, as a traceback tells it. `first` and `last` are indexes of the output's lines."""
+
+    name: str  # with its module: "json.decoder.JSONDecodeError"
+    message: str
+    lines: tuple[str, ...]  # the traceback, and the lines of the message
+    first: int
+    last: int
+    link: Link = Link.NONE
+    outermost: bool = True  # it left the program, the thread or the process
+    of_program: bool = False  # it left the program: the traceback begins at the first line of that
+    ignored: bool = False
+
+    @property
+    def line(self) -> str:
+        return f"{self.name}: {self.message}" if self.message else self.name
+
+
+def tracebacks(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
+    """Return each chain of exceptions, in the order of the output; the last of a chain is the one that came out."""
+    lines = _plain(lines)
+    first = next((number for number, line in enumerate(lines) if _HEADER.match(line) or _FRAME.match(line)), None)
+    heads = [number for number in range(len(lines)) if _is_head(lines, number, number == first)]
+    chains: list[list[Raised]] = []
+    for head, until in pairwise([*heads, len(lines)]):
+        if raised := _raised(lines, head, until):
+            if raised.link is Link.NONE or not chains:
+                chains.append([])
+            chains[-1].append(raised)
+    return [tuple(chain) for chain in chains]
+
+
+def _plain(lines: Sequence[str]) -> list[str]:
+    """The lines without prefixes of ranks (`[rank0]: Traceback ...`) and without the gutters of exception groups."""
+    prefixes = {
+        found["prefix"]
+        for line, after in pairwise(lines)
+        if (found := _HEADER.match(line)) and found["prefix"].strip() and after.startswith(found["prefix"] + "  ")
+    }
+    plain, in_group = [], False
+    for line in lines:
+        line = next((line.removeprefix(prefix) for prefix in prefixes if line.startswith(prefix)), line)
+        in_group = in_group or line.lstrip().startswith("+ Exception Group Traceback (")
+        ends = in_group and bool(_GROUP_END.match(line))
+        if in_group and not _MEMBER.match(line):
+            line = "" if ends else re.sub(r"^ *[|+] ?", "", line)
+        plain.append(line)
+        # A group inside of a group ends with the same rule, further in.
+        in_group = in_group and not (ends and len(lines) > len(plain) and not _GUTTER.match(lines[len(plain)]))
+    return plain
+
+
+def _is_head(lines: list[str], number: int, first: bool) -> bool:
+    """Return whether a traceback begins here; `first`: there is nothing of one before."""
+    line = lines[number]
+    if _HEADER.match(line) or _MEMBER.match(line):
+        return True
+    if not _FRAME.match(line):
+        return False
+    if _UNREADABLE.match(line):  # a SyntaxError of the program itself; one of an import follows frames
+        before = lines[max(0, number - 3) : number]
+        return not (before and before[-1].startswith("    ")) and not any(map(_HEADER.match, before))
+    return first  # cut at its head
+
+
+def _raised(lines: list[str], head: int, until: int) -> Raised | None:
+    """Return the exception of the traceback that begins at `head` and ends before `until`, the next one."""
+    at = _line_of_exception(lines, head, until)
+    if at is None:
+        return None
+    named = _NAMED.match(lines[at])
+    assert named is not None
+    last = at
+    while last + 1 < until and _continues(lines[last + 1]):
+        last += 1
+    message, last = _telling(named["message"] or "", lines, at, last, until)
+    message = message.removeprefix(f"{named['name']}: ")
+    if closing := _closing(named["message"] or "", lines, last, until):
+        last = closing
+        message = f"{message[:_BEGINNING]} ... {lines[last].strip()}"
+    last = _end_of_graph(lines, last, until)
+    if named["last"] in ("SyntaxError", "IndentationError", "TabError"):
+        place = [line.strip() for line in lines[head:at] if _UNREADABLE.match(line)]
+        message += f" ({place[-1]})" if place else ""
+    # A message may have more lines that look like anything.
+    end = next((n for n in range(last + 1, min(last + 1 + MORE, until)) if lines[n].strip() in _LINKS), last + 1 + MORE)
+    end = min(max(end, last + 1), until)
+    before = [line for line in lines[max(0, head - 4) : head] if line.strip()]
+    frames = [line for line in lines[head:at] if _FRAME.match(line)]
+    of_program = bool(frames) and _is_of_program(lines, head, frames[0])
+    link = Link.MEMBER if any(map(_MEMBER.match, lines[max(0, head - 1) : head + 1])) else Link.NONE
+    return Raised(
+        name=named["name"],
+        message=message,
+        lines=tuple(line for line in lines[head:end] if not (NOISE.match(line) or _MEMBER.match(line))),
+        first=head,
+        last=last,
+        link=Link(_LINKS.get(before[-1].strip(), link)) if before else link,
+        outermost=of_program or not frames or not _HEADER.match(lines[head]) or bool(_OUTERMOST.search(frames[0])),
+        of_program=of_program,
+        ignored=bool(before and _IGNORED.match(before[-1])),
+    )
+
+
+def _is_of_program(lines: list[str], head: int, frame: str) -> bool:
+    """Return whether a traceback with this first frame tells of an exception that nobody caught."""
+    header = _HEADER.match(lines[head])
+    if not header or not lines[head + 1]:  # Loguru, which leaves that line empty, begins each at the program's first
+        return False
+    return header["prefix"] == UNCAUGHT or bool(_OF_PROGRAM.search(frame))
+
+
+def _line_of_exception(lines: list[str], head: int, until: int) -> int | None:
+    """The index of the line that names it: the first that surely does, else one that may, after the last frame."""
+    if _MEMBER.match(lines[head]):  # without a traceback
+        return head + 1 if head + 1 < until and _NAMED.match(lines[head + 1]) else None
+    framed, maybe = False, None
+    for number in range(head, until):
+        line = lines[number]
+        if _FRAME.match(line):
+            framed, maybe = True, None
+        elif framed and not line.startswith(" ") and not NOISE.match(line) and (named := _NAMED.match(line)):
+            if _SURE.search(named["last"]):
+                return number
+            if maybe is None and ("." in named["name"] or named["last"][0].isupper()):
+                maybe = number
+    return maybe
+
+
+def _continues(line: str) -> bool:
+    """Return whether a line that follows an exception's line belongs to its message, as far as one can tell."""
+    return line[:1] in ("", " ", "\t") or line.startswith(("Detected at node", "Node: ")) or bool(NOISE.match(line))
+
+
+def _closing(message: str, lines: list[str], last: int, until: int) -> int | None:
+    """The index of the line that closes the brackets that a message's first line leaves open; None if there is none.
+
+    `Attempt to convert a value (PerReplica:{`, hundreds of lines of numbers, `}) with an unsupported type (...)`.
+    """
+    still_open: list[str] = []
+    for character in message:
+        if character in _CLOSING:
+            still_open.append(_CLOSING[character])
+        elif still_open and character == still_open[-1]:
+            still_open.pop()
+    if not still_open:
+        return None
+    closing = "".join(reversed(still_open))
+    return next((number for number in range(until - 1, last, -1) if lines[number].lstrip().startswith(closing)), None)
+
+
+def _telling(message: str, lines: list[str], at: int, last: int, until: int) -> tuple[str, int]:
+    """Return what a message says in one line, and the index of its last line.
+
+    TensorFlow writes `Graph execution error:`, and 30 lines later which.
+    """
+    message = _OF_TENSORFLOW.sub("", message).strip()
+    if not message.endswith(":") and not _COUNTED.search(message):
+        return message, last
+    for number in range(at + 1, until):
+        if _is_reason(message, lines[number]):
+            end = max(last, number)
+            while end + 1 < until and _continues(lines[end + 1]):
+                end += 1
+            reason = re.sub(r"^\(\d+\) [A-Z_]+: *", "", lines[number].strip())
+            if _COUNTED.search(message):  # the field, and what is wrong with it
+                message, reason = f"{message}:", f"{reason}:"
+            if reason.endswith(":") and number + 1 < until and _is_reason("", lines[number + 1]):
+                reason = f"{reason} {lines[number + 1].strip()}"  # NOT_FOUND: From /job:ps/replica:0/task:1:
+                end = max(end, number + 1)
+            elif reason.startswith("status = ") and number + 1 < until and "details = " in lines[number + 1]:
+                reason = f"{reason}, {lines[number + 1].strip()}"  # of gRPC
+            return (reason if message in _EMPTY_WORDS else f"{message} {reason}"), end
+    return message, last
+
+
+def _end_of_graph(lines: list[str], last: int, until: int) -> int:
+    """The index of a message's last line; with a graph, TensorFlow ends it with where an operation was made."""
+    place = next((number for number in range(last + 1, until) if _MADE.match(lines[number])), None)
+    if place is None:
+        return last
+    while place + 1 < until and _FRAME.match(lines[place + 1]):
+        place += 1
+    return place
+
+
+def _is_reason(message: str, line: str) -> bool:
+    """Return whether a line of a message tells what its first line only announces."""
+    text = line.strip()
+    if message == "in user code:":  # AutoGraph: frames follow, and then the exception
+        named = _NAMED.match(text)
+        return bool(named and line.startswith("    ") and _SURE.search(named["last"]))
+    return bool(text) and not NOISE.match(text) and not _NO_REASON.match(text)

@@ -1,0 +1,188 @@
+"""What every way of distributing needs: the prepare step, the user's command, and text for TF_CONFIG."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from entrypoint.base.python310 import SAFE_PATH
+from entrypoint.launcher.job import params
+from entrypoint.launcher.job.cluster import Cluster, Host
+from entrypoint.launcher.job.job import Job
+from entrypoint.launcher.plan.plan import (
+    ALL_HOSTS,
+    CLUSTER,
+    PREFLIGHT,
+    PREPARE,
+    Command,
+    Duty,
+    Need,
+    Plan,
+    ProcessSpec,
+    Ready,
+    Restart,
+    Role,
+)
+
+PACKAGE = Path(__file__).resolve().parents[3]
+PROGRAMS = PACKAGE / "programs"
+STAND_INS = PACKAGE / "stand_ins"
+# The scripts' library, where our packages lie in a folder that only we see: container/onto/install.py makes both.
+LIBRARY = PACKAGE.parent.parent / "library"
+
+
+def child(name: str, suffix: str = ".py", options: tuple[str, ...] = SAFE_PATH) -> tuple[str, ...]:
+    """Return the command of one of our helper programs: a file, or without suffix a folder with a `__main__.py`.
+
+    By path and with -P, or more, so that a module of the user's that is called like one of ours cannot get in
+    the way. (Python 3.10, which has no -P, looks into the folder of the file before it looks elsewhere.)
+    """
+    return (sys.executable, *options, str(PROGRAMS / f"{name}{suffix}"))
+
+
+def _prepare(job: Job, host: Host, rows: Sequence[ProcessSpec]) -> ProcessSpec:
+    """Return what fetches and installs code and computes SM_*, once per host. Only ours has its long input."""
+    return ProcessSpec(
+        host=host.name,
+        name=PREPARE,
+        role=Role.PREPARE,
+        duty=Duty.STEP,
+        argv=child("prepare", suffix=""),
+        env=(("SAGEMAKER_BASE_DIR", str(job.paths.base)),),
+        stdin=_to_prepare(job, rows) if host.name == job.cluster.me.name else "",
+        ready=Ready.ENDED,
+        restart=Restart.KEEP,
+    )
+
+
+def _to_prepare(job: Job, rows: Sequence[ProcessSpec]) -> str:
+    here = [row for row in rows if row.host == job.cluster.me.name]
+    return json.dumps(
+        {
+            "program": job.program.name,
+            "source": job.program.source,
+            "code": str(job.paths.code),
+            "channel": str(job.paths.base / "input" / "data" / "code"),
+            "result": str(job.paths.prepared),
+            "modules": modules(here),
+            "servers": _servers_of_gpus(job, rows),
+            "ranks": sum(row.role is Role.RANK for row in here),
+            "is_coordinator": job.cluster.is_coordinator,
+            "mode": job.mode,
+            "ps_workers": job.settings.ps_workers,
+            "tf1": job.settings.tf1,
+            "more_path": [
+                *([str(STAND_INS)] if job.smdistributed else []),
+                *([str(LIBRARY)] if LIBRARY.is_dir() else []),
+            ],
+            "resource_config": {**job.resource_config, "current_host": job.cluster.me.name},
+            "input_data_config": job.input_data_config,
+            "hyperparameters": job.hyperparameters,
+            "of_the_script": params.of_the_script(job.hyperparameters),
+            "of_frameworks": params.of_frameworks(job.hyperparameters),
+            "arguments": job.program.arguments,
+        }
+    )
+
+
+def _servers_of_gpus(job: Job, rows: Sequence[ProcessSpec]) -> int:
+    """Return the number of parameter servers of a chief that may see GPUs; beside workers, parts.py hides them."""
+    chief = next((row.host for row in rows if row.role is Role.CHIEF), "")
+    hides = job.settings.ps_workers == "server" and job.settings.pin_gpus != "never"
+    if hides and any(row.role is Role.WORKER and row.host == chief for row in rows):
+        return 0
+    return sum(row.role is Role.PS for row in rows)
+
+
+def modules(specs: Iterable[ProcessSpec]) -> list[str]:
+    """Return Python's modules that these processes are started with, and not by the user's word."""
+    found = set()
+    for spec in specs:
+        if spec.role in (Role.PS, Role.WORKER) and not spec.program:
+            found.add("tensorflow")
+        elif spec.role is Role.RANK and spec.program and spec.program.file.endswith(".py"):
+            found.add("mpi4py")
+    return sorted(found)
+
+
+def program(job: Job, options: tuple[str, ...] = ()) -> Command:
+    """Return the user's command; `options` are Python's, the last of them at most a module that runs the program."""
+    shim = (str(PROGRAMS / "as_tf1.py"),) if job.settings.tf1 == "shim" else ()
+    return Command(file=job.program.name, arguments=job.program.arguments, python=(sys.executable, *options, *shim))
+
+
+def rendezvous(cluster: Cluster) -> tuple[Need, ...]:
+    """Return what user's programs wait for: every host is there with its code installed, and has reached the others.
+
+    It costs two messages; a host that cannot install its requirements then fails the job before it trains.
+    """
+    if len(cluster.hosts) == 1:
+        return (Need(host=cluster.me.name, process=PREPARE),)
+    return (Need(host=ALL_HOSTS, process=PREPARE), Need(host=ALL_HOSTS, process=PREFLIGHT))
+
+
+def evaluator(job: Job, cluster: str) -> list[ProcessSpec]:
+    """Return the script as task `evaluator`, if the job has one: no member of the cluster, so nobody connects to it."""
+    if not job.evaluator:
+        return []
+    return [
+        ProcessSpec(
+            host=job.evaluator,
+            name="evaluator/0",
+            role=Role.EVALUATOR,
+            duty=Duty.SIDECAR,
+            program=program(job),
+            env=(tf_config("evaluator", 0, environment="cloud"),),
+            cluster=cluster,
+            cwd=job.paths.code,
+            needs=rendezvous(job.cluster),
+            lingers=job.settings.evaluator_grace,
+        )
+    ]
+
+
+def _outside(job: Job) -> list[ProcessSpec]:
+    """Return the script alone on the hosts outside the distribution, as AWS's toolkit runs it there.
+
+    The job is over when the distribution is: what serves it (tf.data workers, say) would go on for ever.
+    """
+    return [
+        ProcessSpec(
+            host=host.name,
+            name="script",
+            role=Role.SCRIPT,
+            duty=Duty.SIDECAR,
+            task="outside the distribution",
+            program=program(job),
+            cwd=job.paths.code,
+            needs=rendezvous(job.cluster),
+            lingers=job.settings.outside_grace,
+        )
+        for host in job.cluster.outside
+        if host.name != job.evaluator
+    ]
+
+
+def whole(job: Job, title: str, rows: Sequence[ProcessSpec], **more: Any) -> Plan:
+    """Return the plan of these rows, and of what all ways of distributing have."""
+    hosts = tuple(host.name for host in job.cluster.hosts)
+    steps = [_prepare(job, host, rows) for host in job.cluster.hosts]
+    return Plan(title=title, hosts=hosts, processes=(*steps, *rows, *_outside(job)), notes=job.warnings, **more)
+
+
+def where(job: Job, detail: str = "") -> str:
+    """Say on how many hosts, for the title of a plan."""
+    others = len(job.cluster.outside)
+    inside = count(len(job.cluster.hosts) - others, "host")
+    return f"on {inside}{detail}" + (f"; {count(others, 'host')} outside" if others else "")
+
+
+def tf_config(task_type: str, index: int, **more: str) -> tuple[str, str]:
+    """Return TF_CONFIG as an environment entry, for a process with a `cluster`."""
+    rest = json.dumps({**more, "task": {"type": task_type, "index": index}})
+    return ("TF_CONFIG", f'{{"cluster": {CLUSTER}, {rest[1:]}')
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 or noun == "ps" else "s")

@@ -1,0 +1,33 @@
+"""MultiWorkerMirroredStrategy: `worker` tasks in rank order, the first is TensorFlow's chief."""
+
+import json
+
+from entrypoint.launcher.job.job import Job
+from entrypoint.launcher.plan.distributions import common
+from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec, Role
+
+FIRST_PORT = 8890  # what AWS's toolkit uses, so security groups that were opened for it still fit
+
+
+def plan(job: Job) -> Plan:
+    tasks = [(host, local) for host in job.cluster.training for local in range(job.processes_per_host)]
+    addresses = [host.at(host.port(FIRST_PORT + local)) for host, local in tasks]
+    cluster = json.dumps({"worker": addresses})
+    rows = [
+        ProcessSpec(
+            host=host.name,
+            name=f"worker/{index}",
+            role=Role.WORKER,
+            duty=Duty.SCRIPT,
+            task=f"worker {index} of {len(tasks)}",
+            program=common.program(job),
+            env=(common.tf_config("worker", index),),
+            cluster=cluster,
+            cwd=job.paths.code,
+            ports=(host.port(FIRST_PORT + local),),
+            needs=common.rendezvous(job.cluster),
+        )
+        for index, (host, local) in enumerate(tasks)
+    ]
+    rows += common.evaluator(job, cluster)
+    return common.whole(job, f"MultiWorkerMirrored: {common.count(len(tasks), 'worker')} {common.where(job)}", rows)

@@ -1,0 +1,117 @@
+"""Parameter servers: ps tasks on the CPU, a chief on rank 0, workers elsewhere.
+
+`script`: the user's script runs as chief and as every worker and does what TF_CONFIG tells it, as on AWS's
+images. `server`: TensorFlow servers are the workers and the user's script runs on the chief alone. The parameter
+servers are TensorFlow's as well, unless `ENTRYPOINT_PS_SERVERS=script` has the user's script run them.
+"""
+
+import itertools
+import json
+from collections.abc import Sequence
+
+from entrypoint.launcher.job.cluster import Host
+from entrypoint.launcher.job.job import Job
+from entrypoint.launcher.plan.distributions import common
+from entrypoint.launcher.plan.plan import PREPARE, Duty, Flag, Need, Plan, ProcessSpec, Ready, Restart, Role, Serves
+
+# AWS's toolkit has the script at 2222 and its parameter server at 2223; further tasks of a host take every
+# second port from there.
+SCRIPT_PORT = 2222
+PS_PORT = 2223
+Places = Sequence[tuple[Host, int]]
+_SERVES = {"auto": Serves.MAYBE, "own": Serves.NEVER, "chief": Serves.ALWAYS}
+CHIEF_FIRST_LIMIT = 60.0  # seconds; a chief that never listens must not hold the workers for ever
+
+
+def plan(job: Job) -> Plan:
+    hosts = job.cluster.training
+    servers = job.settings.ps_workers == "server"
+    chief_name = "master" if job.settings.ps_chief_name == "master" else "chief"
+    # A script for AWS's images gets their name. But a ClusterCoordinator, or an evaluator, belongs to a chief.
+    may_be_master = job.settings.ps_chief_name == "auto" and not servers and not job.evaluator
+    renamed = (Flag.TF1_MASTER, '"chief"', '"master"') if may_be_master else None
+    serving = job.cluster.serving
+    ps = _places([serving[index % len(serving)] for index in range(job.settings.ps_count or len(serving))], PS_PORT)
+    at_script = _places([hosts[0], *_worker_hosts(hosts, job.processes_per_host, servers)], SCRIPT_PORT)
+    chief, workers = at_script[:1], at_script[1:]
+    tasks = {chief_name: chief, "worker": workers, "ps": ps}
+    cluster = json.dumps({task: [host.at(port) for host, port in places] for task, places in tasks.items() if places})
+
+    def server(role: Role, index: int, places: Places) -> ProcessSpec:
+        host, port = places[index]
+        # Parameter servers hold variables in main memory: without this they would take the GPUs' memory too.
+        hide_gpus = (("CUDA_VISIBLE_DEVICES", "-1"),) if role is Role.PS else ()
+        users = role is Role.PS and job.settings.ps_servers == "script"
+        return ProcessSpec(
+            host=host.name,
+            name=f"{role}/{index}",
+            role=role,
+            duty=Duty.SERVER,
+            task=f"{role} {index} of {len(places)}",
+            argv=() if users else common.child("tf_server"),
+            program=common.program(job) if users else None,
+            env=(common.tf_config(role, index, environment="cloud"), *hide_gpus),
+            cluster=cluster,
+            env_if=renamed,
+            cwd=job.paths.code if users else None,
+            ports=(port,),
+            # A parameter server is there long before a script has imported TensorFlow, and until the hosts have met it
+            # would take the processor from that. A worker's imports as much as the script.
+            needs=common.rendezvous(job.cluster) if role is Role.PS else (Need(host=host.name, process=PREPARE),),
+            # The chief's ClusterCoordinator gives a lost worker's steps to others, and takes it back later.
+            restart=Restart.ALONE if role is Role.WORKER else Restart.GROUP,
+        )
+
+    def script(role: Role, index: int, places: Places, needs: tuple[Need, ...] = ()) -> ProcessSpec:
+        host, port = places[index]
+        return ProcessSpec(
+            host=host.name,
+            name=f"{role}/{index}",
+            role=role,
+            duty=Duty.SCRIPT,
+            task="chief" if role is Role.CHIEF else f"{role} {index} of {len(places)}",
+            program=common.program(job),
+            env=(common.tf_config(chief_name if role is Role.CHIEF else role, index, environment="cloud"),),
+            cluster=cluster,
+            env_if=renamed,
+            # TensorFlow 2's tutorial lets a worker's script join its server, which never returns.
+            serves=_SERVES[job.settings.ps_worker_end] if role is Role.WORKER else Serves.NEVER,
+            cwd=job.paths.code,
+            ports=(port,),
+            needs=(*common.rendezvous(job.cluster), *needs),
+            ready=Ready.LISTENING if role is Role.CHIEF else Ready.STARTED,
+        )
+
+    rows = [server(Role.PS, index, ps) for index in range(len(ps))]
+    rows.append(script(Role.CHIEF, 0, chief))
+    if servers:
+        rows += [server(Role.WORKER, index, workers) for index in range(len(workers))]
+    else:
+        rows += [script(Role.WORKER, index, workers, _chief_first(job, hosts[0])) for index in range(len(workers))]
+    rows += common.evaluator(job, cluster)
+    title = (
+        f"parameter servers: {len(ps)} ps, 1 {chief_name}, {common.count(len(workers), 'worker')} "
+        f"({'TensorFlow servers' if servers else 'scripts'}) {common.where(job)}"
+    )
+    return common.whole(job, title, rows)
+
+
+def _worker_hosts(hosts: Sequence[Host], per_host: int, servers: bool) -> list[Host]:
+    """Return the host of each worker task. The chief is one of the processes of its host."""
+    workers = [host for host in hosts for local in range(per_host) if (host.rank, local) != (0, 0)]
+    # A strategy needs a worker to train on; alone on one host, the chief gets a server beside it.
+    return workers or ([hosts[0]] if servers else [])
+
+
+def _places(hosts: Sequence[Host], first: int) -> Places:
+    """Return a host and a port for each task."""
+    ports = {host.name: itertools.count(host.port(first), step=2) for host in hosts}
+    return [(host, next(ports[host.name])) for host in hosts]
+
+
+def _chief_first(job: Job, chief: Host) -> tuple[Need, ...]:
+    """Hold a worker's script until the chief listens, where coming first costs it 30 s (TF1's session recovery)."""
+    if job.settings.ps_chief_first == "never":
+        return ()
+    only_if = None if job.settings.ps_chief_first == "always" else Flag.TF1_SESSIONS
+    return (Need(host=chief.name, process="chief/0", only_if=only_if, at_most=CHIEF_FIRST_LIMIT),)

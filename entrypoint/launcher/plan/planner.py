@@ -1,0 +1,31 @@
+"""Which way of distributing a job takes, and its whole plan; distributions/ has the ways."""
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.launcher.job.job import Job, Mode
+from entrypoint.launcher.plan.distributions import mirrored, mpi, parameter_server, parts, sharding, single
+from entrypoint.launcher.plan.plan import Plan
+
+LAST_PORT = 65535
+_WAYS = {Mode.SINGLE: single.plan, Mode.PS: parameter_server.plan, Mode.MWMS: mirrored.plan, Mode.MPI: mpi.plan}
+
+
+def plan_for(job: Job) -> Plan:
+    """Return the full plan of the job; the same on every host. ConfigError if there are not the ports for it."""
+    plan = _WAYS[job.mode](job)
+    _check_ports(job, plan)
+    return sharding.with_readers(job, parts.divided(job, plan))
+
+
+def _check_ports(job: Job, plan: Plan) -> None:
+    """Settings move ports: two processes of a host may have come to the same one, or beyond the last."""
+    wanted = [(host.name, "the control channel", host.port(job.settings.control_port)) for host in job.cluster.hosts]
+    wanted += [(spec.host, spec.name, port) for spec in plan.processes for port in spec.ports]
+    taken: dict[tuple[str, int], str] = {}
+    for host, name, port in wanted:
+        other = taken.setdefault((host, port), name)
+        if other != name or port > LAST_PORT:
+            clash = f"and so has {other}" if other != name else f"beyond {LAST_PORT}"
+            raise ConfigError(
+                f"{name} of {host} has port {port}, {clash}; wanted other values of ENTRYPOINT_CONTROL_PORT, "
+                "ENTRYPOINT_SSH_PORT, ENTRYPOINT_PORT_BASE or ENTRYPOINT_PORT_STRIDE"
+            )

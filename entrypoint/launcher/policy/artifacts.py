@@ -1,0 +1,94 @@
+"""What hosts leave in the folders that SageMaker packs, and what to say of it. Pure.
+
+SageMaker packs /opt/ml/model of all hosts into one archive, and /opt/ml/output/data into another. Where two hosts left
+different files of one name, one of them is lost. In the SDK's local mode all hosts share one model folder: they see the
+same files there, and there is nothing to say.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from entrypoint.base.values import Value
+
+MODEL, DATA = "model", "output/data"  # below /opt/ml
+SHOWN = 3  # names in a message
+
+
+class File(Value):
+    path: str  # below /opt/ml
+    size: int
+    digest: str = ""  # of its content, of a large file's both ends; empty: it was not read
+
+    def differs(self, other: "File") -> bool:
+        return self.size != other.size or bool(self.digest and other.digest and self.digest != other.digest)
+
+
+class Artifacts(Value):
+    """What a host leaves. Of many files only the first by name are in `files`; the rest holds for all."""
+
+    files: tuple[File, ...] = ()
+    model: bool  # there is a file in the model folder
+    saved: str = ""  # a folder with a SavedModel, one with a number for its name if there is one
+    whole: bool = True  # all was seen, so what was not seen is not there
+
+    @property
+    def servable(self) -> bool:
+        return is_version(self.saved)
+
+
+def is_version(folder: str) -> bool:
+    """Return whether TensorFlow Serving takes a folder for a version of a model: by a name that is a number."""
+    name = folder.rpartition("/")[2]
+    return name.isascii() and name.isdecimal()
+
+
+def warnings(left: Mapping[str, Artifacts | None]) -> Iterator[str]:
+    """Yield what the user should know of what the hosts left (None: a host did not tell), each in one line."""
+    told = {host: artifacts for host, artifacts in left.items() if artifacts is not None}
+    if len(told) == len(left) and all(artifacts.whole for artifacts in told.values()):
+        yield from _of_the_model([*told.values()])
+    lost, hosts = _collisions(told)
+    if lost:
+        yield (
+            f"{_few([f'/opt/ml/{path}' for path in lost])}: not the same on {_few(hosts)}. SageMaker packs the folders "
+            "of all hosts into one archive, where one file of a name is kept: save on one host, or under names that "
+            "hold the host's"
+        )
+
+
+def _of_the_model(left: list[Artifacts]) -> Iterator[str]:
+    if not any(artifacts.model for artifacts in left):
+        where = "on any host" if len(left) > 1 else "there"
+        yield f"/opt/ml/model is empty: no model was saved {where}, and the job's model.tar.gz will hold none"
+    elif not any(artifacts.servable for artifacts in left):
+        saved = next((artifacts.saved for artifacts in left if artifacts.saved), "")
+        found = "/opt/ml/model holds no SavedModel"
+        if saved:
+            found = f"the SavedModel in {_readable(f'/opt/ml/{saved}')} is not"
+        yield (
+            f"{found} in a folder with a number for its name, such as /opt/ml/model/1, where TensorFlow Serving looks; "
+            "no matter if you load the model in another way"
+        )
+
+
+def _collisions(left: Mapping[str, Artifacts]) -> tuple[list[str], list[str]]:
+    """(paths of which different files were left, hosts that did)."""
+    first: dict[str, tuple[str, File]] = {}
+    paths: dict[str, None] = {}
+    hosts: dict[str, None] = {}
+    for host, artifacts in left.items():
+        for file in artifacts.files:
+            before, known = first.setdefault(file.path, (host, file))
+            if file.differs(known):
+                paths[file.path] = hosts[before] = hosts[host] = None
+    return sorted(paths), [host for host in left if host in hosts]
+
+
+def _few(names: list[str]) -> str:
+    shown = [_readable(name) for name in names[:SHOWN]]
+    if len(names) > SHOWN:
+        shown.append(f"{len(names) - SHOWN} more")
+    return " and ".join([*([", ".join(shown[:-1])] if shown[:-1] else []), shown[-1]])
+
+
+def _readable(name: str) -> str:
+    return name if name.isprintable() else ascii(name)

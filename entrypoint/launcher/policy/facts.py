@@ -1,0 +1,276 @@
+"""What one host knows: of its own processes, of the other hosts, of this attempt; and the questions about all of it.
+
+The policy writes it, through methods called `note_...`, `begin_...`, `forget_...` and the like; all others only ask.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from entrypoint.base.errors import ExitCode
+from entrypoint.base.values import replace
+from entrypoint.launcher.outcome.outcome import Cause, Confidence, Kind, Outcome
+from entrypoint.launcher.plan.plan import ALL_HOSTS, PREFLIGHT, Duty, Need, Plan, ProcessSpec, Ready, Restart
+from entrypoint.launcher.policy.artifacts import Artifacts
+from entrypoint.launcher.policy.attempt import Attempt, Noted
+from entrypoint.launcher.policy.events import Report
+from entrypoint.launcher.policy.local_processes import OwnProcesses
+from entrypoint.launcher.policy.phase import Phase
+from entrypoint.launcher.policy.remote_hosts import OtherHosts
+
+ASK_AGAIN = 0.05  # seconds; a thousand ranks that fail together are no thousand questions
+
+
+class Facts:
+    """The facts of `host`. Times are seconds of one monotonic clock, ours."""
+
+    def __init__(self, plan: Plan, host: str, now: float) -> None:
+        self.plan, self.host, self.began = plan, host, now
+        self.coordinator = plan.hosts[0]
+        self.is_coordinator = host == self.coordinator
+        self.others = [name for name in plan.hosts if name != host]
+        self.own = OwnProcesses(plan.on(host))
+        self.hosts = OtherHosts(all_there=not self.others)
+        self.attempt = Attempt()
+        self.history: list[Noted] = []  # causes of earlier attempts
+        self.fingerprints: dict[str, str] = {}  # what must be the same on all hosts
+        self.flags: frozenset[str] | None = None  # what the prepare step found; None before it has ended
+        self.unused_gpus = ""  # and why TensorFlow cannot use them
+        self.public_keys: dict[str, dict[str, str]] = {}  # name -> host -> public key
+        self.offset: float | None = None  # the coordinator's clock minus ours
+        self.stopping_since: float | None = None
+        self.told_to_stop_at: float | None = None  # when SIGTERM came to the first host that heard it, as far as known
+        self._told_to_stop_at: float | None = None  # the same by the coordinator's clock
+        self.outcome: Outcome | None = None
+        self.outcome_at = now
+        self.left = False  # this host has said its last words
+        self.inventoried = False  # it is known what this host leaves, or nobody waits for that any more
+        self.artifacts: Artifacts | None = None
+        self._unready: dict[str, str] = {}  # process -> a host where it was not ready when we last looked
+        self._awaited: str | None = None  # a host that had not acknowledged the last poll when we last looked
+        self.ranks = [spec for spec in plan.processes if spec.duty is Duty.RANK]
+        self._to_come = self.ranks  # ranks that had come up nowhere when we last looked
+        scripts = {spec.name for spec in self.own.specs.values() if spec.duty is Duty.SCRIPT}
+        # Of its own scripts: that one has started is nothing that anybody waits for.
+        self.unasked = scripts.difference(need.process for spec in plan.processes for need in spec.needs)
+        self.shared_needs = {
+            (need.host, need.process)
+            for spec in (plan.processes if self.is_coordinator else ())  # who tells the others of them
+            for need in spec.needs
+            if spec.host != self.coordinator and need.host != spec.host
+        }
+
+    # --- written by the policy ---
+
+    def note_prepared(self, flags: frozenset[str], unused_gpus: str) -> None:
+        self.flags, self.unused_gpus = flags, unused_gpus
+
+    def note_fingerprints(self, fingerprints: Mapping[str, str]) -> None:
+        self.fingerprints |= fingerprints
+
+    def note_public_key(self, key_name: str, host: str, key: str) -> bool:
+        """Note whose key it is; whether that is new."""
+        keys = self.public_keys.setdefault(key_name, {})
+        is_new, keys[host] = keys.get(host) != key, key
+        return is_new
+
+    def note_offset(self, offset: float | None) -> None:
+        self.offset = self.offset if offset is None else offset
+
+    def note_cause(self, cause: Cause, heard: float, at: float | None = None) -> None:
+        """Note a cause, and ask everybody who is there whether they know a better one."""
+        happened, attempt = heard if at is None else min(at, heard), self.attempt
+        attempt.causes.append(Noted(cause=cause, heard=heard, at=happened, attempt=attempt.number))
+        if self.is_coordinator and self.outcome is None and not attempt.polled_within(ASK_AGAIN, heard):
+            attempt.note_poll(attempt.poll + 1, heard)
+
+    def blame(self, now: float, process: str, **what: Any) -> None:
+        self.note_cause(Cause(host=self.host, process=process, **what), now)
+
+    def blame_host(self, now: float, host: str, what: str, code: int, error: str = "", details: str = "") -> None:
+        if not any(noted.cause.host == host and not noted.cause.process for noted in self.attempt.causes):
+            self.note_cause(Cause(host=host, process="", what=what, error=error, details=details, code=code), now)
+
+    def note_stop(self, now: float, at: float | None = None) -> bool:
+        """Note that the job is to stop, or better since when; whether it is news."""
+        if self.outcome is not None:
+            return False
+        is_news = self.stopping_since is None
+        self.stopping_since = now if self.stopping_since is None else self.stopping_since
+        told = now if at is None else min(at, now)
+        self.told_to_stop_at = told if self.told_to_stop_at is None else min(told, self.told_to_stop_at)
+        return is_news
+
+    def note_outcome(self, outcome: Outcome, now: float) -> None:
+        self.outcome, self.outcome_at = outcome, now
+
+    def note_inventory(self, artifacts: Artifacts | None = None) -> None:
+        self.inventoried, self.artifacts = True, artifacts
+
+    def note_left(self) -> None:
+        self.left = True
+
+    def begin_attempt(self, number: int) -> None:
+        """Begin another attempt with what comes from here on. What runs is still of the last."""
+        self.history += self.attempt.causes
+        stays = {(spec.host, spec.name) for spec in self.plan.processes if spec.restart is Restart.KEEP}
+        stays |= {(ALL_HOSTS, name) for _, name in stays}
+        ready = {each for each in self.attempt.ready if each in stays or each[1] == PREFLIGHT}
+        self.attempt = Attempt(number=number, clearing=True, go=False, ready=ready, poll=self.attempt.poll)
+        self._to_come = self.ranks
+
+    # --- asked by anybody ---
+
+    @property
+    def phase(self) -> Phase:
+        if self.outcome is not None:
+            return Phase.ENDED if self.left else Phase.ENDING
+        if self.stopping_since is not None:
+            return Phase.STOPPING
+        if self.attempt.clearing:
+            return Phase.RESTARTING
+        runs = any(spec.duty.is_users and name in self.own.started for name, spec in self.own.specs.items())
+        return Phase.RUNNING if runs else Phase.STARTING
+
+    def met(self, need: Need) -> bool:
+        if need.only_if is not None and self.flags is not None and need.only_if not in self.flags:
+            return True
+        if (need.host, need.process) in self.attempt.ready:
+            return True
+        return need.host == ALL_HOSTS and self.is_coordinator and self._ready_everywhere(need.process)
+
+    def _ready_everywhere(self, process: str) -> bool:
+        """Asked at every event, so all hosts are looked through only when the last that was not ready is."""
+        ready, last = self.attempt.ready, self._unready.get(process)
+        if last is not None and (last, process) not in ready:
+            return False
+        unready = next((host for host in self.plan.hosts if (host, process) not in ready), None)
+        if unready is None:
+            self._unready.pop(process, None)
+            self.attempt.note_ready((ALL_HOSTS, process))
+            return True
+        self._unready[process] = unready
+        return False
+
+    def awaited(self) -> list[ProcessSpec]:
+        """Return processes of this host that somebody waits for until they listen."""
+        return [
+            self.own.specs[name]
+            for name in self.own.running()
+            if self.own.specs[name].ready is Ready.LISTENING
+            and (self.host, name) not in self.attempt.ready
+            and any(need.process == name and not self.met(need) for s in self.plan.processes for need in s.needs)
+        ]
+
+    def done(self) -> bool:
+        """Return whether all that decide here have ended (or, when stopping, will never start), and no rank runs."""
+        own, stopping = self.own, self.stopping_since is not None
+        ended = all(own.is_over(name) or (stopping and name not in own.started) for name in own.deciding)
+        return ended and not self.attempt.clearing and not own.running(Duty.RANK)
+
+    def lingering(self) -> bool:
+        """Return whether a process of this host that does not decide may still have work to do."""
+        own, stopping = self.own, self.stopping_since is not None
+        left = [name for name in own.having(Duty.SIDECAR) if not own.is_over(name)]
+        return any(name in own.started or not stopping for name in left)
+
+    def clean(self) -> bool:
+        """Return whether all that has ended here did so well; mpirun, too, if it was killed when its work was over."""
+        own = self.own
+        killed = [name for name in own.having(Duty.LAUNCHER) if name in own.forced and self.all_ranks_ended_well()]
+        return own.ended_well(*(name for name in own.deciding if name not in killed)) and own.ranks_ended_well()
+
+    def rests(self) -> float | None:
+        """Return whether all that has not ended here does nothing but serve: the seconds in which that must not change.
+
+        0 if all has ended; None if something may still work.
+        """
+        left, resting = [name for name in self.own.deciding if name not in self.own.ended], self.attempt.resting
+        if self.done() or not left:
+            return 0.0 if self.done() else None
+        return max(resting[name] for name in left) if all(name in resting for name in left) else None
+
+    def lost(self) -> set[str]:
+        """Return hosts that cannot be reached any more, or never could."""
+        causes = [noted.cause for noted in self.attempt.causes]
+        whole = [cause for cause in causes if not cause.process and cause.host != self.host]
+        return {cause.host for cause in whole if cause.code == ExitCode.HOST_LOST or cause.host not in self.hosts.heard}
+
+    def ranks_are_over(self) -> bool:
+        """Return whether, while stopping, no rank runs here, nor on a host that can still tell."""
+        lost = self.lost()
+        there = [self.report_of(host) for host in self.others if host in self.hosts.heard and host not in lost]
+        over = all((report.done and report.stopping) or report.gone for report in there)
+        return over and not self.own.running(Duty.RANK)
+
+    def all_ranks_ended_well(self) -> bool:
+        """Return whether every rank of the plan came up and all have exited with 0. Only mpirun's host can tell."""
+        if self.own.running(Duty.RANK) or not self.own.ranks_ended_well():
+            return False
+        reports = map(self.report_of, self.others)
+        return all(report.done and report.clean for report in reports) and not self.ranks_to_come()
+
+    def ranks_to_come(self) -> list[ProcessSpec]:
+        """Return ranks that came up nowhere; by name, since the user's options may place one elsewhere."""
+        if self._to_come:
+            there = {process for _, process in self.attempt.ready}
+            self._to_come = [spec for spec in self._to_come if spec.name not in there]
+        return self._to_come
+
+    def any_rank_came(self) -> bool:
+        return len(self.ranks_to_come()) < len(self.ranks)
+
+    def report_of(self, host: str) -> Report:
+        """Return the last that a host said of this attempt."""
+        report, attempt = self.hosts.reports.get(host), self.attempt.number
+        return report if report and report.attempt == attempt else Report(host=host, attempt=attempt)
+
+    def all_acked(self) -> bool:
+        """Return whether everybody who is there has. All are looked through only when the last that had not has."""
+        lost, hosts, poll = self.lost(), self.hosts, self.attempt.poll
+
+        def is_awaited(host: str) -> bool:
+            return host in hosts.heard and host not in lost and not hosts.has_answered(host, poll)
+
+        if self._awaited is None or not is_awaited(self._awaited):
+            self._awaited = next(filter(is_awaited, reversed(self.others)), None)  # they are asked in this order
+        return self._awaited is None
+
+    def leaving(self) -> bool:
+        """Return whether this host has nothing more to do or to say."""
+        return self.is_over() and (self.inventoried or not self.succeeded())
+
+    def is_over(self) -> bool:
+        """Return whether the job has its outcome, and no process of it runs here."""
+        return self.outcome is not None and not self.own.running()
+
+    def succeeded(self) -> bool:
+        return self.outcome is not None and self.outcome.kind is Kind.SUCCEEDED
+
+    def own_failure(self, *levels: Confidence) -> Noted | None:
+        """Return what went wrong here first: a strong cause, if there is one and it is not asked for others only."""
+        own = [noted for noted in self.attempt.causes if noted.cause.host == self.host]
+        order = levels or (Confidence.HIGH, Confidence.LOW)
+        return next((noted for confidence in order for noted in own if noted.cause.confidence is confidence), None)
+
+    def is_dying(self) -> bool:
+        """Return whether a process of this host has said why it ends, and has not ended."""
+        return any(name in self.attempt.dying for name in self.own.running())
+
+    def unused_gpus_of(self, host: str) -> str:
+        return self.unused_gpus if host == self.host else self.report_of(host).unused_gpus
+
+    def times_restarted(self, name: str) -> int:
+        return self.attempt.number + self.own.restarts.get(name, 0)
+
+    def rank_from_elsewhere(self, name: str) -> ProcessSpec:
+        """Return the spec of a rank that the user's own options made mpirun place here, and the plan has elsewhere."""
+        return replace(self.ranks[0], host=self.host, name=name, task="placed by the user's options")
+
+    def by_the_coordinators_clock(self, at: float | None) -> float | None:
+        return None if at is None or self.offset is None else round(at + self.offset, 3)
+
+    def when_told_to_stop(self) -> float | None:
+        """Return it by the coordinator's clock, whatever is measured of that later: it is said while scripts save."""
+        if self._told_to_stop_at is None:
+            self._told_to_stop_at = self.by_the_coordinators_clock(self.told_to_stop_at)
+        return self._told_to_stop_at

@@ -1,0 +1,52 @@
+"""Pure: before the user's programs start: GPUs that TensorFlow cannot use, which nobody would notice but on the bill.
+
+Each host's prepare step finds out about its own; the coordinator says it for all, once.
+"""
+
+from collections.abc import Iterator
+
+from entrypoint.base.errors import ExitCode
+from entrypoint.launcher.job.settings import Settings
+from entrypoint.launcher.plan.plan import ALL_HOSTS, PREPARE, Need
+from entrypoint.launcher.policy import events
+from entrypoint.launcher.policy.events import Action
+from entrypoint.launcher.policy.facts import Facts
+from entrypoint.launcher.policy.rendezvous import listed
+
+SHOWN = 5  # hosts that are named of those with the same to say
+WHAT = "has GPUs that TensorFlow cannot use"
+REMEDY = "Take instances without GPUs, or an image of your own whose TensorFlow is for GPUs and finds CUDA's libraries"
+
+
+class GpuCheck:
+    """The coordinator's part in it; other hosts have none."""
+
+    def __init__(self, facts: Facts, settings: Settings) -> None:
+        self.facts, self.settings = facts, settings
+        self._over = not facts.is_coordinator or settings.gpu_check == "off"
+
+    def advance(self, now: float) -> Iterator[Action]:
+        """Say it, or blame the first of these hosts, when every host has prepared itself."""
+        facts = self.facts
+        if self._over or not facts.met(Need(host=ALL_HOSTS, process=PREPARE)):
+            return
+        self._over = True
+        found = {host: facts.unused_gpus_of(host) for host in facts.plan.hosts}
+        found = {host: why for host, why in found.items() if why}
+        if not found:
+            return
+        if self.settings.gpu_check == "fail":
+            error = f"{_told(found)}. {REMEDY}, or set ENTRYPOINT_GPU_CHECK=warn to train on CPUs all the same"
+            facts.blame_host(now, next(iter(found)), WHAT, ExitCode.CONFIG, error=error)
+        else:
+            message = f"TensorFlow cannot use the GPUs of this job and trains on CPUs: {_told(found)}. {REMEDY}"
+            end = "ENTRYPOINT_GPU_CHECK=fail ends such a job at its start, off says nothing"
+            yield events.Say(message=f"WARNING: {message}. {end}")
+
+
+def _told(found: dict[str, str]) -> str:
+    """`algo-1, algo-2 (4 GPUs: tensorflow-cpu 2.14.1 is built without CUDA)`; hosts with the same to say together."""
+    hosts: dict[str, list[str]] = {}
+    for host, why in found.items():
+        hosts.setdefault(why, []).append(host)
+    return "; ".join(f"{listed(names, SHOWN)} ({why})" for why, names in hosts.items())

@@ -1,0 +1,75 @@
+"""The end of this host: what it leaves for SageMaker to pack, and when it may go. Pure, like the policy."""
+
+from collections.abc import Iterator
+
+from entrypoint.launcher.job.settings import Settings
+from entrypoint.launcher.outcome.outcome import Kind, Outcome
+from entrypoint.launcher.policy import artifacts, events
+from entrypoint.launcher.policy.events import Action
+from entrypoint.launcher.policy.facts import Facts
+from entrypoint.launcher.policy.liveness import Liveness
+from entrypoint.launcher.policy.verdict import LINGER
+
+STRAGGLER = 1.5  # seconds that the coordinator of a stopped job waits for hosts that never appeared
+LEAVE = 3.0  # seconds beyond the grace in which the coordinator waits for followers' last words
+INVENTORY = 2.0  # seconds in which a host may see what it leaves; a disk that does not answer holds nobody up
+
+
+class Leaving:
+    """Remembers only since when it waits for the inventory, and a host that it waited for when it last looked."""
+
+    def __init__(self, facts: Facts, settings: Settings, liveness: Liveness) -> None:
+        self.facts, self.settings, self.liveness = facts, settings, liveness
+        self._inventory_since: float | None = None
+        self._awaited: str | None = None
+
+    def take_inventory(self, now: float) -> Iterator[Action]:
+        if not self.facts.is_over() or not self.facts.succeeded():
+            return
+        if self._inventory_since is None:
+            self._inventory_since = now
+            yield events.TakeInventory()
+        elif now >= self._inventory_since + INVENTORY:
+            self.facts.note_inventory()
+
+    def _say_what_is_left(self) -> Iterator[Action]:
+        """The coordinator's: what hosts left for SageMaker to pack, where that is not what they may have meant."""
+        facts = self.facts
+        if facts.is_coordinator and facts.succeeded():
+            left = {host: facts.report_of(host).artifacts for host in facts.others}
+            for warning in artifacts.warnings({facts.host: facts.artifacts, **left}):
+                yield events.Say(message=f"warning: {warning}")
+
+    def finish(self, now: float) -> Iterator[Action]:
+        """Leave when nothing runs here; the coordinator when the others have left, or had time to."""
+        facts = self.facts
+        if facts.outcome is None or not facts.leaving():
+            return
+        if facts.is_coordinator and self._waits(facts.outcome, now):
+            return
+        facts.note_left()
+        yield from self._say_what_is_left()
+        yield events.Finish(outcome=facts.outcome)
+
+    def _waits(self, settled: Outcome, now: float) -> bool:
+        """Asked at every event, so all hosts are looked through only when the last that was awaited is not any more."""
+        lost, gone = self.facts.lost(), self.facts.hosts.is_gone
+
+        def is_awaited(host: str) -> bool:
+            there = not gone(host) and host not in lost and not self.liveness.is_silent(host, now)
+            return there and now < self._wait_until(host, settled)
+
+        if self._awaited is None or not is_awaited(self._awaited):
+            self._awaited = next(filter(is_awaited, reversed(self.facts.others)), None)  # they hear in this order
+        return self._awaited is not None
+
+    def _wait_until(self, host: str, settled: Outcome) -> float:
+        """Return how long the coordinator waits for a follower's last words."""
+        facts = self.facts
+        if host not in facts.hosts.heard:
+            # It would wait for us until the start timeout. But who stops a job stops all of its hosts, most likely.
+            return facts.outcome_at + (LINGER if settled.kind is Kind.FAILED else STRAGGLER)
+        # One that appears after the verdict has yet to hear it: our answer to its first report may be lost.
+        serves = facts.succeeded() and not facts.report_of(host).done
+        grace = max(self.settings.failure_grace, self.settings.stop_grace if serves else 0.0)
+        return max(facts.outcome_at, facts.hosts.first_heard.get(host, 0)) + grace + LEAVE

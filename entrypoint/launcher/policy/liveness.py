@@ -1,0 +1,102 @@
+"""Which hosts are still there. Pure, like the policy that asks it.
+
+A host is lost when it was silent for too long. What its kernel tells says so sooner than silence does, in two cases:
+the connection that its launcher kept to us has ended, and it takes no other, while a launcher that is only busy or
+paused takes one; or it takes none while the job is failing already.
+"""
+
+from entrypoint.base.errors import ExitCode
+from entrypoint.launcher.job.settings import Settings
+from entrypoint.launcher.outcome.outcome import Cause, Confidence
+from entrypoint.launcher.policy.facts import Facts
+
+MISSED = 2  # heartbeats; who missed them may be gone
+HANG_UP = 0.5  # seconds in which a launcher that has lost its connection is heard again, or takes another one
+PAUSE = 2.0  # seconds: a longer gap between two events means that we ourselves stood still
+
+
+class Liveness:
+    """Remembers only until when there is nothing to look for, and when it last looked."""
+
+    def __init__(self, facts: Facts, settings: Settings, now: float) -> None:
+        self.facts, self.hosts, self.settings = facts, facts.hosts, settings
+        self.last = now
+        self.look_at = now  # no host can have been silent for too long before
+
+    def notice_own_pause(self, now: float) -> None:
+        """Notice that this process was stopped (SIGSTOP, a frozen machine): nobody was silent, we were deaf."""
+        gap, settings = now - self.last, self.settings
+        if gap > 1.25 * settings.heartbeat:
+            self.hosts.excuse_lines(gap)
+        if gap > max(1.5 * settings.heartbeat, min(PAUSE + settings.heartbeat, 0.8 * settings.peer_timeout)):
+            self.hosts.excuse_silence(gap, now)
+        self.last = now
+
+    def note_unreached(self, host: str, now: float) -> None:
+        self.hosts.note_unreached(host, now)
+        if self.facts.attempt.causes or host in self.hosts.link_ended:
+            self.look_at = now
+
+    def note_link_ended(self, host: str, now: float) -> None:
+        if not self.hosts.is_gone(host):  # else it has said its last words
+            self.hosts.note_link_ended(host, now)
+            self.look_at = now
+
+    def watch(self, now: float) -> None:
+        facts = self.facts
+        if now < self.look_at:
+            return
+        self.look_at = now + self.settings.peer_timeout  # of one that is not heard yet
+        watched = facts.others if facts.is_coordinator else [facts.coordinator]
+        # To a coordinator that may only be cut off, a follower is to tell what it knows of a failure.
+        has_to_tell = not facts.is_coordinator and facts.own_failure(Confidence.HIGH)
+        for host in watched if facts.others else []:
+            if host not in self.hosts.heard or self.hosts.is_gone(host) or host in facts.lost():
+                continue
+            limit, words = self._patience_with(host, hurried=bool(facts.attempt.causes) and not has_to_tell)
+            if now < limit:
+                self.look_at = min(self.look_at, limit)
+            else:
+                nobody = len(facts.others) > 1 and self._all_silent(now)
+                error = f"nor is any other host; {facts.host} itself may be cut off the network" if nobody else ""
+                cause = Cause(host=host, process="", what=f"lost: {words}", error=error, code=ExitCode.HOST_LOST)
+                self.blame_own_pause(host, self.hosts.link_ended.get(host, now), now)
+                # Programs feel at once that a host ends, as its kernel closes all connections. Of one that is cut off
+                # they feel nothing for long: what fails before it was to be heard again, fails of something else.
+                heard = max(self.hosts.heard.values()) if nobody else self.hosts.heard[host]
+                closed = host in self.hosts.link_ended and not nobody
+                facts.note_cause(cause, now, at=heard if closed else heard + self.settings.heartbeat)
+
+    def blame_own_pause(self, host: str, left: float, now: float) -> None:
+        """Blame ourselves if we, the coordinator, stood still so long that a host took us for lost and left."""
+        facts, settings = self.facts, self.settings
+        long = self.hosts.slept + MISSED * settings.heartbeat >= settings.peer_timeout
+        if facts.is_coordinator and long and left <= self.hosts.woke + settings.heartbeat:
+            what, error = f"stood still for {self.hosts.slept:.0f} s", f"{host} has left meanwhile"
+            cause = Cause(host=facts.host, process="", what=what, error=error, code=ExitCode.HOST_LOST)
+            facts.note_cause(cause, now, at=self.hosts.woke - self.hosts.slept)
+
+    def is_silent(self, host: str, now: float) -> bool:
+        """Return whether it would be lost if the job were not at its end."""
+        return host in self.hosts.heard and now >= self._patience_with(host)[0]
+
+    def _patience_with(self, host: str, hurried: bool = False) -> tuple[float, str]:
+        """Return until when a host that was heard may be silent, and what it is if it still is, then."""
+        settings = self.settings
+        heard = self.hosts.heard[host]
+        patience = [(heard + settings.peer_timeout, f"not heard for {settings.peer_timeout:g} s")]
+        ended, away = self.hosts.link_ended.get(host), self.hosts.unreached.get(host, float("-inf"))
+        if ended is not None and away >= ended:
+            patience.append((ended + HANG_UP, "its connection ended, and it takes no other"))
+        if hurried and away > heard:
+            missed = MISSED * settings.heartbeat
+            patience.append((heard + missed, f"not heard for {missed:g} s, and it takes no connection"))
+        return min(patience)
+
+    def _all_silent(self, now: float) -> bool:
+        """Return whether the coordinator hears nobody any more, of hosts that should be there."""
+        facts, missed = self.facts, MISSED * self.settings.heartbeat
+        there = [host for host in facts.others if not self.hosts.is_gone(host) and host in self.hosts.heard]
+        heard, unreached = self.hosts.heard, self.hosts.unreached
+        silent = (now >= heard[host] + missed or unreached.get(host, float("-inf")) > heard[host] for host in there)
+        return facts.is_coordinator and all(silent)

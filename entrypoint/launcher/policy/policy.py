@@ -1,0 +1,286 @@
+"""What to do about an event. Pure: no clock, no process, no socket; facts and events in, actions out.
+
+The policy notes facts (what was started, what has ended, who was heard when) and derives from them what
+is to be done; beside them it remembers only what it has said, and since when it waits. The outcome of the job
+is made on the coordinator, at the first event that settles it, and followers adopt it. phase.py has the chart.
+
+With restarts to spare, one that looks transient settles no outcome but begins a new attempt: restarts.py. What comes
+before the user's programs start: rendezvous.py, starting.py. Who is lost: liveness.py. What an end means: ends.py. How
+processes are ended: termination.py. What settles: verdict.py. What comes after it: leaving.py.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import inf
+
+from entrypoint.base.errors import ExitCode
+from entrypoint.base.python310 import assert_never
+from entrypoint.launcher.job.settings import Settings
+from entrypoint.launcher.outcome.outcome import Exit, Outcome
+from entrypoint.launcher.plan.plan import Plan
+from entrypoint.launcher.policy import events, messages
+from entrypoint.launcher.policy.events import Action, Event, News, Report
+from entrypoint.launcher.policy.facts import Facts
+from entrypoint.launcher.policy.gpu_check import GpuCheck
+from entrypoint.launcher.policy.leaving import Leaving
+from entrypoint.launcher.policy.liveness import Liveness
+from entrypoint.launcher.policy.phase import Phase
+from entrypoint.launcher.policy.process_exits import Ends
+from entrypoint.launcher.policy.rendezvous import Rendezvous
+from entrypoint.launcher.policy.restarts import Restarts
+from entrypoint.launcher.policy.starting import Starting
+from entrypoint.launcher.policy.termination import Termination
+from entrypoint.launcher.policy.verdict import DYING, all_decided, verdict
+
+
+class Policy:
+    """Decisions for one host of a plan. Times are seconds of one monotonic clock, ours."""
+
+    def __init__(self, plan: Plan, host: str, settings: Settings, now: float) -> None:
+        self.facts, self.settings = Facts(plan, host, now), settings
+        self.rendezvous = Rendezvous(self.facts, settings)
+        self.gpu_check = GpuCheck(self.facts, settings)
+        self.termination = Termination(self.facts, settings)
+        self.restarts = Restarts(self.facts, settings)
+        self.liveness = Liveness(self.facts, settings, now)
+        self.starting = Starting(self.facts)
+        self.ends = Ends(self.facts, settings, self.restarts, now)
+        self.leaving = Leaving(self.facts, settings, self.liveness)
+        # What was said already.
+        self._told_report: Report | None = None
+        self._told_news: News | None = None
+        self._due: float | None = None  # the next deadline, as far as it is known
+        self._new_public_keys: list[str] = []  # that are to be written
+        self._public_keys = {(spec.host, spec.key_name) for spec in plan.processes if spec.key_name}
+        self._stop_at = now + settings.max_runtime - settings.stop_early if settings.max_runtime else inf
+        self._lingers = {spec.lingers for spec in plan.processes}
+
+    # --- events in, actions out ---
+
+    def on(self, happened: Sequence[Event], now: float) -> list[Action]:
+        """Note events that came together; then everything that follows from the facts as they are now, once."""
+        self.liveness.notice_own_pause(now)
+        quiet = self._due is not None and now < self._due and self._are_signs_of_life(happened)
+        actions = [action for event in happened for action in self._note(event, now)]
+        if not quiet:
+            actions += self._advance(now)
+            self._due = None
+        return actions
+
+    def _are_signs_of_life(self, happened: Sequence[Event]) -> bool:
+        """Return whether nothing follows but that somebody is there, and nothing is going on. Most events are such."""
+        facts = self.facts
+        if facts.attempt.causes or facts.attempt.decided_since is not None or not facts.phase.is_active:
+            return False
+        return all(self._is_sign_of_life(event) for event in happened)
+
+    def _is_sign_of_life(self, event: Event) -> bool:
+        hosts = self.facts.hosts
+        match event:
+            case events.Unreached(host=host):
+                return host not in hosts.link_ended  # else it matters where something has failed
+            case events.Reported(report=report):
+                return hosts.reports.get(report.host) == report
+            case events.Informed(news=news):
+                return hosts.news == news
+        return False
+
+    def _note(self, event: Event, now: float) -> Iterator[Action]:
+        facts = self.facts
+        match event:
+            case events.Ended():
+                yield from self.ends.note(event, now)
+            case events.NotStarted(name=name, why=why, code=code):
+                facts.own.note_ended(name, Exit(code=code), now)
+                facts.blame(now, name, what="cannot be started", error=why, code=code)
+            case events.RankStarted(attempt=attempt) if attempt != facts.attempt.number:
+                pass  # too late; what started it is gone, and so is what it waits for
+            case events.RankStarted(name=name):
+                facts.own.note_started(facts.own.specs.get(name) or facts.rank_from_elsewhere(name), now)
+                facts.attempt.note_ready((facts.host, name))
+            case events.RankOrphaned():
+                self.ends.note_orphan(now)
+            case events.Listening(name=name):
+                facts.attempt.note_ready((facts.host, name))
+            case events.Fingerprinted(fingerprints=fingerprints):
+                facts.note_fingerprints(fingerprints)
+            case events.Prepared(flags=flags, fingerprints=fingerprints, unused_gpus=unused_gpus):
+                facts.note_prepared(flags, unused_gpus)
+                facts.note_fingerprints(dict(fingerprints))
+                if facts.is_coordinator:
+                    yield from self.rendezvous.note_fingerprints(facts.host, facts.fingerprints, now)
+            case events.PublicKey(name=key_name, key=key):
+                self._note_public_keys(facts.host, ((key_name, key),))
+            case events.Signalled(number=number):
+                if facts.note_stop(now):
+                    yield events.Say(message=f"signal {number}: stopping; scripts have {self.settings.stop_grace:g} s")
+            case events.Reported(report=report):
+                yield from self._note_report(report, now)
+            case events.Informed(news=news, offset=offset):
+                facts.note_offset(offset)
+                yield from self._note_news(news, now)
+            case events.Unreached(host=host):
+                self.liveness.note_unreached(host, now)
+            case events.LinkEnded(host=host):
+                self.liveness.note_link_ended(host, now)
+                if facts.is_coordinator and not facts.hosts.is_gone(host):  # a follower reports again at once
+                    yield events.Knock(host=host)
+            case events.Replaced(host=host):
+                facts.blame_host(now, host, "lost: its launcher was started again", ExitCode.HOST_LOST)
+            case events.Answered(host=host):
+                if host in facts.hosts.heard:  # else it is still to appear
+                    facts.hosts.note_heard(host, now)
+            case events.Rejected(host=host, why=why):
+                facts.hosts.note_rejected(host, why, now)
+            case events.Looked(found=found):
+                facts.attempt.note_dying(found, now)
+            case events.Resting(found=found):
+                facts.attempt.note_resting(dict(found))
+            case events.Probed(found=found):
+                yield from self.rendezvous.note_probed(found, now)
+            case events.Survived(name=name):
+                if name in facts.own.running():
+                    yield from self.termination.note_survived(event)
+            case events.Swept(left=left):
+                self.restarts.note_swept(left, now)
+            case events.Inventoried(artifacts=found):
+                facts.note_inventory(found)
+            case events.Broken(why=why, code=code, what=what):
+                facts.blame(now, "", what=what, error=why, code=code)
+            case events.Found(cause=cause):
+                if facts.phase.is_active:
+                    facts.note_cause(cause, now)
+            case events.Due() | events.RankEnded() | events.ChildrenChanged():
+                pass
+            case _:
+                assert_never(event)
+
+    def _note_report(self, report: Report, now: float) -> Iterator[Action]:
+        facts = self.facts
+        host = report.host
+        before = facts.hosts.reports.get(host)
+        facts.hosts.note_report(report, now)
+        self._note_public_keys(host, report.public_keys)
+        if report.fingerprints and report.fingerprints != (before and before.fingerprints):
+            yield from self.rendezvous.note_fingerprints(host, dict(report.fingerprints), now)
+        if report.stopping and facts.note_stop(now, report.stopping_at):
+            yield events.Say(message=f"{host} was told to stop: so is the whole job")
+        if report.attempt == facts.attempt.number:
+            facts.attempt.note_ready(*((host, process) for process in report.ready))
+            if report.cause and report.cause != (before and before.cause):  # a symptom first, then what is behind it
+                facts.note_cause(report.cause, now, report.cause_at)
+        if report.gone and facts.outcome is None and (not report.cause or report.attempt != facts.attempt.number):
+            # It took us for lost, while we stood still perhaps. What it was to do will not be done.
+            self.liveness.blame_own_pause(host, now, now)
+            facts.blame_host(now, host, "left before the end of the job", ExitCode.HOST_LOST)
+
+    def _note_news(self, news: News, now: float) -> Iterator[Action]:
+        facts = self.facts
+        facts.hosts.note_news(news, facts.coordinator, now, answers=facts.offset is not None)
+        facts.attempt.note_poll(news.poll, now)
+        if news.attempt > facts.attempt.number:
+            facts.begin_attempt(news.attempt)
+            yield events.Say(message=f"the coordinator says: attempt {news.attempt}")
+        if news.attempt == facts.attempt.number:
+            facts.attempt.note_ready(*news.ready)
+            facts.attempt.note_go(news.go)
+        self._note_public_keys(facts.coordinator, news.public_keys)
+        if news.stopping and facts.note_stop(now):
+            yield events.Say(message="the coordinator says: stop")
+        if news.outcome and facts.outcome is None:
+            yield from self._settle_on(news.outcome, now)
+
+    def _note_public_keys(self, host: str, public_keys: tuple[tuple[str, str], ...]) -> None:
+        if not any(spec.key_name for spec in self.facts.own.specs.values()):
+            return  # who shows none has no use for any
+        for key_name, key in public_keys:
+            # Of nobody else is one asked: with such a key one could come in.
+            if (host, key_name) in self._public_keys and self.facts.note_public_key(key_name, host, key):
+                self._new_public_keys.append(key_name)
+
+    def _write_public_keys(self) -> Iterator[Action]:
+        public_keys, self._new_public_keys = dict.fromkeys(self._new_public_keys), []
+        for key_name in public_keys:
+            keys = self.facts.public_keys[key_name]
+            ordered = tuple((name, keys[name]) for name in self.facts.plan.hosts if name in keys)
+            yield events.WritePublicKeys(key_name=key_name, keys=ordered)
+
+    def repeat(self) -> list[Action]:
+        """Say again what was said before anybody could be reached."""
+        self._told_report = self._told_news = None
+        return list(self._tell())
+
+    # --- what follows from the facts ---
+
+    def _advance(self, now: float) -> Iterator[Action]:
+        facts = self.facts
+        if facts.phase is Phase.ENDED:
+            return
+        yield from self._write_public_keys()
+        yield from self.rendezvous.advance(now)
+        if facts.outcome is None:
+            yield from self._watch_the_clock(now)
+            yield from self.gpu_check.advance(now)
+            self.rendezvous.watch(now)
+            self.liveness.watch(now)
+            yield from self.ends.watch(now)
+            facts.attempt.note_decided(facts.is_coordinator and all_decided(facts), now)
+            settled = verdict(self.facts, self.settings, now)
+            if settled is not None and self.restarts.may_try_again(settled):
+                yield from self.restarts.try_again(settled, now)
+            elif settled is not None:
+                yield from self._settle_on(settled, now)
+        yield from self.restarts.advance(now)
+        yield from self.starting.advance(now)
+        yield from self.termination.advance(now)
+        yield from self.leaving.take_inventory(now)
+        yield from self._tell()
+        yield from self.leaving.finish(now)
+
+    def _watch_the_clock(self, now: float) -> Iterator[Action]:
+        """Stop in time before SageMaker ends the job: it would be the same, later and with less time to save."""
+        if self.facts.is_coordinator and now >= self._stop_at and self.facts.note_stop(now):
+            early, limit = self.settings.stop_early, self.settings.max_runtime
+            yield events.Say(message=f"stopping {early:g} s before the maximum runtime of {limit:g} s")
+
+    def _settle_on(self, settled: Outcome, now: float) -> Iterator[Action]:
+        self.facts.note_outcome(settled, now)
+        yield events.Say(message=f"job {settled.kind}" + (f": {settled.cause.headline}" if settled.cause else ""))
+
+    def _tell(self) -> Iterator[Action]:
+        facts = self.facts
+        if not facts.others:
+            return
+        if facts.is_coordinator:
+            news = messages.news(facts)
+            if news != self._told_news:
+                self._told_news = news
+                yield events.TellFollowers(news=news)
+        else:
+            report = messages.report(facts)
+            if report != self._told_report:
+                self._told_report = report
+                yield events.TellCoordinator(report=report)
+
+    def deadline(self, now: float) -> float:
+        """Return when to be called again with Due, if nothing happens before."""
+        if self._due is None:
+            self._due = self._next_deadline(now)
+        return self._due
+
+    def _next_deadline(self, now: float) -> float:
+        facts = self.facts
+        times = [now + self.settings.heartbeat]
+        if facts.attempt.causes or facts.own.forced or not facts.phase.is_active:
+            times.append(now + 0.05)  # the end is near: several short limits are running
+        elif facts.attempt.polled_within(DYING, now):
+            times.append(self.ends.look_at)
+        times += self.starting.deadlines()
+        if facts.outcome is None:
+            times += [self.liveness.look_at, facts.began + self.settings.start_timeout]
+            times += [*self.rendezvous.deadlines(), *self.restarts.deadlines()]
+            times.append(self._stop_at)
+            if facts.attempt.decided_since is not None:
+                times += {facts.attempt.decided_since + seconds for seconds in self._lingers}
+                times.append(now + 0.1)
+        # What was due at the last event has been seen to.
+        return max(now + 0.001, min(time for time in times if time > self.liveness.last))

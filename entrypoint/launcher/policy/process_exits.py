@@ -1,0 +1,144 @@
+"""What the ends of this host's processes mean, and what it means if one does not come. Pure, like the policy."""
+
+from collections.abc import Iterator
+from signal import SIGKILL
+
+from entrypoint.base.errors import ExitCode
+from entrypoint.launcher.job.open_mpi import DAEMONS, LOST_PEER, PRRTE
+from entrypoint.launcher.job.settings import Settings
+from entrypoint.launcher.outcome.outcome import Confidence, Exit
+from entrypoint.launcher.plan.plan import USERS, Duty, Flag, Ready, Restart, Role, Serves
+from entrypoint.launcher.policy import events
+from entrypoint.launcher.policy.events import Action
+from entrypoint.launcher.policy.facts import Facts
+from entrypoint.launcher.policy.restarts import Restarts
+from entrypoint.launcher.policy.verdict import DYING
+
+LOOK_AGAIN = 0.1  # seconds between two looks at what processes print while something goes wrong
+LOOKED_AT = 4000.0  # hosts that look in a second, at most: what they find takes the coordinator longer to hear
+UNENDING = 2.0  # seconds that a process has from its last words to its end
+NO_SERVER = 60.0  # seconds in which a chief's script has begun to listen, if it ever does
+SAY_WHO_WORKS = 30.0  # seconds after the chief's end, when its workers still work
+
+
+class Ends:
+    """Remembers only when to look again, and what it has said."""
+
+    def __init__(self, facts: Facts, settings: Settings, restarts: Restarts, now: float) -> None:
+        self.facts, self.settings, self.restarts = facts, settings, restarts
+        self.look_at = now
+        self._may_serve = any(spec.serves is Serves.MAYBE for spec in facts.plan.processes)
+        self._rests_since = now
+        self._look_again = max(LOOK_AGAIN, len(facts.plan.hosts) / LOOKED_AT)
+
+    def note(self, event: events.Ended, now: float) -> Iterator[Action]:
+        facts = self.facts
+        name, exit = event.name, event.exit
+        spec = facts.own.specs.get(name)
+        if spec is None or name in facts.own.ended:
+            return
+        if spec.duty is Duty.RANK and name not in facts.own.started:
+            return  # it came too late for its attempt, see RankStarted
+        facts.own.note_ended(name, exit, now)
+        if exit.clean and (spec.ready is Ready.ENDED or spec.decides):
+            facts.attempt.note_ready((facts.host, name))  # a script that ended well holds nobody up
+        ours = name in facts.own.asked or name in facts.own.forced
+        if spec.duty is not Duty.STEP:
+            yield events.Say(message=f"{name} {'stopped' if ours else 'ended'}: {exit}")
+        wrong = spec.duty is Duty.SERVER or not exit.clean
+        if not wrong or ours or not facts.phase.is_active:
+            return
+        transient = spec.restart is not Restart.KEEP and self.restarts.looks_transient(exit) and not event.memory
+        if transient and (again := self.restarts.start_alone(spec, now)):
+            yield again
+            return
+        from entrypoint.launcher.outcome.explain import explain, explain_mpirun  # here, since most jobs never need it
+
+        if spec.duty is Duty.LAUNCHER:  # it fails because a rank did, or falls over its own feet then
+            error, details, confidence = explain_mpirun(event.output)
+            confidence = Confidence.HIGH if exit.signal == SIGKILL else confidence
+        else:
+            error, details, confidence = explain(exit, event.output, event.wrote)
+        if spec.duty is Duty.RANK and self._may_follow(exit, error):
+            confidence = Confidence.LOW
+        what = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit)
+        if event.memory:
+            what, error, confidence = f"{what}, out of memory", event.memory, Confidence.HIGH
+        facts.blame(
+            now, name, what=what, error=error, details=details, code=exit.code or 1, confidence=confidence,
+            restartable=transient, exit=exit,
+        )  # fmt: skip
+
+    def _may_follow(self, exit: Exit, error: str) -> bool:
+        """Return whether a rank's end may follow from another's, though nothing that it printed says so."""
+        if self.facts.plan.daemon == DAEMONS[PRRTE]:
+            return exit.code == LOST_PEER
+        return exit.signal == SIGKILL and not error  # mpirun kills the other ranks when one fails
+
+    def note_orphan(self, now: float) -> None:
+        """Note that what mpirun starts ranks with elsewhere is gone. On mpirun's own host, its own end says so."""
+        facts = self.facts
+        expected = not facts.phase.is_active or facts.own_failure()
+        if not expected and not facts.own.having(Duty.LAUNCHER):
+            error = "Open MPI's daemon is gone from this host, and its ranks cannot go on without it"
+            what, weak = "ended too early", Confidence.LOW
+            facts.blame(now, facts.plan.daemon, what=what, error=error, code=1, confidence=weak, restartable=True)
+
+    def watch(self, now: float) -> Iterator[Action]:
+        """Blame what does not come to its end, or to its beginning."""
+        self._watch_mpirun(now)
+        self._watch_the_chief(now)
+        yield from self._watch_the_dying(now)
+        yield from self._say_who_is_waited_for(now)
+
+    def _watch_the_dying(self, now: float) -> Iterator[Action]:
+        """Where something went wrong: see who is about to end of it; blame who does not get to its end."""
+        facts = self.facts
+        if not facts.attempt.polled_within(DYING, now) or not facts.phase.is_active:
+            return
+        users = [name for name in facts.own.running(*USERS) if name not in facts.own.asked]
+        if users and now >= self.look_at:
+            # Words that matter come at once, mostly; and a thousand hosts may be waiting for one that does not answer.
+            self.look_at = now + max(self._look_again, now - (facts.attempt.poll_at or now))
+            yield events.Look(names=tuple(users))
+        for name, (since, error, details) in facts.attempt.dying.items():
+            if name in users and now >= since + UNENDING and facts.own_failure() is None:
+                what = "raised, and did not end"  # unless it got over what it printed; so somebody else may be right
+                facts.blame(now, name, what=what, error=error, details=details, code=1, confidence=Confidence.LOW)
+
+    def _say_who_is_waited_for(self, now: float) -> Iterator[Action]:
+        """Once, if workers that may only serve still work when the chief has ended."""
+        facts = self.facts
+        if not self._may_serve or not facts.is_coordinator or facts.attempt.causes or facts.rests() is None:
+            self._rests_since = now
+        elif now >= self._rests_since + SAY_WHO_WORKS:
+            self._may_serve = False
+            reports = {host: facts.report_of(host) for host in facts.others}
+            if left := [host for host, report in reports.items() if not report.done and report.rests is None]:
+                yield events.Say(message=f"waiting for the scripts of {', '.join(left)} (ENTRYPOINT_PS_WORKER_END)")
+
+    def _watch_the_chief(self, now: float) -> None:
+        """Blame a chief whose session waits for ever for a server that its code does not start."""
+        facts = self.facts
+        if Flag.TF1_TRAIN not in (facts.flags or ()) or facts.attempt.causes or not facts.phase.is_active:
+            return
+        for name in facts.own.running(Duty.SCRIPT):
+            listens = (facts.host, name) in facts.attempt.ready
+            if facts.own.specs[name].role is Role.CHIEF and not listens and now >= facts.own.started[name] + NO_SERVER:
+                error = (
+                    "Estimator.train connects to a server at its task's own address, and starts none: with parameter "
+                    "servers it waits for ever. Use tf.estimator.train_and_evaluate, which starts one"
+                )
+                facts.blame(now, name, what=f"listens on no port after {NO_SERVER:g} s", error=error, code=1)
+
+    def _watch_mpirun(self, now: float) -> None:
+        """Bound what mpirun can wait for: daemons that do not reach it, a rank that a host has no process left for."""
+        facts, limit = self.facts, self.settings.start_timeout
+        for name in facts.own.running(Duty.LAUNCHER):
+            late = now >= facts.own.started[name] + limit and not facts.attempt.causes
+            if late and (missing := facts.ranks_to_come()):
+                what, error = "started no rank", "do the hosts reach one another on all ports?"
+                if facts.any_rank_came():
+                    what = f"did not start {missing[0].name} of {missing[0].host}"
+                    error = "are that host's limits of processes and memory too low?"
+                facts.blame(now, name, what=f"{what} within {limit:g} s", error=error, code=ExitCode.START_TIMEOUT)

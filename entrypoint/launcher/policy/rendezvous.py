@@ -1,0 +1,235 @@
+"""Before any program of the user's starts: is everybody there, does everybody reach everybody, is all the same?
+
+Pure, like the policy that asks it: the probing itself is an action, and what came of it an event.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from entrypoint.base.errors import ExitCode
+from entrypoint.launcher.job.settings import Settings
+from entrypoint.launcher.plan.plan import ANY, PREFLIGHT, Duty, ProcessSpec
+from entrypoint.launcher.policy import events, messages
+from entrypoint.launcher.policy.events import Action, Reach
+from entrypoint.launcher.policy.facts import Facts
+from entrypoint.launcher.policy.phase import Phase
+from entrypoint.launcher.policy.remote_hosts import STILL
+
+NAG = 10.0  # seconds between two tables of who is missing
+PROBE_AGAIN = 0.5  # seconds between two tries to reach hosts that are all up
+REACH = 120.0  # seconds that these tries may take: all are up, so only a name can still be on its way
+SHOWN = 20  # hosts that a table lists
+ALL_MEET = 64  # hosts of the largest job in which each host tries to reach every other
+
+
+class Rendezvous:
+    """One host's part in it. Times are seconds of one monotonic clock, ours."""
+
+    def __init__(self, facts: Facts, settings: Settings) -> None:
+        self.facts, self.settings = facts, settings
+        self._nag_at = facts.began + min(NAG, settings.start_timeout / 2)
+        self._nagging = False  # a table is to be said when the probes are back
+        self._probing = False
+        self._probe_at = facts.began
+        self._assembled_since: float | None = None
+        self._fingerprints: dict[str, dict[str, str]] = {}  # thing -> host -> version or digest
+        self._steps = [spec for spec in facts.plan.processes if spec.duty is Duty.STEP]  # that are yet to be ready
+        self._meets = meets(facts.plan.hosts, facts.host)
+        self._unreached = self._meets  # of them; a coordinator asks for it with each report of a thousand hosts
+        self._patience = min(REACH, settings.start_timeout)
+
+    def note_probed(self, found: tuple[Reach, ...], now: float) -> Iterator[Action]:
+        facts = self.facts
+        facts.hosts.note_reach(found)
+        reach = facts.hosts.reach
+        self._unreached = [host for host in self._meets if not (host in reach and reach[host].reached)]
+        self._probing = False
+        if self._nagging:
+            self._nagging = False
+            missing = [host for host in self._missing() if host in facts.hosts.reach]
+            for line in table(facts, missing, now) if missing else []:
+                yield events.Say(message=line)
+
+    def note_fingerprints(self, host: str, fingerprints: Mapping[str, str], now: float) -> Iterator[Action]:
+        """Compare, on the coordinator, what must be the same everywhere; blame the host that differs."""
+        facts = self.facts
+        for thing, value in fingerprints.items():
+            values = self._fingerprints.setdefault(thing, {})
+            if values.get(host) == value:
+                continue
+            values[host] = value
+            if len(values) < len(facts.plan.hosts):
+                continue
+            values = {host: text for host, text in values.items() if text != ANY}
+            for odd, text in different(facts.coordinator, thing, values):
+                if self.settings.differences == "warn":
+                    yield events.Say(message=f"warning: {odd} differs: {text}")
+                else:
+                    facts.blame_host(now, odd, "differs from the other hosts", ExitCode.CONFIG, error=text)
+
+    def advance(self, now: float) -> Iterator[Action]:
+        facts = self.facts
+        if facts.outcome is not None or not facts.others:
+            return
+        if facts.is_coordinator and len(facts.hosts.heard) >= len(facts.others):
+            facts.hosts.note_assembled()
+        if facts.hosts.assembled and self._assembled_since is None:
+            self._assembled_since = self._probe_at = now
+        if not self.is_over():
+            yield from self._preflight(now)
+        if now >= self._nag_at:
+            self._nag_at = now + NAG
+            yield from self._nag(now)
+
+    def _nag(self, now: float) -> Iterator[Action]:
+        """Who is missing; then, on the coordinator, who reaches whom not, and who is not prepared."""
+        facts = self.facts
+        seconds = f"{now - facts.began:.0f} s"
+        missing = self._missing()
+        if missing:
+            yield events.Say(message=f"waiting for {listed(missing)} ({seconds})")
+            if not self._probing:
+                self._probing = self._nagging = True
+                yield events.Probe(hosts=tuple(missing))
+        if not facts.is_coordinator or facts.phase is Phase.STOPPING:
+            return
+        for report in (messages.report(facts), *map(facts.report_of, facts.others)):
+            for reach in report.unreached[:SHOWN]:
+                yield events.Say(message=f"{report.host} cannot reach {reach.host} ({seconds}): {_state(reach)}")
+        late = [spec for spec in facts.plan.processes if self._is_late(spec)]
+        for name in dict.fromkeys(spec.name for spec in late):
+            hosts = [spec.host for spec in late if spec.name == name]
+            yield events.Say(message=f"waiting for {name} of {listed(hosts)} ({seconds})")
+
+    def _is_late(self, spec: ProcessSpec) -> bool:
+        there = spec.host in self.facts.hosts.heard or spec.host == self.facts.host
+        return spec.duty is Duty.STEP and there and (spec.host, spec.name) not in self.facts.attempt.ready
+
+    def is_over(self) -> bool:
+        return (self.facts.host, PREFLIGHT) in self.facts.attempt.ready
+
+    def _missing(self) -> list[str]:
+        """Return hosts that never were heard: on the coordinator all of them, on a follower the coordinator."""
+        facts = self.facts
+        wanted = facts.others if facts.is_coordinator else [facts.coordinator]
+        return [host for host in wanted if host not in facts.hosts.heard]
+
+    def _preflight(self, now: float) -> Iterator[Action]:
+        facts = self.facts
+        if not facts.hosts.assembled:
+            return
+        if not self._unreached or not facts.plan.hosts_meet:
+            facts.attempt.note_ready((facts.host, PREFLIGHT))
+        elif now >= self._probe_at and not self._probing:
+            self._probing, self._probe_at = True, now + PROBE_AGAIN
+            yield events.Probe(hosts=tuple(self._unreached))
+
+    def watch(self, now: float) -> None:
+        """Blame who keeps the job from starting, when the time for it is over."""
+        facts = self.facts
+        self._watch_missing(now)
+        self._watch_rejected(now)
+        if self._assembled_since is not None and now >= self._assembled_since + self._patience and not self.is_over():
+            self._blame_unreached(now)
+        if facts.is_coordinator and now >= facts.began + self.settings.start_timeout:
+            self._steps = [spec for spec in self._steps if (spec.host, spec.name) not in facts.attempt.ready]
+            for spec in self._steps:
+                what = f"{spec.name} did not end within {self.settings.start_timeout:g} s"
+                facts.blame_host(now, spec.host, what, ExitCode.START_TIMEOUT)
+
+    def _watch_missing(self, now: float) -> None:
+        facts, limit = self.facts, self.settings.start_timeout
+        missing = self._missing() if now >= facts.began + limit and not facts.hosts.assembled else []
+        if missing:
+            lines = "\n".join(table(facts, missing, now))
+            for host in missing:
+                error = _state(facts.hosts.reach.get(host))
+                what = f"did not appear within {limit:g} s"
+                facts.blame_host(now, host, what, ExitCode.START_TIMEOUT, error=error, details=lines)
+
+    def _watch_rejected(self, now: float) -> None:
+        facts = self.facts
+        for host, (since, last, why) in facts.hosts.rejected.items():
+            lasting = now >= since + self.settings.peer_timeout and now < last + STILL
+            if host in facts.hosts.heard or not lasting or facts.own_failure():
+                continue
+            if facts.is_coordinator:
+                facts.blame_host(now, host, "was refused", ExitCode.CONFIG, error=why)
+            else:
+                what = f"is refused by the coordinator {host}"
+                facts.blame_host(now, facts.host, what, ExitCode.CONFIG, error=why)
+
+    def _blame_unreached(self, now: float) -> None:
+        facts, unreached = self.facts, self._unreached
+        if unreached:
+            lines = "\n".join(table(facts, unreached, now))
+            error = _state(facts.hosts.reach.get(unreached[0]))
+            what = f"cannot reach {listed(unreached)}"
+            facts.blame_host(now, facts.host, what, ExitCode.START_TIMEOUT, error=error, details=lines)
+
+    def deadlines(self) -> Iterator[float]:
+        yield self._nag_at
+        if self._assembled_since is not None and not self.is_over():
+            yield self._probe_at
+            yield self._assembled_since + self._patience
+        for since, _, _ in self.facts.hosts.rejected.values():
+            yield since + self.settings.peer_timeout
+
+
+def meets(hosts: Sequence[str], me: str) -> list[str]:
+    """Return the hosts that one host is to reach before the user's programs start.
+
+    In most jobs all others. Where that would be a million connections, the coordinator reaches all, all have reached
+    it when they are heard, and each reaches those that are 1, 16, 256, ... places behind it: so each is tried from
+    near and far, and a host that is cut off is found, or a part of the hosts that does not reach another part.
+    """
+    if len(hosts) <= ALL_MEET or me == hosts[0]:
+        return [host for host in hosts if host != me]
+    own, count = hosts.index(me), len(hosts)
+    steps = [1 << power for power in range(0, count.bit_length(), 4) if 1 << power < count]
+    return [hosts[(own + step) % count] for step in steps]
+
+
+def different(coordinator: str, thing: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return (host, text) of each whose value is not what most have; in doubt the coordinator or the first is right."""
+    counts = Counter(values[host] for host in sorted(values))
+    if len(counts) <= 1:
+        return []
+    usual = max(counts, key=lambda value: (counts[value], value == values.get(coordinator)))
+    other = next(host for host in sorted(values) if values[host] == usual)
+    return [
+        (host, f"{thing} is {value or 'absent'}; on {other} it is {usual or 'absent'}")
+        for host, value in sorted(values.items())
+        if value != usual
+    ]
+
+
+def table(facts: Facts, hosts: list[str], now: float) -> list[str]:
+    """Return who is missing: host, whether its name resolves, whether its port answers, when it was last heard."""
+    rows = [("host", "name resolves", "port answers", "last heard")]
+    for host in hosts[:SHOWN]:
+        reach = facts.hosts.reach.get(host)
+        resolves = "not tried" if reach is None else reach.address or "no"
+        answers = "not tried" if reach is None else "yes" if reach.reached else reach.why or "no"
+        heard = f"{now - facts.hosts.heard[host]:.0f} s ago" if host in facts.hosts.heard else "never"
+        rows.append((host, resolves, answers, heard))
+    return columns(rows, len(hosts) - SHOWN)
+
+
+def columns(rows: Sequence[Sequence[str]], left_out: int = 0) -> list[str]:
+    """Return a table's lines; `left_out` rows are not in it."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [*lines, *([f"and {left_out} more"] if left_out > 0 else [])]
+
+
+def _state(reach: Reach | None) -> str:
+    if reach is None:
+        return ""
+    if not reach.address:
+        return f"its name does not resolve: {reach.why}"
+    return f"it is at {reach.address}, " + (reach.why or "and its port answers")
+
+
+def listed(hosts: list[str], most: int = SHOWN) -> str:
+    return ", ".join(hosts[:most]) + (f" and {len(hosts) - most} more" if len(hosts) > most else "")

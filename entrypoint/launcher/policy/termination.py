@@ -1,0 +1,129 @@
+"""Which processes of this host must end now, and how hard to press. Pure, like the policy that asks it.
+
+After a failure: SIGTERM, `failure_grace` seconds, SIGKILL. After a stop: scripts have `stop_grace` seconds to save, and
+servers and mpirun stay for that long, since saving may take them. What SIGKILL does not end within `kill_timeout`
+seconds is given up: it counts as running no more.
+"""
+
+from collections.abc import Iterator
+
+from entrypoint.launcher.job.settings import Settings
+from entrypoint.launcher.outcome.outcome import Confidence
+from entrypoint.launcher.plan.plan import USERS, Duty, Restart
+from entrypoint.launcher.policy import events
+from entrypoint.launcher.policy.events import Action
+from entrypoint.launcher.policy.facts import Facts
+
+UNWIND = 10.0  # seconds in which mpirun ends when all that it has started is over
+_WORK = (*USERS, Duty.STEP)
+
+
+class Termination:
+    """Remembers only since when it waits for mpirun, and what it gave up."""
+
+    def __init__(self, facts: Facts, settings: Settings) -> None:
+        self.facts, self.settings = facts, settings
+        self._ranks_over_since: float | None = None
+        self._inspected: set[tuple[int, str]] = set()  # (attempt, process)
+
+    def advance(self, now: float) -> Iterator[Action]:
+        facts = self.facts
+        # What looks like a symptom stops nothing before the verdict: the one behind it may still have to speak.
+        yield from self._give_up(now)
+        if facts.outcome is not None or facts.attempt.clearing:
+            yield from self._end_all(now)
+        elif facts.stopping_since is not None:
+            yield from self._let_save(facts.stopping_since, now)
+        elif facts.own_failure(Confidence.HIGH):
+            yield from self._ask(self._running(*_WORK), now)
+            yield from self._force_the_deaf(now)
+        elif launchers := self._running(Duty.LAUNCHER):
+            yield from self._let_mpirun_end(launchers, now)
+
+    def _give_up(self, now: float) -> Iterator[Action]:
+        facts = self.facts
+        for name in facts.own.running():
+            since = facts.own.forced.get(name)
+            this = (facts.attempt.number, name)
+            if since is None or now < since + self.settings.kill_timeout or this in self._inspected:
+                continue
+            self._inspected.add(this)
+            yield events.Inspect(name=name)
+
+    def note_survived(self, event: events.Survived) -> Iterator[Action]:
+        self.facts.own.note_stuck(event.name, event.left)
+        what = "; ".join(event.left) or "nothing of it is to be seen"
+        seconds = f"{self.settings.kill_timeout:g} s"
+        yield events.Say(message=f"{event.name} is still there {seconds} after SIGKILL, and is left behind: {what}")
+
+    def _let_mpirun_end(self, launchers: list[str], now: float) -> Iterator[Action]:
+        """When every rank has ended well nothing is left for mpirun to do, and it may never find that out."""
+        if not self.facts.all_ranks_ended_well():
+            self._ranks_over_since = None
+            return
+        self._ranks_over_since = now if self._ranks_over_since is None else self._ranks_over_since
+        if now >= self._ranks_over_since + UNWIND:
+            if not all(name in self.facts.own.forced for name in launchers):
+                yield events.Say(message=f"all ranks ended well {UNWIND:g} s ago, and mpirun has not: it is killed")
+            yield from self._force(launchers, now)
+
+    def _running(self, *duties: Duty) -> list[str]:
+        own, clearing = self.facts.own, self.facts.attempt.clearing
+        return [n for n in own.running(*duties) if not (clearing and own.specs[n].restart is Restart.KEEP)]
+
+    def _let_save(self, since: float, now: float) -> Iterator[Action]:
+        """Servers stay: a script may still want to save through them.
+
+        mpirun goes when the ranks of all hosts have: asked, it would kill those that still save.
+        """
+        facts = self.facts
+        scripts, launchers = self._running(*_WORK), self._running(Duty.LAUNCHER)
+        has_ranks = any(name in facts.own.started for name in facts.own.having(Duty.RANK))
+        grace = self.settings.stop_grace
+        yield from self._ask(scripts if has_ranks else [*scripts, *launchers], now, max(0.0, since + grace - now))
+        if now >= since + grace:
+            yield from self._force([*scripts, *launchers], now)
+        if launchers and facts.ranks_are_over():
+            self._ranks_over_since = now if self._ranks_over_since is None else self._ranks_over_since
+            # It has not heard of the ends of ranks, see Supervisor. One without ranks was asked.
+            if facts.any_rank_came() or now >= self._ranks_over_since + UNWIND:
+                yield from self._force(launchers, now)
+
+    def _end_all(self, now: float) -> Iterator[Action]:
+        facts = self.facts
+        if facts.succeeded():  # what is left of the scripts serves, and may have something to save all the same
+            serving = [name for name in self._running(Duty.SCRIPT) if name not in facts.own.asked]
+            if serving:
+                yield events.Say(message=f"{', '.join(serving)}: only serving others, which have ended; told to end")
+            yield from self._ask(serving, now, self.settings.stop_grace)
+        yield from self._ask(self._running(*_WORK, Duty.SERVER), now)
+        yield from self._force_the_deaf(now)
+        launchers = self._running(Duty.LAUNCHER)
+        if launchers and not self._running(Duty.RANK):
+            # mpirun has no work of its own left: it goes when the ranks have had their time.
+            lost = facts.lost()
+            others_left = all(facts.hosts.is_gone(host) or host in lost for host in facts.others)
+            out_of_time = now >= facts.outcome_at + self.settings.failure_grace
+            if facts.attempt.clearing or others_left or out_of_time:
+                yield from self._force(launchers, now)
+
+    def _force_the_deaf(self, now: float) -> Iterator[Action]:
+        own = self.facts.own
+        deaf = [name for name in own.running() if name in own.asked and now >= own.asked[name] + self._grace(name)]
+        yield from self._force(deaf, now)
+
+    def _grace(self, name: str) -> float:
+        serves = self.facts.succeeded() and self.facts.own.specs[name].duty is Duty.SCRIPT
+        return self.settings.stop_grace if serves else self.settings.failure_grace
+
+    def _ask(self, names: list[str], now: float, grace: float | None = None) -> Iterator[Action]:
+        for name in names:
+            if name not in self.facts.own.asked:
+                self.facts.own.note_asked(name, now)
+                yield events.Ask(name=name, grace=self.settings.failure_grace if grace is None else grace)
+
+    def _force(self, names: list[str], now: float) -> Iterator[Action]:
+        for name in names:
+            if name not in self.facts.own.forced:
+                self.facts.own.note_forced(name, now)
+                yield events.Force(name=name)

@@ -1,0 +1,117 @@
+"""One run of MLflow for a job: hyperparameters, the training's metrics and what its hosts use, by MLflow's own client.
+
+Where it goes is MLflow's to know: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, MLFLOW_RUN_ID (then that run goes on)
+and its other variables. The coordinator's monitor starts `main` beside a job that has the first of them.
+"""
+
+import importlib
+import os
+import re
+import select
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.observe.export.points import Point, Points
+
+URI = "MLFLOW_TRACKING_URI"
+USED = {"cpu", "memory/bytes", "memory/of limit"}  # of what a host uses, and its GPUs
+EVERY, PACE = 10.0, 5.0  # seconds between two points of what is used; between two batches
+BATCH, PARAMS = 1000, 100  # that MLflow takes in one
+LONGEST = 500  # characters of a parameter, that every server takes
+STATUS = {"succeeded": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
+_UNSAFE = re.compile(r"[^\w. /-]+")
+
+
+class MlflowRun:
+    """Writes what records say into one run. ConfigError if MLflow is not here, or is not told where to write."""
+
+    def __init__(self) -> None:
+        if not os.environ.get(URI):
+            raise ConfigError(f"{URI} is not set; wanted the address of a tracking server, or file:///FOLDER")
+        try:
+            self._mlflow: Any = importlib.import_module("mlflow")
+            self._entities: Any = importlib.import_module("mlflow.entities")
+        except ImportError:
+            raise ConfigError(
+                f"{URI} is set, and MLflow is not installed here: add mlflow-skinny to requirements.txt"
+            ) from None
+        self._client = self._mlflow.tracking.MlflowClient()
+        self.id = ""
+        self._first = ""  # the process of training whose metrics have no prefix
+        self._status = "FINISHED"
+        self._waiting: list[Any] = []
+        self._sent = time.monotonic()
+        self._taken: dict[tuple[str, str], float] = {}
+
+    def add(self, source: Points, lines: Iterable[list[Any]]) -> int:
+        """Take what lines of a host's record say; how many metrics that were. They are sent every PACE seconds."""
+        found = [self._metric(point) for point in source.of(lines) if self._is_wanted(source, point)]
+        self._waiting += found
+        if source.is_coordinator:
+            if not self.id and source.described:
+                self._begin(source)
+            self._status = STATUS.get(source.outcome.get("kind", ""), self._status)
+        if self.id and time.monotonic() >= self._sent + PACE:
+            self._send()
+        return len(found)
+
+    def close(self) -> None:
+        """Send the rest, and end the run as the job ended."""
+        if self.id:
+            self._send()
+            self._client.set_terminated(self.id, self._status)
+
+    def _begin(self, source: Points) -> None:
+        run = self._mlflow.start_run(run_name=source.about.get("job") or None)
+        self.id = run.info.run_id
+        given = source.described.get("hyperparameters", {})
+        params = [self._entities.Param(_UNSAFE.sub("-", name), str(value)[:LONGEST]) for name, value in given.items()]
+        said = {name: str(source.about[name]) for name in ("mode", "instance_type") if source.about.get(name)}
+        said["hosts"] = str(len(source.about.get("hosts", ())))
+        tags = [self._entities.RunTag(f"sagemaker.{name}", value) for name, value in said.items()]
+        for start in range(0, len(params) or 1, PARAMS):
+            self._client.log_batch(self.id, params=params[start : start + PARAMS], tags=[] if start else tags)
+
+    def _is_wanted(self, source: Points, point: Point) -> bool:
+        _, _, process = point.run.partition("/")
+        if process:
+            self._first = self._first or (point.run if point.is_metric and source.is_coordinator else "")
+            return point.is_metric
+        if point.name not in USED and not point.name.startswith("gpu "):
+            return False
+        key = point.run, point.name
+        if point.at < self._taken.get(key, 0.0) + EVERY:
+            return False
+        self._taken[key] = point.at
+        return True
+
+    def _metric(self, point: Point) -> Any:
+        where = "" if point.run == self._first else f"{point.run}/"
+        where = where if "/" in point.run else f"system/{where}"
+        name = _UNSAFE.sub("-", f"{where}{point.name}")
+        return self._entities.Metric(name, point.value, round(point.at * 1000), point.step)
+
+    def _send(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+            self._client.log_batch(self.id, metrics=batch)
+        self._sent = time.monotonic()
+
+
+def main(folder: str) -> int:
+    """Write the run of a job that runs, until stdin is closed; the exit code. What it prints is for the job's log."""
+    from entrypoint.observe.export.follow import follow
+
+    try:
+        run = MlflowRun()
+        follow(lambda: [Path(folder)], run, lambda: bool(select.select([sys.stdin], [], [], 0)[0]))
+        run.close()
+    except Exception as error:  # MLflow's own, of any kind
+        print(f"mlflow: {error}".splitlines()[0][:500])
+        return 1
+    print(f"mlflow: run {run.id}" if run.id else "mlflow: no run: the job ended before it was described")
+    return 0

@@ -1,0 +1,79 @@
+"""The live page: what is served of it, on the control port of a job's coordinator and by `entrypoint local --watch`.
+
+Read only, and all that it knows is in the folder of the job's records. Who looks touches WATCHED there, and the monitor
+of the coordinator writes STATE while somebody does.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from entrypoint.launcher.control.pages import Route, headers, is_this_machine
+
+WATCHED, STATE = "watched", "live.json"
+STILL_WATCHED = 15.0  # seconds after somebody has looked
+PAGE, LIVE = "/", "/live"
+
+
+def page() -> bytes:
+    """Return the page, which asks for LIVE by itself and says nothing of any job."""
+    return Path(__file__).with_name("page.html").read_bytes()
+
+
+def state(folder: Path) -> bytes:
+    """Return what was last written of the job, as JSON, and see that it goes on being written; `{}` before that."""
+    try:
+        (folder / WATCHED).touch()
+        return (folder / STATE).read_bytes()
+    except OSError:
+        return b"{}"
+
+
+ROUTES = {PAGE: Route(body=lambda folder: page(), is_page=True), LIVE: Route(body=state)}
+
+
+class Looks:
+    """When somebody has looked."""
+
+    def __init__(self) -> None:
+        self._last = float("-inf")
+        self._changed = threading.Condition()
+
+    def note(self) -> None:
+        with self._changed:
+            self._last = time.monotonic()
+            self._changed.notify_all()
+
+    def wait_for_one(self, within: float) -> None:
+        """Return when whoever has looked of late has looked once more, and at the latest after so many seconds."""
+        now = time.monotonic()
+        with self._changed:
+            if now - self._last < STILL_WATCHED:
+                self._changed.wait_for(lambda: self._last > now, within)
+
+
+def application(folder: Path, looks: Looks) -> Callable[[dict[str, Any], Any], Iterable[bytes]]:
+    """Return the page of one job as a WSGI application, for this machine's browsers alone."""
+
+    def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        route = ROUTES.get(environ.get("PATH_INFO", ""))
+        status, body = HTTPStatus.OK, b""
+        if not is_this_machine(environ.get("HTTP_HOST", "")):
+            status = HTTPStatus.FORBIDDEN
+        elif environ["REQUEST_METHOD"] != "GET":
+            status = HTTPStatus.METHOD_NOT_ALLOWED
+        elif not route:
+            status = HTTPStatus.NOT_FOUND
+        else:
+            body = route.body(folder)
+            looks.note()
+        if status != HTTPStatus.OK:
+            body, route = json.dumps({"error": status.phrase}).encode(), None
+        start_response(f"{status.value} {status.phrase}", headers(body, is_page=bool(route and route.is_page)))
+        return [body]
+
+    return answer

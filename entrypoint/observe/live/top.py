@@ -1,0 +1,193 @@
+"""`entrypoint top`: the live page's contents in a terminal, drawn by Rich."""
+
+import http.client
+import json
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from entrypoint.base.errors import ConfigError, printable
+from entrypoint.base.extras import imported
+from entrypoint.observe.live import serve
+
+AGAIN = 1.0  # seconds between two looks
+FIRST = 8.0  # seconds until the first state has to be there: the monitor writes it when it looks next
+PATIENCE = 5.0  # seconds for an answer
+MOST = 64 << 20  # bytes of one
+CONTROL_PORT = "7979"  # unless ENTRYPOINT_CONTROL_PORT says another
+BASE = Path("/opt/ml")
+Source = Callable[[], dict[str, Any]]
+
+
+def source(where: str, environment: Mapping[str, str]) -> Source:
+    """Return what has the state of a job: of an address, of an output folder, or of the job that is here.
+
+    ConfigError if that cannot be one.
+    """
+    port, token = environment.get("ENTRYPOINT_CONTROL_PORT") or CONTROL_PORT, environment.get("ENTRYPOINT_TOKEN", "")
+    if where.startswith(("http://", "https://")):
+        return lambda: _ask(where.rstrip("/") + serve.LIVE, token)
+    if not where and (BASE / "input/config/resourceconfig.json").exists():
+        return lambda: _ask(f"http://localhost:{port}{serve.LIVE}", token)
+    folder = Path(where) if where else _newest(Path("out"))
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is no folder; wanted the output folder of `entrypoint local`, or http://HOST:PORT")
+    found = sorted(folder.glob("*/ml/output/data/record")) or [folder]
+    return lambda: _read(_of_coordinator(found))
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    try:
+        return _checked(json.loads(serve.state(folder)))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{folder / serve.STATE} shows no job: {error}") from None
+
+
+def _checked(state: Any) -> dict[str, Any]:
+    """Return it; ValueError if it is nothing that we draw."""
+    if not isinstance(state, dict):
+        raise ValueError("what answers is no job's control port")
+    try:
+        if state:
+            _headline(state), _rows(state), _said(state)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError):
+        raise ValueError("what answers is no job's control port") from None
+    return state
+
+
+def _of_coordinator(folders: list[Path]) -> Path:
+    """Return the folder whose host shows the job, or the first while none does."""
+    return next((folder for folder in folders if (folder / serve.STATE).exists()), folders[0])
+
+
+def _newest(folder: Path) -> Path:
+    runs = [path for path in folder.glob("*") if path.is_dir()]
+    if not runs:
+        raise ConfigError(f"there is no job in {folder}/ and none in {BASE}; wanted its folder, or http://HOST:PORT")
+    return max(runs, key=lambda path: path.stat().st_mtime)
+
+
+def _ask(address: str, token: str) -> dict[str, Any]:
+    request = urllib.request.Request(address, headers={"X-Entrypoint-Token": token} if token else {})
+    directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy leads to a host of the job
+    try:
+        with directly.open(request, timeout=PATIENCE) as answer:
+            return _checked(json.loads(answer.read(MOST)))
+    except urllib.error.HTTPError as error:
+        raise ConfigError(f"{address} said {error.code}: {error.read(1000).decode(errors='replace')}") from None
+    except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
+        raise ConfigError(f"nobody shows a job at {address}: {error}") from None
+
+
+def show(state_of: Source, once: bool) -> int:
+    """Show the job until it ends or Ctrl-C, or once; 0. ConfigError if there is none, or no Rich to draw it."""
+    console, live = (imported(f"rich.{name}", "tools", "`entrypoint top`") for name in ("console", "live"))
+    state = _first(state_of)
+    if once or not sys.stdout.isatty():
+        console.Console().print(_drawn(state))
+        return 0
+    with live.Live(_drawn(state), screen=True, auto_refresh=False) as screen:
+        try:
+            while not state["outcome"]:
+                time.sleep(AGAIN)
+                state = state_of() or state
+                screen.update(_drawn(state), refresh=True)
+        except KeyboardInterrupt:
+            return 0
+        except ConfigError:  # it has ended, or the way to it has
+            pass
+    console.Console().print(_drawn(state))
+    return 0
+
+
+def _first(state_of: Source) -> dict[str, Any]:
+    until = time.monotonic() + FIRST
+    while True:
+        if state := state_of():
+            return state
+        if time.monotonic() > until:
+            raise ConfigError(
+                f"nothing has been shown of this job for {FIRST:g} s: it does not run any more, or ENTRYPOINT_MONITOR "
+                "is false"
+            )
+        time.sleep(AGAIN / 4)
+
+
+def _drawn(state: Mapping[str, Any]) -> Any:
+    """Return a table of hosts and processes between a line of the job and the launchers' last words."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(expand=True, box=None, pad_edge=False, header_style="bold")
+    for name in ("host", "phase", "CPU", "memory", "net in/out", "process", "CPUs", "memory", "steps/s", "said"):
+        right = name in ("CPU", "CPUs", "memory", "steps/s")
+        table.add_column(name, justify="right" if right else "left", overflow="fold" if name == "said" else "ellipsis")
+    for row in _rows(state):
+        table.add_row(*map(Text, row))
+    return Group(Text(_headline(state), style="bold"), Text(""), table, Text(""), Text(_said(state), style="dim"))
+
+
+def _rows(state: Mapping[str, Any]) -> list[list[str]]:
+    rows = []
+    for host in state["hosts"]:
+        first = [host["name"], host["phase"], *_used(host)]
+        for process in host["processes"] or [None]:
+            rows.append([printable(cell) for cell in (*first, *(_of(process) if process else [""] * 5))])
+            first = [""] * len(first)
+    return rows
+
+
+def _said(state: Mapping[str, Any]) -> str:
+    said = [f"{time.strftime('%H:%M:%S', time.localtime(at))} {host} {text}" for at, host, text in state["said"][-6:]]
+    return "\n".join(map(printable, said))
+
+
+def _headline(state: Mapping[str, Any]) -> str:
+    progress, outcome = state["progress"], state["outcome"]
+    words = [state["name"] or f"job of {len(state['hosts'])} hosts", f"mode {state['mode']}"]
+    words.append(f"{outcome['kind']}, exit code {outcome['exit_code']}" if outcome else "running")
+    words.append(f"for {_time(state['at'] - state['began'])}")
+    if progress["done"] is not None:
+        words.append(f"{progress['done']:.0%} done")
+    if progress["left"] is not None and not outcome:
+        words.append(f"{_time(progress['left'])} left at this pace")
+    return printable(" · ".join(words))
+
+
+def _used(host: Mapping[str, Any]) -> list[str]:
+    if "memory" not in host:
+        return ["", "", ""]
+    return [f"{host['cpu']:.0%}", _bytes(host["memory"][0]), "/".join(_bytes(count) for count in host["net"])]
+
+
+def _of(process: Mapping[str, Any]) -> list[str]:
+    metrics = [
+        f"{name}={_number(value)}" for name, value in process["metrics"].items() if not name.startswith("epoch_")
+    ]
+    said = " ".join(metrics) or (process["lines"][-1] if process["lines"] else "")
+    rate = "" if process["rate"] is None or process["ended"] else f"{process['rate']:.2f}"
+    if process["ended"] is not None:
+        return [process["name"], process["ended"], "", rate, said]
+    return [process["name"], f"{process['cpus']:.2f}", _bytes(process["memory"]), rate, said]
+
+
+def _number(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.6g}"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def _time(seconds: float) -> str:
+    whole = max(0, round(seconds))
+    return f"{whole} s" if whole < 60 else f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} h"

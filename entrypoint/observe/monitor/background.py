@@ -1,0 +1,39 @@
+"""What takes long and nobody waits for: the channels' files are counted, what makes the report is imported."""
+
+import threading
+from contextlib import suppress
+from typing import Any
+
+from entrypoint.launcher.job.job import Job
+from entrypoint.observe.monitor.reporting import prepare
+
+SETTLED = 2.0  # seconds until the coordinator imports what makes the report
+
+
+class Aside:
+    """A thread. `found`: what it has found out about this host, for its record; who takes it away empties it."""
+
+    def __init__(self, job: Job) -> None:
+        self.found: list[dict[str, Any]] = []
+        self._job = job
+        self._over, self._prepares = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="aside", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """End it: a module that it imports just now would be locked for ever in a process that is forked."""
+        self._over.set()
+        if self._prepares.is_set():
+            self._thread.join()
+
+    def _run(self) -> None:
+        from entrypoint.observe.monitor.record_header import channels, limits
+
+        with suppress(Exception):  # what is not known is left out
+            self.found.append(limits(self._job))
+        with suppress(Exception):
+            self.found.append({"channels": channels(self._job)})
+        if self._job.cluster.is_coordinator and not self._over.wait(SETTLED):
+            self._prepares.set()
+            if not self._over.is_set():
+                prepare()

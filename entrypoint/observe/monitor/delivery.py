@@ -1,0 +1,72 @@
+"""Brings a follower's record to the coordinator, piece by piece; and back what the coordinator's monitor wants."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+from entrypoint.launcher.control.host_calls import Calls
+from entrypoint.launcher.control.wire import Refused
+from entrypoint.launcher.job.job import Job
+from entrypoint.record.read import WRONG
+
+PIECE = 1 << 17  # bytes at once
+PATIENCE = 2.0  # seconds for an answer
+
+
+class Delivery:
+    """A thread, so that a coordinator that does not answer holds up no sample."""
+
+    def __init__(self, job: Job, path: Path) -> None:
+        self.wants: dict[str, Any] = {}  # what the coordinator's monitor asks for, as it was heard last
+        self._job, self._path = job, path
+        self._call = Calls(job.cluster, job.settings)
+        self._at = 0  # bytes that the coordinator has
+        self._due = threading.Condition()
+        self._wanted, self._last, self.whole = False, False, False
+        self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
+        self._thread.start()
+
+    def bring(self) -> None:
+        """Bring what is new, soon."""
+        with self._due:
+            self._wanted = True
+            self._due.notify()
+
+    def finish(self, within: float) -> bool:
+        """Bring the rest; whether the coordinator has all of it."""
+        with self._due:
+            self._wanted = self._last = True
+            self._due.notify()
+        self._thread.join(within)
+        return self.whole
+
+    def _run(self) -> None:
+        while True:
+            with self._due:
+                self._due.wait_for(lambda: self._wanted)
+                self._wanted, last = False, self._last
+            try:
+                self._bring(last)
+            except (OSError, Refused, *WRONG):  # the next time brings it, too
+                pass
+            if last:
+                return
+
+    def _bring(self, last: bool) -> None:
+        me = self._job.cluster.me.name
+        with self._path.open("rb") as file:
+            while True:
+                file.seek(self._at)
+                piece = file.read(PIECE)
+                is_whole = last and len(piece) < PIECE
+                where = f"/record/{me}/{self._at}" + ("/end" if is_whole else "")
+                answer = json.loads(self._call(self._job.cluster.coordinator, where, piece, PATIENCE).body)
+                before, self._at = self._at, max(0, int(answer["have"]))
+                self.wants = answer["wants"] if isinstance(answer["wants"], dict) else {}
+                if self._at == before + len(piece):
+                    if len(piece) < PIECE:
+                        self.whole = is_whole
+                        return
+                elif self._at <= before:  # it has no room, or has lost what it had
+                    return

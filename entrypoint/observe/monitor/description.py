@@ -1,0 +1,30 @@
+"""What a job was asked for, for its record: enough to make the same plan of it again, and no secret."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from entrypoint.base.secrets import Secrets
+from entrypoint.launcher.job.job import Job
+
+KEPT = ("ENTRYPOINT_", "SAGEMAKER_", "SM_", "TRAINING_JOB_")  # what variables that say something of a job begin with
+LONGEST = 4096  # characters of a value; of a longer one nothing is kept
+
+
+def described(job: Job, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return SageMaker's three files and the environment, as far as they are short; secrets masked."""
+    given = {name: value for name, value in environment.items() if name.startswith(KEPT)}
+    found = {
+        "base": str(job.paths.base),
+        "resourceconfig": job.resource_config,
+        "inputdataconfig": job.input_data_config,
+        "hyperparameters": {name: value for name, value in job.hyperparameters.items() if _is_short(value)},
+        "environment": {name: value for name, value in given.items() if _is_short(value)},
+        "open_mpi": job.open_mpi,
+    }
+    masked: dict[str, Any] = Secrets(environment, job.hyperparameters).mask_all(found)
+    return masked
+
+
+def _is_short(value: Any) -> bool:
+    return len(value if isinstance(value, str) else json.dumps(value)) <= LONGEST

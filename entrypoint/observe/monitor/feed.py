@@ -1,0 +1,283 @@
+"""What the monitor is told: a process of its own, begun before anything runs, that no event and no line waits for.
+
+Its socket keeps messages apart: a line of the record in JSON, as monitor/README.md has them, or output of a process.
+What the monitor is too slow for is counted, and not shown.
+"""
+
+import contextlib
+import json
+import os
+import queue
+import select
+import signal
+import socket
+import threading
+import time
+from collections import Counter, deque
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from entrypoint.launcher.host import descendants
+from entrypoint.observe.monitor import spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from entrypoint.launcher.job.job import Job
+    from entrypoint.launcher.plan.plan import Plan
+    from entrypoint.launcher.policy.events import Event
+
+PIECE = 1 << 14  # bytes of output in one message
+RATE, BURST = 1 << 15, 1 << 18  # bytes of output a second that it is shown, and at once: more than people read
+LONGEST = 1 << 17  # bytes of a line of the record
+KEPT = 1000  # lines of the record that wait for it
+LEAVES = 4.5  # seconds that it has at the end: of the coordinator, to hear the others (1) and to make the report (3)
+AGAIN, PAUSE = 3, 1.0  # times that it is begun again, and seconds before that
+LOOP = 1.0  # seconds in which the launcher's loop begins it, until it is asked once more
+LIVES = ("process", "ended", "phase", "outcome")  # lines that one that is begun again has to know
+
+
+class Feed:
+    """The launcher's end. Whatever becomes of the monitor, nothing here raises, and nothing waits, but `finish`.
+
+    `began`: when the launcher did, by time.monotonic(); the record counts from then, for all that the monitor is later.
+    """
+
+    def __init__(self, job: "Job", plan: "Plan", began: float) -> None:
+        self._job, self._plan, self._began = job, plan, time.time() - (time.monotonic() - began)
+        self._lock = threading.Lock()
+        self._lives: deque[bytes] = deque(maxlen=KEPT)
+        self._told_again: deque[bytes] = deque()  # of these, what a new monitor is still to be told
+        self._waiting: deque[bytes] = deque(maxlen=KEPT)
+        self._room, self._at = float(BURST), time.monotonic()
+        self._unseen: Counter[str] = Counter()  # bytes of output that it is still to be told of
+        self._is_wanted = job.settings.monitor
+        self._socket: socket.socket | None = None
+        self._pid = 0
+        self._begun, self._is_there, self._is_done = 0, False, False
+        self._over = threading.Event()
+        self._listener, self._why = threading.Thread(), ""
+        self._is_distributed = False
+        self._say: Callable[[str], None] = lambda words: None
+        self._write: Callable[[str], None] = lambda line: None
+        self._put_event: Callable[[Event], None] = lambda event: None
+        self._leaves = LEAVES
+        if spawn.is_tracked():
+            from entrypoint.observe.monitor.tracking import LAST
+
+            self._leaves += LAST
+        if self._is_wanted:
+            self._remove_earlier()
+            self._begin(spawn.fork)
+
+    def _remove_earlier(self) -> None:
+        """Remove the records and the report of an earlier run."""
+        with contextlib.suppress(OSError):
+            if self._job.paths.records.exists():
+                import shutil
+
+                shutil.rmtree(self._job.paths.records, ignore_errors=True)
+        for path in (self._job.paths.report, self._job.paths.run / "wants.json"):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    def _begin(self, start: "Callable[[Job, Plan, float], tuple[socket.socket, int]]") -> None:
+        """Have a monitor, as far as that is possible; the job goes on without."""
+        self._begun += 1
+        try:
+            ours, pid = start(self._job, self._plan, self._began)
+        except Exception as error:  # such as no process, or no memory, to be had
+            self._why = f"cannot be started: {error}"
+            return
+        descendants.APART.discard(self._pid)
+        descendants.APART.add(pid)
+        with self._lock:
+            before, self._socket, self._pid = self._socket, ours, pid
+            self._is_there, self._is_done, self._why = True, False, ""
+            self._told_again = deque(self._lives)
+            self._send()
+        if before:
+            before.close()
+
+    def tell(self, kind: str, *values: Any) -> None:
+        """Tell it a line of the record, as of now."""
+        if self._is_wanted:
+            line = json.dumps([kind, round(time.time(), 3), *values], separators=(",", ":")).encode()
+            if len(line) > LONGEST:
+                return  # it would never get through; who reads the record misses it by its number
+            with self._lock:
+                if kind in LIVES:
+                    self._lives.append(line)
+                self._waiting.append(line)
+                self._send()
+
+    def show(self, process: str, lines: bytes) -> None:
+        """Show it what a process has printed, secrets masked."""
+        if not self._is_wanted:
+            return
+        with self._lock:
+            now = time.monotonic()
+            self._room, self._at = min(BURST, self._room + (now - self._at) * RATE), now
+            label = f"{process}\0".encode()
+            if not (self._told_again or self._waiting) and len(lines) <= self._room:
+                self._room -= len(lines)
+                pieces = [lines[start : start + PIECE] for start in range(0, len(lines), PIECE)]
+                if all(self._put(b"L" + label + piece) for piece in pieces):
+                    return
+            if not process:  # the launcher's own words are kept
+                words = lines.decode("utf-8", "replace")
+                self._waiting.append(json.dumps(["said", round(time.time(), 3), words[:PIECE]]).encode())
+                return
+            self._unseen[process] += len(lines)
+            if self._room >= PIECE:
+                self._room -= PIECE
+                self._put(b"U" + label + str(self._unseen.pop(process)).encode())
+
+    def listen(
+        self,
+        put: "Callable[[Event], None]",
+        say: "Callable[[str], None]",
+        write: "Callable[[str], None]",
+        ask: "Callable[[Callable[[], dict[str, Any]], float], Any]",
+    ) -> None:
+        """Hear what it has found, by a thread, until it ends; begin it again where that is before its time.
+
+        `ask` has the launcher's loop do something: what it starts is no child that the loop does not know.
+        """
+        self._put_event, self._say, self._write = put, say, write
+        if self._is_wanted:
+            self._listener = threading.Thread(target=self._listen, args=(ask,), name="monitor", daemon=True)
+            self._listener.start()
+
+    def _listen(self, ask: "Callable[[Callable[[], dict[str, Any]], float], Any]") -> None:
+        while True:
+            if self._is_there:
+                self._hear()
+            if self._over.is_set():
+                return
+            how = self._why or spawn.end_of(self._pid)
+            if self._begun > AGAIN:
+                self._give_up(how)
+                return
+            self._say(f"warning: the monitor of this host {how}; it is begun again ({self._begun} of {AGAIN} times)")
+            if self._over.wait(PAUSE):
+                return
+            begun = self._begun
+
+            def begin(begun: int = begun) -> dict[str, Any]:
+                if self._begun == begun and not self._over.is_set():
+                    self._begin(spawn.spawn)
+                return {}
+
+            while self._begun == begun and not self._over.is_set():
+                with contextlib.suppress(queue.Empty):  # the loop is busy, or over
+                    ask(begin, LOOP)
+
+    def _give_up(self, how: str) -> None:
+        """Say what nobody watches any more; end the job where it was to be no job without."""
+        from entrypoint.base.errors import ExitCode
+        from entrypoint.launcher.outcome.outcome import Cause
+        from entrypoint.launcher.policy.events import Found
+
+        settings, cluster = self._job.settings, self._job.cluster
+        lost = ["nothing is recorded any more"]
+        if settings.hang_after:
+            action = f", and ENTRYPOINT_HANG_ACTION={settings.hang_action} does nothing"
+            lost.append(f"nobody looks for hangs here{action if settings.hang_action != 'wait' else ''}")
+        is_asked = settings.require_distributed and len(cluster.training) > 1 and not self._is_distributed
+        if is_asked:
+            lost.append("ENTRYPOINT_REQUIRE_DISTRIBUTED=true cannot be checked")
+        words = f"the monitor of this host {how}, and is not begun again: {', '.join(lost)}"
+        self._say(f"warning: {words}")
+        if is_asked and cluster.is_coordinator:
+            cause = Cause(host=cluster.me.name, process="", what="monitor", error=words, code=ExitCode.INTERNAL)
+            self._put_event(Found(cause=cause))
+
+    def _hear(self, within: float = inf) -> bool:
+        """Hear what it has found, until it ends; whether it has, within so many seconds."""
+        until, poll = time.monotonic() + within, select.poll()
+        link = self._socket
+        if link is None:
+            return True
+        poll.register(link, select.POLLIN)
+        while True:
+            if within < inf and not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+                return False
+            try:
+                message = link.recv(1 << 18)
+            except OSError:  # it was killed, and has left unread what it was told
+                message = b""
+            if not message:
+                self._is_there = False
+                return True
+            with contextlib.suppress(ValueError, TypeError):
+                self._take(json.loads(message))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        match message:
+            case {"say": str(words)}:
+                self._is_distributed |= words.startswith("distributed: yes")
+                self._say(words)
+            case {"print": str(line)}:
+                self._write(line)
+            case {"blame": dict(cause)}:
+                from entrypoint.launcher.outcome.outcome import Cause
+                from entrypoint.launcher.policy.events import Found
+
+                self._put_event(Found(cause=Cause(**cause)))
+            case {"fault": str(why)}:
+                self._why = f"failed: {' '.join(why.split())[-300:]}"
+            case {"done": True}:
+                self._is_done = True
+
+    def finish(self) -> str:
+        """Let it write what it has; on the coordinator, hear the other hosts. In LEAVES seconds; what is wrong.
+
+        One that was killed has another take its place for that.
+        """
+        if not self._is_wanted:
+            return ""
+        self._over.set()
+        if self._end() and not self._is_done:
+            self._begin(spawn.spawn)
+            self._end()
+        if self._is_done:
+            self._why = ""
+        if self._socket:
+            self._socket.close()
+        self._is_wanted = False
+        return self._why
+
+    def _end(self) -> bool:
+        """Say that there is no more to come, and wait for its end; whether it came in time."""
+        with self._lock:
+            self._send()
+        with contextlib.suppress(OSError):
+            if self._socket:
+                self._socket.shutdown(socket.SHUT_WR)
+        if self._listener.is_alive():
+            self._listener.join(self._leaves)
+            ended = not self._listener.is_alive()
+        else:  # the launcher failed before it listened, or had no thread for it
+            ended = self._hear(self._leaves)
+        if not ended and self._pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._pid, signal.SIGKILL)  # and what it has started
+            self._why = f"it has not ended within {self._leaves:g} s"
+        elif not self._is_done:
+            self._why = self._why or f"the monitor {spawn.end_of(self._pid)}"
+        with contextlib.suppress(ChildProcessError):
+            if self._pid:
+                os.waitpid(self._pid, 0)
+        return ended
+
+    def _send(self) -> None:
+        while (lines := self._told_again or self._waiting) and self._put(lines[0]):
+            lines.popleft()
+
+    def _put(self, message: bytes) -> bool:
+        with contextlib.suppress(OSError):
+            if self._socket:
+                self._socket.send(message, socket.MSG_DONTWAIT)
+                return True
+        return False

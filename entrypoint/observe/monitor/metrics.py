@@ -1,0 +1,120 @@
+"""Metrics of the training in what the user's programs print: by SageMaker's own expressions, and by forms of the field.
+
+Keras     Epoch 3/10    45/100 [==>...] - ETA: 1s - loss: 0.51 - accuracy: 0.83    100/100 ... 2s 20ms/step - loss: 1
+TF1       INFO:tensorflow:loss = 0.51, step = 300 (1.2 sec)       INFO:tensorflow:global_step/sec: 75.3
+pairs     step=300 loss=0.51 images_per_second=120        step 300: loss 0.51
+"""
+
+import re
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from entrypoint.base.values import State, fresh
+from entrypoint.observe.monitor.requests import LONGEST, Wanted
+from entrypoint.record.read import is_value
+
+LAST = 20  # lines between two calls of `take` that are read, of those that may hold a metric
+MOST = 20  # metrics of one process
+LONGEST_NAME = 60  # characters
+
+_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf|NaN|Infinity)"
+_NAME = r"[A-Za-z][\w./()@-]{0,50}?"
+_END = r"(?![\w/]|[.:]\S)(%?)"
+_PAIR = re.compile(rf"(?<![\w./-])({_NAME})(?:\s*[=:]\s*|\s)({_NUMBER}){_END}")
+_STRICT = re.compile(rf"(?<![\w./-])({_NAME})\s*[=:]\s*({_NUMBER}){_END}")
+# What a line has that may hold a metric. Most lines of who prints much have none of it, and to look for it is cheap.
+_HINTED = re.compile(
+    r"^.*?(?:[Ll]oss|LOSS|[Ss]tep|[Ee]poch|[Aa]cc|AUC|auc|/s|per_s|mAP|[Ee]rror|mse|mae|\d/\d).*$", re.MULTILINE
+)
+_EPOCH = re.compile(r"^\s*Epoch\s+(\d+)/(\d+)\s*$")
+_PROGRESS = re.compile(r"^\s*(\d+)/(\d+|Unknown)\s+(?:\[[=>.\s]*\]|[━─ ]{5,})(.*)$")
+_STEP_TIME = re.compile(r"(\d+(?:\.\d+)?)(s|ms|us)/(?:step|epoch)")
+# A line is read for pairs only if one of its names is such a one: prose has colons, too.
+_KNOWN = re.compile(
+    r"(?:^|[_./-])(?:loss|step|steps|global_step|epoch|acc|accuracy|auc|mae|mse|rmse|f1|precision|recall|perplexity|lr|"
+    r"learning_rate|map|mean_average_precision|top5|top_5|examples|images|samples|tokens)(?:$|[_./(-])"
+    r"|(?:_|/)(?:sec|second|s)$",
+    re.IGNORECASE,
+)
+_CALLED = {
+    "global_step": "step",
+    "iteration": "step",
+    "iter": "step",
+    "batch": "step",
+    "global_step/sec": "steps_per_second",
+}
+_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08+")
+
+
+class Reader(State):
+    """Reads the lines of one process. `wanted`: metrics that the user has defined, as SageMaker has them."""
+
+    wanted: Sequence[Wanted] = ()
+    found: dict[str, float] = fresh(dict)  # what is new since `take`
+    _last: deque[str] = fresh(lambda: deque(maxlen=LAST))
+    _epoch: float = 0
+    _names: set[str] = fresh(set)
+
+    def read(self, lines: str) -> None:
+        """Note what these lines say."""
+        lines = lines.replace("\r", "\n")
+        for each in self.wanted:
+            if (value := each.last_in(lines.split("\n"))) is not None:
+                self._note(each.name, value)
+        for line in _HINTED.findall(lines):
+            if line.startswith("Epoch "):
+                self._read_line(line[:LONGEST])
+            else:
+                self._last.append(line[:LONGEST])
+
+    def note(self, values: Mapping[str, float]) -> None:
+        """Note metrics that were not printed."""
+        for name, value in values.items():
+            self._note(name, value)
+
+    def take(self) -> dict[str, float]:
+        """Return metrics that were said since the last call, the last value of each."""
+        while self._last:
+            self._read_line(_COLOURS.sub("", self._last.popleft()))
+        found, self.found = self.found, {}
+        return found
+
+    def _read_line(self, line: str) -> None:
+        if epoch := _EPOCH.match(line):
+            number = _whole(epoch[1])
+            self._epoch = number if is_value("epoch", number) else 0
+            self._note("epoch", number)
+            self._note("epochs", _whole(epoch[2]))
+        elif progress := _PROGRESS.match(line):
+            self._read_progress(*progress.groups())
+        else:
+            pairs = _STRICT.findall(line)
+            if not any(_KNOWN.search(name) for name, _, _ in pairs):
+                pairs = [pair for pair in _PAIR.findall(line) if _KNOWN.search(pair[0])]
+            for name, number, percent in pairs:
+                called = name.lower() if name.istitle() or name.isupper() else name
+                self._note(_CALLED.get(called.lower(), called), float(number) / (100 if percent else 1))
+
+    def _read_progress(self, step: str, steps: str, rest: str) -> None:
+        """A line of Keras' progress bar: steps are those of the epoch."""
+        self._note("epoch_step", _whole(step))
+        if steps.isdecimal():
+            self._note("epoch_steps", _whole(steps))
+            self._note("step", max(0, self._epoch - 1) * _whole(steps) + _whole(step))
+        if took := _STEP_TIME.search(rest):
+            self._note("step_seconds", float(took[1]) * _UNITS[took[2]])
+        for name, number, _ in _STRICT.findall(rest):
+            if name != "ETA":
+                self._note(name, float(number))
+
+    def _note(self, name: str, value: float) -> None:
+        name = name.strip(".:-")[:LONGEST_NAME]
+        if is_value(name, value) and (name in self._names or len(self._names) < MOST):
+            self._names.add(name)
+            self.found[name] = value
+
+
+def _whole(digits: str) -> float:
+    """Return a number that a program has printed: it may have more digits than Python reads as an int."""
+    return int(digits) if len(digits) <= 15 else float(digits)

@@ -1,0 +1,318 @@
+"""The monitor's loop: what the launcher tells, what the host uses, what programs print; written down, brought together.
+
+It runs beside the launcher as a process of its own, forked by feed.py. Nothing waits for it but the job's last
+moment; where it fails, the job has no record and is the same else.
+"""
+
+import json
+import select
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from entrypoint.base.values import Value
+from entrypoint.launcher.host.machine import this_machine
+from entrypoint.launcher.job.job import Job
+from entrypoint.launcher.plan.plan import Plan, Role
+from entrypoint.observe.monitor import inbox
+from entrypoint.observe.monitor.background import Aside
+from entrypoint.observe.monitor.emf import Emf
+from entrypoint.observe.monitor.guard import Guard
+from entrypoint.observe.monitor.output_scan import Printed
+from entrypoint.observe.monitor.record_header import about
+from entrypoint.observe.monitor.reporting import make_report
+from entrypoint.observe.monitor.script_socket import listen
+from entrypoint.record.tail import Tail, wait_for
+from entrypoint.record.write import Record
+
+if TYPE_CHECKING:
+    from entrypoint.observe.monitor.delivery import Delivery
+    from entrypoint.observe.monitor.sampling import Sampling
+    from entrypoint.observe.monitor.silence import Silence
+    from entrypoint.observe.monitor.watch import Watch
+
+EARLY = 1.5  # seconds until what the job is, is written and brought
+QUIET = 0.5  # seconds at the start in which it only listens: the job's programs start then
+LEAST, REVIEW = 0.5, 5.0  # seconds between two pieces that are written, and that a follower brings
+LAST = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
+LIVE, LIVE_HOSTS = 1.0, 50  # seconds, as REVIEW, while somebody looks at a job of no more hosts than that
+REST = 0.1  # seconds in which messages gather: to be woken for each line costs more than to read it
+LIVES = ("process", "ended", "phase", "outcome")  # lines that the launcher may tell a second time
+TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
+
+
+class Start(Value):
+    """What the monitor is given. `began`: when the launcher did, in seconds since the epoch; `description`: of the job.
+
+    `mask` hides secrets; `tracked`: by MLflow; `again`: there was one before, which has ended before its time.
+    """
+
+    job: Job
+    plan: Plan
+    began: float
+    description: Mapping[str, Any]
+    mask: Callable[[str], str]
+    tracked: bool
+    again: bool
+
+
+def run(feed: socket.socket, start: Start) -> None:
+    """Be the monitor until the launcher closes its end."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text("monitor")
+    Monitor(feed, start).run(start.began, start.description)
+
+
+class Monitor:
+    """Facts of one host, as far as its record needs them."""
+
+    def __init__(self, feed: socket.socket, start: Start) -> None:
+        job, plan = start.job, start.plan
+        self._feed, self._inbox = feed, inbox.Inbox(feed)
+        self._job, self._me, self._tracked = job, job.cluster.me.name, start.tracked
+        self._trains = {host: {spec.name for spec in plan.on(host) if spec.role in TRAINS} for host in plan.hosts}
+        self._running: dict[str, int] = {}  # processes of the plan: name -> pid
+        self._guard = Guard(self._say)
+        self._printed = Printed(job.settings.metrics, self._say)
+        self._marks = listen(job.paths.marks, start.mask)
+        emf = job.settings.emf
+        self._emf = Emf(emf, job.name, self._me, this_machine().cpus) if emf else None
+        self._silence: Silence | None = None
+        self._there: list[str] = []  # hosts whose records are about to end; on a follower, the coordinator
+        self._aside: Aside | None = None
+        self._record = Record(job.paths.records / f"{self._me}.jsonl.gz", self._say, start.again)
+        self._fresh: list[list[Any]] = []  # its lines, for the coordinator's eye
+        self._lives: set[bytes] = set()  # lines on when processes began and ended: the launcher may tell them twice
+        self._sampling: Sampling | None = None
+        self._delivery: Delivery | None = None  # a follower's
+        self._watch: Watch | None = None  # the coordinator's
+
+    def run(self, began: float, description: Mapping[str, Any]) -> None:
+        """Listen, look and review until the launcher has no more to say."""
+        settings = self._job.settings
+        pace = min(REVIEW, max(LEAST, settings.hang_after / 4)) if settings.hang_after else REVIEW
+        look_at, review_at = time.monotonic() + QUIET, time.monotonic() + min(pace, EARLY)
+        self._guard(self._read_earlier)
+        self._guard(lambda: self._add("host", about(self._job), at=began))
+        self._guard(lambda: self._record.add("described", time.time(), description))
+        poll, end = select.poll(), select.poll()
+        poll.register(self._feed, select.POLLIN)
+        end.register(self._feed, select.POLLRDHUP)
+        if self._marks:
+            poll.register(self._marks.socket, select.POLLIN)
+        while True:
+            ready = dict(poll.poll(max(0.0, min(look_at, review_at) - time.monotonic()) * 1000))
+            if self._marks and self._marks.socket.fileno() in ready:
+                self._guard(self._marks.hear)
+            if self._feed.fileno() in ready:
+                self._hear()
+            if self._inbox.ended:
+                break
+            now = time.monotonic()
+            if now >= look_at:
+                look_at = max(look_at + settings.monitor_interval, now)
+                self._guard(self._look)
+            if now >= review_at:
+                self._guard(self._review)
+                self._guard(self._bring)
+                fast = self._is_watched() and len(self._job.cluster.hosts) <= LIVE_HOSTS
+                review_at = now + (min(pace, LIVE) if fast else pace)
+            end.poll(max(0.0, min(REST, look_at - now, review_at - now)) * 1000)
+        if self._sampling:
+            self._guard(self._look)
+        self._guard(self._add_marks)
+        if self._marks:
+            self._guard(self._marks.close)
+        if self._emf and (line := self._emf.take(time.time())):
+            self._tell({"print": line})
+        self._guard(self._add_lines)
+        self._finish()
+
+    def _read_earlier(self) -> None:
+        """Take up what an earlier monitor of this host has written: what runs, and what was exchanged until then."""
+        if not self._record.size:
+            return
+        from entrypoint.observe.monitor.watch import JUDGED, SHOWN
+
+        for line in Tail(self._record.path).lines((*SHOWN, *JUDGED)):
+            if line[0] in LIVES:
+                self._lives.add(json.dumps(line, separators=(",", ":")).encode())
+            self._take_in(line)
+
+    def _add(self, kind: str, *values: Any, at: float | None = None) -> None:
+        at = time.time() if at is None else at
+        self._record.add(kind, at, *values)
+        if self._job.cluster.is_coordinator:
+            self._fresh.append([kind, at, *values])
+
+    def _hear(self) -> None:
+        for kind, process, what in self._inbox.take():
+            self._guard(partial(self._hear_one, kind, process, what))
+
+    def _hear_one(self, kind: bytes, process: str, what: bytes) -> None:
+        if kind == inbox.LINE:
+            self._note(what)
+        elif kind == inbox.UNSEEN:
+            self._printed.hear_of(process, int(what))
+        elif process:
+            self._printed.hear(process, what.decode("utf-8", "replace"))
+        else:
+            self._add("said", what.decode("utf-8", "replace"))
+
+    def _note(self, message: bytes) -> None:
+        if message.startswith(b'["decided"'):  # for replay/ alone
+            self._record.add_line(message)
+            return
+        line = json.loads(message)
+        if line[0] in LIVES:
+            if message in self._lives:
+                return
+            self._lives.add(message)
+        self._record.add_line(message)
+        self._take_in(line)
+
+    def _take_in(self, line: list[Any]) -> None:
+        if self._job.cluster.is_coordinator:
+            self._fresh.append(line)
+        match line:
+            case ["process", _, name, {"pid": pid}]:
+                self._running[name] = pid
+            case ["ended", _, name, _]:
+                self._running.pop(name, None)
+                self._add_lines(name)
+            case ["outcome", _, {"there": there}]:
+                self._there = there
+
+    def _add_lines(self, *processes: str) -> None:
+        for process, lines in self._printed.take_lines(*processes):
+            self._add("lines", process, lines)
+
+    def _add_marks(self) -> set[str]:
+        """Write down what the scripts told by their library since the last look; whose did."""
+        marks, metrics, weights = self._marks.take() if self._marks else ({}, {}, [])
+        for process, sums in marks.items():
+            for what, (times, seconds) in sums.items():
+                self._add("mark", process, {"what": what, "seconds": round(seconds, 4), "times": times})
+        for process, values in metrics.items():
+            self._printed.reader(process).note(values)
+        for process, told in weights:
+            self._add("weights", process, *told)
+        models = self._marks.take_models() if self._marks else {}
+        for process, model in models.items():
+            self._add("model", process, model)
+        return {*marks, *metrics, *models, *(process for process, _ in weights)}
+
+    def _look(self) -> None:
+        if self._sampling is None:
+            from entrypoint.observe.monitor.sampling import Sampling
+            from entrypoint.observe.monitor.silence import Silence
+
+            self._sampling = Sampling(self._job)
+            self._silence = Silence(self._sampling, self._job.settings.hang_after)
+            self._aside = Aside(self._job)
+            return
+        while self._aside and self._aside.found:
+            self._add("host", self._aside.found.pop(0))
+        sample = self._sampling.look(self._running, self._training(), self._printed.take_bytes())
+        self._add("sample", *sample)
+        missing, words = self._printed.stalls.take()
+        if missing:
+            self._add("stalled", missing, words)
+        told = self._add_marks()
+        for process, metrics in self._printed.take_metrics():
+            self._add("metric", process, metrics)
+            if self._emf:
+                self._emf.note_metrics(metrics)
+        seconds, host, *_ = sample
+        if self._emf:
+            self._emf.note(seconds, host)
+            if self._emf.is_due:
+                self._tell({"print": self._emf.take(time.time())})
+        if self._silence:
+            self._silence.note(self._training(), sample, told)
+        self._add_stacks()
+
+    def _training(self) -> dict[str, int]:
+        trains = self._trains[self._me]
+        return {name: pid for name, pid in self._running.items() if name in trains or name.startswith("rank ")}
+
+    # --- what is made of it ---
+
+    def _review(self) -> None:
+        if self._silence and (still := self._silence.still()) is not None:
+            self._add("still", still)
+        if self._is_watched():
+            self._add_lines()
+        if self._job.cluster.is_coordinator:
+            self._take_stacks(self._watch_over_all())
+        elif self._delivery:
+            self._take_stacks(self._delivery.wants.get("stacks", 0))
+
+    def _is_watched(self) -> bool:
+        """Return whether somebody looks at the job as it runs."""
+        return bool(self._watch.live if self._watch else self._delivery and self._delivery.wants.get("live"))
+
+    def _watch_over_all(self) -> int:
+        """Look at all hosts; how often stacks were asked for until now."""
+        if self._watch is None:
+            from entrypoint.observe.monitor.watch import Watch
+
+            self._watch = Watch(self._job, self._trains, self._tell, self._tracked)
+        fresh, self._fresh = self._fresh, []
+        self._watch.look(fresh)
+        return self._watch.wanted
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        with suppress(OSError):
+            self._feed.send(json.dumps(message).encode())
+
+    def _say(self, words: str) -> None:
+        self._tell({"say": words})
+
+    def _take_stacks(self, wanted: int) -> None:
+        if self._silence:
+            self._silence.take_stacks(wanted, self._training())
+
+    def _add_stacks(self) -> None:
+        """Write down the stacks that have been taken, and bring them at once: the coordinator waits for them."""
+        found = self._silence.stacks() if self._silence else {}
+        for name, stack in found.items():
+            self._add("stacks", name, stack.for_record())
+        if found:
+            from entrypoint.observe.monitor.silence import append_stacks
+
+            append_stacks(self._job.paths.data / f"stacks-{self._me}.txt", found)
+            self._bring()
+
+    def _bring(self) -> None:
+        """Write what is new; a follower brings it to the coordinator."""
+        self._record.flush()
+        if self._job.cluster.is_coordinator:
+            return
+        if self._delivery is None:
+            from entrypoint.observe.monitor.delivery import Delivery
+
+            self._delivery = Delivery(self._job, self._record.path)
+        self._delivery.bring()
+
+    def _finish(self) -> None:
+        self._guard(self._record.close)
+        path = self._record.path
+        if self._job.cluster.is_coordinator:
+            self._guard(lambda: wait_for(self._there, path.parent, LAST))
+            if self._watch:
+                self._guard(partial(self._watch.show_last, self._fresh))
+            if self._aside:
+                self._guard(self._aside.finish)
+            for words in make_report(path.parent, self._job.paths.report):
+                self._say(words)
+            return
+        self._guard(self._bring)
+        if self._delivery and self._delivery.finish(LAST if self._there else 0.0):
+            with suppress(OSError):
+                path.unlink()  # the coordinator has it
+                path.parent.rmdir()

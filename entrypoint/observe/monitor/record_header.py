@@ -1,0 +1,79 @@
+"""What a host's record says of the host and the job, beside what happens."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from entrypoint.launcher.job.channels import InputMode
+from entrypoint.launcher.job.job import Job
+from entrypoint.launcher.job.rules import in_words
+
+MOST_FILES, MOST_SECONDS = 20_000, 2.0  # of a channel, that are counted
+
+
+def about(job: Job) -> dict[str, Any]:
+    """Return what the record says first: whose it is, and of what."""
+    from entrypoint.launcher.host.machine import this_machine
+
+    machine, cluster = this_machine(), job.cluster
+    return {
+        "version": 1,
+        "host": cluster.me.name,
+        "rank": cluster.me.rank,
+        "hosts": [host.name for host in cluster.hosts],
+        "coordinator": cluster.coordinator.name,
+        "job": job.name,
+        "mode": str(job.mode),
+        "instance_type": str(job.resource_config.get("current_instance_type", "")),
+        "cpus": machine.cpus,
+        "gpus": machine.gpus,
+        "interval": job.settings.monitor_interval,
+        "limits": {"stop": job.settings.stop_grace},
+        **({"price": job.settings.price} if job.settings.price else {}),
+        **({"rules": in_words(job.settings.rules)} if job.settings.rules else {}),
+    }
+
+
+def limits(job: Job) -> dict[str, Any]:
+    """Return the bytes of memory that this host may use, and of its disk where models go."""
+    import psutil
+
+    from entrypoint.observe.monitor.usage import memory_limit
+
+    return {"memory_limit": memory_limit(), "disk_size": psutil.disk_usage(str(job.paths.base)).total}
+
+
+def channels(job: Job) -> dict[str, dict[str, Any]]:
+    """Return {channel: its mode and distribution, files and bytes}; "more" where not all were counted."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, told in job.input_data_config.items():
+        mode = str(told.get("TrainingInputMode", ""))
+        found[name] = {"mode": mode, "distribution": str(told.get("S3DistributionType", ""))}
+        if mode != InputMode.PIPE:
+            found[name] |= count_files(job.paths.base / "input/data" / name)
+    return found
+
+
+def count_files(folder: Path) -> dict[str, Any]:
+    """Return {"files", "bytes"} below a folder, and {"more": true} if there are more than could be counted in time."""
+    until, files, size = time.monotonic() + MOST_SECONDS, 0, 0
+    for each in _sizes(folder):
+        files += 1
+        size += each
+        if files >= MOST_FILES or time.monotonic() > until:
+            return {"files": files, "bytes": size, "more": True}
+    return {"files": files, "bytes": size}
+
+
+def _sizes(folder: Path | str) -> Iterator[int]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_file():
+                    yield entry.stat().st_size
+                elif entry.is_dir(follow_symlinks=False):
+                    yield from _sizes(entry.path)
+    except OSError:
+        return

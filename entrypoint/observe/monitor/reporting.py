@@ -1,0 +1,77 @@
+"""Has the report made, at the job's end, by a process that is forked: a Python of its own would start too late."""
+
+import contextlib
+import os
+import select
+import signal
+import time
+from pathlib import Path
+
+WITHIN = 3.0  # seconds, after which it is killed, and the job ends without
+
+
+def prepare() -> None:
+    """Import what makes reports, while there is time; it takes as long as making one of a small job."""
+    import entrypoint.observe.report.make
+    import entrypoint.record.find  # noqa: F401
+
+
+def make_report(records: Path, report: Path, within: float = WITHIN) -> list[str]:
+    """Make the report of all records; what is to be said: the worst verdicts, or why there is no report."""
+    try:
+        heard, told = os.pipe()
+    except OSError as error:
+        return [_why_not(records, str(error))]
+    try:
+        pid = os.fork()
+    except OSError as error:
+        os.close(heard)
+        os.close(told)
+        return [_why_not(records, str(error))]
+    if pid == 0:
+        _make(records, report, within, told)
+    os.close(told)
+    text, is_whole = _hear(heard, within)
+    if not is_whole:
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    if not is_whole:
+        return [_why_not(records, f"it was not made within {within:g} s")]
+    lines = [line for line in text.splitlines() if line]
+    if status:
+        return [_why_not(records, lines[-1] if lines else f"its process ended with {status}")]
+    return [f"report: {line}" for line in lines]
+
+
+def _make(records: Path, report: Path, within: float, told: int) -> None:
+    """Be the process that makes it, and end."""
+    code, lines = 1, list[str]()
+    with contextlib.suppress(BaseException):
+        try:
+            from entrypoint.observe.report.make import make
+            from entrypoint.record.find import records_in
+
+            lines, code = make(records_in(records), report, within=within), 0
+        except Exception as error:  # the job's log is no place for our faults
+            lines = [f"{type(error).__name__}: {error}"]
+        os.write(told, "\n".join(lines).encode("utf-8", "replace")[:4000])
+    os._exit(code)
+
+
+def _hear(heard: int, within: float) -> tuple[str, bool]:
+    """Return what came, and whether that was all, before the time was over."""
+    until, text, is_whole = time.monotonic() + within, b"", False
+    with open(heard, "rb", buffering=0) as pipe:
+        while select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]:
+            piece = pipe.read(1 << 16)
+            if not piece:
+                is_whole = True
+                break
+            text += piece
+    return text.decode("utf-8", "replace"), is_whole
+
+
+def _why_not(records: Path, why: str) -> str:
+    there = any(records.glob("*.jsonl.gz"))
+    advice = "`entrypoint report` makes it of the records" if there else f"the records are gone from {records}, too"
+    return f"no report.html: {why[:300]}; {advice}"

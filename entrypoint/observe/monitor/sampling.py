@@ -1,0 +1,79 @@
+"""One look at this host: what it, its processes and their connections have used since the last one."""
+
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from entrypoint.launcher.job.channels import InputMode
+from entrypoint.launcher.job.job import Job, Mode
+from entrypoint.observe.monitor.io_progress import Moves
+from entrypoint.observe.monitor.threads import Threads, Work
+from entrypoint.observe.monitor.traffic import Exchange
+from entrypoint.observe.monitor.usage import Families, HostUsage, ProcessUsage, fifos_filled
+
+Sample = tuple[float, dict[str, Any], dict[str, dict[str, float]], dict[str, list[int]]]
+
+
+class Sampling:
+    """Belongs to the monitor's loop. All figures are of the time between two looks."""
+
+    def __init__(self, job: Job) -> None:
+        self._host = HostUsage(job.paths.base)
+        self._processes, self._families = ProcessUsage(), Families()
+        self._found: dict[str, list[int]] = {}  # the families of the last look
+        self._exchange = Exchange(job.cluster, (job.settings.control_port, job.settings.ssh_port))
+        self._pipes = {
+            name: str(job.paths.base / "input/data" / name)
+            for name, channel in job.input_data_config.items()
+            if str(channel.get("TrainingInputMode", "")) == InputMode.PIPE
+        }
+        self._threads: dict[str, Threads] = {}
+        self._moves: Moves | None = None
+        self._ranks = job.mode is Mode.MPI
+        self._looked = time.monotonic()
+        self._host.look()
+
+    def look(self, running: Mapping[str, int], training: Collection[str], printed: Counter[str]) -> Sample:
+        """Return (seconds, HOST_PART, PROCESS_PART, PEER_PART) as README.md has them.
+
+        `running`: {name: pid} of the plan's processes; `training`: the names of those that train. What mpirun and its
+        daemons exchange, such as all that the ranks print, is not training.
+        """
+        now = time.monotonic()
+        seconds, self._looked = now - self._looked, now
+        families = self._found = self._families.of(running)
+        host, processes = self._host.look(), self._processes.look(families)
+        pids = {pid for family in families.values() for pid in family}
+        if filled := fifos_filled(self._pipes, pids):
+            host["fifos"] = filled
+        for name, count in printed.items():
+            processes.setdefault(name, {})["output"] = count
+        trainers = {pid for name in training for pid in families.get(name, ())}
+        exchanged = self._exchange.look(trainers)
+        if self._exchange.is_blind:
+            host["unseen"] = True
+        return round(seconds, 3), host, processes, exchanged
+
+    def look_closely(
+        self, running: Mapping[str, int], used: Mapping[str, Mapping[str, float]]
+    ) -> tuple[dict[str, Work], dict[str, float]]:
+        """Return of these processes, since the last look, what their threads did, and the bytes that they moved.
+
+        It comes after `look`, whose families of processes it takes: to find them reads all of /proc.
+        """
+        families = {name: self._found.get(name, []) for name in running}
+        self._threads = {name: self._threads.get(name) or Threads() for name in running}
+        work = {name: threads.look(families[name], self._ranks) for name, threads in self._threads.items()}
+        self._moves = self._moves or Moves()
+        return work, self._moves.look(families, used, self._exchange.addresses)
+
+    def look_no_closer(self) -> None:
+        """Forget what was counted: it belongs to no later spell of silence."""
+        self._moves = None
+        for threads in self._threads.values():
+            threads.begin_anew()
+
+    def waiting_threads(self, running: Mapping[str, int]) -> dict[str, int]:
+        """Return {process: its thread that was recognised as Horovod's}."""
+        return {name: self._threads[name].horovod for name in running if name in self._threads}

@@ -1,0 +1,73 @@
+"""Watches the training processes of this host for progress, and looks closely at them while they show none."""
+
+import queue
+import threading
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from entrypoint.observe.monitor.progress import Progress
+from entrypoint.observe.monitor.sampling import Sample, Sampling
+from entrypoint.observe.monitor.usage import Families
+
+if TYPE_CHECKING:
+    from entrypoint.observe.monitor.stacks import Stack
+
+
+class Silence:
+    """Belongs to the monitor's loop. `after`: ENTRYPOINT_HANG_AFTER, in seconds; 0: nothing is watched."""
+
+    def __init__(self, sampling: Sampling, after: float) -> None:
+        self._sampling, self._after = sampling, after
+        self._progress = Progress(after)
+        self._was_still = False
+        self._asked = 0  # how often stacks were asked for, when they were taken last
+        self._taken: queue.SimpleQueue[dict[str, Stack]] = queue.SimpleQueue()
+
+    def note(self, training: Mapping[str, int], sample: Sample, told: Collection[str]) -> None:
+        """Note a sample; `training`: pids of the processes by name; `told`: those whose scripts have told something.
+
+        Files of each thread are read only while there is no progress.
+        """
+        now, (seconds, host, processes, peers) = time.monotonic(), sample
+        peer_bytes = sum(map(sum, peers.values())) / max(seconds, 0.1)
+        gpus = host.get("gpus", ())
+        if self._after and self._progress.still(now, self._after / 4):
+            threads, moved = self._sampling.look_closely(training, processes)
+            self._progress.look(now, training, processes, gpus, told, peer_bytes, threads, moved)
+        else:
+            self._sampling.look_no_closer()
+            self._progress.look(now, training, processes, gpus, told, peer_bytes)
+
+    def still(self) -> dict[str, list[float]] | None:
+        """Return how long the processes have been still, as a record has it; None where there is nothing new to say."""
+        still = self._progress.still(time.monotonic(), self._after / 2) if self._after else {}
+        is_news, self._was_still = bool(still or self._was_still), bool(still)
+        return still if is_news else None
+
+    def take_stacks(self, asked: int, training: Mapping[str, int]) -> None:
+        """Take the stacks of these processes, by a thread, if they were asked for once more."""
+        if asked > self._asked:
+            self._asked = asked
+            of = Families().of(training), self._sampling.waiting_threads(training)
+            threading.Thread(target=self._take, args=of, name="stacks", daemon=True).start()
+
+    def _take(self, families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) -> None:
+        from entrypoint.observe.monitor.stacks import take
+
+        self._taken.put(take(families, waiting))
+
+    def stacks(self) -> "dict[str, Stack]":
+        """Return the stacks that have been taken since the last call."""
+        with suppress(queue.Empty):
+            return self._taken.get_nowait()
+        return {}
+
+
+def append_stacks(path: Path, found: "Mapping[str, Stack]") -> None:
+    """Add the stacks to a file that people read, as far as it can be written."""
+    texts = [f"{time.ctime()}: no progress", *(f"{name}, {stack.text}" for name, stack in found.items())]
+    with suppress(OSError), path.open("a") as file:
+        file.write("\n\n".join(texts) + "\n\n")

@@ -1,0 +1,135 @@
+"""Looks twice at where the processes of training stand: their stacks by py-spy, and their threads by the kernel.
+
+py-spy reads a process from outside and changes nothing in it. Where reading another's memory is refused (a container
+without ptrace), what the kernel says of the threads is all.
+"""
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from entrypoint.base.values import Value, replace
+from entrypoint.launcher.host.descendants import read_stat
+from entrypoint.observe.monitor.wait_sites import Doing, Look, Stand, stand
+
+APART_SECONDS = 3.0  # between the two looks
+PATIENCE_SECONDS = 20.0  # for one process
+MOST = 8  # processes of a family
+SLOW_BYTES = 1e6  # between the looks: a host that moves so much has a slow disk, and not one that is gone
+
+
+class Stack(Value):
+    """What is known of a process and of what it has started: where it stands, and all stacks as text."""
+
+    by: str  # which tool told it
+    stand: Stand
+    text: str
+
+    def for_record(self) -> dict[str, str]:
+        """Return it as a record has it."""
+        stand = self.stand
+        return {
+            "by": self.by, "place": stand.place, "inside": stand.inside, "doing": stand.doing.value, "text": self.text
+        }  # fmt: skip
+
+
+def take(families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) -> dict[str, Stack]:
+    """Return the stacks of each family of processes (name: pids), by two looks, APART_SECONDS apart.
+
+    What we have started may be a shell, or the small program by which mpirun starts a rank: of a family, the process
+    counts that works, or else that stands in the user's code. `waiting`: threads that are known to wait busily.
+    """
+    pids = {name: sorted(family)[:MOST] for name, family in families.items()}
+    first, tools = {}, {}
+    for pid in [pid for family in pids.values() for pid in family]:
+        stacks, tools[pid] = _dump(pid, "--native")
+        first[pid] = _look(pid, stacks)  # after py-spy, which has every thread run for a moment
+    bytes_before = _bytes_of_host()
+    time.sleep(APART_SECONDS)
+    is_io_slow = _bytes_of_host() - bytes_before > SLOW_BYTES
+    found = {}
+    for name, family in pids.items():
+        stands = {}
+        for pid in family:
+            second = _look(pid, [])
+            second = replace(second, stacks=_dump(pid)[0])
+            stands[pid] = stand(pid, first[pid], second, {waiting.get(name, 0)})
+            if stands[pid].doing is Doing.DISK and is_io_slow:
+                stands[pid] = replace(stands[pid], doing=Doing.WORKS)
+        told = max(stands, key=lambda pid: _weight(stands[pid]), default=0)
+        text = "\n\n".join(f"pid {pid}, by {tools[pid]}\n\n{_text(first[pid])}" for pid in family)
+        found[name] = Stack(by=tools.get(told, ""), stand=stands.get(told, Stand()), text=text)
+    return found
+
+
+def _bytes_of_host() -> float:
+    """Return the bytes that disks and network of this host have moved; network, as a disk may be another host's."""
+    total = 0.0
+    with contextlib.suppress(Exception):  # a kernel that does not count them
+        disks, net = psutil.disk_io_counters(), psutil.net_io_counters(nowrap=False)
+        total += disks.read_bytes + disks.write_bytes if disks else 0
+        total += net.bytes_recv + net.bytes_sent
+    return total
+
+
+def _weight(found: Stand) -> tuple[bool, bool, bool, bool]:
+    return (
+        found.doing is Doing.WORKS, found.doing is Doing.STOPPED, bool(found.place), found.doing is not Doing.UNKNOWN
+    )  # fmt: skip
+
+
+def _look(pid: int, stacks: Sequence[Mapping[str, Any]]) -> Look:
+    """Return what the kernel says of a process's threads, beside these stacks."""
+    status = read_stat(pid)
+    waits, used, names = {}, {}, {}
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                tid = int(task.name)
+                ran, waited = (task / "schedstat").read_text().split()[:2]
+                names[tid], used[tid] = (task / "comm").read_text().strip(), (int(ran) + int(waited)) / 1e9
+                waits[tid] = (task / "wchan").read_text().strip("0")
+    state = status.state if status else ""
+    return Look(at=time.monotonic(), stacks=stacks, state=state, waits=waits, used=used, names=names)
+
+
+def _dump(pid: int, *options: str) -> tuple[list[dict[str, Any]], str]:
+    """Return the stacks of all threads that Python knows, and what told them; without native ones if need be."""
+    if (status := read_stat(pid)) and status.state in "Tt":  # py-spy would wait for it
+        return [], "the kernel"
+    tool = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
+    why = "py-spy is not installed"
+    for more in dict.fromkeys([options, ()]) if tool else ():
+        with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
+            done = subprocess.run(
+                [str(tool), "dump", "--json", "--pid", str(pid), *more],
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_SECONDS,
+            )  # fmt: skip
+            if done.returncode == 0:
+                return json.loads(done.stdout), "py-spy"
+            why = (done.stderr.strip().splitlines() or ["py-spy failed"])[-1]
+    return [], f"the kernel ({why})"
+
+
+def _text(look: Look) -> str:
+    if look.state in {"T", "t"}:
+        return "stopped by a signal"
+    if not look.stacks:
+        return "\n".join(
+            f"thread {tid} {look.names.get(tid, '')}: {f'waits in {waits}' if waits else 'runs'}"
+            for tid, waits in sorted(look.waits.items())
+        )
+    return "\n\n".join(
+        f"thread {thread['os_thread_id']} {thread['thread_name'] or ''} ({'active' if thread['active'] else 'idle'})\n"
+        + "\n".join(f"  {frame['short_filename'] or frame['filename']}:{frame['line']} {frame['name']}"
+                    for frame in thread["frames"])
+        for thread in look.stacks
+    )  # fmt: skip

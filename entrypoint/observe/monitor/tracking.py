@@ -1,0 +1,51 @@
+"""Has the job written into MLflow while it runs, by a program of its own: entrypoint/observe/export/mlflow_run.py."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+BEGIN = f"""
+import os, sys
+sys.path.append({str(ROOT)!r})
+from entrypoint.observe.export.mlflow_run import main
+code = main({{}})
+sys.stdout.flush()
+os._exit(code)  # what MLflow does at the end of its interpreter takes a second, and is nothing of ours
+"""
+LAST = 10.0  # seconds at the end, to send the rest
+Say = Callable[[str], None]
+
+
+class Tracking:
+    """The program, from when the first process of training runs: by then the job's requirements are installed."""
+
+    def __init__(self, records: Path) -> None:
+        self._records = records
+        self._program: subprocess.Popen[bytes] | None = None
+        self._has_ended = False
+
+    def look(self, trains: bool, say: Say) -> None:
+        """Start it, once the job `trains`; say why, if it has ended before its time."""
+        if self._program is None and trains:
+            self._program = subprocess.Popen(
+                [sys.executable, "-c", BEGIN.format(repr(str(self._records)))],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/",
+            )  # fmt: skip
+        elif self._program and not self._has_ended and self._program.poll() is not None:
+            self.finish(say)
+
+    def finish(self, say: Say, within: float = LAST) -> None:
+        """Let it send the rest, and say what it says."""
+        if self._program is None or self._has_ended:
+            return
+        self._has_ended = True
+        try:
+            said, _ = self._program.communicate(timeout=within)
+        except subprocess.TimeoutExpired:
+            self._program.kill()
+            self._program.communicate()
+            said = f"warning: mlflow: not all could be sent within {within:g} s; its run has no end".encode()
+        for line in said.decode("utf-8", "replace").splitlines():
+            say(line)

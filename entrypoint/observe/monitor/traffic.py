@@ -1,0 +1,102 @@
+"""What the training processes of this host exchange with those of others, as the kernel counts it."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Collection
+
+from entrypoint.launcher.job.cluster import Cluster, Host
+from entrypoint.observe.monitor.sockets import Connection, End, connections, inodes_of
+
+LOOK_AGAIN = 10.0  # seconds until names that did not resolve are looked up again
+EVERY = 2.0  # seconds between two looks: the kernel takes milliseconds for each, however few connections there are
+
+
+class Exchange:
+    """Counts bytes by host. Not seen: what goes past TCP (EFA, shared memory), and connections shorter than a look.
+
+    Of the latter it is known that there were some. `ours`: ports of the launchers, whose connections are no training.
+    Where hosts are simulated on one machine's loopback, only who has opened a connection knows the other end's host.
+    """
+
+    def __init__(self, cluster: Cluster, ours: Collection[int] = ()) -> None:
+        self._ours = {host.port(port) for host in cluster.hosts for port in ours}
+        self._were_short = False  # whether connections were opened and closed between two looks
+        self._due = 0.0  # when to look again
+        self._is_told = True  # whether the kernel has told its connections, when it was asked last
+        self._others = [host for host in cluster.hosts if host is not cluster.me]
+        self._host_at: dict[str, str] = {}
+        self._last: dict[tuple[End, End, int], tuple[int, int]] = {}
+        self._open, self._closed = set[tuple[End, End]](), set[tuple[End, End]]()  # at the last look
+        self._owners: dict[int, int] = {}
+        self._pids: frozenset[int] = frozenset()  # among whom they were looked for
+        if self._others:
+            threading.Thread(target=self._resolve, args=(self._others,), name="names", daemon=True).start()
+
+    @property
+    def addresses(self) -> Collection[str]:
+        """Return the addresses of the other hosts, as far as their names have resolved."""
+        return self._host_at.keys()
+
+    def look(self, pids: Collection[int]) -> dict[str, list[int]]:
+        """Return {host: [bytes received, sent]} since the last look, over connections of these processes.
+
+        It looks every two seconds, and returns nothing in between.
+        """
+        now = time.monotonic()
+        if not self._others or now < self._due:
+            return {}
+        self._due = now + EVERY
+        try:
+            known = [each for each in connections() if each.remote[0] in self._host_at]
+        except OSError:  # a kernel without sock_diag, or one that forbids it
+            self._is_told = False
+            return {}
+        self._is_told = True
+        found = [each for each in known if not each.is_closed]
+        self._note_closed([each for each in known if each.is_closed])
+        self._open = {(each.local, each.remote) for each in found}
+        if frozenset(pids) != self._pids or any(each.inode not in self._owners for each in found):
+            self._pids = frozenset(pids)
+            self._owners = {each.inode: 0 for each in found} | inodes_of(pids)
+        sums: dict[str, list[int]] = {}
+        counts = {}
+        for each in found:
+            if self._owners[each.inode] in pids:
+                key = (each.local, each.remote, each.inode)
+                received, sent = self._last.get(key, (0, 0))
+                counts[key] = (each.received, each.sent)
+                both = sums.setdefault(self._host_at[each.remote[0]], [0, 0])
+                both[0] += max(0, each.received - received)
+                both[1] += max(0, each.sent - sent)
+        self._last = counts
+        return {host: both for host, both in sums.items() if any(both)}
+
+    def _note_closed(self, closed: Collection[Connection]) -> None:
+        """Note whether the training had connections that no look has seen; closed ones are told for a minute."""
+        pairs = {(each.local, each.remote) for each in closed}
+        missed = pairs - self._closed - self._open
+        self._were_short = any(not {local[1], remote[1]} & self._ours for local, remote in missed)
+        self._closed = pairs
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether hosts could exchange something that is not counted: it was too short, or nothing of it is told."""
+        all_are_known = {host.name for host in self._others} <= set(self._host_at.values())
+        return self._were_short or not self._is_told or not all_are_known
+
+    def _resolve(self, left: list[Host]) -> None:
+        while left:
+            missing = []
+            for host in left:
+                found = []
+                with contextlib.suppress(OSError, ValueError):
+                    found = [
+                        str(each[4][0]) for each in socket.getaddrinfo(host.address, None, type=socket.SOCK_STREAM)
+                    ]
+                self._host_at |= dict.fromkeys(found, host.name)
+                missing += [] if found else [host]
+            left = missing
+            if left:
+                time.sleep(LOOK_AGAIN)

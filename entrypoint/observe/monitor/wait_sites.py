@@ -1,0 +1,187 @@
+"""Tells where a process stands and whether it works or waits, out of two looks at its stacks and threads. Pure."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from entrypoint.base.values import Value
+from entrypoint.observe.monitor.threads import WAITERS
+
+WORKS = 0.2  # CPUs: less than this is waiting
+OURS = "entrypoint-looks-on"  # a thread of programs/on_path/, which no script waits for
+LOOKS_ON = "/entrypoint_looks_on.py"  # of programs/on_path/
+# Their functions stand around those of libraries, and are none that a user has called: ours, TensorFlow's and Keras's.
+_AROUND = (LOOKS_ON, "/utils/traceback_utils.py", "/util/traceback_utils.py", "/util/dispatch.py")
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen", "<string>", LOOKS_ON)
+
+
+class Doing(Enum):
+    """What a process does, as far as two looks tell."""
+
+    WORKS = "works"
+    COLLECTIVE = "waits in a collective"
+    TENSORFLOW = "waits in TensorFlow"
+    DEVICE = "waits for a GPU"
+    SLEEPS = "sleeps"
+    LOCK = "waits for a lock"
+    PIPE = "waits for a pipe"
+    SOCKET = "waits for a socket"
+    POLL = "waits for a socket or a pipe"
+    CHILD = "waits for another process"
+    DISK = "waits for a disk"
+    ENDED = "has ended"
+    STOPPED = "stopped by a signal"
+    WAITS = "waits"
+    UNKNOWN = ""
+
+
+# What the innermost native function, or the kernel's function in which a thread waits (wchan), says of waiting.
+_WAITS = (
+    (Doing.SLEEPS, re.compile(r"nanosleep|^usleep|^sleep$")),
+    (Doing.PIPE, re.compile(r"pipe_(?:read|write|wait)")),
+    (Doing.SOCKET, re.compile(r"^recv|^accept|^connect$|sk_wait|inet_|unix_stream|skb_|^tcp_|wait_woken|^sock_")),
+    (Doing.POLL, re.compile(r"poll|^select$|do_select")),
+    (Doing.CHILD, re.compile(r"^do_wait|^waitpid|^wait4|^waitid")),
+    (Doing.DISK, re.compile(r"io_schedule|^f(?:data)?sync|folio_wait|rpc_|nfs_|jbd2|on_page|fuse_|request_wait")),
+    (Doing.LOCK, re.compile(r"futex|sem_wait|pthread_cond|acquire_lock|pthread_mutex")),
+)
+# Libraries and functions in whose midst a thread waits for other ranks, or for a device, however busy it is.
+_COLLECTIVE = re.compile(
+    r"/lib(?:mpi|open-pal|open-rte|nccl|gloo|mca_)[\w.+-]*\.so|/mca_\w+\.so|^(?:P?MPI_|ompi_|opal_|nccl|gloo::|horovod)"
+    r"|-packages/(?:horovod|mpi4py)/"
+)
+_TENSORFLOW = re.compile(r"-packages/(?:tensorflow|keras|tf_keras)/")
+_DEVICE = re.compile(r"/libcuda(?:rt)?\.so|^cu(?:da)?(?:Stream|Event|Ctx|Device)Synchronize")
+_ALLOCATES = re.compile(r"AllocatorRetry")  # TensorFlow waits 10 s for memory of a GPU before it gives up
+
+
+class Look(Value):
+    """What one look has found of a process: py-spy's threads, and by thread what the kernel says.
+
+    `waits`: the kernel's function in which a thread waits; `used`: seconds of processor since it began.
+    """
+
+    at: float = 0.0  # by time.monotonic()
+    stacks: Sequence[Mapping[str, Any]] = ()
+    state: str = ""  # of the main thread, as /proc/PID/stat has it
+    waits: Mapping[int, str] = {}
+    used: Mapping[int, float] = {}
+    names: Mapping[int, str] = {}
+
+
+class Stand(Value):
+    """Where a process stands."""
+
+    place: str = ""  # in the user's own code: `data.py:41 __next__`
+    inside: str = ""  # what that has called, of a library: `horovod.allreduce`
+    doing: Doing = Doing.UNKNOWN
+
+    def __str__(self) -> str:
+        where = f"{self.place}, in {self.inside}" if self.place and self.inside else self.place or self.inside
+        return (where or "an unknown place") + (f" ({self.doing.value})" if self.doing.value else "")
+
+
+def stand(pid: int, first: Look, second: Look, waiting: Collection[int] = ()) -> Stand:
+    """Return where a process stands, by two looks; `waiting`: threads that are known to wait busily."""
+    if second.state in {"T", "t"}:
+        return Stand(place="no code", doing=Doing.STOPPED)
+    frames = _frames(pid, second) or _frames(pid, first)
+    python = [frame for frame in frames if _is_python(frame)]
+    own = next(filter(_is_own, frames), None)
+    called = python[: python.index(own)] if own else python
+    found = Stand(place=_place(own), inside=_library(called), doing=_doing(pid, first, second, waiting))
+    if python and python[0]["name"] == "_shutdown" and Path(python[0]["filename"]).name == "threading.py":
+        doing = found.doing if found.doing is Doing.WORKS else Doing.ENDED
+        left = _thread_left(pid, second)
+        return Stand(place=f"the end of the script, which waits for {left}", doing=doing)
+    return found
+
+
+def _doing(pid: int, first: Look, second: Look, waiting: Collection[int]) -> Doing:
+    if _works(pid, first, second, waiting):
+        return Doing.WORKS
+    frames = [*_within(_frames(pid, first)), *_within(_frames(pid, second))]
+    marks = [str(frame[key]) for frame in frames for key in ("name", "module", "filename") if frame.get(key)]
+    if any(map(_ALLOCATES.search, marks)):
+        return Doing.WORKS
+    if any(map(_COLLECTIVE.search, marks)):
+        return Doing.COLLECTIVE
+    if any(map(_DEVICE.search, marks)):
+        return Doing.DEVICE
+    innermost = str(next((frame["name"] for frame in _frames(pid, first)), ""))
+    said = [word for word in (second.waits.get(pid, ""), innermost) if word]
+    found = next((doing for word in said for doing, pattern in _WAITS if pattern.search(word)), Doing.WAITS)
+    python = _python_lines(frames)
+    if found in {Doing.LOCK, Doing.WAITS} and python and _TENSORFLOW.search(python[0][0]):
+        return Doing.TENSORFLOW
+    return found if said else Doing.UNKNOWN
+
+
+def _works(pid: int, first: Look, second: Look, waiting: Collection[int]) -> bool:
+    """Return whether threads of a process work, or its main thread has gone on between the looks."""
+    python = {int(thread["os_thread_id"]) for thread in second.stacks if thread["os_thread_id"] is not None}
+    used = 0.0
+    for tid, total in second.used.items():
+        is_waiter = WAITERS.match(second.names.get(tid, "")) or (tid in waiting and tid not in python)
+        if tid in first.used and not (is_waiter and tid != pid) and not _spins(tid, first):
+            used += min(total - first.used[tid], second.at - first.at)
+    before, after = (_python_lines(_frames(pid, look)) for look in (first, second))
+    return used >= WORKS * (second.at - first.at) or bool(before and after and before != after)
+
+
+def _spins(tid: int, look: Look) -> bool:
+    """Return whether a thread that Python knows is in the midst of a collective, or waits for a GPU."""
+    native = [str(frame[key]) for frame in _frames(tid, look) for key in ("module", "name") if frame.get("module")]
+    return any(pattern.search(word) for word in native for pattern in (_COLLECTIVE, _DEVICE))
+
+
+def _thread_left(pid: int, look: Look) -> str:
+    """Say which thread has not ended, and where it stands."""
+    for thread in look.stacks:
+        own = next(filter(_is_own, thread["frames"]), None)
+        if thread["os_thread_id"] != pid and own and thread["thread_name"] != OURS:
+            return f"its thread {thread['thread_name'] or thread['os_thread_id']} in {_place(own)}"
+    return "a thread of its own"
+
+
+def _frames(tid: int, look: Look) -> Sequence[Mapping[str, Any]]:
+    return next((thread["frames"] for thread in look.stacks if thread["os_thread_id"] == tid), ())
+
+
+def _within(frames: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return the frames that the user's own code has called: what has called that (mpi4py, say) tells nothing."""
+    python = next((at + 1 for at, frame in enumerate(frames) if str(frame["filename"]).endswith(".py")), len(frames))
+    return frames[: next((at for at, frame in enumerate(frames) if _is_own(frame)), python)]
+
+
+def _is_python(frame: Mapping[str, Any]) -> bool:
+    """Return whether a frame is one of Python that a user would name."""
+    name = str(frame["filename"])
+    return name.endswith(".py") and not name.endswith(_AROUND)
+
+
+def _is_own(frame: Mapping[str, Any]) -> bool:
+    name = str(frame["filename"])
+    return name.endswith(".py") and not any(part in name for part in _LIBRARIES)
+
+
+def _python_lines(frames: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, str]]:
+    return [
+        (frame["filename"], frame["line"], frame["name"])
+        for frame in frames if str(frame["filename"]).endswith((".py", ">"))
+    ]  # fmt: skip
+
+
+def _place(frame: Mapping[str, Any] | None) -> str:
+    return f"{Path(frame['filename']).name}:{frame['line']} {frame['name']}" if frame else ""
+
+
+def _library(frames: Sequence[Mapping[str, Any]]) -> str:
+    """Return the call by which the user's code went into a library: the package's name, and the function's."""
+    if not frames:
+        return ""
+    frame = frames[-1]
+    _, found, rest = str(frame["filename"]).rpartition("-packages/")
+    return f"{rest.split('/')[0].removesuffix('.py') if found else Path(frame['filename']).stem}.{frame['name']}"

@@ -1,0 +1,187 @@
+"""The coordinator's eye on the whole job: does it hang, at whom; do the hosts train together?"""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from entrypoint.base.errors import ExitCode
+from entrypoint.launcher.host.machine import this_machine
+from entrypoint.launcher.job.job import Job, Mode
+from entrypoint.observe.live.serve import STATE, STILL_WATCHED, WATCHED
+from entrypoint.observe.live.view import View
+from entrypoint.observe.monitor import hang
+from entrypoint.observe.monitor.distributed import Together
+from entrypoint.observe.monitor.hang import Hangs
+from entrypoint.observe.monitor.wait_sites import Stand
+from entrypoint.observe.monitor.weights import Weights
+from entrypoint.record.read import WRONG
+from entrypoint.record.tail import Tail
+
+if TYPE_CHECKING:
+    from entrypoint.observe.monitor.tracking import Tracking
+
+KEPT_ON = ("still", "stalled", "stacks", "weights")  # what Hangs and Weights know, beside what is shown
+JUDGED = ("process", "ended", "sample", "metric", "model", *KEPT_ON)  # and Together
+SHOWN = ("host", "process", "ended", "phase", "metric", "lines", "said", "outcome")  # of what a View wants, the cheap
+ADVICE = {
+    Mode.SINGLE: "no distribution was asked for; ENTRYPOINT_MODE=single says that this is meant",
+    Mode.MPI: "does the script call hvd.init(), and wrap its tape by hvd.DistributedGradientTape, or its optimizer by "
+    "hvd.DistributedOptimizer (of horovod.tensorflow.keras for Keras' fit)?",
+    Mode.MWMS: "does the script make its model in the scope of tf.distribute.MultiWorkerMirroredStrategy, and leave "
+    "TF_CONFIG as it is?",
+    Mode.PS: "does the script use ParameterServerStrategy or train_and_evaluate, and leave TF_CONFIG as it is?",
+}
+EVALUATOR = "evaluator/"  # what the name of one begins with, whose steps are none of the training
+ALONE, DIFFER = "trains alone", "weights that differ"
+Tell = Callable[[dict[str, Any]], None]
+
+
+class Watch:
+    """Reads the records of all hosts; tells the launcher what it finds, and the other monitors what it wants of them.
+
+    `trains`: {host: its processes of training}.
+    """
+
+    def __init__(self, job: Job, trains: dict[str, set[str]], tell: Tell, tracked: bool) -> None:
+        self._job, self._trains, self._tell = job, trains, tell
+        self._me = job.cluster.me.name
+        self._tails = {host: Tail(job.paths.records / f"{host}.jsonl.gz") for host in trains if host != self._me}
+        self._hangs = Hangs(job.settings.hang_after, may_spin=job.mode is Mode.MPI or this_machine().gpus > 0)
+        training = [host.name for host in job.cluster.training if trains[host.name]]
+        self._together = Together(training, job.mode is Mode.PS)
+        self._together.told = not _is_to_be_judged(job)
+        self._weights = Weights()
+        self._wrong: dict[str, str] = {}  # what was said that would end the job: {what: words}
+        self._view = View()
+        self._tracking = _tracking(job) if tracked else None
+        self.live = False  # whether somebody looks at it
+        self._wants = {"stacks": 0, "live": False}  # as the others hear it
+        with contextlib.suppress(OSError, *WRONG):  # an earlier monitor has asked for stacks already
+            self._hangs.asked = int(json.loads((job.paths.run / "wants.json").read_text())["stacks"])
+
+    @property
+    def wanted(self) -> int:
+        """How often stacks were asked for until now."""
+        return self._hangs.asked
+
+    def look(self, own: Iterable[list[Any]]) -> None:
+        """Note what is new of all hosts, `own` of this one, and see what follows."""
+        self._read(own)
+        self._look_at_training()
+        if stands := self._hangs.look(time.monotonic()):
+            self._tell_hang(stands)
+        self.live = _is_fresh(self._job.paths.records / WATCHED)
+        if self._tracking:
+            self._tracking.look(self._hangs.runs, self._say)
+        wants = {"stacks": self._hangs.asked, "live": self.live}
+        if wants != self._wants:
+            with contextlib.suppress(OSError):  # such as of a full disk: the next look tries again
+                _write(self._job.paths.run / "wants.json", wants)
+                self._wants = wants
+        if self.live:
+            self._show()
+
+    def show_last(self, own: Iterable[list[Any]]) -> None:
+        """Show how it ended to who looked; nothing of that stays in what is packed, unless that one keeps it."""
+        self._read(own)
+        if self._tracking:
+            self._tracking.finish(self._say)
+        if self.live:
+            self._show()
+        (self._job.paths.records / WATCHED).unlink(missing_ok=True)
+
+    def _show(self) -> None:
+        with contextlib.suppress(OSError):
+            _write(self._job.paths.records / STATE, self._view.state(time.time()))
+
+    def _read(self, own: Iterable[list[Any]]) -> None:
+        wanted = {*SHOWN, *(JUDGED if self.live or not self._together.told else KEPT_ON)}
+        for line in own:
+            self._note_safely(self._me, line)
+        for host, tail in self._tails.items():
+            for line in tail.lines(tuple(wanted)):
+                self._note_safely(host, line)
+
+    def _note_safely(self, host: str, line: list[Any]) -> None:
+        """Note a line, which somebody else may have written: what cannot be understood is left out."""
+        with contextlib.suppress(*WRONG):
+            self._note(host, line)
+
+    def _note(self, host: str, line: list[Any]) -> None:
+        self._view.note(host, line)
+        kind, at, *values = line
+        is_process = kind in ("process", "ended")
+        if kind not in JUDGED or (is_process and not self._is_training(host, values[0])):
+            return
+        if kind == "weights":
+            self._weights.note((host, values[0]), *values[1:4])
+        elif is_process:
+            self._weights.forget((host, values[0]))
+        self._hangs.note(host, kind, *values)
+        if not self._together.told and not (values and str(values[0]).startswith(EVALUATOR)):
+            self._together.note(host, at, kind, *values)
+
+    def _is_training(self, host: str, process: str) -> bool:
+        return process in self._trains[host] or process.startswith("rank ")
+
+    def _say(self, words: str) -> None:
+        self._tell({"say": words})
+
+    def _look_at_training(self) -> None:
+        """Say whether the hosts train together; where that is wanted, end the job once they have proven not to."""
+        if found := self._together.look():
+            self._tell_together(*found, what=ALONE)
+        if found := self._weights.look():
+            self._tell_together(*found, what=DIFFER)
+        proven = {ALONE: self._together.is_proven, DIFFER: not self._together.averages}
+        for what in [what for what in self._wrong if proven[what] and self._job.settings.require_distributed]:
+            self._blame("", what, self._wrong.pop(what), ExitCode.CONFIG)
+
+    def _tell_together(self, together: bool | None, words: str, what: str) -> None:
+        advice = f": {ADVICE[self._job.mode]}" if together is False else ""
+        self._say(words + advice)
+        self._wrong.pop(what, None)
+        if together is False:
+            self._wrong[what] = words + advice
+
+    def _tell_hang(self, stands: dict[hang.Who, Stand]) -> None:
+        settings, stall = self._job.settings, self._hangs.stall
+        words = f"no progress in any process for {settings.hang_after:g} s: {hang.in_words(stands, stall)}"
+        self._say(f"warning: {words}; all stacks are in output/data/stacks-HOST.txt of each host")
+        if settings.hang_action != "wait":
+            host, process = hang.missing(stands, stall)[0]
+            self._blame(process, "no progress", words, ExitCode.HUNG, host, settings.hang_action == "restart")
+
+    def _blame(self, process: str, what: str, error: str, code: int, host: str = "", again: bool = False) -> None:
+        cause = {"host": host or self._me, "process": process, "what": what, "error": error, "code": int(code)}
+        self._tell({"blame": {**cause, "restartable": again}})
+
+
+def _is_to_be_judged(job: Job) -> bool:
+    """Return whether what the hosts exchange can be seen, and matters."""
+    meant = job.mode is Mode.SINGLE and job.settings.mode == "single"
+    over_tcp = not any(Path("/sys/class/infiniband").glob("*"))
+    # Ranks of hosts that are simulated on one machine share its memory.
+    shared = job.mode is Mode.MPI and job.cluster.me.address.startswith("127.")
+    return len(job.cluster.training) > 1 and not meant and over_tcp and not shared
+
+
+def _is_fresh(path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return time.time() - path.stat().st_mtime < STILL_WATCHED
+    return False
+
+
+def _write(path: Path, value: object) -> None:
+    scratch = path.with_suffix(".new")
+    scratch.write_text(json.dumps(value))
+    scratch.replace(path)
+
+
+def _tracking(job: Job) -> "Tracking":
+    from entrypoint.observe.monitor import tracking  # and subprocess, which few jobs need
+
+    return tracking.Tracking(job.paths.records)

@@ -1,0 +1,153 @@
+"""One host's history, played through the policy again: what it was told, what it decides, whether it did the same."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from entrypoint.base.codec import reader
+from entrypoint.base.errors import ConfigError
+from entrypoint.launcher.job.settings import Settings
+from entrypoint.launcher.outcome.outcome import Outcome
+from entrypoint.launcher.plan.plan import Plan
+from entrypoint.launcher.policy import events
+from entrypoint.launcher.policy.events import Action, Event, News, Report
+from entrypoint.launcher.policy.history import REPEAT, in_short
+from entrypoint.launcher.policy.policy import Policy
+from entrypoint.record.read import WRONG, number
+
+LONGEST = 60 * 86_400.0  # seconds that a job can take
+EVENTS: dict[str, Any] = {
+    name: kind
+    for name, kind in vars(events).items()
+    if kind in events.Event.__args__ and kind not in (events.RankEnded, events.ChildrenChanged)
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One call of the policy: at which second of the host, with what; what follows now, and what followed then."""
+
+    at: float
+    happened: tuple[Event, ...]
+    actions: tuple[Action, ...]
+    then: list[Any]
+
+    @property
+    def same(self) -> bool:
+        """Return whether the policy does what it did."""
+        return [_comparable(in_short(action)) for action in self.actions] == [_comparable(each) for each in self.then]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    """A line of a history, as policy/history.py has it."""
+
+    number: int
+    began: float
+    at: float
+    quiet: list[tuple[float, list[Event]]]
+    dropped: bool
+    happened: tuple[Event, ...]
+    then: list[Any]
+
+
+@dataclass
+class Player:
+    """Plays the lines of one host's history, in their order."""
+
+    plan: Plan
+    host: str
+    settings: Settings
+    incomplete: list[str] = field(default_factory=list)  # why what is played is not all that was
+    outcome: Outcome | None = None
+    _reports: dict[str, Report] = field(default_factory=dict)
+    _news: News | None = None
+    _number: int = 0
+    _last: float = 0.0
+
+    def play(self, lines: Sequence[Any]) -> Iterator[Step | None]:
+        """Yield a step for each line, or None where it cannot be read; ConfigError where the policy cannot go on."""
+        policy: Policy | None = None
+        for line in lines:
+            try:
+                call = self._read(line)
+            except WRONG:
+                self.incomplete.append(f"{self.host}: a line of its history cannot be read")
+                yield None
+                continue
+            try:
+                policy = policy or Policy(self.plan, self.host, self.settings, call.began)
+                self._last = self._last or call.began
+                self._note_gaps(call, policy)
+                for quiet_at, quiet in call.quiet:
+                    policy.on(quiet, quiet_at)
+                self._note_heard(call.happened)
+                actions = policy.on(call.happened, call.at) if call.happened else policy.repeat()
+                self._last = call.at
+            except (*WRONG, AssertionError) as error:
+                raise ConfigError(f"the history of {self.host} cannot be played: {error!r}") from None
+            for action in actions:
+                if isinstance(action, events.Finish):
+                    self.outcome = action.outcome
+            yield Step(at=call.at - call.began, happened=call.happened, actions=tuple(actions), then=call.then)
+
+    def _read(self, line: Any) -> "_Call":
+        """Return one call of the policy; one of WRONG if the line is none."""
+        began, at = number(line["began"]), number(line["at"])
+        call = _Call(
+            number=int(number(line["number"])),
+            began=began,
+            at=at,
+            quiet=[(number(when), [self._from_short(short) for short in shorts]) for when, shorts in line["quiet"]],
+            dropped=number(line["dropped"]) > 0,
+            happened=tuple(reader(EVENTS[name])(fields) for name, fields in line["events"] if name != REPEAT),
+            then=list(line["actions"]),
+        )
+        if not all(0 <= when - began <= LONGEST for when in (at, *(when for when, _ in call.quiet))):
+            raise ValueError("no time of this job")
+        return call
+
+    def _note_gaps(self, call: "_Call", policy: Policy) -> None:
+        if call.number != self._number + 1:
+            self.incomplete.append(f"{self.host}: {call.number - self._number - 1} events are not in the record")
+        self._number = call.number
+        if call.dropped and call.quiet:
+            # What was dropped said only that all were there: say so as often as they do.
+            until = call.quiet[0][0]
+            while self._last + self.settings.heartbeat < until:
+                self._last += self.settings.heartbeat
+                policy.on(self._signs_of_life(), self._last)
+
+    def _signs_of_life(self) -> list[Event]:
+        if self._news:
+            return [events.Informed(news=self._news)]
+        return [events.Reported(report=report) for report in self._reports.values()] or [events.Due()]
+
+    def _note_heard(self, happened: Sequence[Event]) -> None:
+        for event in happened:
+            match event:
+                case events.Reported(report=report):
+                    self._reports[report.host] = report
+                case events.Informed(news=news):
+                    self._news = news
+
+    def _from_short(self, short: Sequence[Any]) -> Event:
+        match short:
+            case ["Due"]:
+                return events.Due()
+            case ["Answered", str(host)]:
+                return events.Answered(host=host)
+            case ["Reported", str(host)]:
+                return events.Reported(report=self._reports[host])
+            case ["Informed", offset] if self._news:
+                return events.Informed(news=self._news, offset=offset)
+        raise ValueError(f"{short!r} is no event")
+
+
+def _comparable(short: Any) -> Any:
+    """As JSON has it, without what a mask has changed in texts."""
+    if isinstance(short, list | tuple):
+        return [_comparable(each) for each in short]
+    if isinstance(short, Mapping):
+        return {name: _comparable(each) for name, each in short.items()}
+    return "***" if isinstance(short, str) and "***" in short else short

@@ -1,0 +1,107 @@
+"""The same job once more on simulated hosts, with what happened to it from outside: faults, at the same moments."""
+
+import contextlib
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from entrypoint.launcher.job.job import Mode
+from entrypoint.record.read import WRONG
+
+OURS = "sagemaker_"  # hyperparameters that the SDK makes
+# Settings, without ENTRYPOINT_, that say where a job ran, and not how.
+PLACES = ("HOST_ADDRESSES", "PORT_", "CONTROL_PORT", "SSH_PORT", "RUN_DIR", "SUMMARY", "TOKEN", "MODE")
+
+
+@dataclass
+class Told:
+    """What one host's record says of what happened to it. Times are seconds since the epoch."""
+
+    began: float = 0.0
+    last: float = 0.0  # when it said something last
+    left: bool = False  # it said how the job ended
+    signalled: float | None = None
+    asked: set[str] = field(default_factory=set)  # processes that the launcher itself ended
+    killed: list[tuple[float, str, int]] = field(default_factory=list)  # (when, process, signal), by somebody else
+    lines: dict[str, str] = field(default_factory=dict)  # the last line of each process
+    links: dict[str, float] = field(default_factory=dict)  # when another host's connection to it was closed
+    heard: dict[str, float] = field(default_factory=dict)  # when another host's launcher was heard last
+
+
+def gather(record: Sequence[Sequence[Any]]) -> Told:
+    """Return what the lines of one record, in their order, tell."""
+    told = Told()
+    for kind, at, *values in record:
+        told.began, told.last = told.began or at, at
+        match kind, values:
+            case "outcome", _:
+                told.left = True
+            case "lines", (str(name), [*_, str(line)]):
+                told.lines[name] = line
+            case "decided", (dict(line),):
+                with contextlib.suppress(*WRONG):  # what is no line of a history tells nothing
+                    _note_decision(told, at, line)
+    return told
+
+
+def _note_decision(told: Told, at: float, line: Mapping[str, Any]) -> None:
+    for when, shorts in line["quiet"]:
+        for short in shorts:
+            if short[0] == "Reported":
+                told.heard[short[1]] = at - (line["at"] - when)
+    for name, fields in line["events"]:
+        match name:
+            case "Reported":
+                told.heard[fields["report"]["host"]] = at
+            case "LinkEnded":
+                told.links.setdefault(fields["host"], at)
+            case "Signalled" if told.signalled is None:
+                told.signalled = at
+            case "Ended" if fields["exit"]["signal"] and fields["name"] not in told.asked:
+                told.killed.append((at, fields["name"], fields["exit"]["signal"]))
+    told.asked |= {action[1]["name"] for action in line["actions"] if action[0] in ("Ask", "Force")}
+
+
+def faults(records: Mapping[str, Sequence[Sequence[Any]]]) -> Iterator[str]:
+    """Yield faults for `entrypoint local` that do to simulated hosts what was done to these.
+
+    A process that ends by itself, with an exit code, does so again: that is no fault. A moment is a line that was
+    printed last, where it is known and says which step it was; else so many seconds after the start.
+    """
+    told = {host: gather(record) for host, record in records.items()}
+    began = min((each.began for each in told.values() if each.began), default=0.0)
+    for host, each in sorted(told.items()):
+        if each.signalled is not None:
+            yield f"stop {host} at {each.signalled - began:.1f}"
+        elif not each.left:
+            closed = min((other.links[host] for other in told.values() if host in other.links), default=0.0)
+            heard = max((other.heard.get(host, 0.0) for other in told.values()), default=0.0)
+            # One whose connections stay open is frozen, or cut off.
+            what, when = ("kill", closed) if closed else ("pause", max(heard, each.last))
+            yield f"{what} {host} at {when - began:.1f}"
+        else:
+            for at, process, _ in each.killed[:1]:
+                line = each.lines.get(process, "").strip()
+                says_which = any(letter.isdigit() for letter in line)
+                moment = f"when {shlex.quote(f'[{host} {process}] {line}')}" if says_which else f"at {at - began:.1f}"
+                yield f"kill {shlex.quote(f'{host}:{process}')} {moment}"
+
+
+def arguments(
+    described: Mapping[str, Any], mode: str, processes: int, program: str, wanted: Sequence[str]
+) -> list[str]:
+    """Return the arguments of `entrypoint local` for a job as described, with these faults."""
+    hosts = described["resourceconfig"]["hosts"]
+    words = [program, "--hosts", str(len(hosts)), "--mode", mode]
+    if processes > 1 and mode != Mode.SINGLE:
+        words += ["--processes-per-host", str(processes)]
+    for name, value in described["environment"].items():
+        if name.startswith("ENTRYPOINT_") and not name.removeprefix("ENTRYPOINT_").startswith(PLACES):
+            words += ["--env", f"{name}={value}"]
+    users = {k: v for k, v in described["hyperparameters"].items() if not k.startswith(OURS) and k != "model_dir"}
+    if users:
+        words += ["--hyperparameters", *(f"{name}={value}" for name, value in users.items())]
+    for fault in wanted:
+        words += ["--fault", fault]
+    return words

@@ -1,0 +1,98 @@
+"""What a host was told and what it decided, in words."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from entrypoint.launcher.outcome.outcome import Outcome
+from entrypoint.launcher.policy import events
+from entrypoint.launcher.policy.artifacts import Artifacts
+from entrypoint.launcher.policy.events import Action, Event
+
+SHOWN = 160  # characters of a text
+
+
+class Narrator:
+    """Tells one host's steps. Of reports and news it tells what is new in them."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, Any] = {}
+
+    def told(self, event: Event) -> str:
+        """Return what has happened; "" if it says nothing new."""
+        match event:
+            case events.Due():
+                return ""
+            case events.Reported(report=report):
+                return self._news_of(report.host, report)
+            case events.Informed(news=news):
+                return self._news_of("the coordinator", news)
+            case events.Ended(name=name, exit=exit):
+                return f"{name} ended: {exit}"
+            case events.Signalled(number=number):
+                return f"signal {number} came"
+            case events.Broken(what=what, why=why):
+                return f"{what}: {why}"
+            case events.Probed(found=found):
+                return "probed: " + ", ".join(f"{each.host} {each.why or 'answers'}" for each in found)
+            case events.Prepared(flags=flags):
+                return f"prepared: {' '.join(sorted(flags)) or 'no flags'}"
+            case events.Found(cause=cause):
+                return f"the monitor found: {cause.headline}"
+            case _:
+                told = [_plain(value) for name in event.fields if (value := getattr(event, name))]
+                return f"{_spaced(type(event).__name__)}: {_short(', '.join(told))}"
+
+    def _news_of(self, who: str, message: Any) -> str:
+        before, self._told[who] = self._told.get(who), message
+        new = []
+        for name in message.fields:
+            value = getattr(message, name)
+            if value != (getattr(before, name) if before else message.defaults.get(name)) and name not in _DULL:
+                new.append(f"{name}={_short(_plain(value))}")
+        return f"{who} says {', '.join(new)}" if new else ""
+
+
+_DULL = {"host", "fingerprints", "public_keys", "exits", "cause_at", "stopping_at", "ack"}
+
+
+def consequences(actions: tuple[Action, ...]) -> Iterator[str]:
+    """Yield what follows, an action each."""
+    for action in actions:
+        match action:
+            case events.Start(spec=spec):
+                yield f"starts {spec.name}"
+            case events.Ask(name=name):
+                yield f"SIGTERM to {name}"
+            case events.Force(name=name):
+                yield f"SIGKILL to {name}"
+            case events.Say(message=message):
+                yield f"says: {_short(message)}"
+            case events.Finish(outcome=outcome):
+                yield f"leaves: {outcome.kind}, exit code {outcome.exit_code}"
+            case events.TellCoordinator():
+                yield "tells the coordinator"
+            case events.TellFollowers():
+                yield "tells the followers"
+            case _:
+                yield _spaced(type(action).__name__)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, frozenset | tuple):
+        return " ".join(sorted("/".join(map(str, each)) if isinstance(each, tuple) else str(each) for each in value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {each}" for name, each in value.items())
+    if isinstance(value, Artifacts):
+        return ", ".join(file.path for file in value.files) + ("" if value.whole else ", ...") or "no files"
+    if isinstance(value, Outcome):
+        return f"{value.kind}, exit code {value.exit_code}"
+    return str(getattr(value, "headline", value))
+
+
+def _spaced(name: str) -> str:
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN else line[: SHOWN - 3] + "..."

@@ -1,0 +1,40 @@
+"""What the job took: host-seconds by what the hosts were at, and money, where a price is given."""
+
+from dataclasses import dataclass
+
+from entrypoint.observe.report.job import JobRecord
+from entrypoint.observe.report.phases import IDLE, ORDER
+
+
+@dataclass
+class Bill:
+    """Host-seconds. `price`: USD for a host and an hour; None where it is not known."""
+
+    phases: dict[str, float]  # of all hosts
+    hosts: dict[str, dict[str, float]]
+    price: float | None = None
+
+    @property
+    def total(self) -> float:
+        """Return all host-seconds."""
+        return sum(self.phases.values())
+
+    @property
+    def idle(self) -> float:
+        """Return host-seconds in which a host waited."""
+        return sum(seconds for phase, seconds in self.phases.items() if phase in IDLE)
+
+    def cost(self, seconds: float) -> float | None:
+        """Return what so many host-seconds cost, in USD; None without a price."""
+        return None if self.price is None else seconds / 3600 * self.price
+
+
+def bill_of(job: JobRecord, price: float | None = None) -> Bill:
+    """Return the bill, phases in the order in which a job has them."""
+    hosts: dict[str, dict[str, float]] = {}
+    for host in job.hosts:
+        sums = hosts[host.name] = dict.fromkeys(ORDER, 0.0)
+        for span in job.spans[host.name]:
+            sums[span.phase] += span.end - span.start
+    phases = {phase: sum(sums[phase] for sums in hosts.values()) for phase in ORDER}
+    return Bill({phase: seconds for phase, seconds in phases.items() if seconds > 0}, hosts, price)

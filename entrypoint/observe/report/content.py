@@ -1,0 +1,245 @@
+"""What the page shows, as JSON: names, spans, and columns of figures with a few digits."""
+
+import math
+import time
+from typing import Any
+
+from entrypoint.observe.report.bill import Bill
+from entrypoint.observe.report.columns import Series
+from entrypoint.observe.report.host import Host, Process
+from entrypoint.observe.report.job import JobRecord
+from entrypoint.observe.report.phases import IDLE, ORDER, Span, of_process
+from entrypoint.observe.report.rules.steps import is_loss, seconds_per_step
+from entrypoint.observe.report.rules.verdict import Verdict
+
+MOST_METRICS, MOST_LINES = 8, 16  # of metrics, and processes of each
+MOST_PROCESSES = 64  # with processors and memory of their own
+MOST_SAID, MOST_SAID_BYTES, MOST_STACKS = 1500, 400_000, 400_000
+MOST_SPANS = 20_000
+NO_METRIC = {"step", "epoch_step", "epoch_steps", "epochs", "epoch", "step_seconds", "steps_per_second"}
+
+
+def content(job: JobRecord, verdicts: list[Verdict], bill: Bill) -> dict[str, Any]:
+    """Return all that the page knows."""
+    index = {host.name: at for at, host in enumerate(job.hosts)}
+    count = max(1, min(job.limit, math.ceil(job.seconds / job.width)))
+    about = job.about
+    return {
+        "job": {
+            "name": str(about.get("job", ""))[:200], "mode": str(about.get("mode", ""))[:40], "begin": round(job.zero),
+            "began": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(min(job.zero, 4e9))),
+            "seconds": digits(job.seconds), "outcome": job.outcome, "missing": len(job.missing),
+            "instances": sorted({str(host.about.get("instance_type", ""))[:60] for host in job.hosts} - {""})[:5],
+        },
+        "notes": job.notes[:200],
+        "rules": {name: value for name, value in job.rules.items() if math.isfinite(value)},
+        "phases": [{"name": phase, "idle": phase in IDLE} for phase in ORDER],
+        "width": job.width, "count": count,
+        "hosts": [_host(job, host, count) for host in job.hosts],
+        "rates": _rates(job, index, count),
+        "metrics": _metrics(job, index, count),
+        "stragglers": _stragglers(job, index),
+        "matrix": _matrix(job, index),
+        "verdicts": [
+            {"rule": v.rule, "host": v.host, "process": v.process, "text": v.text, "advice": v.advice,
+             "severity": v.severity} for v in verdicts
+        ],
+        "said": _said(job, index),
+        "stacks": _stacks(job),
+        "bill": {
+            "total": digits(bill.total), "idle": digits(bill.idle), "price": bill.price,
+            "phases": [[phase, digits(seconds)] for phase, seconds in bill.phases.items()],
+            "hosts": [[digits(bill.hosts[host.name][phase]) for phase in bill.phases] for host in job.hosts],
+        },
+    }  # fmt: skip
+
+
+def digits(value: float | None) -> float | int | None:
+    """Return a number with three digits (four of thousands), or None where it is none."""
+    if value is None or not math.isfinite(value):
+        return None
+    if abs(value) >= 1000:
+        return round(value)
+    short = float(f"{value:.3g}")
+    return int(short) if short == int(short) else short
+
+
+def _column(values: list[float | None], count: int, unit: float = 1.0) -> str | None:
+    """Return a column for the page: numbers with blanks between them, nothing for a gap. None if all are 0."""
+    if not any(values):
+        return None
+    factor = 1.0 / unit
+    return " ".join(["" if value is None else f"{value * factor:.4g}" for value in values[:count]])
+
+
+def _host(job: JobRecord, host: Host, count: int) -> dict[str, Any]:
+    columns, rates = host.columns, {}
+    for key in sorted(columns.amounts):
+        if key[0] in ("cpu", "disk", "net", "gpu", "fifo", "free", "gpu watts"):
+            unit = {"disk": 1e6, "net": 1e6, "free": 1e9}.get(key[0], 1.0)
+            rates[" ".join(key)] = _column(columns.per_second(key), count, unit)
+    for key in sorted(columns.peaks):
+        if key[0] in ("memory", "gpu memory"):
+            rates[" ".join(key)] = _column(columns.levels(key), count, 1e6 if key[0] == "memory" else 1.0)
+    seen = [at for at in range(count) if columns.seconds[at] > 0]
+    processes = [process for process in host.processes.values() if process.runs]
+    least = max(job.width / 4, job.seconds / 4000)
+    most = max(8, MOST_SPANS // max(1, sum(len(each.processes) for each in job.hosts)))
+    is_many = sum(len(each.processes) for each in job.hosts) > 2 * MOST_PROCESSES
+    return {
+        "name": host.name, "rank": host.rank, "cpus": host.cpus, "gpus": host.figure("gpus"),
+        "memory": digits(host.figure("memory_limit") / 1e6), "disk": digits(host.figure("disk_size") / 1e9),
+        "type": str(host.about.get("instance_type", ""))[:60], "end": digits(host.end),
+        "seen": [seen[0], seen[-1]] if seen else None,
+        "spans": _spans(job.spans[host.name], least, 400),
+        "columns": {name: column for name, column in rates.items() if column},
+        "channels": _channels(host),
+        "processes": [
+            {
+                "name": process.name, "role": process.role, "task": process.task,
+                "spans": _spans(of_process(process, host), least, most),
+                "ended": process.runs[-1].how, "starts": len(process.runs),
+                "ticks": [digits(mark.at) for mark in process.marks if mark.what == "epoch"][:200] or _epochs(process),
+                "cpu": None if is_many else _column(columns.per_second(("process", process.name, "cpu")), count),
+                "memory": None if is_many else _column(columns.levels(("process", process.name, "memory")), count, 1e6),
+            } for process in processes
+        ],
+    }  # fmt: skip
+
+
+def _spans(spans: list[Span], least: float, most: int) -> list[list[Any]]:
+    """Return [phase's number, start, end] of each; with too many, short ones become part of the one before."""
+    while True:
+        found: list[list[Any]] = []
+        for span in spans:
+            if found and (span.end - span.start < least) and span.start - found[-1][2] <= least and len(spans) > most:
+                found[-1][2] = digits(span.end)
+            else:
+                found.append([ORDER.index(span.phase), digits(span.start), digits(span.end)])
+        if len(found) <= most or least > 1e9:
+            return found[:most]
+        least *= 2
+
+
+def _epochs(process: Process) -> list[Any]:
+    """Return when the number of the epoch changed, where it is printed."""
+    series, found = process.metrics.get("epoch", Series()), []
+    for before, after, at in (
+        zip(series.values[:-1], series.values[1:], series.times[1:], strict=True) if series else ()
+    ):
+        if after != before:
+            found.append(digits(at))
+    return found[:200]
+
+
+def _channels(host: Host) -> list[dict[str, Any]]:
+    channels = host.about.get("channels")
+    found = []
+    for name, told in list(channels.items())[:100] if isinstance(channels, dict) else ():
+        if isinstance(told, dict):
+            words = {key: str(told.get(key, ""))[:40] for key in ("mode", "distribution")}
+            counts = {key: told.get(key) for key in ("files", "bytes") if isinstance(told.get(key), int)}
+            found.append({"name": str(name)[:80], **words, **counts, "more": bool(told.get("more"))})
+    return found
+
+
+def _rates(job: JobRecord, index: dict[str, int], count: int) -> list[dict[str, Any]]:
+    """Return steps a second of each process that tells them."""
+    found = []
+    for host, process in job.trainers():
+        if len(process.steps) > 1:
+            column = smooth(process.steps.rates(job.width, count), math.ceil(count / 120))
+        elif "steps_per_second" in process.metrics:
+            column = process.metrics["steps_per_second"].in_pieces(job.width, count)
+        else:
+            column = [1 / each if each else None for each in process.step_marks.in_pieces(job.width, count)]
+        if values := _column(column, count):
+            found.append({"host": index[host.name], "process": process.name, "values": values})
+    return found
+
+
+def smooth(values: list[float | None], over: int) -> list[float | None]:
+    """Return the mean of `over` values around each; steps are told as whole numbers, which would jump."""
+    sums, counts = [0.0], [0]
+    for value in values:
+        sums.append(sums[-1] + (value or 0.0))
+        counts.append(counts[-1] + (value is not None))
+    found: list[float | None] = []
+    for at, value in enumerate(values):
+        low, high = max(0, at - over // 2), min(len(values), at + over // 2 + 1)
+        found.append(None if value is None else (sums[high] - sums[low]) / (counts[high] - counts[low]))
+    return found
+
+
+def _metrics(job: JobRecord, index: dict[str, int], count: int) -> list[dict[str, Any]]:
+    """Return what is shown of metrics: losses first, then those that most processes tell."""
+    tells: dict[str, list[tuple[Host, Process]]] = {}
+    for host in job.hosts:
+        for process in host.processes.values():
+            for name, series in process.metrics.items():
+                if name not in NO_METRIC and len(series):
+                    tells.setdefault(name, []).append((host, process))
+    names = sorted(tells, key=lambda name: (not is_loss(name), -len(tells[name]), name))[:MOST_METRICS]
+    return [
+        {
+            "name": name,
+            "processes": len(tells[name]),
+            "lines": [
+                {
+                    "host": index[host.name],
+                    "process": process.name,
+                    "values": _exact(process.metrics[name].in_pieces(job.width, count)),
+                }
+                for host, process in tells[name][:MOST_LINES]
+            ],
+        }
+        for name in names
+    ]
+
+
+def _exact(values: list[float | None]) -> str:
+    """Return a column with six digits: metrics change little."""
+    return " ".join(["" if value is None else f"{value:.6g}" for value in values])
+
+
+def _stragglers(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
+    """Return [host, process, seconds for a step, steps] of all that tell them, the slowest first."""
+    found: list[list[Any]] = [
+        [index[host.name], process.name, digits(each), digits(max(process.steps.values, default=math.nan))]
+        for host, process in job.trainers() if (each := seconds_per_step(process))
+    ]  # fmt: skip
+    return sorted(found, key=lambda row: row[2] or 0, reverse=True)[:1000]
+
+
+def _matrix(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
+    """Return [from, to, bytes]: as the one has sent them or the other received, whichever has counted more."""
+    sums: dict[tuple[int, int], float] = {}
+    for host in job.hosts:
+        me = index[host.name]
+        for other, (received, sent) in host.exchanged.items():
+            if (peer := index.get(other)) is not None:
+                sums[me, peer] = max(sums.get((me, peer), 0.0), sent)
+                sums[peer, me] = max(sums.get((peer, me), 0.0), received)
+    return [[source, target, round(count)] for (source, target), count in sorted(sums.items()) if count][:20_000]
+
+
+def _said(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
+    lines = sorted((at, index[host.name], words) for host in job.hosts for at, words in host.said)
+    if len(lines) > MOST_SAID:
+        lines = [*lines[: MOST_SAID // 3], *lines[-2 * MOST_SAID // 3 :]]
+    room, found = MOST_SAID_BYTES, []
+    for at, host, words in reversed(lines):  # the end tells most
+        room -= len(words)
+        if room > 0:
+            found.append([digits(at), host, words])
+    return found[::-1]
+
+
+def _stacks(job: JobRecord) -> list[dict[str, Any]]:
+    room, found = MOST_STACKS, []
+    for host in job.hosts:
+        for stack in host.stacks:
+            room -= len(stack["text"])
+            if room > 0:
+                found.append({**stack, "at": digits(stack["at"]), "host": host.name})
+    return found

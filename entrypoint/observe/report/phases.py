@@ -1,0 +1,150 @@
+"""What each host was at, from its start to its end, as its record tells it.
+
+start        the launcher reads the job and starts
+prepare      code and requirements are installed
+rendezvous   waits for the other hosts
+import       from the start of the program to the first that it prints
+first step   from there to the first step that it tells
+train        steps; all there is, where none is told
+checkpoint, evaluation, data wait    as the program marks them
+still        no process has shown any sign of progress, and none worked
+serve        nothing but parameter servers runs
+restart      another attempt follows on one that failed
+idle         the programs of this host have ended, and those of others have not
+end          from the end of the last program of the job on
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from entrypoint.observe.report.host import Host, Process, Run
+
+ORDER = (
+    "start", "prepare", "rendezvous", "import", "first step", "train", "data wait", "evaluation", "checkpoint", "serve",
+    "still", "restart", "idle", "end",
+)  # fmt: skip
+IDLE = {"rendezvous", "data wait", "still", "restart", "idle"}  # paid for, and nothing was computed
+# Of what the processes of a host are at, the first of these is what the host is at.
+_FIRST = ("checkpoint", "evaluation", "train", "data wait", "first step", "import", "still")
+_MARKED = {"checkpoint": "checkpoint", "evaluation": "evaluation", "data_wait": "data wait"}
+WORKS = 0.2  # CPUs: who uses less waits, as in monitor/hang.py
+LOOKED = 30.0  # seconds after which a look at the stacks is told at the latest
+
+
+@dataclass
+class Span:
+    """From `start` to `end`, seconds since the job's begin."""
+
+    phase: str
+    start: float
+    end: float
+
+
+def of_process(process: Process, host: Host) -> list[Span]:
+    """Return the spans of a process, of all times that it was started, without gaps while it runs."""
+    found: list[Span] = []
+    for run in process.runs:
+        end = host.end if run.end is None else max(run.start, run.end)
+        if process.role in ("prepare", "key"):
+            found.append(Span("prepare", run.start, end))
+        elif process.role in ("sshd", "mpirun"):
+            continue
+        elif process.role == "ps":
+            found.append(Span("serve", run.start, end))
+        elif process.role == "evaluator":
+            found.append(Span("evaluation", run.start, end))
+        else:
+            found += _of_run(process, run, end, host)
+    return found
+
+
+def _of_run(process: Process, run: Run, end: float, host: Host) -> list[Span]:
+    steps = [at for at in (*process.steps.times, *process.step_marks.times) if run.start <= at <= end]
+    spoken = process.first_output
+    if spoken is None or not run.start <= spoken <= end:
+        spoken = steps[0] if steps else run.start
+    first = min(steps, default=spoken)
+    spoken = min(spoken, first)
+    spans = [Span("import", run.start, spoken), Span("first step", spoken, first), Span("train", first, end)]
+    for at, name, seconds, cpus in host.still:
+        if name == process.name and run.start <= at <= end and _waits(host, name, at - seconds, at, cpus):
+            _lay_over(spans, Span("still", max(run.start, at - seconds), at))
+    for mark in process.marks:
+        if mark.what in _MARKED and mark.seconds > 0 and run.start <= mark.at <= end + 1:
+            _lay_over(spans, Span(_MARKED[mark.what], max(run.start, mark.at - mark.seconds), min(end, mark.at)))
+    return _joined(spans)
+
+
+def _waits(host: Host, name: str, since: float, at: float, cpus: float) -> bool:
+    """Return whether a process only waited: by a look at its stacks in that time, or else by its processor time."""
+    looks = [
+        stack["doing"] for stack in host.stacks if stack["process"] == name and since <= stack["at"] <= at + LOOKED
+    ]
+    known = [doing for doing in looks if doing]
+    return known[-1] != "works" if known else cpus < WORKS
+
+
+def _lay_over(spans: list[Span], new: Span) -> None:
+    """Put `new` in place of what was there. Most come in order of time, so that only the last few are looked at."""
+    if new.end <= new.start:
+        return
+    at = len(spans)
+    while at and spans[at - 1].end > new.start:
+        at -= 1
+    tail = spans[at:]
+    before = [Span(span.phase, span.start, min(span.end, new.start)) for span in tail if span.start < new.start]
+    after = [Span(span.phase, max(span.start, new.end), span.end) for span in tail if span.end > new.end]
+    spans[at:] = [*before, new, *after]
+
+
+def _joined(spans: list[Span]) -> list[Span]:
+    found: list[Span] = []
+    for span in spans:
+        if span.end <= span.start:
+            continue
+        if found and found[-1].phase == span.phase and span.start <= found[-1].end:
+            found[-1].end = max(found[-1].end, span.end)
+        else:
+            found.append(Span(span.phase, span.start, span.end))
+    return found
+
+
+def of_host(host: Host, job_trains_until: float) -> list[Span]:
+    """Return what the host was at, without gaps, from its begin to its end. `job_trains_until`: of all hosts."""
+    begin, end = host.begin or 0.0, host.end
+    by_process = {process.name: of_process(process, host) for process in host.processes.values()}
+    training = [span for process in host.trainers for span in by_process[process.name]]
+    others = [span for process in host.processes.values() if not process.trains for span in by_process[process.name]]
+    spans = sorted([*training, *others], key=lambda span: span.start)
+    times = sorted({begin, end, min(max(job_trains_until, begin), end)} | {
+        time for span in spans for time in (span.start, span.end) if begin < time < end
+    })  # fmt: skip
+    # A worker server of parameter servers stays in `starting` for as long as it runs: what counts is when one began.
+    users = training or [span for span in others if span.phase in ("serve", "evaluation")]
+    first = min((span.start for span in users), default=end)
+    prepared = max((span.end for span in others if span.phase == "prepare" and span.end <= first), default=None)
+    found = []
+    active: list[Span] = []
+    at = 0
+    for start, stop in pairwise(times):
+        while at < len(spans) and spans[at].start <= start:
+            active.append(spans[at])
+            at += 1
+        active = [span for span in active if span.end > start]
+        now = {span.phase for span in active}
+        phase = _at_that_time(now, start, first, prepared, job_trains_until)
+        told = next((name for time, name in reversed(host.phases) if time <= start), "")
+        found.append(Span("restart" if phase == "idle" and told == "restarting" else phase, start, stop))
+    return _joined(found)
+
+
+def _at_that_time(now: set[str], start: float, first: float, prepared: float | None, until: float) -> str:
+    if start < first:
+        if "prepare" in now:
+            return "prepare"
+        return "start" if prepared is None or start < prepared else "rendezvous"
+    if phase := next((phase for phase in _FIRST if phase in now), None):
+        return phase
+    if start >= until:
+        return "end"
+    return "serve" if "serve" in now else "prepare" if "prepare" in now else "idle"

@@ -1,0 +1,77 @@
+"""Checkpoints, and hosts that wait."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from entrypoint.observe.report.job import JobRecord
+from entrypoint.observe.report.phases import IDLE
+from entrypoint.observe.report.rules.premises import stopped_at, went_well
+from entrypoint.observe.report.rules.verdict import CRITICAL, WARNING, Verdict, duration, percent
+
+LEAST = 2.0  # host-seconds that are worth a word
+
+
+def checkpoint(job: JobRecord, threshold: float) -> Iterator[Verdict]:
+    """Compare the longest checkpoint with the time that there is for one when the job is stopped."""
+    for host, process in job.trainers():
+        limits: Any = host.about.get("limits")
+        budget = limits.get("stop") if isinstance(limits, dict) else None
+        if isinstance(budget, bool) or not isinstance(budget, int | float) or budget <= 0:
+            continue
+        longest = max((mark.seconds for mark in process.marks if mark.what == "checkpoint"), default=0.0)
+        if longest > 0 and longest >= threshold * budget:
+            yield Verdict(
+                rule="checkpoint", host=host.name, process=process.name, weight=longest / budget / max(threshold, 0.01),
+                severity=CRITICAL if longest >= budget else WARNING,
+                text=f"a checkpoint takes {duration(longest)}, and a job that is stopped has {duration(budget)} until "
+                "its scripts are killed",
+                advice="save less (no optimizer's slots, weights alone), to a faster disk, or more often while "
+                "training and not at the stop",
+            )  # fmt: skip
+
+
+def idle(job: JobRecord, threshold: float) -> Iterator[Verdict]:
+    """Count the host-seconds in which hosts waited: for others at the start, without progress, or at the end.
+
+    Of a job that failed or hung only the times without progress count: its other waits come of that. Nor do waits for
+    hosts that never came, or those for scripts that save because the job is stopped.
+    """
+    total = sum(span.end - span.start for spans in job.spans.values() for span in spans)
+    until = stopped_at(job)
+    counted = IDLE - {"data wait"} if went_well(job) else {"still", "restart"}
+    if not any(process.runs for _, process in job.trainers()):
+        counted = counted - {"rendezvous"}
+    sums: dict[str, float] = {}
+    by_host: dict[str, float] = {}
+    for host, spans in job.spans.items():
+        for span in spans:
+            if span.phase in counted and (seconds := min(span.end, until) - span.start) > 0:
+                sums[span.phase] = sums.get(span.phase, 0.0) + seconds
+                by_host[host] = by_host.get(host, 0.0) + seconds
+    waited = sum(sums.values())
+    if not total or waited < LEAST or waited / total < threshold:
+        return
+    phase, _ = max(sums.items(), key=lambda item: item[1])
+    host, most = max(by_host.items(), key=lambda item: item[1])
+    stacks = any(each.stacks for each in job.hosts)
+    yield Verdict(
+        rule="idle", host=host, weight=waited / total / max(threshold, 0.01),
+        text=f"hosts are idle in {percent(waited / total)} of all host-seconds ({duration(waited)}, of which "
+        f"{duration(most)} are this host's), {_WHEN[phase]}",
+        advice=_SEE_STACKS + _ADVICE[phase] if phase == "still" and stacks else _ADVICE[phase],
+    )  # fmt: skip
+
+
+_WHEN = {
+    "rendezvous": "most of it while they wait for the others to come",
+    "restart": "most of it between two attempts",
+    "still": "most of it without any progress",
+    "idle": "most of it after their own programs have ended, while others' go on",
+}
+_SEE_STACKS = "see the stacks for where each process stood; "
+_ADVICE = {
+    "rendezvous": "prepare less on the slowest host (requirements, code); see the timeline for who comes last",
+    "restart": "see the cause of the first attempt's end",
+    "still": "ENTRYPOINT_HANG_ACTION=fail ends such a job",
+    "idle": "share data and steps evenly, so that all end together; evaluate on all hosts, or in a job of its own",
+}

@@ -1,0 +1,101 @@
+"""Does the training wait for its data?"""
+
+from collections.abc import Iterator
+
+from entrypoint.observe.report.host import Host
+from entrypoint.observe.report.job import JobRecord
+from entrypoint.observe.report.rules.premises import judged, went_well
+from entrypoint.observe.report.rules.verdict import WARNING, Verdict, duration, percent, size
+
+LEAST = 2.0  # seconds that were looked at
+EMPTY = 0.05  # of a pipe's capacity
+BUSY = 0.5  # of a host's CPUs: with fewer at work, it is not they that the data wait for
+SMALL = 256_000  # bytes
+
+
+def input_bound(job: JobRecord, threshold: float) -> Iterator[Verdict]:
+    """Look at marks of data that were waited for, at pipes, and at waits for disks, of each host; take the largest."""
+    for host in job.hosts if went_well(job) else ():
+        if (training := judged(job, host)) is None:
+            continue
+        start, end = training
+        share, text, process = max([*_marked(host), *_pipes(host, start, end), *_disks(host, start, end)], default=NONE)
+        if share >= threshold and share > 0:
+            yield Verdict(
+                rule="input_bound", host=host.name, process=process, text=text, weight=share / max(threshold, 0.01),
+                advice="prefetch and read in parallel (num_parallel_calls, interleave), use fewer and larger files, or "
+                "hosts with more CPUs for each GPU",
+            )  # fmt: skip
+
+
+NONE = (0.0, "", "")
+_Found = tuple[float, str, str]  # share, words, process
+
+
+def _marked(host: Host) -> Iterator[_Found]:
+    for process in host.trainers:
+        waited = process.seconds_of("data_wait")
+        runs = sum((host.end if run.end is None else run.end) - run.start for run in process.runs)
+        first = min([*process.steps.times, *process.step_marks.times], default=None)
+        trained = runs - max(0.0, first - process.runs[0].start) if first is not None and process.runs else runs
+        if waited and trained > 0:
+            share = min(1.0, waited / trained)
+            yield share, f"waits for data in {percent(share)} of its training ({duration(waited)})", process.name
+
+
+def _pipes(host: Host, start: float, end: float) -> Iterator[_Found]:
+    columns = host.columns
+    busy = _busy(host)
+    for key in columns.amounts:
+        if key[0] == "fifo":
+            filled = columns.per_second(key)
+            both = [
+                (fill, used)
+                for at, (fill, used) in enumerate(zip(filled, busy, strict=False))
+                if fill is not None and used is not None and start <= at * columns.width <= end
+            ]
+            if len(both) >= 2:
+                share = sum(fill < EMPTY and used < BUSY for fill, used in both) / len(both)
+                words = f"channel {key[1]} is empty in {percent(share)} of the training, while the CPUs are hardly used"
+                yield share, words, ""
+
+
+def _busy(host: Host) -> list[float | None]:
+    """Return how busy the host's CPUs are, from 0 to 1; or its GPUs, if these are busier."""
+    columns = host.columns
+    parts = [columns.per_second(("cpu", "user")), columns.per_second(("cpu", "system"))]
+    gpus = [columns.per_second(key) for key in columns.amounts if key[0] == "gpu"]
+    found: list[float | None] = []
+    for at in range(columns.limit):
+        used = [part[at] for part in parts if part]
+        most = max([gpu[at] or 0.0 for gpu in gpus], default=0.0)
+        cpus = sum(each or 0.0 for each in used) / host.cpus
+        found.append(None if not used or used[0] is None else max(cpus, most))
+    return found
+
+
+def _disks(host: Host, start: float, end: float) -> Iterator[_Found]:
+    seconds = host.columns.observed(start, end)
+    for process in host.trainers:
+        waited = host.columns.total(("process", process.name, "wait"), start, end)
+        if seconds > LEAST and waited:
+            share = min(1.0, waited / seconds)
+            yield share, f"waits for disks in {percent(share)} of its training", process.name
+
+
+def small_files(job: JobRecord, threshold: float) -> Iterator[Verdict]:
+    """Look at the files of each channel, as the monitor has counted them."""
+    for host in job.hosts:
+        channels = host.about.get("channels")
+        for name, told in channels.items() if isinstance(channels, dict) else ():
+            files, count = (told.get(key, 0) for key in ("files", "bytes")) if isinstance(told, dict) else (0, 0)
+            if not all(isinstance(each, int | float) for each in (files, count)) or files < max(threshold, 1):
+                continue
+            if count / files < SMALL:
+                at_least = "at least " if told.get("more") else ""
+                yield Verdict(
+                    rule="small_files", host=host.name, severity=WARNING, weight=files / max(threshold, 1),
+                    text=f"channel {name[:80]} has {at_least}{files:,.0f} files of {size(count / files)} on average",
+                    advice="pack them into some hundred TFRecord or RecordIO files of 100 MB or more: each file costs "
+                    "a request to S3, and opening it",
+                )  # fmt: skip

@@ -1,0 +1,73 @@
+"""What a rule rests on: a job that trained, went on to its end, and took long enough to be judged. Pure."""
+
+from entrypoint.base.errors import ExitCode
+from entrypoint.observe.report.host import Host
+from entrypoint.observe.report.job import JobRecord
+from entrypoint.observe.report.phases import WORKS
+
+LEAST_SECONDS = 30.0  # of training, from which shares, rates and growth can be told
+STEADY_SECONDS = 5.0  # of counted steps, from which their pace can be told
+RECENT_SECONDS = 30.0  # before the end of the training: what was told then may be why it was ended
+QUIET_SECONDS = 30.0  # without progress: who is stopped then was stuck
+
+
+def went_well(job: JobRecord) -> bool:
+    """Return whether advice on speed is of use: the job neither failed nor hung. One that still runs goes well."""
+    return not (failed(job) or hung(job))
+
+
+def failed(job: JobRecord) -> bool:
+    """Return whether the job failed."""
+    return job.outcome is not None and job.outcome["kind"] == "failed"
+
+
+def hung(job: JobRecord) -> bool:
+    """Return whether the job stood still when it ended: by its exit code, or by what was told after its last step.
+
+    A job that has succeeded did not hang, whatever was told on its way.
+    """
+    if job.outcome is not None and job.outcome["kind"] == "succeeded":
+        return False
+    if job.outcome is not None and job.outcome["code"] == ExitCode.HUNG:
+        return True
+    told = [stack["at"] for host in job.hosts for stack in host.stacks]
+    recent = job.trains_until - RECENT_SECONDS
+    told += [at for host in job.hosts for at in host.stalled if at >= recent]
+    if _all_still(job, recent):
+        told.append(job.trains_until)
+    return max(told, default=0.0) > _last_step(job)
+
+
+def _last_step(job: JobRecord) -> float:
+    series = [each.times[-1] for _, process in job.trainers() for each in (process.steps, process.step_marks) if each]
+    return max(series, default=0.0)
+
+
+def _all_still(job: JobRecord, since: float) -> bool:
+    """Return whether each process that trains was still at the end, for long, without working."""
+    found = {
+        (host.name, name)
+        for host in job.hosts
+        for at, name, seconds, cpus in host.still
+        if at >= since and seconds >= QUIET_SECONDS and cpus < WORKS
+    }
+    trainers = {(host.name, process.name) for host, process in job.trainers()}
+    return bool(trainers) and trainers <= found
+
+
+def judged(job: JobRecord, host: Host) -> tuple[float, float] | None:
+    """Return from when to when a host trained; None if that was too short to judge it by."""
+    start, end = job.training(host)
+    return (start, end) if end - start >= LEAST_SECONDS else None
+
+
+def trained_long(job: JobRecord) -> bool:
+    """Return whether some host trained for long enough to judge the job; where none trains, whether it was long."""
+    if not job.trainers():
+        return job.seconds >= LEAST_SECONDS
+    return any(judged(job, host) for host in job.hosts)
+
+
+def stopped_at(job: JobRecord) -> float:
+    """Return when the job was asked to stop; its end, if it was not."""
+    return min((at for host in job.hosts for at, phase in host.phases if phase == "stopping"), default=job.seconds)

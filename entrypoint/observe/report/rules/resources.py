@@ -1,0 +1,163 @@
+"""Processors, GPUs, memory and disks of each host."""
+
+from collections.abc import Iterator
+
+from entrypoint.observe.report.host import Host
+from entrypoint.observe.report.job import JobRecord
+from entrypoint.observe.report.rules.premises import LEAST_SECONDS, hung, judged, went_well
+from entrypoint.observe.report.rules.verdict import CRITICAL, NOTE, WARNING, Verdict, duration, percent, size
+
+LEAST_CPU_SECONDS = 2.0  # that programs used
+USED = 0.02  # of a GPU's time: less is none
+TAKEN = 0.002  # of a GPU's memory beyond what it held at first: a program that computes on it takes more
+GROWS = 0.05  # of the limit: less is no climbing
+
+
+def cpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
+    """Look at the time in which programs of a host could have run, and were throttled, or others had the CPU.
+
+    A failure may come of it. Whoever hangs may ask for CPUs in vain: Open MPI and NCCL wait busily.
+    """
+    for host in job.hosts if not hung(job) else ():
+        used, stolen, throttled = (
+            sum(host.columns.total(("cpu", name)) for name in names)
+            for names in (("user", "system"), ("stolen",), ("throttled",))
+        )
+        asked = used + stolen + throttled
+        if host.columns.observed() < LEAST_SECONDS or used < LEAST_CPU_SECONDS:
+            continue
+        if (stolen + throttled) / asked < max(threshold, 1e-9):
+            continue
+        why = f"throttled by its quota in {duration(throttled)}" if throttled > stolen else (
+            f"and other guests of the machine had {duration(stolen)} of it"
+        )  # fmt: skip
+        yield Verdict(
+            rule="cpu_starved", host=host.name, weight=(stolen + throttled) / asked / max(threshold, 0.01),
+            text=f"did not get {percent((stolen + throttled) / asked)} of the CPU time that it asked for: {why}",
+            advice="give the container more CPUs, or run fewer processes and threads (ENTRYPOINT_THREADS=auto)"
+            if throttled > stolen else "take an instance type that is not shared or has no CPU credits",
+        )  # fmt: skip
+
+
+def gpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
+    """Look at how busy the GPUs were in training, and how much of their power and memory it took.
+
+    Nothing is said of GPUs that TensorFlow cannot use: the launcher says so at the start.
+    """
+    for host in job.hosts if went_well(job) else ():
+        training = judged(job, host)
+        seconds = host.columns.observed(*training) if training else 0.0
+        keys = [key for key in host.columns.amounts if key[0] == "gpu"]
+        if training is None or not seconds or not keys or host.unused_gpus:
+            continue
+        busy = {key[1]: host.columns.total(key, *training) / seconds for key in keys}
+        mean = sum(busy.values()) / len(busy)
+        if mean >= threshold:
+            continue
+        they = f"its {len(busy)} GPU{'s are' * (len(busy) > 1) or ' is'}"
+        text = f"{they} busy in {percent(mean)} of the training{_beside(host, list(busy), *training)}"
+        advice = "use larger batches, mixed precision or XLA; see whether the input keeps up"
+        unused = [name for name, each in busy.items() if each < USED]
+        cpus = busy_cpus(host, *training)
+        if len(unused) == len(busy) and not any(_is_taken(host, name) for name in busy):
+            text = f"{they} not used at all: no program takes memory there"
+            advice = (
+                "see whether TensorFlow finds them (tf.config.list_physical_devices) and where the script puts work; "
+                "or take instances without GPUs"
+            )
+        elif unused and len(unused) < len(busy):
+            text += f", GPU {', '.join(unused[:8])} not at all"
+            advice = "start one process for each GPU (ENTRYPOINT_PROCESSES_PER_HOST), or a strategy that uses all"
+        elif cpus > 0.8:
+            text += f", its CPUs to {percent(cpus)}"
+            advice = "the CPUs prepare the input too slowly: do less there, or take an instance with more for each GPU"
+        weight = (1 - mean) / max(1 - threshold, 0.01)
+        yield Verdict(rule="gpu_starved", host=host.name, text=text, advice=advice, weight=weight)
+
+
+def _beside(host: Host, gpus: list[str], start: float, end: float) -> str:
+    """Return the power and memory of GPUs in words: "busy" says that something ran, and not how much."""
+    columns = host.columns
+    watts = columns.total(("gpu watts",), start, end) / max(columns.observed(start, end), 1e-9) / len(gpus)
+    held = [level for name in gpus for level in columns.between(columns.levels(("gpu memory", name)), start, end)]
+    power = f" at {watts:.0f} W each" if watts and len(gpus) > 1 else f" at {watts:.0f} W" if watts else ""
+    return f"{power}, with up to {percent(max(held))} of the memory held" if held else power
+
+
+def _is_taken(host: Host, gpu: str) -> bool:
+    held = host.columns.between(host.columns.levels(("gpu memory", gpu)), 0, host.end)
+    return max(held, default=0.0) - host.held_at_first.get(gpu, 0.0) > TAKEN
+
+
+def memory(job: JobRecord, threshold: float) -> Iterator[Verdict]:
+    """Look at what programs hold, not at the page cache, which the kernel gives up."""
+    for host in job.hosts:
+        limit, columns = host.figure("memory_limit"), host.columns
+        held = columns.between(columns.levels(("memory", "programs")), 0, host.end)
+        advice = "use smaller batches or shuffle buffers, cache() less, or take an instance with more memory"
+        of = f" of {size(limit)}" if limit else ""
+        peak = max(held, default=0.0)
+        if host.oom:
+            text = (
+                f"the kernel killed {host.oom} process{'es' * (host.oom > 1)} for lack of memory; {size(peak)}{of} held"
+            )
+            yield Verdict(rule="memory", host=host.name, severity=CRITICAL, text=text, advice=advice)
+            continue
+        if not limit or not held:
+            continue
+        if peak >= threshold * limit:
+            text = f"programs held {size(peak)}, {percent(peak / limit)} of the memory there is"
+            yield Verdict(
+                rule="memory", host=host.name, text=text, advice=advice, weight=peak / limit / max(threshold, 0.01)
+            )
+            continue
+        start, end = (None if hung(job) else judged(job, host)) or (0.0, 0.0)
+        slope = _slope(columns.between(columns.levels(("memory", "programs")), (start + end) / 2, end), columns.width)
+        gained = slope * (end - start)
+        if gained > GROWS * limit and held[-1] + gained >= limit:
+            text = (
+                f"memory grows by {size(60 * slope)} a minute, at {size(held[-1])}{of} now: "
+                f"full in {duration((limit - held[-1]) / slope)}"
+            )
+            advice = (
+                "look for what is kept from step to step: Python lists, tf.function traced anew, an unbounded cache()"
+            )
+            yield Verdict(rule="memory", host=host.name, text=text, advice=advice, weight=(held[-1] + gained) / limit)
+
+
+def _slope(values: list[float], width: float) -> float:
+    """Return by how much values grow a second, as the least squares have it; 0 of fewer than six."""
+    count = len(values)
+    if count < 6:
+        return 0.0
+    middle, mean = (count - 1) / 2, sum(values) / count
+    top = sum((at - middle) * (value - mean) for at, value in enumerate(values))
+    return top / sum((at - middle) ** 2 for at in range(count)) / width
+
+
+def disk(job: JobRecord, threshold: float) -> Iterator[Verdict]:
+    """Look at what is free where models and outputs go."""
+    for host in job.hosts:
+        whole, columns = host.figure("disk_size"), host.columns
+        free = columns.between(columns.per_second(("free",)), 0, host.end)
+        if not whole or not free:
+            continue
+        left, slope = free[-1], -_slope(free[len(free) // 2 :], columns.width)
+        advice = "keep fewer checkpoints (max_to_keep), clean up caches, or ask for a larger volume (VolumeSizeInGB)"
+        if left < threshold * whole:
+            text = f"{size(left)} of {size(whole)} are free at the end ({percent(left / whole)})"
+            severity = CRITICAL if left < 0.01 * whole else WARNING
+            weight = threshold * whole / max(left, 1.0)
+            yield Verdict(
+                rule="disk", host=host.name, severity=severity, text=text, advice=advice, weight=min(weight, 10)
+            )
+        elif went_well(job) and judged(job, host) and slope * host.end > max(GROWS * whole, left):
+            text = f"{size(60 * slope)} are written a minute; {size(left)} are free: full in {duration(left / slope)}"
+            yield Verdict(rule="disk", host=host.name, severity=NOTE, text=text, advice=advice)
+
+
+def busy_cpus(host: Host, start: float, end: float) -> float:
+    """Return how much of its CPUs a host used in this time, from 0 to 1."""
+    seconds = host.columns.observed(start, end)
+    used = sum(host.columns.total(("cpu", name), start, end) for name in ("user", "system"))
+    return used / seconds / host.cpus if seconds else 0.0

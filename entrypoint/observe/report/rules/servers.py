@@ -1,0 +1,72 @@
+"""Parameter servers, and the network."""
+
+from collections.abc import Iterator
+
+from entrypoint.observe.report.job import JobRecord
+from entrypoint.observe.report.rules.premises import judged, trained_long, went_well
+from entrypoint.observe.report.rules.resources import busy_cpus
+from entrypoint.observe.report.rules.verdict import Verdict, percent, size
+
+LEAST_CPU, LEAST_BYTES = 2.0, 10e6  # of all servers
+LEAST_RATE = 100e6  # bytes a second
+PLATEAU = 0.8  # of the peak
+
+
+def ps_unbalanced(job: JobRecord, threshold: float) -> Iterator[Verdict]:
+    """Compare the parameter servers: by their processor time, and those on hosts of their own by bytes, too."""
+    servers = [(host, process) for host in job.hosts for process in host.processes.values() if process.role == "ps"]
+    if len(servers) < 2 or not (went_well(job) and trained_long(job)):
+        return
+    worked = {
+        (host.name, process.name): host.columns.total(("process", process.name, "cpu")) for host, process in servers
+    }
+    own = {host.name for host, _ in servers if not host.trainers}
+    moved = {
+        (host.name, process.name): sum(map(sum, host.exchanged.values()))
+        for host, process in servers
+        if host.name in own
+    }
+    for amounts, least, words in (
+        (worked, LEAST_CPU, lambda amount: f"works {amount:.3g} CPU-seconds"),
+        (moved, LEAST_BYTES, lambda amount: f"exchanges {size(amount)}"),
+    ):
+        total = sum(amounts.values())
+        if total < least or len(amounts) < 2:
+            continue
+        mean = total / len(amounts)
+        (host, process), most = max(amounts.items(), key=lambda item: item[1])
+        if most >= threshold * mean and most > mean:
+            yield Verdict(
+                rule="ps_unbalanced", host=host, process=process, weight=most / mean / max(threshold, 0.1),
+                text=f"{words(most)}, {most / mean:.1f} times as much as {len(amounts)} parameter servers "
+                "do on average",
+                advice="divide large variables (variable_partitioner=tf.distribute.experimental.partitioners."
+                "MinSizePartitioner()), or use fewer parameter servers",
+            )  # fmt: skip
+
+
+def network(job: JobRecord, threshold: float) -> Iterator[Verdict]:
+    """Look for hosts whose traffic is at one height, which is then the network's, while nothing else is busy."""
+    for host in job.hosts if went_well(job) else ():
+        if (training := judged(job, host)) is None:
+            continue
+        start, end = training
+        columns = host.columns
+        for way in ("received", "sent"):
+            rates = columns.between(columns.per_second(("net", way)), start, end)
+            peak = max(rates, default=0.0)
+            if len(rates) < 10 or peak < LEAST_RATE:
+                continue
+            share = sum(rate >= PLATEAU * peak for rate in rates) / len(rates)
+            seconds = columns.observed(start, end)
+            gpus = [columns.total(key, start, end) / seconds for key in columns.amounts if key[0] == "gpu" and seconds]
+            busy = max([busy_cpus(host, start, end), sum(gpus) / len(gpus) if gpus else 0.0])
+            if share >= threshold and busy < 0.5:
+                yield Verdict(
+                    rule="network", host=host.name, weight=share / max(threshold, 0.01),
+                    text=f"{size(peak)} a second are {way} in {percent(share)} of the training, while CPUs and GPUs "
+                    f"are busy to {percent(busy)}: the network seems to be the limit",
+                    advice="send less (fp16 compression, larger batches, fewer exchanges), or take instances with a "
+                    "faster network; one large host in place of several has none",
+                )  # fmt: skip
+                break

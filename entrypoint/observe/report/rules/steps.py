@@ -1,0 +1,122 @@
+"""The training's own figures: steps and losses."""
+
+import statistics
+from collections.abc import Iterator
+
+from entrypoint.observe.report.columns import Series
+from entrypoint.observe.report.host import Process
+from entrypoint.observe.report.job import JobRecord
+from entrypoint.observe.report.rules.premises import STEADY_SECONDS, went_well
+from entrypoint.observe.report.rules.verdict import CRITICAL, WARNING, Verdict, duration, percent
+
+LEAST = 20  # steps, and values of a loss, that can be judged
+POINTS = 6  # at which a process has told its steps
+
+
+def seconds_per_step(process: Process) -> float | None:
+    """Return the mean; None where it is not told, or of too few steps. Of several attempts, the last."""
+    if len(process.step_marks) >= 3:
+        return statistics.fmean(process.step_marks.values)
+    times, steps = _last_rise(process.steps)
+    if len(times) < 3 or steps[-1] - steps[0] < LEAST:
+        return None
+    return (times[-1] - times[0]) / (steps[-1] - steps[0])
+
+
+def _span(process: Process) -> float:
+    """Return over how many seconds a process told its steps."""
+    times = process.step_marks.times if len(process.step_marks) >= 3 else _last_rise(process.steps)[0]
+    return times[-1] - times[0] if len(times) else 0.0
+
+
+def _last_rise(series: Series) -> tuple[list[float], list[float]]:
+    """Return times and values since the value last fell, as it does where a script starts again."""
+    times, values = list(series.times), list(series.values)
+    start = next((at for at in range(len(values) - 1, 0, -1) if values[at] < values[at - 1]), 0)
+    return times[start:], values[start:]
+
+
+def straggler(job: JobRecord, threshold: float) -> Iterator[Verdict]:
+    """Compare each process that trains with the median of all."""
+    found = [
+        (host, process, each)
+        for host, process in job.trainers()
+        if (each := seconds_per_step(process)) and _span(process) >= STEADY_SECONDS
+    ]
+    if len(found) < 2 or not went_well(job):
+        return
+    # Of two, the slower is compared with the faster.
+    median = statistics.median_low(each for _, _, each in found)
+    for host, process, each in found:
+        if each >= threshold * median and each > median:
+            yield Verdict(
+                rule="straggler", host=host.name, process=process.name, weight=each / median / max(threshold, 0.1),
+                text=f"takes {duration(each)} for a step, {each / median:.1f} times as long as the median of "
+                f"{len(found)} processes ({duration(median)})",
+                advice="compare its host's CPUs, disks and network with the others', and its share of the data; in "
+                "synchronous training all wait for it",
+            )  # fmt: skip
+
+
+def is_loss(name: str) -> bool:
+    """Whether a metric is the loss of the training, and not of an evaluation."""
+    words = name.lower().replace("-", "_").split("_")
+    return words[-1] == "loss" and not {"val", "eval", "test", "validation"} & set(words)
+
+
+def loss(job: JobRecord, threshold: float) -> Iterator[Verdict]:
+    """Look for losses that are no numbers, or do not fall."""
+    for host, process in job.trainers():
+        for name, series in process.metrics.items():
+            if "loss" not in name.lower():
+                continue
+            if series.broken:
+                at, value = series.broken
+                yield Verdict(
+                    rule="loss", host=host.name, process=process.name, severity=CRITICAL, weight=1e6 - at,
+                    text=f"{name} is {value} {duration(at)} after the start",
+                    advice="lower the learning rate, clip gradients, look for log(0) and bad rows; "
+                    "tf.debugging.enable_check_numerics() names the operation",
+                )  # fmt: skip
+            elif is_loss(name) and len(series) >= LEAST and went_well(job):
+                values = list(series.values)
+                few = max(3, len(values) // 10)
+                first, last = (statistics.fmean(part) for part in (values[:few], values[-few:]))
+                if first - last < threshold * abs(first):
+                    went = "rises" if last > first else "falls"
+                    yield Verdict(
+                        rule="loss", host=host.name, process=process.name, severity=WARNING,
+                        weight=1 + (last - first) / max(abs(first), 1e-9),
+                        text=f"{name} {went} from {first:.4g} to {last:.4g} in {len(values)} values, "
+                        f"by {percent(abs(first - last) / max(abs(first), 1e-9))}",
+                        advice="try another learning rate; see whether labels and inputs belong together, and whether "
+                        "the gradients reach all variables",
+                    )  # fmt: skip
+
+
+def step_growth(job: JobRecord, threshold: float) -> Iterator[Verdict]:
+    """Compare the last third of the training with the first; the very first steps are left out, as they are slow."""
+    for host, process in job.trainers() if went_well(job) else ():
+        if _span(process) < STEADY_SECONDS:
+            continue
+        if len(process.step_marks) >= 3 * POINTS:
+            values = list(process.step_marks.values)[len(process.step_marks) // 10 :]
+            first, last = (statistics.fmean(part) for part in (values[: len(values) // 3], values[-len(values) // 3 :]))
+        else:
+            times, steps = _last_rise(process.steps)
+            skipped = len(times) // 10
+            times, steps = times[skipped:], steps[skipped:]
+            third = len(times) // 3
+            if len(times) < 2 * POINTS or steps[-1] - steps[0] < LEAST:
+                continue
+            first = (times[third] - times[0]) / max(steps[third] - steps[0], 1e-9)
+            last = (times[-1] - times[-1 - third]) / max(steps[-1] - steps[-1 - third], 1e-9)
+        if first > 0 and last / first >= threshold and last > first:
+            yield Verdict(
+                rule="step_growth", host=host.name, process=process.name,
+                weight=min(10, last / first / max(threshold, 0.1)),
+                text=f"a step takes {duration(last)} at the end, {last / first:.1f} times as long as at the start "
+                f"({duration(first)})",
+                advice="look for what grows: a tf.function that is traced anew, a list of results, a graph that gets "
+                "operations in each step, a machine that gets hot or throttled",
+            )  # fmt: skip

@@ -1,0 +1,152 @@
+"""Fetches the user's code, installs its requirements, and computes SM_*: once per host, before anything starts.
+
+Reads the task as JSON from stdin and writes the result as JSON to the file named there. On failure the last line
+printed says what is wrong, and the code is 65. Run by path, so that this folder comes first in sys.path, and with -P;
+or in a fork of the launcher, where host/fork.py sees to the same.
+"""
+
+import importlib
+import json
+import os
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
+from pathlib import Path
+
+from efa import look
+from findings import digest, digest_of_code, flags, software, texts
+from gpus import has_gpus, unused, visible
+from installing import install, is_package, module_of, modules_of
+from sources import check, fetch
+from tf1 import has_keras_2, refused
+from tf1 import told as told_of_tf1
+from unsupported import doubts
+from unusable import Unusable, reason
+from variables import variables
+
+OUR_PACKAGES = str(Path(__file__).parents[3])
+CODE_ERROR = 65
+CONFIG_ERROR = 78
+STARTED_WITH = {
+    "tensorflow": "parameter servers and worker servers are started with it",
+    "mpi4py": "ranks are started with it (python -m mpi4py)",
+}
+
+
+def main() -> int:
+    task = json.load(sys.stdin)
+    paths_of_others = [entry for entry in sys.path if entry not in ("", str(Path(__file__).parent))]
+    if OUR_PACKAGES not in sys.path:  # they lie in a folder of their own, with boto3, and no script is to see it
+        sys.path.insert(1, OUR_PACKAGES)
+    code, program = Path(task["code"]), task["program"]
+    if region := task["hyperparameters"].get("sagemaker_region"):  # as sagemaker-training takes it, but before the code
+        os.environ.setdefault("SAGEMAKER_REGION", str(region))
+    try:
+        origin = fetch(task["source"], program, code, Path(task["channel"]))
+        package = is_package(program, code)
+        check(program, code, origin, package)
+        if package:
+            modules_of(program, code)  # or an error before anything is installed
+        several = len(task["resource_config"]["hosts"]) > 1
+        fingerprints = fingerprints_of(code) if several else {}
+        install(program, code)
+    except Unusable as wrong:
+        print(wrong, flush=True)
+        return CODE_ERROR
+    except OSError as error:
+        print(f"the code folder {code} cannot be prepared: {reason(error)}", flush=True)
+        return CODE_ERROR
+    env = environment(task, [str(code), *(entry for entry in paths_of_others if entry != str(code))])
+    path = env["PYTHONPATH"].split(os.pathsep)
+    if lacking := lacks(task["modules"], path):
+        print(lacking, flush=True)
+        return CONFIG_ERROR
+    installed = software() if several else {}
+    told = (task["resource_config"].get("current_instance_type"), task["of_frameworks"].get("sagemaker_instance_type"))
+    instance_type = next((str(each) for each in told if each), "")
+    gpus = int(env["SM_NUM_GPUS"])
+    unused_gpus = unused(gpus, instance_type, path)
+    files, shim = list(texts(code)), task["tf1"] == "shim"
+    of_python = [*path, *sys.path]
+    keras_2 = has_keras_2(os.environ, of_python, shim=shim)
+    if keras_2:  # which the shim sees to; `doubts` asks for it
+        os.environ["TF_USE_LEGACY_KERAS"] = "1"
+    if shim and (lacking := refused(files, of_python, program, keras_2=keras_2)):
+        print(lacking, flush=True)
+        return CODE_ERROR
+    if several:
+        adapters = look(instance_type, task["mode"])
+        env.update(adapters.variables)
+        for line in adapters.told(quiet=bool(unused_gpus) or not has_gpus(gpus, instance_type)):
+            print(line, flush=True)
+    if task["is_coordinator"]:
+        found = doubts(
+            files,
+            task["mode"] if several else "",
+            task["ps_workers"],
+            version(installed or software()) if several or task["servers"] > 1 else "",
+            gpus=0 if unused_gpus else visible(gpus),
+            servers=task["servers"],
+            ranks=task["ranks"],
+        )
+        for line in [*map(str, found), *told_of_tf1(files, of_python, shim=shim, keras_2=keras_2)]:
+            print(f"warning: {line}", flush=True)
+    result = {
+        "env": env,
+        "module": module_of(program, code, path) if package else None,
+        "flags": flags(files),
+        "fingerprints": {**fingerprints, **installed},
+        "unused_gpus": unused_gpus,
+    }
+    try:
+        target = Path(task["result"])  # which is read when we have ended well
+        target.touch(mode=0o600)  # there can be secrets in it
+        target.write_text(json.dumps(result))
+    except OSError as error:
+        folder = target.parent
+        print(f"nothing can be written to {folder}: {reason(error)}; ENTRYPOINT_RUN_DIR names another", flush=True)
+        return CODE_ERROR
+    return 0
+
+
+def version(installed: dict[str, str]) -> str:
+    """Return TensorFlow's; "" if there is none."""
+    return installed["tensorflow"] or installed["tensorflow-cpu"]
+
+
+def fingerprints_of(code: Path) -> dict[str, str]:
+    """Return what should be the same on all hosts, as it was before anything was installed."""
+    requirements = code / "requirements.txt"
+    return {
+        "the code": digest_of_code(code),
+        "requirements.txt": digest(requirements.read_bytes()) if requirements.is_file() else "",
+    }
+
+
+def environment(task: dict, path: list[str]) -> dict[str, str]:
+    """Return SM_* as sagemaker-training computes them, and PYTHONPATH."""
+    found = variables(task)
+    path = [*path, *task["more_path"]]
+    return {**found, **of_tensorflow(found["SAGEMAKER_REGION"]), "PYTHONPATH": os.pathsep.join(path)}
+
+
+def lacks(modules: list[str], path: list[str]) -> str:
+    """Say which of these the user's Python does not find, now that the requirements are installed; nothing, if none."""
+    importlib.invalidate_caches()
+    names = [name for name in modules if not (find_spec(name) or PathFinder.find_spec(name, path))]
+    why = "; ".join(f"{name} is not installed, and {STARTED_WITH[name]}" for name in names)
+    return why and f"{why}. Wanted it in the image, for {sys.executable}, or in requirements.txt"
+
+
+def of_tensorflow(region: str) -> dict[str, str]:
+    """Return what SageMaker's TensorFlow images set beside SM_*, unless the job's environment says otherwise.
+
+    They ask AWS for the region of model_dir's bucket; this is the job's own. They also set TF_CPP_MIN_LOG_LEVEL, which
+    is left to the script: TensorFlow reads it when it is imported.
+    """
+    extras = {"S3_REGION": region or os.environ.get("AWS_REGION", ""), "S3_USE_HTTPS": "1"}
+    return {key: value for key, value in extras.items() if value and key not in os.environ}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

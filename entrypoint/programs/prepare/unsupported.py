@@ -1,0 +1,97 @@
+"""What the code uses and this way of distributing does not train, told before it is tried: docs/matrix.md has all."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import xla
+from findings import ESTIMATOR
+
+FIT = re.compile(r"\.fit\(")
+KERAS = re.compile(r"\bkeras\b")
+KERAS_2 = re.compile(r"\btf_keras\b|\bTF_USE_LEGACY_KERAS\b")
+HOROVOD = re.compile(r"^[^\S\n]*(import|from)\s+(horovod|smdistributed\.dataparallel)\b", re.MULTILINE)
+FIRST_WITH_KERAS_3 = (2, 16)  # of TensorFlow
+INSTEAD = "Set TF_USE_LEGACY_KERAS=1, with tf_keras installed, or train with a loop of your own"
+NO_FIT = {"ps": "knows no parameter servers", "mwms": "does not train on several hosts"}
+
+
+class Doubt(NamedTuple):
+    """Something that does not train so, by a name of check/lint/catalogue.py."""
+
+    check: str
+    file: str
+    line: int  # 0: the file as a whole
+    found: str
+    instead: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place} {self.found}. {self.instead}".lstrip()
+
+
+def doubts(
+    files: list[tuple[str, str]],
+    mode: str,
+    ps_workers: str,
+    tensorflow: str,
+    environment: Mapping[str, str] = os.environ,
+    *,
+    gpus: int = 0,
+    servers: int = 0,
+    ranks: int = 0,
+) -> list[Doubt]:
+    """Return what does not train so, found by the words of each file.
+
+    `files`: as `findings.texts` gives them. `mode`: "" where one process trains alone. `tensorflow`: its version, "" if
+    there is none. `environment` decides as TensorFlow has it decide. `gpus`: that TensorFlow sees and can use on this
+    host; `servers`: parameter servers, of a chief that may see GPUs; `ranks`: of mpirun, on this host.
+    """
+    legacy = environment.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")  # tensorflow/__init__.py
+    keras_3 = _version(tensorflow) >= FIRST_WITH_KERAS_3 and not legacy
+    keras_3 = keras_3 and not any(KERAS_2.search(text) for _, text in files)
+    found = [*_of_keras_3(files, mode, tensorflow)] if keras_3 else []
+    if mode == "ps" and ps_workers == "server":
+        why = "has an Estimator, whose workers run the script, and here the chief alone does: it waits for ever"
+        found += [
+            Doubt("estimator-never-ends", name, 0, why, "Set ENTRYPOINT_PS_WORKERS=script")
+            for name, text in files
+            if ESTIMATOR.search(text)
+        ]
+    if gpus and servers > 1 and not keras_3 and _version(tensorflow) >= xla.FIRST_KERAS:
+        found += _of_xla(files)
+    if 0 < gpus < ranks and any(HOROVOD.search(text) for _, text in files):
+        found.append(_of_ranks(gpus, ranks))
+    return found
+
+
+def _of_keras_3(files: list[tuple[str, str]], mode: str, tensorflow: str) -> Iterator[Doubt]:
+    for name, text in files:
+        if mode in NO_FIT and KERAS.search(text) and FIT.search(text):
+            why = f"calls fit, and that of Keras 3, which TensorFlow {tensorflow} has, {NO_FIT[mode]}"
+            yield Doubt("keras-3-fit", name, 0, why, INSTEAD)
+
+
+def _of_xla(files: list[tuple[str, str]]) -> Iterator[Doubt]:
+    for name, line, more, written, instead in xla.compiled(files):
+        others = f" (and {more} more)" if more else ""
+        why = (
+            f"has {written}{others}: where there is a GPU, Keras 2 has XLA compile the steps of an optimizer, and XLA "
+            "takes no variable of another parameter server: the first step fails"
+        )
+        yield Doubt("ps-xla", name, line, why, f"Write {instead}")
+
+
+def _of_ranks(gpus: int, ranks: int) -> Doubt:
+    there = "1 GPU is" if gpus == 1 else f"{gpus} GPUs are"
+    why = (
+        f"{ranks} ranks are to train on each host, where {there}: NCCL takes no GPU for two ranks, and Horovod fails "
+        'with "invalid usage"'
+    )
+    instead = f"Set ENTRYPOINT_PROCESSES_PER_HOST={gpus}, or CUDA_VISIBLE_DEVICES=-1 to train on CPUs"
+    return Doubt("ranks-and-gpus", "", 0, why, instead)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:2])

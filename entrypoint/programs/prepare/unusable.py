@@ -1,0 +1,27 @@
+"""What every module here raises and shows."""
+
+import re
+
+
+class Unusable(Exception):
+    """The user's code cannot be had, told in one line."""
+
+
+def missing(module: str | None, what: str) -> Unusable:
+    """Return the refusal of what takes a package of the extra `aws` that is not installed."""
+    return Unusable(f"{what} takes {module}, which is not installed: pip install 'sagemaker-tf-entrypoint[aws]'")
+
+
+def shown(source: str) -> str:
+    """Return where the code comes from, without what is not to be shown: user, password, and a signed URL's query."""
+    if not source.startswith("s3://") and "://" in source:
+        source = re.sub(r"//[^/]*@", "//", source.partition("?")[0])
+    return source if len(source) <= 300 else source[:297] + "..."
+
+
+def reason(error: BaseException) -> str:
+    """Return an exception's text in one line, without passwords in URLs; of several files' errors the first."""
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror is None and error.args and isinstance(error.args[0], list):
+        text = str(error.args[0][0][-1])  # shutil.Error, of copytree
+    return re.sub(r"//[^/\s]*@", "//", " ".join(text.split())) or type(error).__name__

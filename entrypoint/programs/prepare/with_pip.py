@@ -1,0 +1,91 @@
+"""Runs pip, one at a time, as sagemaker-training does, and keeps the lines that say what is wrong.
+
+Apart from installing.py, since most jobs install nothing, and this imports what takes some milliseconds.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO
+
+from unusable import Unusable, missing
+
+RUN_PIP = Path(__file__).parents[1] / "run_pip.py"
+LAST_RETRY = "Retry(total=0,"  # of pip's, in the line that says why its index was not reached
+UNREACHED = (
+    " (pip did not reach its index: under network isolation, or in a VPC without a way to one, a job has only what the "
+    "image or the code brings)"
+)
+
+
+def run_pip(package: bool, code: Path) -> None:
+    _keep_cache()
+    # With a network that is cut off, pip would look for a newer pip for a quarter of a minute.
+    os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+    if package:
+        _build_with_what_is_here(code)
+    requirements = (code / "requirements.txt").is_file()
+    what = "requirements.txt" if requirements else "the package"
+    words = [*(["."] if package else []), *(["-r", "requirements.txt"] if requirements else [])]
+    env = dict(os.environ)
+    if requirements and (arn := os.environ.get("CA_REPOSITORY_ARN")):
+        try:
+            from codeartifact import index
+        except ImportError as error:
+            raise missing(error.name, "CA_REPOSITORY_ARN") from None
+        try:  # there is a token in it, and everybody on the host sees a command line
+            env["PIP_INDEX_URL"] = index(arn)
+        except Unusable as wrong:
+            raise Unusable(f"{what} in {code} cannot be installed: {wrong}") from None
+    said: list[str] = []
+    with one_at_a_time():
+        command = [sys.executable, str(RUN_PIP), "install", *words]
+        pip = subprocess.Popen(command, cwd=code, env=env, stderr=subprocess.PIPE)
+        copier = threading.Thread(target=_copy, args=(pip.stderr, said), daemon=True)
+        copier.start()
+        pip.wait()
+        copier.join(timeout=5)  # what a build has left running may hold the other end for ever
+    if pip.returncode:
+        found = said[-1] if said else f"pip ended with exit code {pip.returncode}: see its lines above"
+        raise Unusable(f"{what} in {code} cannot be installed: {found}")
+
+
+def _keep_cache() -> None:
+    """In a warm pool, pip finds what the job before has downloaded and built."""
+    if folder := os.environ.get("SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"):
+        os.environ.setdefault("PIP_CACHE_DIR", str(Path(folder) / "pip"))
+
+
+def _build_with_what_is_here(code: Path) -> None:
+    """To build a plain setup.py, pip fetches setuptools from an index, which network isolation keeps away."""
+    asks_for_more = any((code / name).is_file() for name in ("pyproject.toml", "requirements.txt"))
+    if not asks_for_more and find_spec("setuptools"):
+        os.environ.setdefault("PIP_NO_BUILD_ISOLATION", "false")  # pip reads it as --no-build-isolation
+
+
+def _copy(lines: IO[bytes], said: list[str]) -> None:
+    """Pass on what pip writes to stderr, as it comes, and keep the lines in which it says what is wrong."""
+    unreached = ""
+    for line in lines:
+        os.write(2, line)
+        text = line.decode("utf-8", "replace").strip()
+        unreached = UNREACHED if LAST_RETRY in text else unreached
+        if text.lower().startswith("error:"):
+            said.append(text + unreached)
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Let pip run once at a time: hosts that are simulated on one machine share its Python."""
+    name = re.sub(r"\W", "_", sys.prefix)
+    with open(Path(tempfile.gettempdir()) / f"entrypoint-install{name}-{os.getuid()}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

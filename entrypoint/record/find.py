@@ -1,0 +1,106 @@
+"""Where records are: a record folder, a folder above it, an archive of SageMaker's, or one in S3."""
+
+import io
+import tarfile
+import zlib
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.base.extras import imported
+from entrypoint.record.limits import RECORD_BYTES
+
+ENDING = ".jsonl.gz"
+MOST_ALL, MOST_HOSTS = 2 << 30, 2000
+
+
+def records_in(folder: Path) -> dict[str, bytes]:
+    """Return {host: record} of a folder of records; what cannot be read is b""."""
+    found = {}
+    for path in sorted(folder.glob(f"*{ENDING}"))[:MOST_HOSTS]:
+        if path.is_file():
+            found[path.name.removesuffix(ENDING)] = _read(path)
+    return found
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(RECORD_BYTES)
+    except OSError:
+        return b""
+
+
+def find(place: str) -> dict[str, bytes]:
+    """Return {host: record} of what a user names; ConfigError if there is none, or it cannot be read."""
+    if place.startswith("s3://"):
+        return _of_archive(_from_s3(place), place)
+    path = Path(place)
+    if not path.exists():
+        raise ConfigError(
+            f"there is no {place}; wanted a job's output folder, its record folder, output.tar.gz or s3://"
+        )
+    if path.is_file():
+        with path.open("rb") as file:
+            return _of_archive(file, place)
+    for folder in (
+        path,
+        path / "record",
+        path / "data/record",
+        path / "output/data/record",
+        path / "ml/output/data/record",
+    ):
+        if found := records_in(folder):
+            return found
+    # A follower's, where the coordinator could not be reached; or those of hosts beside one another.
+    deeper = [*path.glob("*/ml/output/data/record"), *path.glob("*/output/data/record")]
+    found = {host: data for folder in sorted(deeper) for host, data in records_in(folder).items()}
+    if not found:
+        raise ConfigError(f"there are no records (HOST{ENDING}) in {place}; {HOW}")
+    return found
+
+
+HOW = "a job writes them to output/data/record if ENTRYPOINT_MONITOR is true"
+
+
+def _of_archive(file: IO[bytes], place: str) -> dict[str, bytes]:
+    """Read the records of an archive. Nothing of it is written, so that it cannot climb out of anywhere."""
+    found: dict[str, bytes] = {}
+    size = 0
+    try:
+        with tarfile.open(fileobj=file, mode="r:*") as archive:
+            for member in archive:
+                path = PurePosixPath(member.name)
+                if not (member.isreg() and path.name.endswith(ENDING) and path.parent.name == "record"):
+                    continue
+                content = archive.extractfile(member)
+                size += min(member.size, RECORD_BYTES)
+                if size > MOST_ALL or len(found) >= MOST_HOSTS:
+                    raise ConfigError(
+                        f"{place} holds more records than are read: {MOST_ALL >> 30} GB, {MOST_HOSTS} hosts"
+                    )
+                if content:
+                    found[path.name.removesuffix(ENDING)] = content.read(RECORD_BYTES)
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        if not found:
+            why = "it is none" if isinstance(error, tarfile.ReadError) else str(error)
+            raise ConfigError(f"{place} cannot be read as an archive (.tar.gz): {why}") from None
+    if not found:
+        raise ConfigError(f"there are no records (record/HOST{ENDING}) in {place}; {HOW}")
+    return found
+
+
+def _from_s3(uri: str) -> IO[bytes]:
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    if not (bucket and key):
+        raise ConfigError(f"{uri!r} is no object in S3; wanted s3://BUCKET/.../output.tar.gz")
+    boto3, errors = (imported(name, "aws", f"{uri}: reading from S3") for name in ("boto3", "botocore.exceptions"))
+    if not key.endswith(".gz"):
+        key = f"{key.rstrip('/')}/output.tar.gz"
+    content = io.BytesIO()
+    try:
+        boto3.client("s3").download_fileobj(bucket, key, content)
+    except (errors.BotoCoreError, errors.ClientError, OSError) as error:
+        raise ConfigError(f"s3://{bucket}/{key} cannot be read: {error}") from None
+    content.seek(0)
+    return content

@@ -1,0 +1,148 @@
+"""The lines of a record, out of bytes that may be cut, broken, or expand without end; and what is sane in them."""
+
+import json
+import math
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from entrypoint.record.members import Members
+
+MOST_BYTES = 1 << 30  # of one record, expanded
+MOST_LINE = 1 << 20
+BATCH = 200  # lines: so many are read faster at once than one by one
+WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
+MOST_NUMBER, DEEPEST = 1e20, 8  # of an honest line; file systems without a limit say 8 EiB
+# Metrics that count something, or say how long it takes: others, such as a loss, may be no numbers, and are shown so.
+COUNTS = {
+    "step", "epoch", "epochs", "epoch_step", "epoch_steps", "steps_per_second", "step_seconds",
+    "max_steps", "total_steps", "train_steps", "num_steps", "steps",
+}  # fmt: skip
+
+
+def first_line(data: bytes) -> tuple[float, dict[str, Any]] | None:
+    """Return (time, about) of the first line of a record that can be read; None if it is none of a host."""
+    try:
+        line = json.loads(next(lines_of(data[: 1 << 16], [])))
+        return (number(line[1]), dict(line[2])) if line[0] == "host" else None
+    except (StopIteration, *WRONG):
+        return None
+
+
+def count_lines(data: bytes) -> float:
+    """Return about how many lines a record has, by its beginning."""
+    expand, head = zlib.decompressobj(31), data[: 1 << 16]
+    try:
+        count = expand.decompress(head, MOST_LINE).count(b"\n")
+    except zlib.error:
+        return 0.0
+    return count * len(data) / max(1, len(head) - len(expand.unconsumed_tail))
+
+
+def batches(lines: Iterator[bytes], every: int) -> Iterator[list[bytes]]:
+    """Yield lines, many at once, of samples and metrics those of each `every`th sample."""
+    batch: list[bytes] = []
+    count = 0
+    for line in lines:
+        if every > 1 and line.startswith((b'["sample"', b'["metric"')):
+            count += line.startswith(b'["sample"')
+            if count % every and b"NaN" not in line:
+                continue
+        batch.append(line)
+        if len(batch) >= BATCH:
+            yield batch
+            batch = []
+    yield batch
+
+
+def parsed(lines: list[bytes]) -> Iterator[Any]:
+    """Yield what is in the lines; None for one that cannot be read. All at once, unless there is such a one."""
+    try:
+        found = json.loads(b"[" + b",".join(lines) + b"]")
+    except WRONG:
+        found = []
+    if len(found) == len(lines):
+        yield from found
+        return
+    for line in lines:
+        try:
+            yield json.loads(line)
+        except WRONG:
+            yield None
+
+
+def lines_of(data: bytes, problems: list[str]) -> Iterator[bytes]:
+    """Yield the whole lines of a record; what is wrong with the rest goes to `problems`."""
+    members, rest, size = Members(), b"", 0
+    for piece in members.expand(data):
+        size += len(piece)
+        *whole, rest = (rest + piece).split(b"\n") if piece else (b"",)
+        yield from whole
+        if size > MOST_BYTES or len(rest) > MOST_LINE:
+            problems.append("it is longer than is read")
+            return
+    if members.broken:
+        problems.append("a part of it is broken")
+    if not size:
+        problems.append("it is empty, or no record")
+
+
+def arrays_of(data: bytes) -> Iterator[list[Any]]:
+    """Yield the lines of a record that are what a record has."""
+    for batch in batches(lines_of(data, []), 1):
+        yield from (line for line in parsed(batch) if is_line(line))
+
+
+def is_line(line: Any) -> bool:
+    """Return whether that may be a line of a record: an array of a kind, a time, and values with sane numbers."""
+    match line:
+        case ["decided" | "described", at, _]:  # whoever reads these looks at them closely
+            return _is_number(at)
+        case ["metric", at, str(), dict(found)]:
+            return _is_number(at) and all(is_value(name, value) for name, value in found.items())
+        case ["metric", *_]:
+            return False
+        case ["weights", at, str(), step, int() | float(), int() | float()]:  # such as of a training gone wrong
+            return _is_number(at) and _is_number(step)
+        case [str(), at, *values]:
+            return _is_number(at) and _is_sane(values)
+    return False
+
+
+def is_value(name: str, value: Any) -> bool:
+    """Return whether a metric of that name may have this value."""
+    return _is_number(value) or (isinstance(value, float) and name not in COUNTS)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MOST_NUMBER
+
+
+def _is_sane(value: Any, depth: int = DEEPEST) -> bool:
+    """Return whether there are no numbers in it but finite ones of a sane size."""
+    if isinstance(value, int | float):
+        return math.isfinite(value) and abs(value) < MOST_NUMBER
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return depth > 0 and all(_is_sane(each, depth - 1) for each in value) if isinstance(value, list) else True
+
+
+def number(value: Any) -> float:
+    """Return a finite number of a sane size; ValueError else."""
+    if not _is_number(value):
+        raise ValueError("no number")
+    return float(value)
+
+
+def numbers(values: list[Any]) -> list[float]:
+    """Return a list that holds nothing but such numbers; ValueError or TypeError else."""
+    if not abs(sum(values)) < 1e18:
+        raise ValueError("no numbers")
+    return values
+
+
+def text(value: Any, most: int = 200) -> str:
+    """Return a text, cut; ValueError if it is none."""
+    if not isinstance(value, str):
+        raise ValueError("no text")
+    return value if len(value) <= most else value[: most - 3] + "..."

@@ -1,0 +1,102 @@
+"""The file that holds what one host has seen, compressed: see README.md for its lines."""
+
+import contextlib
+import io
+import json
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from entrypoint.record.limits import RECORD_BYTES
+
+ROOM = 1 << 20  # bytes, compressed, that are kept while they cannot be written; then lines are left out
+
+
+class Record:
+    """Lines are kept until `flush`, which makes of what came since the last one a piece that can be read.
+
+    Where that cannot be written, such as on a full disk, it is kept, and written as soon as it can be: what is in the
+    file can be read at any time. `say` is told. With `again`, the file of an earlier monitor of this job goes on.
+    """
+
+    def __init__(self, path: Path, say: Callable[[str], None], again: bool = False) -> None:
+        self.path, self._say = path, say
+        self.size = 0  # bytes that are written
+        self._mode = "a+" if again else "w+"
+        self._file: io.FileIO | None = None
+        self._gzip = zlib.compressobj(6, zlib.DEFLATED, 31)
+        self._changed = self._closed = False
+        self._waiting = bytearray()
+        self._trouble = ""
+        self._missing = 0  # lines that were left out since
+        self._write()
+
+    def add(self, kind: str, at: float, *values: Any) -> None:
+        """Add a line; `at` is in seconds since the epoch."""
+        self.add_line(json.dumps([kind, round(at, 3), *values], separators=(",", ":")).encode())
+
+    def add_line(self, line: bytes) -> None:
+        """Add a line that is JSON already."""
+        if self.size + len(self._waiting) >= RECORD_BYTES:
+            return
+        if len(self._waiting) >= ROOM:
+            self._missing += 1
+            return
+        self._waiting += self._gzip.compress(line + b"\n")
+        self._changed = True
+
+    def flush(self) -> None:
+        """Write what was added, as far as that is possible now."""
+        if self._closed:
+            return
+        if self._changed:
+            self._waiting += self._gzip.flush(zlib.Z_SYNC_FLUSH)
+            self._changed = False
+        self._write()
+
+    def close(self) -> None:
+        """Write all, and the end."""
+        self._waiting += self._gzip.flush()
+        self._write()
+        if self._waiting:
+            self._say(f"warning: the end of the record of this host is missing: {self._trouble}")
+        self._closed = True
+        if self._file:
+            self._file.close()
+
+    def _write(self) -> None:
+        try:
+            self._open()
+            while self._waiting and self._file and (count := self._file.write(self._waiting)):
+                del self._waiting[:count]
+                self.size += count
+        except OSError as error:
+            self._note_trouble(error.strerror or str(error))
+            return
+        if self._trouble and not self._waiting:
+            self._note_end_of_trouble()
+
+    def _open(self) -> None:
+        """Have the file, with all that was written, though somebody has removed it."""
+        if self._file and os.fstat(self._file.fileno()).st_nlink:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        before, self._file = self._file, io.FileIO(self.path, self._mode)
+        self.size = self._file.seek(0, os.SEEK_END)
+        if before:
+            with contextlib.closing(before):
+                before.seek(0)
+                self._waiting[:0] = before.read()
+
+    def _note_trouble(self, why: str) -> None:
+        if not self._trouble:
+            kept = f"the last {ROOM >> 20} MB of it are kept until they can be"
+            self._say(f"warning: the record of this host cannot be written to {self.path.parent}: {why}; {kept}")
+        self._trouble = why
+
+    def _note_end_of_trouble(self) -> None:
+        missing = f"; {self._missing} lines are missing" if self._missing else ", and nothing is missing"
+        self._say(f"the record of this host can be written again{missing}")
+        self._trouble, self._missing = "", 0

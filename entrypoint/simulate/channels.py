@@ -1,0 +1,283 @@
+"""Input channels as a job asks for them, and which objects each host gets of them.
+
+As SageMaker does it: API reference, "Channel", "S3DataSource" and "ShuffleConfig"; Developer Guide, "Augmented manifest
+files". A file below a folder stands for an object in S3, its path there for the object's key.
+"""
+
+import json
+import os
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from entrypoint.base.errors import ConfigError, show
+from entrypoint.base.python310 import StrEnum
+from entrypoint.launcher.job.channels import Distribution, Wrapper
+from entrypoint.simulate.hidden import is_data, listed
+
+MAX_CHANNELS = 20
+MAX_ATTRIBUTES = 16
+LONGEST_RECORD = (1 << 29) - 1  # bytes, in one piece of RecordIO
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_OPTIONS = re.compile(r"(,[a-z]+=[^,/]*)*$")
+_GZIP = b"\x1f\x8b"
+
+
+class InputMode(StrEnum):
+    FILE = "File"
+    FAST_FILE = "FastFile"
+    PIPE = "Pipe"
+
+
+class Compression(StrEnum):
+    NONE = "None"
+    GZIP = "Gzip"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is dealt out as a whole: an object, or one line of an augmented manifest with its attributes."""
+
+    key: str
+    parts: tuple[Path | bytes, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """One channel of a job. `source` is a folder, a manifest file, or with attributes an augmented manifest."""
+
+    name: str
+    source: Path
+    mode: InputMode = InputMode.FILE
+    distribution: Distribution = Distribution.REPLICATED
+    shuffle: int | None = None  # the seed
+    compression: Compression = Compression.NONE
+    wrapper: Wrapper = Wrapper.NONE
+    attributes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """ConfigError if the values cannot describe a channel, whatever lies on this machine."""
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(f"--channel is called {self.name!r}; wanted 1 to 64 letters, digits, dots, - and _")
+        if len(self.attributes) > MAX_ATTRIBUTES or not all(self.attributes):
+            found = ":".join(self.attributes)
+            raise self._wrong(f"has attributes={found}; wanted 1 to {MAX_ATTRIBUTES} names with : between them")
+        if self.mode is not InputMode.PIPE:
+            options = {
+                "shuffle": self.shuffle is not None,
+                "compression": self.compression is not Compression.NONE,
+                "wrapper": self.wrapper is not Wrapper.NONE,
+                "attributes": bool(self.attributes),
+            }
+            if given := [name for name, is_given in options.items() if is_given]:
+                raise self._wrong(f"has {given[0]}, and its mode is {self.mode}; wanted mode=Pipe, or no {given[0]}")
+
+    def described(self) -> dict[str, str]:
+        """Return the channel in inputdataconfig.json, where SageMaker shows FastFile as File."""
+        return {
+            "TrainingInputMode": "Pipe" if self.mode is InputMode.PIPE else "File",
+            "S3DistributionType": self.distribution.value,
+            "RecordWrapperType": self.wrapper.value,
+        }
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every host has all of a folder, which then needs no copy."""
+        return self.distribution is Distribution.REPLICATED and self.source.is_dir()
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """What the source holds, in order of keys, or of a manifest's lines. ConfigError if it cannot be read."""
+        try:
+            if self.attributes:
+                return tuple(self._lines())
+            if self.source.is_dir():
+                return tuple(Entry(key, (self.source / key,)) for key in self._keys if is_data(key))
+            return tuple(self._listed())
+        except (OSError, UnicodeDecodeError) as error:
+            raise self._wrong(f"cannot be read: {error}") from None
+
+    @cached_property
+    def _keys(self) -> list[str]:
+        """The files below the folder in order of their keys, which S3 compares as bytes."""
+        found = []
+        for parent, _, names in os.walk(self.source):
+            found += [path for name in names if (path := Path(parent, name)).is_file()]
+        return sorted((str(path.relative_to(self.source)) for path in found), key=os.fsencode)
+
+    @property
+    def told(self) -> str:
+        """Say which files of the folder are no data, or that an example is several records; nothing if all is plain."""
+        if len(self.attributes) > 1 and self.wrapper is Wrapper.RECORD_IO:
+            names = list(self.attributes)
+            whole = f"read it with attributes={names} of pipe_dataset, which keeps them together for shard"
+            return f"channel {self.name}: each example is {len(names)} records; {whole}"
+        if not self.source.is_dir() or self.attributes or not (others := [k for k in self._keys if not is_data(k)]):
+            return ""
+        if self.is_whole and self.mode is not InputMode.PIPE:
+            what = "are in the folder, as on SageMaker: sagemaker_tf_data leaves them out, a script of its own may not"
+        else:
+            what = "are left out as no data: SageMaker would bring them, so keep them out of S3"
+        return f"channel {self.name}: {listed(others)} {what}"
+
+    def of_host(self, rank: int, hosts: int, number: int = 0) -> list[Entry]:
+        """Return what one host gets in pass `number`. A seed means one order on all hosts, another in each pass."""
+        order = list(self.entries)
+        if self.shuffle is not None:
+            random.Random(f"{self.shuffle} {number}").shuffle(order)
+        return order[rank::hosts] if self.distribution is Distribution.SHARDED else order
+
+    def check(self) -> None:
+        """Raise ConfigError if the source is not there, or not what the options say."""
+        if self.attributes and not self.source.is_file():
+            raise self._wrong("has attributes, and there is no such file; wanted an augmented manifest")
+        if not self.source.exists():
+            raise self._wrong("there is no such folder")
+        if self.mode is InputMode.FAST_FILE and not self.source.is_dir():
+            raise self._wrong("is a file, and its mode FastFile; wanted a folder, or mode File or Pipe")
+        if self.mode is InputMode.PIPE:
+            if not self.entries:
+                raise self._wrong("holds no file with data; wanted at least one to be streamed")
+            for path in (part for entry in self.entries for part in entry.parts if isinstance(part, Path)):
+                self._check_streamed(path)
+
+    def reads(self, folder: Path) -> bool:
+        """Return whether the source, or anything that a manifest names, is that folder or lies in it."""
+        paths = [self.source]
+        if self.source.is_file():
+            paths += [part for entry in self.entries for part in entry.parts if isinstance(part, Path)]
+        return any(path == folder or folder in path.parents for path in paths)
+
+    def _check_streamed(self, path: Path) -> None:
+        if self.compression is Compression.GZIP:
+            with path.open("rb") as file:
+                if file.read(2) not in (_GZIP, b""):
+                    raise self._wrong(f"has compression=Gzip, and {path} is no gzip file; wanted all of them to be")
+        elif self.wrapper is Wrapper.RECORD_IO and path.stat().st_size > LONGEST_RECORD:
+            raise self._wrong(f"has wrapper=RecordIO, and {path} is larger than a record may be, 512 MB")
+
+    def _listed(self) -> Iterator[Entry]:
+        """Yield the objects that a manifest names: a JSON list of a prefix and of keys below it."""
+        wanted = 'wanted a folder, or a manifest: a JSON list of {"prefix": ...} and of keys below that prefix'
+        try:
+            content = json.loads(self.source.read_text("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise self._wrong(f"is a file that is not JSON ({error}); {wanted}") from None
+        match content:
+            case [{"prefix": str(prefix)}, *keys] if all(isinstance(key, str) and key for key in keys):
+                for key in keys:
+                    yield Entry(key, (self._object(prefix + key, f"key {show(key)}"),))
+            case _:
+                raise self._wrong(f"is a file that holds {show(content)}; {wanted}")
+
+    def _lines(self) -> Iterator[Entry]:
+        """The lines of an augmented manifest: JSON objects, of which the attributes are taken in the order given."""
+        for number, line in enumerate(self.source.read_text("utf-8").splitlines(), 1):
+            if not line.strip():
+                continue
+            try:
+                found = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise self._wrong(
+                    f"has no JSON in line {number} ({error}); wanted a JSON object in each line"
+                ) from None
+            if not isinstance(found, dict):
+                raise self._wrong(f"has {show(found)} in line {number}; wanted a JSON object in each line")
+            yield Entry(str(number), tuple(self._attribute(found, name, number) for name in self.attributes))
+
+    def _attribute(self, line: dict[str, Any], name: str, number: int) -> Path | bytes:
+        if name not in line:
+            names = ", ".join(map(show, line))
+            raise self._wrong(f"has no attribute {name!r} in line {number}, only {names}; wanted it in each line")
+        value = line[name]
+        if name.endswith("-ref"):
+            if not isinstance(value, str):
+                raise self._wrong(f"has {name} = {show(value)} in line {number}; wanted the URI of an object")
+            return self._object(value, f"line {number}")
+        return (value if isinstance(value, str) else json.dumps(value)).encode()
+
+    def _object(self, uri: str, where: str) -> Path:
+        """Return the file that stands for an object: s3://BUCKET/KEY is BUCKET/KEY beside the manifest."""
+        path = self.source.parent / uri.removeprefix("s3://").removeprefix("file://")
+        if not path.is_file():
+            raise self._wrong(
+                f"names {show(uri)} ({where}), and there is no file {path}; wanted a path, relative to the manifest's "
+                "folder or absolute, or s3://BUCKET/KEY with a copy in BUCKET/KEY beside the manifest"
+            )
+        return path
+
+    def _wrong(self, problem: str) -> ConfigError:
+        return ConfigError(f"--channel {self.name}={self.source}: {problem}")
+
+
+def parse_channel(word: str, mode: InputMode = InputMode.FILE) -> Channel:
+    """Read `NAME=FOLDER[,OPTION=VALUE]...`; ConfigError if it is none. A slash ends a name like an option."""
+    name, equals, rest = word.partition("=")
+    if not (name and equals and rest):
+        raise ConfigError(f"--channel has {word!r}; wanted name=value, the value a folder")
+    options = _OPTIONS.search(rest)
+    assert options is not None  # it matches nothing at all, too
+    source = rest[: options.start()]
+    values: dict[str, Any] = {"mode": mode}
+    for option in filter(None, options[0].split(",")):
+        key, _, text = option.partition("=")
+        if key not in _READ:
+            raise ConfigError(
+                f"--channel {name} has option {key!r}; wanted one of {', '.join(_READ)} "
+                "(a folder whose name looks like that is given with a / at its end)"
+            )
+        try:
+            values[key] = _READ[key](text)
+        except ValueError as wanted:
+            raise ConfigError(f"--channel {name} has {key}={text!r}; wanted {wanted}") from None
+    if not source:
+        raise ConfigError(f"--channel has {word!r}; wanted name=value, the value a folder and then its options")
+    return Channel(name=name, source=Path(source).absolute(), **values)
+
+
+def check_together(channels: Sequence[Channel]) -> None:
+    """Raise ConfigError if these cannot be the channels of one job."""
+    names = [channel.name for channel in channels]
+    if len(names) > MAX_CHANNELS:
+        raise ConfigError(f"there are {len(names)} channels; wanted at most {MAX_CHANNELS}, as SageMaker allows")
+    for channel in channels:
+        if names.count(channel.name) > 1:
+            raise ConfigError(f"--channel names {channel.name} twice; wanted each channel once")
+        taken = re.escape(channel.name) + (r"(-manifest|_\d+)" if channel.mode is InputMode.PIPE else "-manifest")
+        for other in channels:
+            if re.fullmatch(taken, other.name) and other.mode is not InputMode.PIPE:
+                raise ConfigError(
+                    f"--channel {other.name}: channel {channel.name}, of mode {channel.mode}, has a file of that "
+                    "name; wanted another name"
+                )
+
+
+def _one_of(values: type[StrEnum]) -> Callable[[str], StrEnum]:
+    def read(text: str) -> StrEnum:
+        try:
+            return values(text)
+        except ValueError:
+            raise ValueError(f"one of {', '.join(values)}") from None
+
+    return read
+
+
+def _seed(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise ValueError("a seed, a whole number")
+    return int(text)
+
+
+_READ: dict[str, Callable[[str], Any]] = {
+    "mode": _one_of(InputMode),
+    "distribution": _one_of(Distribution),
+    "shuffle": _seed,
+    "compression": _one_of(Compression),
+    "wrapper": _one_of(Wrapper),
+    "attributes": lambda text: tuple(text.split(":")),
+}

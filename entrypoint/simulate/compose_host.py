@@ -1,0 +1,99 @@
+"""One host of a job in a container of its own, as compose.yaml starts it: writes its /opt/ml, and becomes `train`."""
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.simulate.channels import InputMode
+from entrypoint.simulate.delivery import shown
+from entrypoint.simulate.spec import LocalJob
+from entrypoint.simulate.tree import MARKER, HostFolder, channels_in, check_size, write_tree
+
+
+class OwnFolder(HostFolder):
+    """The tree of the host that this container is."""
+
+    @property
+    def parts(self) -> Path:
+        """Where the host is to see them: nobody mounts them there."""
+        return self.input_data
+
+
+def count_hosts(text: str, most: int | None) -> int:
+    """Return the number of hosts as typed; ConfigError if it is none, or more than there are services."""
+    wanted = f"a whole number from 1 to {most}, the number of hosts in compose.yaml" if most else "a whole number"
+    if not re.fullmatch("[0-9]{1,4}", text) or not 1 <= int(text) <= (most or int(text)):
+        raise ConfigError(f"the number of hosts (COMPOSE_PROFILES) is {text!r}; wanted {wanted}")
+    return int(text)
+
+
+def become_host(job: LocalJob, host: str, base: Path, environment: Mapping[str, str]) -> NoReturn:
+    """Write the host's tree into `base`, in place of an earlier run's, and exec `train`.
+
+    ConfigError or CodeError, with what lies in `base` untouched, if the job cannot be run.
+    """
+    if host not in job.names:
+        raise ConfigError(
+            f"this is {host}, and the job has {job.hosts} host(s), the last of which is {job.names[-1]}; "
+            "wanted as many services as hosts (for a job on one host: docker compose up algo-1)"
+        )
+    for channel in job.channels:
+        if channel.mode is InputMode.PIPE:
+            raise ConfigError(
+                f"--channel {channel.name} has mode Pipe, for which nobody writes here; "
+                "wanted File or FastFile, or `entrypoint local --engine docker`"
+            )
+    job.check_files()
+    check_size(job.source, channels_in(job))
+    folder = OwnFolder(host=host, root=base, base=base)
+    _make_empty(base)
+    write_tree(job, folder)
+    for name, source in shown(job.channels, folder.parts):
+        if source != folder.input_data / name:
+            (folder.input_data / name).symlink_to(source, target_is_directory=True)
+    variables = {**environment, "TRAINING_JOB_NAME": job.name, **dict(job.environment)}
+    os.execvpe("train", ["train"], variables)
+
+
+def _make_empty(base: Path) -> None:
+    """Remove what an earlier run left in `base`, and hold it until this process has ended; mounts stay as they are."""
+    if base.exists() and any(base.iterdir()) and not (base / MARKER).exists() and not _mounts_below(base):
+        raise ConfigError(f"{base} (OUTPUT in compose.yaml) is not empty, and not of an earlier run; wanted another")
+    base.mkdir(parents=True, exist_ok=True)
+    marker = os.open(base / MARKER, os.O_WRONLY | os.O_CREAT, 0o644)
+    os.set_inheritable(marker, True)
+    try:
+        fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigError(f"{base} (OUTPUT in compose.yaml) is in use by another run; wanted another") from None
+    mounts = _mounts_below(base)
+    for entry in base.iterdir():
+        if entry.name != MARKER:
+            _remove(entry, mounts)
+
+
+def _mounts_below(base: Path) -> list[Path]:
+    """Return what is mounted somewhere in `base`, which is somebody else's."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        points = [Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), line.split()[4])) for line in lines]
+        return [point for point in points if base in point.parents]
+    return []
+
+
+def _remove(path: Path, mounts: list[Path]) -> None:
+    if path in mounts:
+        return
+    if any(path in point.parents for point in mounts):
+        for entry in path.iterdir():
+            _remove(entry, mounts)
+    elif path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()

@@ -1,0 +1,61 @@
+"""Folders of a host that run full, or cannot be written to any more: a file system to fill, and the commands for it."""
+
+import os
+import shutil
+from pathlib import Path
+from types import TracebackType
+
+from entrypoint.simulate import linux
+
+FILLER = ".full"
+
+# Shell commands, for {0}. They run where the host's folder is seen, which may be in a container.
+
+# A file system in memory is made as small as what it holds. (No size at all would mean: no limit. And something may be
+# written between looking and closing, so there are some tries.)
+FILL = f"""
+for try in 1 2 3 4 5 6 7 8 9; do
+    used=$(($(df -B1 --output=used {{0}} | tail -n 1)))
+    if [ $used = 0 ]; then head -c $(getconf PAGESIZE) /dev/zero >{{0}}/{FILLER} && continue; fi
+    mount -o remount,size=$used {{0}} && exit
+done
+exit 1
+"""
+
+# Where a file is open for writing, the mount cannot be changed, but covered: that file stays open, no other opens.
+MAKE_READONLY = """
+mount -o remount,bind,ro {0} 2>/dev/null || {{ mount --bind {0} {0} && mount -o remount,bind,ro {0}; }}
+"""
+
+
+class SmallDisk:
+    """A file system in memory over a folder while it is entered; what was written there is in the folder afterwards."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __enter__(self) -> "SmallDisk":
+        self._below = os.open(self.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        linux.mount("tmpfs", self.folder, "tmpfs", data="mode=755")
+        shutil.copytree(self._real, self.folder, symlinks=True, dirs_exist_ok=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            shutil.copytree(self.folder, self._real, symlinks=True, dirs_exist_ok=True, ignore=_left_out)
+        finally:
+            linux.unmount(self.folder)
+            os.close(self._below)
+
+    @property
+    def _real(self) -> str:
+        """The folder below the mount."""
+        return f"/proc/self/fd/{self._below}"
+
+
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    """Return what is not brought back: the filler, and what holds no data (sockets, pipes)."""
+    paths = {name: Path(folder) / name for name in names}
+    return {n for n, path in paths.items() if n == FILLER or not (path.is_symlink() or path.is_dir() or path.is_file())}

@@ -1,0 +1,289 @@
+"""Hosts as containers of the image, on a network made for this run. Nothing of them outlives it."""
+
+import contextlib
+import ipaddress
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.launcher.job.config import read_job
+from entrypoint.simulate import arp_off, processes
+from entrypoint.simulate.delivery import shown
+from entrypoint.simulate.disks import FILL, FILLER, MAKE_READONLY
+from entrypoint.simulate.engine import Command, FaultFailed, last_line
+from entrypoint.simulate.fault import Action, Fault
+from entrypoint.simulate.hosts_file import HostsFiles
+from entrypoint.simulate.spec import LocalJob, settings_in
+from entrypoint.simulate.tree import HostFolder, folders_of, write_config
+
+LABEL = "sagemaker-tf-entrypoint=local"
+ML = PurePosixPath("/opt/ml")
+PATIENCE = 60.0  # seconds for a daemon's answer
+_FIRST_ADDRESS = 10  # of a host, counted from that of the network; the lower ones are Docker's to use
+_KEEPER = "keeper"  # the container that keeps the disks, beside the hosts
+# A container beside a host, which does to the host what takes more rights than hosts are to have.
+_HELPER = ("run", "--rm", "--interactive", "--label", LABEL)
+_MAY_MOUNT = ("--cap-add", "SYS_ADMIN", "--security-opt", "apparmor=unconfined")
+_LOOKS = 10  # whether a container that refuses is ending
+_NOT_YET = 75  # what processes.py ends with where there is no such process
+
+
+class DockerEngine:
+    """Runs the hosts of a job by the docker command."""
+
+    name = "docker"
+    faults = frozenset(Action)
+    look_again = 0.5
+
+    def __init__(self, job: LocalJob, environment: Mapping[str, str], image: str, shm_size: str | None) -> None:
+        self.job, self.image, self.shm_size = job, image, shm_size
+        self._ours = dict(environment)
+        self._theirs = {**settings_in(environment), **dict(job.environment)}
+        self._run = f"entrypoint-{os.getpid()}-{secrets.token_hex(3)}"
+        self._docker = shutil.which("docker") or "docker"
+        self._hides = any(fault.action is Action.HIDE for fault in job.faults)
+        self._small = sorted({(f.host, f.folder) for f in job.faults if f.action is Action.FILL})
+        self._addresses: dict[str, list[str]] = {}
+        self._hosts_files = HostsFiles(job, self._addresses)
+
+    def check(self) -> None:
+        if not shutil.which("docker"):
+            raise ConfigError("there is no docker command; install Docker, or use --engine process")
+        if (answer := self._call("version", "--format", "{{.Server.Version}}")).returncode:
+            raise ConfigError(f"the Docker daemon does not answer: {last_line(answer.stderr, 'no reason given')}")
+        if self._call("image", "inspect", self.image).returncode:
+            raise ConfigError(f"there is no image {self.image} here; ./build.sh builds it, --image names another")
+        with tempfile.TemporaryDirectory() as config:  # a bad description is to be seen before anything starts
+            write_config(self.job, self.job.names[0], Path(config))
+            read_job(Path(ML), self._theirs, Path("/run/entrypoint"), config=Path(config))
+
+    def plan(self, whole: bool) -> str:
+        """Return it as the image's own launcher prints it."""
+        with tempfile.TemporaryDirectory() as config:
+            write_config(self.job, self.job.names[0], Path(config))
+            Path(config).chmod(0o755)
+            command = ["run", "--rm", "--label", LABEL, *_mount(Path(config), ML / "input/config", readonly=True)]
+            command += [*self._variables(), self.image, "entrypoint", "plan", *(["--all"] if whole else [])]
+            answer = self._call(*command, environment=self._client_environment())
+        if answer.returncode:
+            raise ConfigError(f"the image {self.image} prints no plan: {last_line(answer.stderr, 'no reason given')}")
+        return answer.stdout.decode(errors="replace").rstrip("\n")
+
+    @contextlib.contextmanager
+    def ready(self) -> Iterator[None]:
+        try:
+            self._make_network()
+            if self._small:
+                self._make_disks()
+            yield
+            if self._small:
+                self._bring_back_disks()
+        finally:
+            containers = [self._container(host) for host in (*self.job.names, *([_KEEPER] if self._small else []))]
+            self._call("rm", "--force", "--volumes", *containers)
+            if self._small:
+                self._call("volume", "rm", *(self._volume(*disk) for disk in self._small))
+            self._call("network", "rm", self._run)
+
+    def command(self, folder: HostFolder) -> Command:
+        run = [self._docker, "run", "--name", self._container(folder.host), "--label", LABEL, "--network", self._run]
+        if self._hides:  # Docker's name server cannot hide a host: there, the names are in files
+            hosts = folder.root / "hosts"
+            self._hosts_files.write(folder.host, hosts)
+            run += ["--ip", self._addresses[folder.host][0], *_mount(hosts, PurePosixPath("/etc/hosts"))]
+        else:
+            run += ["--network-alias", folder.host]
+        if self.shm_size:
+            run += ["--shm-size", self.shm_size]
+        for part in ("input/config", "input/data", "model", "output", "code"):
+            if (folder.host, part) in self._small:
+                run += ["--mount", f"type=volume,source={self._volume(folder.host, part)},target={ML / part}"]
+            else:
+                run += _mount(folder.base / part, ML / part)
+        for name, path in shown(self.job.channels, folder.parts):
+            (folder.input_data / name).mkdir()  # else Docker makes it, as root
+            run += _mount(path, ML / "input" / "data" / name, readonly=not self.job.notes_reads)
+        if self.job.checkpoints:
+            run += _mount(self.job.checkpoints, ML / "checkpoints")
+        return Command(argv=(*run, *self._variables(), self.image, "train"), environment=self._client_environment())
+
+    def signal(self, running: Mapping[str, int], number: int) -> None:
+        names = [self._container(host) for host in running]
+        self._call("kill", "--signal", signal.Signals(number).name, *names)
+
+    def inject(self, fault: Fault, host: str, pid: int) -> bool:
+        match fault.action:
+            case Action.KILL if not fault.process:
+                return self._do(host, "kill", self._container(host))
+            case Action.PAUSE if not fault.process:
+                return self._do(host, "pause", self._container(host))
+            case Action.KILL:
+                return self._send(host, fault.process, signal.SIGKILL)
+            case Action.STOP:
+                return self._send(host, fault.process, signal.SIGTERM)
+            case Action.PAUSE:
+                return self._send(host, fault.process, signal.SIGSTOP)
+            case Action.HIDE:
+                self._hosts_files.hide(host)
+                return True
+            case Action.CUT:
+                return self._silence(host, "on")
+            case Action.FILL:
+                command = FILL.format(_kept(host, fault.folder))
+                return self._do(host, "exec", self._container(_KEEPER), "sh", "-c", command)
+            case Action.READONLY:
+                return self._make_readonly(host, ML / fault.folder)
+        raise FaultFailed(f"{fault.action} is there from the start")
+
+    def heal(self, fault: Fault, host: str, pid: int | None) -> None:
+        if fault.action is Action.HIDE:
+            self._hosts_files.show(host)
+        elif fault.action is Action.CUT:
+            self._silence(host, "off")
+        elif fault.process:
+            self._send(host, fault.process, signal.SIGCONT)
+        else:
+            self._do(host, "unpause", self._container(host))
+
+    def _send(self, host: str, process: str, number: int) -> bool:
+        """Signal a process of a container, "" for its launcher; False if it is not there yet."""
+        command = ["exec", "--interactive", self._container(host), "python", "-I", "-"]
+        return self._do(host, *command, process, str(int(number)), program=_source(processes))
+
+    def _silence(self, host: str, how: str) -> bool:
+        beside = ["--network", f"container:{self._container(host)}", "--cap-add", "NET_ADMIN"]
+        return self._do(host, *_HELPER, *beside, self.image, "python", "-I", "-", how, program=_source(arp_off))
+
+    def _make_readonly(self, host: str, folder: PurePosixPath) -> bool:
+        beside = ["--pid", f"container:{self._container(host)}", *_MAY_MOUNT, "--cap-add", "SYS_PTRACE"]
+        enter = ["nsenter", "--target", "1", "--mount"]
+        return self._do(host, *_HELPER, *beside, self.image, *enter, "sh", "-c", MAKE_READONLY.format(folder))
+
+    def _do(self, host: str, *words: str, program: bytes = b"") -> bool:
+        """docker, for a fault on a host. False if its container does not run, or what it is about is not in it."""
+        sent = False
+        for _ in range(_LOOKS):  # one that begins or ends refuses although it runs, a moment later or still
+            answer = self._call(*words, program=program)
+            if answer.returncode in (0, _NOT_YET):
+                return not answer.returncode
+            sent = sent or answer.stdout.startswith(processes.SENDING.encode())
+            state = self._call("inspect", "--format", "{{.State.Running}}", self._container(host))
+            if state.stdout.strip() != b"true":
+                return sent  # that was its end
+            time.sleep(0.1)
+        raise FaultFailed(
+            last_line(answer.stderr or answer.stdout, f"docker {words[0]} ended with {answer.returncode}")
+        )
+
+    def _make_network(self) -> None:
+        """The network of the run. Where we must know addresses before, with the subnet that Docker would choose."""
+        make = ["network", "create", "--label", LABEL]
+        made = self._call(*make, self._run)
+        if self._hides and not made.returncode:
+            subnet = self._call("network", "inspect", "--format", "{{(index .IPAM.Config 0).Subnet}}", self._run)
+            self._call("network", "rm", self._run)
+            chosen = subnet.stdout.decode().strip()
+            made = self._call(*make, "--subnet", chosen, self._run)
+            first = ipaddress.ip_network(chosen).network_address + _FIRST_ADDRESS
+            self._addresses.update({host: [str(first + rank)] for rank, host in enumerate(self.job.names)})
+        if made.returncode:
+            raise ConfigError(f"docker makes no network: {last_line(made.stderr, 'no reason given')}")
+
+    def _make_disks(self) -> None:
+        """File systems in memory that can be filled up, and a container that keeps them while hosts come and go."""
+        run = [
+            "run",
+            "--detach",
+            "--name",
+            self._container(_KEEPER),
+            "--label",
+            LABEL,
+            "--network",
+            "none",
+            *_MAY_MOUNT,
+        ]
+        for disk in self._small:
+            options = ["--opt", "type=tmpfs", "--opt", "device=tmpfs"]
+            self._must("volume", "create", "--label", LABEL, *options, self._volume(*disk))
+            run += ["--mount", f"type=volume,source={self._volume(*disk)},target={_kept(*disk)}"]
+        self._must(*run, self.image, "sleep", "infinity")
+        for host, folder, path in self._small_folders():
+            self._must("cp", f"{path}/.", f"{self._container(_KEEPER)}:{_kept(host, folder)}")
+
+    def _bring_back_disks(self) -> None:
+        """What was written there, to the hosts' folders."""
+        for host, folder, path in self._small_folders():
+            self._must("cp", f"{self._container(_KEEPER)}:{_kept(host, folder)}/.", str(path))
+            (path / FILLER).unlink(missing_ok=True)
+
+    def _small_folders(self) -> list[tuple[str, str, Path]]:
+        base = {folder.host: folder.base for folder in folders_of(self.job)}
+        return [(host, folder, base[host] / folder) for host, folder in self._small]
+
+    def _must(self, *words: str) -> None:
+        if (answer := self._call(*words)).returncode:
+            said = last_line(answer.stderr, "no reason given")
+            raise ConfigError(f"no disk that can be filled: docker {words[0]} says: {said}")
+
+    def _volume(self, host: str, folder: str) -> str:
+        return f"{self._container(host)}-{folder}"
+
+    def _container(self, host: str) -> str:
+        return f"{self._run}-{host}"
+
+    def _variables(self) -> list[str]:
+        """Return the hosts' environment: names only, since values may be secrets and a command line is public."""
+        made = {"TRAINING_JOB_NAME": self.job.name, "ENTRYPOINT_SUMMARY": str(ML / "output" / "summary.json")}
+        words = [f"--env={name}={value}" for name, value in made.items()]
+        for name, value in self._theirs.items():
+            words.append(f"--env={name}={value}" if _is_clients(name) else f"--env={name}")
+        return words
+
+    def _client_environment(self) -> dict[str, str]:
+        """Return the docker command's own environment, from which it takes the values of the names above."""
+        return {**self._ours, **{name: value for name, value in self._theirs.items() if not _is_clients(name)}}
+
+    def _call(
+        self, *words: str, environment: Mapping[str, str] | None = None, program: bytes = b""
+    ) -> subprocess.CompletedProcess[bytes]:
+        """docker, with its own session: a Ctrl-C is for us to hear, and not for a clean-up to die of."""
+        command = [self._docker, *words]
+        try:
+            return subprocess.run(
+                command, env=environment, input=program, capture_output=True, timeout=PATIENCE, start_new_session=True
+            )
+        except subprocess.TimeoutExpired:
+            # Said at once: a clean-up goes on without an answer, and what took the time would not be known.
+            print(f"docker {words[0]}: no answer in {PATIENCE:g} s", file=sys.stderr, flush=True)
+            return subprocess.CompletedProcess(command, 124, b"", f"no answer in {PATIENCE:g} s".encode())
+
+
+def _source(module: ModuleType) -> bytes:
+    """A module of ours that needs nothing of ours, for the Python inside a container, whatever image that is of."""
+    return Path(str(module.__file__)).read_bytes()
+
+
+def _kept(host: str, folder: str) -> PurePosixPath:
+    """Return where the keeper has a disk."""
+    return PurePosixPath("/kept") / host / folder
+
+
+def _is_clients(name: str) -> bool:
+    """Return whether the docker command itself would be led astray by a variable meant for the hosts."""
+    return name.startswith("DOCKER_") or name in ("HOME", "PATH")
+
+
+def _mount(source: Path, target: PurePosixPath, readonly: bool = False) -> list[str]:
+    """docker reads the value as a line of CSV."""
+    parts = ["type=bind", f"source={source}", f"target={target}", *(["readonly"] if readonly else [])]
+    quoted = ['"' + part.replace('"', '""') + '"' if any(c in part for c in ',"') else part for part in parts]
+    return ["--mount", ",".join(quoted)]

@@ -1,0 +1,170 @@
+"""A fault that was asked for: what is done, to whom, when, for how long. A value and its parser, and no deeds."""
+
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.base.python310 import StrEnum
+
+GRAMMAR = "ACTION WHOM [at SECONDS | when TEXT] [for SECONDS]"
+ALL = "all"
+FOLDERS = ("output", "model")
+
+
+class Action(StrEnum):
+    """What is done to a host, a process, or a folder."""
+
+    KILL = "kill"  # SIGKILL
+    STOP = "stop"  # SIGTERM
+    PAUSE = "pause"  # frozen: it does nothing, its connections stay open
+    STALL = "stall"  # nobody reads its output
+    CUT = "cut"  # off the network: silence
+    LATE = "late"  # starts after the others
+    HIDE = "hide"  # its name does not resolve on other hosts
+    FILL = "fill"  # no space left in a folder of /opt/ml
+    READONLY = "readonly"  # a folder of /opt/ml cannot be written to
+
+
+_ON_PROCESSES = (Action.KILL, Action.STOP, Action.PAUSE)
+_ON_ALL = (Action.KILL, Action.STOP)
+_ON_FOLDERS = (Action.FILL, Action.READONLY)
+_HAS_TO_END = (Action.STALL, Action.LATE, Action.HIDE)
+_MAY_END = (Action.PAUSE, Action.CUT, *_HAS_TO_END)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One fault of a run."""
+
+    action: Action
+    host: str  # or ALL
+    process: str = ""  # as `entrypoint plan` calls it, or a program's name; "": the whole host
+    folder: str = ""  # of FOLDERS, for those on folders
+    at: float = 0.0  # seconds from the start of the first host
+    when: str = ""  # instead: once a host writes a line with this text
+    lasts: float | None = None  # seconds; None: for good
+
+    @property
+    def from_the_start(self) -> bool:
+        """Whether it is there before the first host is."""
+        return self.action is Action.LATE or (self.action is Action.HIDE and not (self.at or self.when))
+
+    @property
+    def whom(self) -> str:
+        part = self.process or self.folder
+        return f"{self.host}:{part}" if part else self.host
+
+    def __str__(self) -> str:
+        """As one could have typed it."""
+        words = [str(self.action), self.whom]
+        if self.when:
+            words += ["when", self.when]
+        elif self.at:
+            words += ["at", f"{self.at:g}"]
+        if self.lasts is not None:
+            words += ["for", f"{self.lasts:g}"]
+        return shlex.join(words)
+
+
+def parse_fault(text: str, hosts: Sequence[str]) -> Fault:
+    """Return the fault that `text` describes for a job on `hosts`; ConfigError in one line if it describes none."""
+    try:
+        return _parse(text, hosts)
+    except ValueError as problem:
+        raise ConfigError(f"--fault {text!r}: {problem} ({GRAMMAR})") from None
+
+
+def _parse(text: str, hosts: Sequence[str]) -> Fault:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:  # a quotation mark without its partner
+        raise ValueError(f"cannot be split into words: {str(error).lower()}") from None
+    if not words:
+        raise ValueError(f"is empty; wanted one of {_list(Action)} and a host")
+    if words[0] not in list(Action):
+        raise ValueError(f"found {words[0]!r}; wanted one of {_list(Action)}")
+    action = Action(words[0])
+    if len(words) == 1:
+        raise ValueError(f"found nothing after {action}; wanted {_whom(action)}")
+    host, process, folder = _parse_whom(action, words[1], hosts)
+    fault = Fault(action=action, host=host, process=process, folder=folder)
+    return _with_clauses(fault, words[2:], after=words[1])
+
+
+def _parse_whom(action: Action, word: str, hosts: Sequence[str]) -> tuple[str, str, str]:
+    """(host, process, folder) of WHOM."""
+    if word == ALL and action in _ON_ALL:
+        return ALL, "", ""
+    host, colon, part = word.partition(":")
+    if host not in hosts:
+        raise ValueError(f"found {host!r} as the host; wanted {'all or ' if action in _ON_ALL else ''}{_list(hosts)}")
+    if colon and not part:
+        raise ValueError(f"found nothing after {word!r}; wanted {_whom(action)}")
+    if action in _ON_FOLDERS:
+        if part not in FOLDERS:
+            raise ValueError(f"found {word!r}; wanted {_whom(action)}")
+        return host, "", part
+    if part and action not in _ON_PROCESSES:
+        raise ValueError(f"found {word!r}; {action} is for whole hosts: wanted {_whom(action)}")
+    return host, part, ""
+
+
+def _with_clauses(fault: Fault, words: Sequence[str], after: str) -> Fault:
+    action, found = fault.action, set[str]()
+    while words:
+        name, *rest = words
+        if name not in ("at", "when", "for"):
+            hint = "; a WHOM with a space is quoted" if ":" in after else ""
+            raise ValueError(f"found {name!r} after {after!r}; wanted at, when or for{hint}")
+        if not rest or not rest[0]:
+            raise ValueError(f"found nothing after {name}; wanted {'text' if name == 'when' else 'seconds'}")
+        if name in found or (name != "for" and found & {"at", "when"}):
+            raise ValueError(f"found a second clause {name!r}; wanted one of at and when, and one for, at most")
+        found.add(name)
+        match name:
+            case "at":
+                fault = replace(fault, at=_seconds(name, rest[0]))
+            case "when":
+                fault = replace(fault, when=_one_line(rest[0]))
+            case "for":
+                fault = replace(fault, lasts=_seconds(name, rest[0]))
+        after, words = rest[0], rest[1:]
+    if action is Action.LATE and found & {"at", "when"}:
+        raise ValueError(f"{action} counts from the start of the first host; wanted neither at nor when")
+    if (fault.from_the_start or action is Action.STALL) and "for" not in found:
+        raise ValueError(f"{action} lasts some time; wanted for SECONDS")
+    if action not in _MAY_END and "for" in found:
+        raise ValueError(f"{action} is for good; wanted no for")
+    return fault
+
+
+def _seconds(clause: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not math.isfinite(seconds) or seconds < 0 or (clause == "for" and seconds == 0):
+        raise ValueError(f"found {text!r} after {clause}; wanted seconds{' above 0' if clause == 'for' else ''}")
+    return seconds
+
+
+def _one_line(text: str) -> str:
+    if "\n" in text:
+        raise ValueError(f"found {text!r} after when; wanted text of one line")
+    return text
+
+
+def _whom(action: Action) -> str:
+    if action in _ON_FOLDERS:
+        return " or ".join(f"HOST:{folder}" for folder in FOLDERS)
+    forms = ["HOST"]
+    forms += ["HOST:PROCESS"] if action in _ON_PROCESSES else []
+    forms += [ALL] if action in _ON_ALL else []
+    return " or ".join(forms)
+
+
+def _list(names: Sequence[str] | type[Action]) -> str:
+    shown = [str(name) for name in names]
+    return ", ".join(shown if len(shown) <= 12 else [*shown[:6], "...", shown[-1]])

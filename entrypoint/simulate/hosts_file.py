@@ -1,0 +1,55 @@
+"""The hosts files of simulated hosts, in which a name can be hidden for a while."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from entrypoint.simulate.fault import Action
+from entrypoint.simulate.spec import LocalJob
+
+
+class HostsFiles:
+    """One /etc/hosts for each host: all hosts of the job, those that are hidden behind a # but on themselves."""
+
+    def __init__(self, job: LocalJob, addresses: Mapping[str, Sequence[str]]) -> None:
+        self._addresses = addresses
+        self._hidden = {fault.host for fault in job.faults if fault.action is Action.HIDE and fault.from_the_start}
+        self._files: dict[str, Path] = {}
+
+    def write(self, owner: str, path: Path, own_name: str = "") -> None:
+        """Make the file of one host; `own_name` is what the host is called beside its name in the job."""
+        lines = ["127.0.0.1 localhost", "::1 localhost"]
+        for host in self._addresses:
+            for line in self._lines(host):
+                if host == owner:
+                    lines.append(f"{line} {own_name}".rstrip())
+                else:
+                    lines.append(_hidden(line) if host in self._hidden else line)
+        path.write_text("\n".join([*lines, ""]))
+        self._files[owner] = path
+
+    def hide(self, host: str) -> None:
+        """Take the host's name out: it does not resolve any more."""
+        self._hidden.add(host)
+        for line in self._lines(host):
+            self._replace(host, line, _hidden(line))
+
+    def show(self, host: str) -> None:
+        """Let the host's name resolve from now on."""
+        self._hidden.discard(host)
+        for line in self._lines(host):
+            self._replace(host, _hidden(line), line)
+
+    def _lines(self, host: str) -> list[str]:
+        return [f"{address} {host}" for address in self._addresses[host]]
+
+    def _replace(self, host: str, line: str, by: str) -> None:
+        for owner, path in self._files.items():
+            at = path.read_bytes().find(f"\n{line}\n".encode())
+            if owner != host and at >= 0:
+                with path.open("r+b") as file:  # the same file, which is mounted; one byte, so nobody reads it half
+                    file.seek(at + 1)
+                    file.write(by[:1].encode())
+
+
+def _hidden(line: str) -> str:
+    return f"#{line[1:]}"

@@ -1,0 +1,163 @@
+"""Injects the faults of a run: waits for the moment of each, has the engine do it, ends it, keeps account."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from itertools import compress
+
+from entrypoint.simulate.engine import Engine, FaultFailed
+from entrypoint.simulate.fault import ALL, Action, Fault
+
+_OURS = (Action.LATE, Action.STALL)  # not the engine's: the watch does them, who starts hosts and reads their output
+
+
+class _State(Enum):
+    WAITING = auto()
+    INJECTED = auto()
+    OVER = auto()
+    FAILED = auto()
+
+
+@dataclass
+class _Case:
+    """A fault and what has become of it."""
+
+    fault: Fault
+    state: _State = _State.WAITING
+    said: bool = False  # the text of its `when` was there
+    try_at: float = 0.0  # not again before
+    done: set[str] = field(default_factory=set)  # hosts, of a fault on all of them
+    injected: float = 0.0  # seconds from the start of the first host
+    over: float = 0.0
+    why: str = ""
+
+    @property
+    def ends_at(self) -> float | None:
+        """When to end the fault; None if it is not there, or for good."""
+        lasts = self.fault.lasts if self.state is _State.INJECTED else None
+        return None if lasts is None else self.injected + lasts
+
+    def __str__(self) -> str:
+        match self.state:
+            case _State.WAITING if self.done:
+                return f"fault: {self.fault}, after {self.injected:.2f} s; the others ended before it reached them"
+            case _State.WAITING:
+                return f"fault never happened: {self.fault}"
+            case _State.FAILED:
+                return f"fault failed: {self.fault}: {self.why}"
+            case _State.OVER:
+                return f"fault: {self.fault}, from {self.injected:.2f} s to {self.over:.2f} s"
+        return f"fault: {self.fault}, after {self.injected:.2f} s"
+
+
+class Injector:
+    """The faults of one run. Times are seconds from the start of the first host.
+
+    `heard` and `stalls` are called from other threads, the rest from one.
+    """
+
+    def __init__(self, faults: Sequence[Fault], engine: Engine, say: Callable[[str], None]) -> None:
+        self._engine, self._say = engine, say
+        self._cases = [_Case(fault) for fault in faults]
+
+    def starts_at(self, host: str) -> float:
+        """Return when a host is to start."""
+        return max((c.fault.lasts or 0.0 for c in self._cases if self._is(c, Action.LATE, host)), default=0.0)
+
+    def stalls(self, host: str) -> bool:
+        """Return whether nobody is to read the host's output now."""
+        return any(self._is(c, Action.STALL, host) and c.state is _State.INJECTED for c in self._cases)
+
+    def heard(self, lines: bytes) -> bool:
+        """Note what a host's output means for faults; whether it is worth a look now."""
+        wake = False
+        for case in self._cases:
+            if case.state is _State.WAITING and not case.said and case.fault.when:
+                wake |= (said := case.fault.when.encode() in lines)
+                case.said |= said
+        return wake
+
+    def act(self, now: float, running: Mapping[str, int]) -> None:
+        """Inject and end what is due."""
+        for case in self._cases:
+            if case.state is _State.WAITING and self._is_due(case, now):
+                self._inject(case, now, running)
+            elif case.ends_at is not None and now >= case.ends_at:
+                self._heal(case, now, running)
+
+    def next_look(self, now: float) -> float | None:
+        """Return when `act` may have something to do, if nothing is heard until then."""
+        times = []
+        for case in self._cases:
+            if case.state is _State.WAITING and (case.said or not case.fault.when):
+                times.append(max(case.fault.at, case.try_at))
+            elif case.ends_at is not None:
+                times.append(case.ends_at)
+        return min(times, default=None)
+
+    def frozen_for_good(self) -> set[str]:
+        """Return hosts that will neither end by themselves nor hear a SIGTERM."""
+        return {
+            case.fault.host
+            for case in self._cases
+            if case.state is _State.INJECTED
+            and case.fault.action is Action.PAUSE
+            and not case.fault.process
+            and case.fault.lasts is None
+        }
+
+    def report(self) -> list[str]:
+        """Return what became of each fault, a line each."""
+        return [str(case) for case in self._cases]
+
+    def _is_due(self, case: _Case, now: float) -> bool:
+        return now >= case.try_at and (case.said if case.fault.when else now >= case.fault.at)
+
+    def _inject(self, case: _Case, now: float, running: Mapping[str, int]) -> None:
+        fault = case.fault
+        if not case.done:
+            case.injected = 0.0 if fault.from_the_start else now
+        try:
+            if not fault.from_the_start:
+                hosts = list(running) if fault.host == ALL else [fault.host]
+                case.done |= self._do_to_all(case, [host for host in hosts if host not in case.done], running)
+                if not (hosts and case.done.issuperset(hosts)):
+                    case.try_at = now + self._engine.look_again
+                    return
+        except FaultFailed as error:
+            case.state, case.why = _State.FAILED, str(error)
+            self._say(str(case))
+            return
+        case.state = _State.INJECTED
+        self._say(f"fault after {case.injected:.2f} s: {fault}")
+
+    def _do_to_all(self, case: _Case, hosts: list[str], running: Mapping[str, int]) -> set[str]:
+        """Do a fault to hosts at once: one by one, the last would notice the end of the first. Return those done."""
+        if len(hosts) < 2:
+            return {host for host in hosts if self._do(case, host, running)}
+        with ThreadPoolExecutor(len(hosts)) as pool:
+            done = pool.map(lambda host: self._do(case, host, running), hosts)
+            return set(compress(hosts, done))
+
+    def _do(self, case: _Case, host: str, running: Mapping[str, int]) -> bool:
+        if host not in running:
+            return False
+        if case.fault.action is Action.STALL:
+            return True
+        return self._engine.inject(case.fault, host, running[host])
+
+    def _heal(self, case: _Case, now: float, running: Mapping[str, int]) -> None:
+        try:
+            if case.fault.action not in _OURS:
+                self._engine.heal(case.fault, case.fault.host, running.get(case.fault.host))
+        except FaultFailed as error:
+            case.state, case.why = _State.FAILED, f"it does not end: {error}"
+            self._say(str(case))
+            return
+        case.state, case.over = _State.OVER, now
+        self._say(f"fault over after {now:.2f} s: {case.fault}")
+
+    @staticmethod
+    def _is(case: _Case, action: Action, host: str) -> bool:
+        return case.fault.action is action and case.fault.host == host

@@ -1,0 +1,76 @@
+"""Hosts that run the Python of this machine: what they inherit, what it lacks, and signals to their processes."""
+
+import importlib.util
+import os
+import resource
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.launcher.host import required_programs
+from entrypoint.launcher.plan.distributions.common import modules
+from entrypoint.launcher.plan.plan import Plan
+from entrypoint.simulate import processes
+from entrypoint.simulate.fault import Action, Fault
+
+PACKAGE = Path(__file__).resolve().parents[2]
+SPARE_FILES = 100
+_NOT_INHERITED = ("SM_", "SAGEMAKER_", "TRAINING_JOB_", "ENTRYPOINT_", "TF_CONFIG")
+_SIGNALS = {Action.KILL: signal.SIGKILL, Action.STOP: signal.SIGTERM, Action.PAUSE: signal.SIGSTOP}
+_INSTALL = {
+    "tensorflow": "TensorFlow for its parameter servers (pip install 'sagemaker-tf-entrypoint[tensorflow]')",
+    "mpi4py": "mpi4py (pip install 'sagemaker-tf-entrypoint[mpi]')",
+}
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what a host has of our environment: all but what belongs to a job."""
+    return {k: v for k, v in environment.items() if not k.startswith(_NOT_INHERITED)}
+
+
+def allow_files(count: int) -> None:
+    """Let this process open so many files beside those that are open; ConfigError if the machine does not."""
+    wanted = len(os.listdir("/proc/self/fd")) + count + SPARE_FILES  # noqa: PTH208
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and wanted > hard:
+        raise ConfigError(
+            f"so many simulated hosts and processes take {wanted} open files, and this machine allows {hard} "
+            "(ulimit -Hn); wanted fewer hosts, or a higher limit"
+        )
+    if soft != resource.RLIM_INFINITY and wanted > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def missing(plan: Plan) -> list[str]:
+    """Return what the plan needs and this machine has not, each with what to do about it."""
+    absent = [name for name in modules(plan.processes) if not importlib.util.find_spec(name)]
+    return [
+        *(_INSTALL[name] for name in absent),
+        *required_programs.lacking(required_programs.programs(plan.processes, plan.daemon)),
+    ]
+
+
+def inject(fault: Fault, launcher: int) -> bool:
+    """Kill, stop or pause a host or one of its processes, given with its launcher; False if it is not there yet."""
+    if fault.process:
+        pid = processes.find(launcher, fault.process)
+        return pid is not None and processes.send(pid, _SIGNALS[fault.action])
+    if fault.action is Action.KILL:
+        for pid in processes.family(launcher):
+            processes.send(pid, signal.SIGKILL)
+        return True
+    if not processes.is_up(launcher):  # it would not hear SIGTERM, or not yet be itself
+        return False
+    if fault.action is Action.PAUSE:
+        processes.freeze(launcher)
+        return True
+    return processes.send(launcher, signal.SIGTERM)
+
+
+def resume(fault: Fault, launcher: int) -> None:
+    """Resume after a pause."""
+    if not fault.process:
+        processes.thaw(launcher)
+    elif pid := processes.find(launcher, fault.process):
+        processes.send(pid, signal.SIGCONT)

@@ -1,0 +1,55 @@
+"""What this machine, or the image that this runs in, has for each mode, found as a job finds it at its start."""
+
+import contextlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from entrypoint.launcher.job.config import read_job
+from entrypoint.launcher.job.job import Mode
+from entrypoint.launcher.plan.plan import Plan
+from entrypoint.launcher.plan.planner import plan_for
+from entrypoint.simulate.local_python import missing
+from entrypoint.simulate.spec import LocalJob
+from entrypoint.simulate.tree import write_config
+
+SHOWN = ("tensorflow", "tensorflow-cpu", "keras", "tf-keras", "horovod", "mpi4py", "numpy", "protobuf")
+
+
+def examine(path: str) -> Iterator[str]:
+    """Yield what is here, with that PATH, then a line for each mode, for a person to read."""
+    packages = [f"{name} {found}" for name in SHOWN if (found := _version(name))]
+    yield f"Python {sys.version.split()[0]}: {sys.executable}"
+    yield f"packages: {', '.join(packages) or 'no TensorFlow, Horovod or mpi4py'}"
+    if mpirun := shutil.which("mpirun"):
+        told = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
+        yield f"MPI: {mpirun}, {told.strip().partition(chr(10))[0] or 'which does not tell its version'}"
+    for mode in Mode:
+        one, several = (missing(_plan(mode, hosts, path)) for hosts in (1, 2))
+        if one == several:
+            yield f"mode {mode}: {_told(one)}"
+        else:
+            yield f"mode {mode}: {_told(one)} on one host; {_told(several)} on several"
+
+
+def _told(absent: list[str]) -> str:
+    return f"refused, lacks {', '.join(absent)}" if absent else "ready"
+
+
+def _version(name: str) -> str:
+    with contextlib.suppress(PackageNotFoundError):
+        return version(name)
+    return ""
+
+
+def _plan(mode: Mode, hosts: int, path: str) -> Plan:
+    """Return the plan of a job that is made up."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        job = LocalJob(program="train.py", source=folder, hosts=hosts, mode=mode, output=folder)
+        write_config(job, job.names[0], folder)
+        return plan_for(read_job(Path("/opt/ml"), {"PATH": path}, Path("/run/entrypoint"), 0, config=folder))

@@ -1,0 +1,70 @@
+"""A local run from check to summary."""
+
+import contextlib
+import signal
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from entrypoint.base.errors import ExitCode
+from entrypoint.base.secrets import Secrets
+from entrypoint.simulate.engine import Engine
+from entrypoint.simulate.injector import Injector
+from entrypoint.simulate.live_page import live_page
+from entrypoint.simulate.pipe_writer import Stream, feeding
+from entrypoint.simulate.spec import LocalJob
+from entrypoint.simulate.summary import exit_code, summary
+from entrypoint.simulate.tree import HostFolder, channels_in, check_size, folders_of, output_folder, write_tree
+from entrypoint.simulate.watch import Terminal, Watch, signals
+
+
+def show_plan(job: LocalJob, engine: Engine, whole: bool) -> int:
+    """Print the plan that `run_local` would run, `whole` or short. ConfigError or CodeError if it would not."""
+    job.check_files()
+    engine.check()
+    print(Secrets(dict(job.environment), dict(job.hyperparameters)).mask(engine.plan(whole)))
+    return 0
+
+
+def run_local(job: LocalJob, engine: Engine) -> int:
+    """Run the job; its exit code. ConfigError or CodeError, before anything has started, if it cannot be run."""
+    job.check_files()
+    check_size(job.source, channels_in(job))
+    engine.check()
+    folders = folders_of(job)
+    terminal = Terminal()
+    with output_folder(job), signals() as happened:
+        for folder in folders:
+            write_tree(job, folder)
+        for told in filter(None, (channel.told for channel in job.channels)):
+            terminal.say(told)
+        injector = Injector(job.faults, engine, terminal.say)
+        streams = [
+            Stream(channel=channel, folder=folder.input_data, rank=rank, hosts=job.hosts)
+            for rank, folder in enumerate(folders)
+            for channel in job.channels
+        ]
+        problems: list[str] = []
+
+        def failed(problem: str) -> None:
+            problems.append(problem)
+            terminal.say(f"error: {problem}")
+            if problems[0] is problem:  # a second signal would kill
+                happened.put(signal.SIGTERM)
+
+        watched = folders[0].output / "data/record"  # the first is the coordinator, unless instance groups have it else
+        page = contextlib.nullcontext() if job.watch is None else live_page(watched, job.watch, terminal.say)
+        boards = contextlib.nullcontext() if job.tensorboard is None else _board(job, folders, terminal)
+        with page, boards, feeding(streams, failed), engine.ready():
+            if job.patience:
+                terminal.say(f"many hosts on few CPUs: ENTRYPOINT_PEER_TIMEOUT is {job.patience:g}, unless you set it")
+            exits = Watch(engine, injector, terminal, happened).run(folders, job.timeout)
+        terminal.say(summary(folders, exits, injector.report()))
+    return ExitCode.CONFIG if problems else exit_code(folders, exits)
+
+
+def _board(job: LocalJob, folders: Sequence[HostFolder], terminal: Terminal) -> AbstractContextManager[None]:
+    from entrypoint.simulate.tensorboard import board  # here, as it is asked for seldom
+
+    return board(
+        [each.output / "data/record" for each in folders], job.output / "tensorboard", job.tensorboard, terminal.say
+    )

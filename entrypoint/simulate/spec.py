@@ -1,0 +1,194 @@
+"""What was asked for: a job on simulated hosts, and SageMaker's description of it."""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from entrypoint.base.errors import CodeError, ConfigError
+from entrypoint.launcher.job import params
+from entrypoint.launcher.job.files import MAX_HOSTS
+from entrypoint.launcher.job.groups import Group
+from entrypoint.launcher.job.job import Mode
+from entrypoint.launcher.job.settings import ENVIRONMENT_PREFIX, SET_BY_US
+from entrypoint.simulate.channels import Channel, check_together
+from entrypoint.simulate.fault import Fault
+
+AUTO = "auto"
+MANY = 10  # hosts on each CPU, which keep one another from being heard while they start
+# What is ours to make for each host, and not a person's wish for all.
+INTERNAL = SET_BY_US | {
+    f"{ENVIRONMENT_PREFIX}{name}" for name in ("RUN_DIR", "SUMMARY", "HOST_ADDRESSES", "PORT_STRIDE", "PORT_BASE")
+}
+
+PEER_TIMEOUT = "sagemaker_entrypoint_peer_timeout"  # a hyperparameter, so that a variable of the user's wins
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalJob:
+    """A job on hosts algo-1 ... algo-N. Paths are absolute."""
+
+    program: str  # a file in `source`, as hyperparameter sagemaker_program names it
+    source: Path  # the code folder
+    hosts: int = 1
+    groups: tuple[Group, ...] = ()  # instance groups, in which each host is, or none
+    mode: str = AUTO
+    processes_per_host: int | None = None
+    channels: tuple[Channel, ...] = ()
+    checkpoints: Path | None = None  # a folder of this machine that all hosts have as /opt/ml/checkpoints
+    hyperparameters: tuple[tuple[str, str], ...] = ()  # as typed
+    environment: tuple[tuple[str, str], ...] = ()  # for every host
+    output: Path
+    timeout: float | None = None
+    faults: tuple[Fault, ...] = ()
+    notes_reads: bool = False  # channels are not read-only, of which no file system notes what is read
+    watch: int | None = None  # the port of this machine that shows it as it runs; 0: any
+    tensorboard: int | None = None  # the port of a TensorBoard beside it; 0: any
+
+    def __post_init__(self) -> None:
+        """ConfigError if the values cannot describe a job, whatever lies on this machine."""
+        if not 1 <= self.hosts <= MAX_HOSTS:
+            raise ConfigError(f"--hosts is {self.hosts}; wanted a whole number from 1 to {MAX_HOSTS}")
+        if self.timeout is not None and not self.timeout > 0:
+            raise ConfigError(f"--timeout is {self.timeout:g}; wanted seconds above 0")
+        if self.processes_per_host is not None and self.mode in (AUTO, Mode.SINGLE):
+            raise ConfigError(
+                f"--processes-per-host is for --mode ps, mwms and mpi; the mode is {self.mode}, "
+                "in which each host runs the script once"
+            )
+        for option, port in (("--watch", self.watch), ("--tensorboard", self.tensorboard)):
+            if port is not None and not 0 <= port < 1 << 16:
+                raise ConfigError(f"{option} is {port}; wanted a port of this machine, or 0 for any")
+        check_together(self.channels)
+        for name, _ in self.environment:
+            if not _VARIABLE.fullmatch(name):
+                raise ConfigError(f"--env sets {name!r}; wanted the name of an environment variable")
+
+    @property
+    def names(self) -> list[str]:
+        return host_names(self.hosts)
+
+    @property
+    def name(self) -> str:
+        """The training job's name, in the letters that SageMaker allows."""
+        return re.sub(r"[^A-Za-z0-9]+", "-", self.output.name).strip("-")[:63] or "local"
+
+    def check_files(self) -> None:
+        """Raise CodeError or ConfigError if the program or a channel is not there."""
+        if not self.source.is_dir():
+            raise CodeError(f"the code folder {self.source} does not exist")
+        if not (self.source / self.program).is_file():
+            raise CodeError(f"there is no program {self.source / self.program}; wanted the path of a .py or .sh file")
+        for channel in self.channels:
+            channel.check()
+        if self.checkpoints:
+            try:
+                self.checkpoints.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ConfigError(
+                    f"--checkpoints {self.checkpoints} is no folder, and none can be made: {error}"
+                ) from None
+
+    def config_files(self, host: str) -> dict[str, dict[str, Any]]:
+        """Return SageMaker's files in input/config, as one host finds them: file name to content."""
+        groups = self.groups or (Group(name="homogeneousCluster", instance_type="local", hosts=tuple(self.names)),)
+        own = next(group for group in groups if host in group.hosts)
+        return {
+            "resourceconfig.json": {
+                "current_host": host,
+                "current_instance_type": own.instance_type,
+                "current_group_name": own.name,
+                "hosts": self.names,
+                "instance_groups": [
+                    {"instance_group_name": each.name, "instance_type": each.instance_type, "hosts": list(each.hosts)}
+                    for each in groups
+                ],
+                "network_interface_name": "eth0",
+            },
+            "hyperparameters.json": {
+                "sagemaker_program": json.dumps(self.program),
+                "sagemaker_job_name": json.dumps(self.name),
+                **({PEER_TIMEOUT: f"{self.patience:g}"} if self.patience else {}),
+                **self._switches(),
+                **{name: encode(text) for name, text in self.hyperparameters},
+            },
+            "inputdataconfig.json": {channel.name: channel.described() for channel in self.channels},
+            **({"checkpointconfig.json": {"LocalPath": "/opt/ml/checkpoints"}} if self.checkpoints else {}),
+        }
+
+    @property
+    def patience(self) -> float:
+        """Seconds of silence that a host is to have where many share a CPU, or 0: each takes one of them to start."""
+        hosts_on_each = self.hosts / len(os.sched_getaffinity(0))
+        return hosts_on_each if hosts_on_each > MANY else 0.0
+
+    def _switches(self) -> dict[str, str]:
+        """Return the hyperparameters by which SageMaker's SDK, or else our settings, ask for a mode."""
+        if self.mode == AUTO:
+            return {}
+        switch, count = {
+            Mode.SINGLE: ({"sagemaker_entrypoint_mode": "single"}, ""),
+            Mode.PS: ({params.PARAMETER_SERVER_ENABLED: "true"}, "sagemaker_entrypoint_processes_per_host"),
+            Mode.MWMS: (
+                {params.MULTI_WORKER_MIRRORED_STRATEGY_ENABLED: "true"},
+                "sagemaker_entrypoint_processes_per_host",
+            ),
+            Mode.MPI: ({params.MPI_ENABLED: "true"}, params.MPI_PROCESSES_PER_HOST),
+        }[Mode(self.mode)]
+        return switch if self.processes_per_host is None else {**switch, count: str(self.processes_per_host)}
+
+
+def host_names(count: int) -> list[str]:
+    """Return the hosts in rank order, which is SageMaker's: algo-10 comes before algo-2."""
+    return sorted(f"algo-{number + 1}" for number in range(count))
+
+
+def instance_groups(words: Sequence[str]) -> tuple[Group, ...]:
+    """Read `NAME=COUNT[:TYPE]` words as groups of algo-1, algo-2 and so on; ConfigError if one is none."""
+    given = pairs(words, "--group")
+    if len(given) < len(words):
+        raise ConfigError("--group names a group twice; wanted each once")
+    groups: list[Group] = []
+    first = 1
+    for name, text in given:
+        number, _, type_ = text.partition(":")
+        count = int(number) if re.fullmatch("[0-9]{1,4}", number) else 0
+        if not 1 <= count <= MAX_HOSTS:
+            raise ConfigError(f"--group has {name}={text!r}; wanted NAME=COUNT or NAME=COUNT:TYPE, such as gpus=2")
+        hosts = tuple(f"algo-{number}" for number in range(first, first + count))
+        groups.append(Group(name=name, instance_type=type_ or "local", hosts=hosts))
+        first += count
+    return tuple(groups)
+
+
+def encode(text: str) -> str:
+    """Return a hyperparameter as SageMaker's SDK writes it: JSON text, and such that the script gets exactly `text`.
+
+    Numbers and lists stay what they are, where the script sees the same characters: 3 but not 3e0, which
+    would reach it as 3.0. The rest is written as a JSON string.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return json.dumps(text)
+    return text if type(value) in (int, float, list) and str(value) == text else json.dumps(text)
+
+
+def pairs(words: Iterable[str], option: str) -> tuple[tuple[str, str], ...]:
+    """Read `name=value` words; ConfigError if one is none. A value may hold anything, = too."""
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals):
+            raise ConfigError(f"{option} has {word!r}; wanted name=value")
+        found[name] = value
+    return tuple(found.items())
+
+
+def settings_in(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the ENTRYPOINT_* settings that a person has set: they hold for simulated hosts, too."""
+    return {k: v for k, v in environment.items() if k.startswith(ENVIRONMENT_PREFIX) and k not in INTERNAL}

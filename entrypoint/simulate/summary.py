@@ -1,0 +1,95 @@
+"""The end of a local run, as a table for people."""
+
+import contextlib
+import json
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from entrypoint.launcher.outcome.outcome import Exit
+from entrypoint.observe.report.render import verdicts_of
+from entrypoint.simulate.engine import last_line
+from entrypoint.simulate.tree import HostFolder
+
+_COLUMNS = ("host", "exit", "start s", "train s", "tail s")
+
+
+def exit_code(folders: Sequence[HostFolder], exits: Mapping[str, Exit]) -> int:
+    """Return 0 if every host exited with 0, else the first other code in rank order; 1 if one was never started."""
+    codes = [exits[folder.host].code if folder.host in exits else 1 for folder in folders]
+    return next((code for code in codes if code), 0)
+
+
+def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Sequence[str] = ()) -> str:
+    """Return who ended how, how long it took, why it failed, what was done to it, and where everything lies."""
+    reports = {folder.host: _report(folder) for folder in folders}
+    rows = [_COLUMNS, *(_row(folder.host, exits.get(folder.host), reports[folder.host]) for folder in folders)]
+    width = max(len(row[0]) for row in rows)
+    lines = ["", *(f"{row[0]:<{width}}" + "".join(f"{cell:>10}" for cell in row[1:]) for row in rows), ""]
+    lines += [f"failed: {cause}" for cause in _causes(folders, exits, reports)]
+    verdicts = [f"report: {words}" for folder in folders for words in verdicts_of(folder.report)]
+    return "\n".join([*lines, *faults, *verdicts, *_places(folders)])
+
+
+def _report(folder: HostFolder) -> dict[str, Any]:
+    """Return what the host wrote about itself; {} if it did not get that far."""
+    with contextlib.suppress(OSError, ValueError):
+        return dict(json.loads(folder.summary.read_text("utf-8")))
+    return {}
+
+
+def _row(host: str, exit: Exit | None, report: Mapping[str, Any]) -> tuple[str, ...]:
+    seconds = report.get("seconds") or {}
+    times = [seconds.get(part) for part in ("start", "train", "tail")]
+    return (host, _ending(exit), *("-" if time is None else f"{time:.2f}" for time in times))
+
+
+def _ending(exit: Exit | None) -> str:
+    if exit is None:
+        return "-"
+    if exit.signal is None:
+        return str(exit.code)
+    with contextlib.suppress(ValueError):
+        return signal.Signals(exit.signal).name
+    return f"signal {exit.signal}"
+
+
+def _causes(
+    folders: Sequence[HostFolder], exits: Mapping[str, Exit], reports: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Return the cause in the hosts' own words, once where they agree; else the last words of those that failed."""
+    told = dict.fromkeys(str(report["cause"]) for report in reports.values() if report.get("cause"))
+    if told:
+        return list(told)
+    failed = [f for f in folders if f.host in exits and exits[f.host].code and not reports[f.host]]
+    return [f"{folder.host} ({exits[folder.host]}): {_last_words(folder)}" for folder in failed]
+
+
+def _last_words(folder: HostFolder) -> str:
+    with contextlib.suppress(OSError):
+        if folder.failure.exists():
+            return folder.failure.read_text("utf-8", errors="replace").split("\n")[0]
+        with folder.log.open("rb") as log:
+            log.seek(max(0, folder.log.stat().st_size - 4096))
+            return last_line(log.read(), "it said nothing")
+    return "it said nothing"
+
+
+def _places(folders: Sequence[HostFolder]) -> list[str]:
+    lines = [_place("logs", [folder.log for folder in folders])]
+    models = [folder.model for folder in folders if folder.model.is_dir() and any(folder.model.iterdir())]
+    failures = [folder.failure for folder in folders if folder.failure.exists()]
+    reports = [folder.report for folder in folders if folder.report.exists()]
+    lines += [_place("report", reports)] if reports else []
+    lines += [_place("model", models)] if models else []
+    lines += [_place("failure", failures)] if failures else []
+    return lines
+
+
+def _place(what: str, paths: Sequence[Path]) -> str:
+    """Return one path, or the pattern that several share."""
+    shown = f"{paths[0]}" + (f" (and {len(paths) - 1} more, one for each host)" if len(paths) > 1 else "")
+    with contextlib.suppress(ValueError):
+        shown = shown.replace(str(paths[0]), str(paths[0].relative_to(Path.cwd())))
+    return f"{what:<9}{shown}"

@@ -1,0 +1,49 @@
+"""TensorBoard beside a job on this machine, while `entrypoint local --tensorboard` runs it."""
+
+import contextlib
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.observe.export.follow import follow
+from entrypoint.observe.export.tensorboard import EventFiles
+
+PORT = 6006  # TensorBoard's own
+LAST = 10.0  # seconds in which the last of the records is written
+
+
+@contextlib.contextmanager
+def board(records: Sequence[Path], logdir: Path, port: int | None, say: Callable[[str], None]) -> Iterator[None]:
+    """Write the job's event files as it runs, and serve them on this machine; ConfigError if that cannot be done."""
+    files, over = EventFiles(logdir), threading.Event()
+    writer = threading.Thread(target=follow, args=(lambda: list(records), files, over.is_set), daemon=True)
+    writer.start()
+    say(f"TensorBoard: {_serve(logdir, port)}")
+    try:
+        yield
+    finally:
+        over.set()
+        writer.join(LAST)
+        files.close()
+        say(f"event files: {logdir}; tensorboard --logdir shows them again")
+
+
+def _serve(logdir: Path, port: int | None) -> str:
+    """Return where it is served, in a thread of ours: a process of its own would end with the hosts' descendants."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what it imports itself
+        from tensorboard import program
+
+    tool = program.TensorBoard()
+    tool.configure(
+        argv=["", "--logdir", str(logdir), "--host", "localhost", "--port", str(PORT if port is None else port),
+              "--load_fast=false", "--reload_interval=2"]
+    )  # fmt: skip
+    try:
+        return str(tool.launch())
+    except program.TensorBoardServerException as error:
+        raise ConfigError(f"--tensorboard: {error.msg.strip()}") from None

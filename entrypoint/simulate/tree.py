@@ -1,0 +1,141 @@
+"""Each host's folder: the tree that SageMaker mounts, and the host's log beside it."""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from entrypoint.base.errors import CodeError, ConfigError
+from entrypoint.launcher.job.job import Tree
+from entrypoint.simulate.delivery import deliver
+from entrypoint.simulate.spec import LocalJob
+
+MARKER = ".entrypoint-local"  # says that an output folder is ours, and (by a lock) that a job is using it
+MOST_CODE = 1 << 30  # bytes
+# Folders by their names, and by what lies in them: our output, virtual environments, those of conda, caches.
+_NOT_CODE = ["__pycache__", ".git", ".hg", ".ipynb_checkpoints", ".nox", ".svn", ".tox", ".venv", "node_modules"]
+_TELLS = (MARKER, "pyvenv.cfg", "conda-meta", "CACHEDIR.TAG")
+
+
+class HostFolder(Tree):
+    """Where one host's files lie on this machine; `base` is what the host sees as /opt/ml."""
+
+    host: str
+    root: Path
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log.txt"
+
+    @property
+    def summary(self) -> Path:
+        return self.output / "summary.json"
+
+    @property
+    def input_data(self) -> Path:
+        return self.base / "input" / "data"
+
+    @property
+    def parts(self) -> Path:
+        """Of channels that are not the same on all hosts, the folders of this one."""
+        return self.root / "channels"
+
+
+def folders_of(job: LocalJob) -> list[HostFolder]:
+    """Return one per host, in rank order."""
+    return [HostFolder(host=name, root=job.output / name, base=job.output / name / "ml") for name in job.names]
+
+
+def write_config(job: LocalJob, host: str, config: Path) -> None:
+    """Write SageMaker's config files of one host, into the folder `config`."""
+    config.mkdir(parents=True, exist_ok=True)
+    for name, content in job.config_files(host).items():
+        (config / name).write_text(json.dumps(content))
+
+
+def write_tree(job: LocalJob, folder: HostFolder) -> None:
+    """Write all that a host finds at its start, but for the folders of channels, which the engine shows it."""
+    for path in (folder.model, folder.data, folder.input_data):
+        path.mkdir(parents=True)
+    write_config(job, folder.host, folder.config)
+    deliver(job.channels, folder.input_data, folder.parts, job.names.index(folder.host), job.hosts)
+    try:
+        shutil.copytree(job.source, folder.code, ignore=partial(_not_code, channels_in(job)))
+    except (OSError, shutil.Error) as error:
+        raise CodeError(f"the code folder {job.source} cannot be copied: {error}") from None
+
+
+def channels_in(job: LocalJob) -> frozenset[Path]:
+    """Return the folders of channels that lie in the code folder: each host finds them as channels."""
+    return frozenset(channel.source for channel in job.channels if job.source in channel.source.parents)
+
+
+def check_size(source: Path, channels: frozenset[Path] = frozenset()) -> None:
+    """Raise CodeError if the code folder is too large to be one: a script in /tmp or a home folder, say."""
+    size = 0
+    for path, folders, files in os.walk(source):
+        left_out = _not_code(channels, path, [*folders, *files])
+        folders[:] = [name for name in folders if name not in left_out]
+        size += sum((Path(path) / name).stat().st_size for name in files if name not in left_out)
+        if size > MOST_CODE:
+            raise CodeError(
+                f"the code folder {source} holds more than {MOST_CODE >> 20} MB, to be copied for each host; "
+                "wanted the program in a folder of its own, or --source FOLDER with its code alone"
+            )
+
+
+def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[str]:
+    """Return what is not copied: channels, version control, what tools leave, our own output, what is no file."""
+    left_out = set()
+    for name in names:
+        path = Path(folder) / name
+        if path.is_dir():
+            skip = name in _NOT_CODE or path in channels or any((path / tell).exists() for tell in _TELLS)
+            # Of compose.yaml: other hosts make their trees while we copy.
+            skip = skip or (name.startswith("algo-") and (path / "ml").is_dir())
+        else:
+            skip = not path.is_file()
+        if skip:
+            left_out.add(name)
+    return left_out
+
+
+@contextlib.contextmanager
+def output_folder(job: LocalJob) -> Iterator[None]:
+    """Hold an empty output folder, marked as ours, until the end. A folder that we made is replaced."""
+    path = job.output
+    _refuse_to_replace(job)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        marker = (path / MARKER).open("w")
+    except OSError as error:
+        raise ConfigError(f"--output {path} cannot be written: {error}") from None
+    with marker:
+        try:
+            fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"--output {path} is in use by another run; wanted a folder of its own") from None
+        try:
+            for entry in path.iterdir():
+                if entry.name != MARKER:
+                    shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        except OSError as error:  # containers write as root
+            raise ConfigError(f"--output {path} cannot be replaced: {error}; remove it, or name another") from None
+        yield
+
+
+def _refuse_to_replace(job: LocalJob) -> None:
+    path = job.output
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"--output {path} is not a folder")
+    if path.exists() and any(path.iterdir()) and not (path / MARKER).exists():
+        raise ConfigError(f"--output {path} is not empty, and not of an earlier run; wanted a new or an empty folder")
+    folders = [job.source, *([job.checkpoints] if job.checkpoints else [])]
+    read = [folder for folder in folders if folder == path or path in folder.parents]
+    read += [channel.source for channel in job.channels if channel.reads(path)]
+    if read:
+        raise ConfigError(f"--output {path} holds {read[0]}, which the job reads; wanted another folder")

@@ -1,0 +1,217 @@
+"""Starts the hosts, copies their lines, has faults injected, and waits until all have ended.
+
+On SIGTERM or Ctrl-C: stops them.
+"""
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+from entrypoint.launcher.host import descendants, process
+from entrypoint.launcher.outcome.outcome import Exit
+from entrypoint.simulate.engine import Engine
+from entrypoint.simulate.injector import Injector
+from entrypoint.simulate.local_python import allow_files
+from entrypoint.simulate.tree import HostFolder
+
+STOP_GRACE = 120.0  # seconds from SIGTERM to SIGKILL, as SageMaker gives
+ASK_AGAIN = 1.0  # seconds; a host that was still starting may not have heard
+FOLLOW = 15.0  # seconds in which the others follow a host that failed; they take 5 if it was lost
+LAST_LINES = 2.0  # seconds in which the output of hosts that have ended may arrive
+GONE = 0.1  # seconds in which what was killed is gone
+STALLED = 0.05  # seconds between two looks whether a host's output may be read again
+NEWS = 0  # no signal: a host said something that a fault waits for
+
+
+@contextlib.contextmanager
+def signals() -> Iterator["queue.SimpleQueue[int]"]:
+    """Put SIGINT, SIGTERM, SIGHUP and SIGCHLD into a queue, so that they never interrupt a clean-up."""
+    happened: queue.SimpleQueue[int] = queue.SimpleQueue()
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+    before = {number: signal.signal(number, lambda number, _: happened.put(number)) for number in wanted}
+    try:
+        yield happened
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Terminal:
+    """Our stdout, for whole lines of several threads."""
+
+    def __init__(self, fd: int = 1) -> None:
+        self._fd, self._lock = fd, threading.Lock()
+
+    def write(self, lines: bytes) -> None:
+        view = memoryview(lines)
+        with self._lock, contextlib.suppress(OSError):  # nobody reads us any more: the job goes on, and its logs
+            while view:
+                view = view[os.write(self._fd, view) :]
+
+    def say(self, message: str) -> None:
+        self.write(f"{message}\n".encode(errors="replace"))
+
+
+class Watch:
+    """The hosts of one run. Facts only: which run, which have ended how, since when they are to stop."""
+
+    def __init__(
+        self, engine: Engine, injector: Injector, terminal: Terminal, happened: "queue.SimpleQueue[int]"
+    ) -> None:
+        self.engine, self.injector, self.terminal, self.happened = engine, injector, terminal, happened
+        self.began = time.monotonic()
+        self.waiting: list[HostFolder] = []
+        self.running: dict[str, int] = {}
+        self.exits: dict[str, Exit] = {}
+        self.copiers: list[threading.Thread] = []
+        self.failed_since: float | None = None
+        self.stopping_since: float | None = None
+        self.asked_at = 0.0
+        self.forced = False
+
+    def run(self, folders: Sequence[HostFolder], timeout: float | None) -> dict[str, Exit]:
+        """Return how each host ended. Hosts that a signal kept from starting are not in it."""
+        allow_files(2 * len(folders))  # a pipe and a log for each
+        process.become_subreaper()
+        self.began = time.monotonic()
+        self.waiting = list(folders)
+        deadline = self.began + timeout if timeout else None
+        try:
+            self._start_due()
+            while self.running or self.waiting:
+                now = time.monotonic()
+                if self.stopping_since is None and deadline and now >= deadline:
+                    self._stop(f"stopping after {timeout:g} s, as --timeout says")
+                elif self.stopping_since is None and self.failed_since and now >= self.failed_since + FOLLOW:
+                    self._stop(f"a host failed {FOLLOW:g} s ago and others run on: stopping them")
+                self._press()
+                self.injector.act(now - self.began, self.running)
+                self._bury_the_frozen()
+                self._hear(wait=self._until_something(deadline))
+                self._start_due()
+        finally:
+            if self.running:
+                self.engine.signal(self.running, signal.SIGKILL)
+            descendants.end_descendants(within=GONE)
+            for copier in self.copiers:
+                copier.join(LAST_LINES)
+        return self.exits
+
+    def _start_due(self) -> None:
+        """Start those whose time has come, which is all of them at once but for faults."""
+        for folder in list(self.waiting):
+            while not self.happened.empty():
+                self._hear(wait=0)
+            if self.stopping_since is None and self._now() >= self.injector.starts_at(folder.host):
+                self.waiting.remove(folder)
+                self._start(folder)
+        if self.stopping_since is not None:
+            self.waiting.clear()
+
+    def _until_something(self, deadline: float | None) -> float:
+        """Return seconds in which nothing is to be done, unless something is heard."""
+        starts = [self.injector.starts_at(folder.host) for folder in self.waiting]
+        looks = [look for look in [self.injector.next_look(self._now())] if look is not None]
+        times = [self.began + seconds - time.monotonic() for seconds in [*starts, *looks]]
+        if deadline and deadline > time.monotonic():
+            times.append(deadline - time.monotonic())
+        return max(0.0, min([ASK_AGAIN, *times]))
+
+    def _now(self) -> float:
+        return time.monotonic() - self.began
+
+    def _start(self, folder: HostFolder) -> None:
+        command = self.engine.command(folder)
+        child = subprocess.Popen(
+            command.argv, env=dict(command.environment), cwd=folder.root, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0, start_new_session=True,
+        )  # fmt: skip
+        child.returncode = 0  # we reap every child ourselves: keep Popen from waiting
+        assert child.stdout is not None
+        self.running[folder.host] = child.pid
+        copier = threading.Thread(target=self._copy, args=(child.stdout, folder), daemon=True)
+        copier.start()
+        self.copiers.append(copier)
+
+    def _hear(self, wait: float) -> None:
+        """What happened: signals to us, hosts that ended."""
+        try:
+            number = self.happened.get(timeout=wait) if wait else self.happened.get_nowait()
+        except queue.Empty:
+            return
+        if number == NEWS:
+            return
+        if number == signal.SIGCHLD:
+            self._note_ends(process.reap())
+        elif self.stopping_since is None:
+            self._stop(f"{signal.Signals(number).name}: stopping all hosts; once more to kill them")
+        else:
+            self._kill(f"{signal.Signals(number).name} again: killing all hosts")
+
+    def _note_ends(self, ended: list[tuple[int, int]]) -> None:
+        while ended:
+            pid, status = ended.pop()
+            for host in [host for host, its in self.running.items() if its == pid]:
+                del self.running[host]
+                self.exits[host] = Exit.from_wait_status(status)
+                if not self.exits[host].clean and self.failed_since is None:
+                    self.failed_since = time.monotonic()
+                # A host that was killed leaves its script to us, and a host that is gone runs nothing.
+                ended += descendants.end_descendants(within=GONE, spare=self.running.values())[1]
+
+    def _stop(self, why: str) -> None:
+        self.terminal.say(why)
+        self.stopping_since = time.monotonic()
+
+    def _kill(self, why: str) -> None:
+        self.forced = True
+        self.terminal.say(why)
+        self.engine.signal(self.running, signal.SIGKILL)
+
+    def _press(self) -> None:
+        """What stopping takes by now."""
+        now = time.monotonic()
+        if self.stopping_since is None or not self.running:
+            return
+        if now >= self.asked_at + ASK_AGAIN and not self.forced:
+            self.asked_at = now
+            self.engine.signal(self.running, signal.SIGTERM)
+        if now >= self.stopping_since + STOP_GRACE and not self.forced:
+            self._kill(f"still there {STOP_GRACE:g} s later: killing {', '.join(self.running)}")
+
+    def _bury_the_frozen(self) -> None:
+        """A host that a fault froze for good cannot end: with the others gone, it is taken off, as SageMaker does."""
+        if (
+            self.running
+            and not self.waiting
+            and not self.forced
+            and self.injector.frozen_for_good() >= set(self.running)
+        ):
+            self._kill(f"nobody is left but hosts paused for good: killing {', '.join(self.running)}")
+
+    def _read(self, pipe: IO[bytes], host: str) -> bytes:
+        """Return the next of a host's output; while a fault stalls it and the host is there, nobody reads."""
+        while self.injector.stalls(host) and host in self.running:
+            time.sleep(STALLED)
+        return pipe.read(1 << 16)
+
+    def _copy(self, pipe: IO[bytes], folder: HostFolder) -> None:
+        """A host's output: to its log as it comes, to the terminal in whole lines."""
+        rest = b""
+        with pipe, folder.log.open("wb", buffering=0) as log:
+            while block := self._read(pipe, folder.host):
+                with contextlib.suppress(OSError):  # a full disk: read on, or the host would stand still
+                    log.write(block)
+                whole, newline, after = (rest + block).rpartition(b"\n")
+                self.terminal.write(whole + newline)
+                if newline and self.injector.heard(whole):
+                    self.happened.put(NEWS)
+                rest = after
+        if rest:
+            self.terminal.write(rest + b"\n")

@@ -1,0 +1,73 @@
+"""Precision and recall of checks, on scripts of public shapes: no check under 0.95 precision is an error."""
+
+from collections import Counter
+from pathlib import Path
+
+import corpus_scripts
+from looking import MPI, MWMS, PS, look
+
+from entrypoint.check.finding import Severity
+from entrypoint.check.lint.catalogue import CHECKS
+
+LEAST = 0.95
+JOBS = {"none": None, "one": {}, "mpi": MPI, "mwms": MWMS, "ps": PS}
+
+
+def scripts(text: str) -> list[tuple[str, str, set[str], str, str]]:
+    """Return (name, job, checks, requirements, source) of each."""
+    made = []
+    for part in text.strip().split("### ")[1:]:
+        head, _, source = part.partition("\n")
+        if head.count("|") < 3:  # a requirement in a line of its own
+            more, _, source = source.partition("\n")
+            head = f"{head}\n{more}"
+        name, job, checks, requirements = (each.strip() for each in head.split("|"))
+        made.append((name, job, {each.strip() for each in checks.split(",") if each.strip()}, requirements, source))
+    return made
+
+
+def read(text: str) -> list[tuple[str, str, set[str], str, str]]:
+    """Return the scripts; requirements may have a second line."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if lines and lines[-1].startswith("### ") and line.startswith(("git+", "tensorflow-hub")):
+            lines[-1] += ";" + line
+        else:
+            lines.append(line)
+    return [(*each[:3], each[3].replace(";", "\n"), each[4]) for each in scripts("\n".join(lines))]
+
+
+def test_precision_and_recall(tmp_path: Path, capsys) -> None:
+    right, wrong, missed, errors_wrong, errors = Counter(), Counter(), Counter(), Counter(), Counter()
+    told = []
+    cases = read(corpus_scripts.HEALTHY) + read(corpus_scripts.ILL)
+    assert len(cases) >= 60
+    for name, job, wanted, requirements, source in cases:
+        folder = tmp_path / name
+        folder.mkdir()
+        report = look(folder, source, JOBS[job], requirements)
+        worse = [each for each in report.findings if each.severity > Severity.NOTE]
+        seen = {
+            each.check
+            for each in worse
+            if each.severity is Severity.ERROR or each.check not in corpus_scripts.NOT_LABELLED
+        }
+        right.update(seen & wanted)
+        wrong.update(seen - wanted)
+        missed.update(wanted - seen)
+        of_errors = {each.check for each in worse if each.severity is Severity.ERROR}
+        errors.update(of_errors)
+        errors_wrong.update(of_errors - wanted)
+        told += [f"{name}: {sorted(seen - wanted)} too many, {sorted(wanted - seen)} missed"] if seen != wanted else []
+    with capsys.disabled():
+        print(f"\n{'check':22} right wrong missed precision recall")
+        for check in sorted({*right, *wrong, *missed}):
+            one, two, three = right[check], wrong[check], missed[check]
+            precision, recall = one / (one + two or 1), one / (one + three or 1)
+            print(f"{check:22} {one:5} {two:5} {three:6} {precision:9.2f} {recall:6.2f}")
+        never = {check for check, (where, how, _) in CHECKS.items() if where == "script" and "error" in how}
+        print("errors that no script here has:", *sorted(never - {*right, *wrong, *missed}))
+        print("\n".join(told))
+    low = {check for check in errors if 1 - errors_wrong[check] / errors[check] < LEAST}
+    assert not low, f"{sorted(low)} are errors with a precision under {LEAST}: {told}"
+    assert not missed, told

@@ -1,0 +1,206 @@
+"""Samples of channels: records stay whole, files keep their proportions, and what cannot be read is said."""
+
+import gzip
+import json
+import os
+import struct
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.check.lint.request import Request
+from entrypoint.check.rehearse.data_sources import origins
+from entrypoint.check.rehearse.sample import spread, take
+from sagemaker_tf_data import recordio, tfrecord
+
+KEYS = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "eu-west-1"}
+
+
+def request(uri: str = "s3://rehearsed/rows/", **more: str) -> Request:
+    source = {"S3DataType": "S3Prefix", "S3Uri": uri, **more}
+    return Request(
+        body={"InputDataConfig": [{"ChannelName": "training", "DataSource": {"S3DataSource": source}}]}, file="x"
+    )
+
+
+def sample(folder: Path, data: Path, records: int, room: int = 1 << 20):
+    (origin,) = origins(request(), {"training": data}, folder / "samples")
+    return take(origin, records, room)
+
+
+def tf_record(content: bytes) -> bytes:
+    header = struct.pack("<Q", len(content))
+    checksums = [struct.pack("<I", tfrecord.masked_crc32c(each)) for each in (header, content)]
+    return header + checksums[0] + content + checksums[1]
+
+
+RECORDS = {
+    "rows.tfrecord": ("TFRecord", [tf_record(bytes([number]) * number) for number in range(1, 60)]),
+    "images.rec": ("RecordIO", [recordio.frame(bytes([number]) * number) for number in range(1, 60)]),
+    "split.rec": ("RecordIO", [recordio.frame(b"abcd" + recordio.WORD + bytes([number])) for number in range(60)]),
+    "rows.csv": ("lines", [f"{number},{number}\n".encode() for number in range(60)]),
+    "rows.jsonl": ("lines", [json.dumps({"row": number}).encode() + b"\n" for number in range(60)]),
+}
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("name", RECORDS)
+def test_files_are_cut_at_records(tmp_path: Path, name: str, packed: bool) -> None:
+    kind, records = RECORDS[name]
+    content = b"".join(records)
+    (tmp_path / "data").mkdir()
+    at = f"{name}.gz" if packed else name
+    (tmp_path / "data" / at).write_bytes(gzip.compress(content) if packed else content)
+    taken = sample(tmp_path, tmp_path / "data", 7)
+    assert (taken.kind, taken.records, taken.files, taken.of_files) == (kind, 7, 1, 1)
+    cut = (tmp_path / "samples/training" / at).read_bytes()
+    assert (gzip.decompress(cut) if packed else cut) == b"".join(records[:7])
+    assert packed or taken.part == pytest.approx(len(cut) / len(content))
+
+
+def test_all_of_what_is_little_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/rows.csv").write_text("1\n2\n3")
+    taken = sample(tmp_path, tmp_path / "data", 2000)
+    assert (taken.records, taken.part) == (3, 1.0)
+    assert (tmp_path / "samples/training/rows.csv").read_text() == "1\n2\n3"
+
+
+def test_each_file_gives_by_its_size_and_one_record_at_least(tmp_path: Path) -> None:
+    (tmp_path / "data/deep").mkdir(parents=True)
+    for name, rows in {"a.csv": 600, "b.csv": 300, "deep/c.csv": 100, "d.csv": 1}.items():
+        (tmp_path / "data" / name).write_text("row\n" * rows)
+    taken = sample(tmp_path, tmp_path / "data", 100)
+    got = {
+        str(path.relative_to(tmp_path / "samples/training")): path.read_text().count("\n")
+        for path in (tmp_path / "samples/training").rglob("*.csv")
+    }
+    assert got == {"a.csv": 60, "b.csv": 30, "deep/c.csv": 10, "d.csv": 1}
+    assert [entry.key for entry in taken.channel.entries] == ["a.csv", "b.csv", "d.csv", "deep/c.csv"]
+
+
+def test_more_files_than_records_are_taken_evenly(tmp_path: Path) -> None:
+    for kind in ("cats", "dogs"):
+        (tmp_path / "data" / kind).mkdir(parents=True)
+        for number in range(50):
+            (tmp_path / "data" / kind / f"{number:02}.png").write_bytes(b"image")
+    taken = sample(tmp_path, tmp_path / "data", 10)
+    assert (taken.records, taken.kind, taken.of_files, taken.part) == (10, "whole files", 100, pytest.approx(0.1))
+    assert [entry.key[:4] for entry in taken.channel.entries] == ["cats"] * 5 + ["dogs"] * 5
+
+
+def test_spread_takes_all_of_few() -> None:
+    assert spread((), 5) == ()
+    assert spread("abc", 5) == "abc"  # type: ignore[arg-type]
+
+
+def test_whole_files_beyond_the_room_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/a.npz").write_bytes(b"x" * 5000)
+    (tmp_path / "data/b.npz").write_bytes(b"x" * 500)
+    taken = sample(tmp_path, tmp_path / "data", 10, room=1000)
+    assert (taken.files, taken.left_out) == (1, 1)
+    assert [path.name for path in (tmp_path / "samples/training").iterdir()] == ["b.npz"]
+    (tmp_path / "data/b.npz").unlink()
+    with pytest.raises(ConfigError, match=r"a\.npz and the like are larger.*--channel training=FOLDER"):
+        sample(tmp_path / "again", tmp_path / "data", 10, room=1000)
+
+
+def test_what_is_no_data_is_left_out_and_empty_files_do_no_harm(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / ".ipynb_checkpoints").mkdir(parents=True)
+    (data / ".ipynb_checkpoints/a-checkpoint.csv").write_text("1\n2\n")
+    (data / "_SUCCESS").touch()
+    (data / "empty").touch()
+    with pytest.raises(ConfigError, match=r"no file in it holds data; name a local copy"):
+        sample(tmp_path, data, 10)
+    (data / "a.csv").write_text("1\n2\n")
+    taken = sample(tmp_path, data, 10)
+    assert (taken.kind, taken.records, taken.of_files, taken.part) == ("lines", 2, 2, 1.0)
+    assert [entry.key for entry in taken.channel.entries] == ["a.csv", "empty"]
+    assert taken.no_data == (".ipynb_checkpoints/a-checkpoint.csv", "_SUCCESS")
+
+
+def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/rows.tfrecord").write_bytes(b"".join(RECORDS["rows.tfrecord"][1])[:-3])
+    with pytest.raises(ConfigError, match=r"rows\.tfrecord: record 58 is cut off"):
+        sample(tmp_path, tmp_path / "data", 1000)
+
+
+def test_channels_are_as_the_request_has_them(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for number in range(4):
+        (tmp_path / "data" / f"{number}.csv").write_text("1\n")
+    asked = request(S3DataDistributionType="ShardedByS3Key")
+    (origin,) = origins(asked, {"training": tmp_path / "data"}, tmp_path / "samples")
+    channel = take(origin, 10).channel
+    assert [[entry.key for entry in channel.of_host(rank, 2)] for rank in range(2)] == [
+        ["0.csv", "2.csv"], ["1.csv", "3.csv"]
+    ]  # fmt: skip
+    assert channel.described()["S3DistributionType"] == "ShardedByS3Key"
+
+
+@pytest.mark.parametrize(
+    ("uri", "given", "words"),
+    [
+        ("s3://rehearsed/rows/", {"other": "x"}, "--channel names other, and the request has training"),
+        ("s3://rehearsed/rows/", {"training": "nowhere"}, "there is no such folder"),
+        ("file:///nowhere/at/all", {}, "there is no such folder"),
+        ("fsx://somewhere", {}, "no S3 path; name a local copy"),
+    ],
+)
+def test_what_cannot_be_sampled(tmp_path: Path, uri: str, given: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        origins(request(uri), {name: tmp_path / path for name, path in given.items()}, tmp_path)
+
+
+def test_manifests_are_named_as_not_sampled(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a ManifestFile, of which no sample can be taken"):
+        origins(request(S3DataType="ManifestFile"), {}, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def url():
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    client = boto3.client("s3", **KEYS, endpoint_url=f"http://{host}:{port}")
+    client.create_bucket(Bucket="rehearsed", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    for number in range(3):
+        client.put_object(Bucket="rehearsed", Key=f"rows/part-{number}.csv", Body=b"row of s3\n" * 1000)
+    client.put_object(Bucket="rehearsed", Key="rows/", Body=b"")
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+class TestOfS3:
+    def client_of(self, url: str):
+        return lambda: boto3.client("s3", **KEYS, endpoint_url=url)
+
+    def test_objects_are_begun_to_be_read(self, tmp_path: Path, url: str) -> None:
+        (origin,) = origins(request(), {}, tmp_path / "samples", self.client_of(url))
+        taken = take(origin, 30)
+        assert (taken.records, taken.files, taken.of_files, taken.of_size) == (30, 3, 3, 30_000)
+        assert taken.part == pytest.approx(0.01)
+        assert (tmp_path / "samples/training/part-2.csv").read_bytes() == b"row of s3\n" * 10
+
+    @pytest.mark.parametrize("uri", ["s3://rehearsed/nothing/here", "s3://no-such-bucket/rows"])
+    def test_what_is_not_there(self, tmp_path: Path, url: str, uri: str) -> None:
+        words = r"(no object below it|NoSuchBucket).*--channel training=FOLDER"
+        with pytest.raises(ConfigError, match=words):
+            origins(request(uri), {}, tmp_path / "samples", self.client_of(url))
+
+    def test_no_credentials(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+        with pytest.raises(ConfigError, match=r"Unable to locate credentials; name a local copy"):
+            origins(request(), {}, tmp_path / "samples")

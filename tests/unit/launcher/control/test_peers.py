@@ -1,0 +1,568 @@
+"""client.py and peers.py on sockets of loopback: what is said arrives, and what answers oddly harms nobody."""
+
+import contextlib
+import itertools
+import json
+import random
+import select
+import socket
+import struct
+import threading
+import time
+
+import pytest
+from ports import unused_port
+from waiting import eventually
+
+from entrypoint.launcher.control import host_calls
+from entrypoint.launcher.control.access import BURST, PAID_BY
+from entrypoint.launcher.control.client import Unreachable, post
+from entrypoint.launcher.control.handlers import Control
+from entrypoint.launcher.control.links import LONGEST, Links, messages
+from entrypoint.launcher.control.peers import Peers
+from entrypoint.launcher.control.server import ControlServer
+from entrypoint.launcher.control.wire import to_json
+from entrypoint.launcher.host.resource_limits import Shortage
+from entrypoint.launcher.job.cluster import Cluster, Host
+from entrypoint.launcher.job.settings import Settings
+from entrypoint.launcher.policy.events import Answered, Informed, LinkEnded, News, Report, Reported, Unreached
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+
+
+class Answering:
+    """A server that takes one connection after another and sends these blocks, with pauses between them."""
+
+    def __init__(self, *blocks: bytes, pause: float = 0.0, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.asked: list[bytes] = []
+        self.socket = socket.create_server((host, port))
+        self.address = self.socket.getsockname()
+        self._blocks, self._pause = blocks, pause
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self.socket.shutdown(socket.SHUT_RDWR)  # wakes who waits for a call
+        self.socket.close()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.socket.accept()
+                with connection, contextlib.suppress(OSError):
+                    self.asked.append(connection.recv(1 << 16))
+                    for block in self._blocks:
+                        connection.sendall(block)
+                        time.sleep(self._pause)
+
+
+def ask(address: tuple[str, int], *words, **named):
+    return post([address[0]], address[1], *words, **named)
+
+
+def test_a_poll_and_its_answer():
+    server = Answering(ANSWER[:20], ANSWER[20:], pause=0.01)
+    answer = ask(server.address, "/news", b'{"a": 1}', 20, headers="X-Token: t\r\n")
+    assert (answer.status, answer.body) == (200, b"{}")
+    assert answer.asked < answer.heard
+    assert server.asked[0].startswith(b"POST /news HTTP/1.1\r\n")
+    assert b"\r\nContent-Length: 8\r\n" in server.asked[0] and b"\r\nX-Token: t\r\n\r\n" in server.asked[0]
+
+
+@pytest.mark.parametrize(
+    "blocks", [(), (b"",), (b"hello\r\n\r\n",), (b"HTTP/1.1 200 OK\r\n",), (b"HTTP/1.1 x\r\n\r\n",)]
+)
+def test_what_is_no_answer_is_an_error(blocks):
+    with pytest.raises(ConnectionError):
+        ask(Answering(*blocks).address, "/news", b"{}", 20)
+
+
+def test_an_answer_that_never_ends_is_given_up():
+    server = Answering(*[b"x"] * 10_000, pause=0.01)
+    with pytest.raises(TimeoutError):
+        ask(server.address, "/news", b"{}", 0.3)
+    endless = Answering(*[b"x" * (1 << 20)] * 100)
+    with pytest.raises(TimeoutError):
+        ask(endless.address, "/news", b"{}", 60)
+
+
+def test_nobody_there_is_an_error():
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        address = gone.getsockname()
+    with pytest.raises(OSError):
+        ask(address, "/news", b"{}", 5)
+
+
+def test_a_host_that_takes_no_connection_is_told_of():
+    net = Net(2)
+    net.peers(1).report(Report(host="algo-2"))
+    eventually(lambda: Unreached(host="algo-1") in net.heard["algo-2"], within=20)
+
+
+def linked():
+    """A coordinator that has a link of a follower, of which nothing else is there."""
+    net = Net(2)
+    coordinator, follower = net.peers(0), net.hosts[1]
+    with socket.create_server((net.hosts[0].address, 0)) as door:
+        link = socket.create_connection(door.getsockname(), 20, (follower.address, 0))
+        coordinator._links.keep("algo-2", door.accept()[0], bytes)
+    return net, coordinator, follower, link
+
+
+def test_who_is_killed_while_we_knock_is_not_there(monkeypatch):
+    """Its kernel closes one socket after another: what it takes before it stops listening is reset."""
+    monkeypatch.setattr("entrypoint.launcher.control.peers.KNOCK", 60.0)
+    net, coordinator, follower, link = linked()
+    taken, connected = threading.Event(), host_calls.connected
+
+    def connects(*where):
+        connection = connected(*where)
+        taken.set()
+        return connection
+
+    monkeypatch.setattr(host_calls, "connected", connects)
+    with link, socket.create_server((follower.address, follower.port(net.settings.control_port))) as server:
+        coordinator.knock("algo-2")
+        assert taken.wait(60)  # by the kernel, and who knocks knows it
+        server.close()
+        eventually(lambda: Unreached(host="algo-2") in net.heard["algo-1"], within=60)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_who_hung_up_and_takes_another_connection_is_there(is_there):
+    """A launcher may be busy, or have no thread left for a link: its kernel takes connections all the same."""
+    net, coordinator, follower, link = linked()
+    with link, socket.create_server((follower.address, follower.port(net.settings.control_port))) as server:
+        if not is_there:
+            server.close()
+        coordinator.knock("algo-2")
+        eventually(lambda: "knock" not in {thread.name for thread in threading.enumerate()}, within=60)
+    assert (Unreached(host="algo-2") in net.heard["algo-1"]) is not is_there
+
+
+class Net:
+    """Hosts of one job on a network of loopback addresses; those listen whose `peers` are made."""
+
+    def __init__(self, count: int) -> None:
+        net, port = f"127.{random.randint(16, 250)}.{random.randint(1, 250)}", random.randint(20_000, 30_000)
+        self.hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address=f"{net}.{n + 1}") for n in range(count))
+        self.settings = Settings(control_port=port, heartbeat=60, peer_timeout=300)
+        self.heard: dict[str, list] = {host.name: [] for host in self.hosts}
+
+    def peers(self, number: int) -> Peers:
+        me = self.hosts[number]
+        return Peers(Cluster(hosts=self.hosts, me=me), self.settings, self.heard[me.name].append, dict, print)
+
+
+def heard_of(net: "Net", host: str) -> list[News]:
+    return [event.news for event in net.heard[host] if isinstance(event, Informed)]
+
+
+def test_the_last_news_are_heard_by_all_who_have_come():
+    """Most hosts have not. Older news may come behind the last, or not at all: that changes nothing."""
+    net = Net(250)
+    coordinator, there = net.peers(0), range(1, 12)
+    followers = [net.peers(number) for number in there]
+    for number, follower in zip(there, followers, strict=True):
+        follower.report(Report(host=net.hosts[number].name))
+    eventually(lambda: all(heard_of(net, net.hosts[number].name) for number in there), within=60)
+    for poll in range(1, 20):
+        coordinator.announce(News(poll=poll))
+    eventually(lambda: all(News(poll=19) in heard_of(net, net.hosts[number].name) for number in there), within=60)
+
+
+@pytest.mark.parametrize("delay", [step / 10_000 for step in range(12)])
+def test_news_that_cross_the_answer_to_a_first_report_are_heard_at_once(delay):
+    """The next heartbeat is a minute away: what is said before the link is there has to go over it."""
+    net = Net(2)
+
+    def put(event) -> None:
+        if isinstance(event, Reported) and said.ident is None:
+            said.start()
+
+    def say() -> None:
+        time.sleep(delay)
+        coordinator.announce(News(poll=1))
+
+    said = threading.Thread(target=say)
+    coordinator = Peers(Cluster(hosts=net.hosts, me=net.hosts[0]), net.settings, put, dict, print)
+    net.peers(1).report(Report(host="algo-2"))
+    eventually(lambda: News(poll=1) in heard_of(net, "algo-2"), within=20)
+
+
+@contextlib.contextmanager
+def silent_port():
+    """A port of 127.0.0.9 that answers nothing: the row of those who wait for it is full, and the kernel drops more."""
+    with contextlib.ExitStack() as held:
+        server = held.enter_context(socket.socket())
+        server.bind(("127.0.0.9", 0))
+        server.listen(0)
+        for _ in range(4):
+            waiting = held.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        with socket.socket() as one_more:
+            one_more.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                one_more.connect(server.getsockname())
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize("others", [["127.0.0.9"], ["127.0.0.8", "127.0.0.9"], ["2001:db8::1", "127.0.0.9"]])
+def test_of_several_addresses_the_one_that_works_is_used(others):
+    """One is silent, one refuses, one cannot be reached at all: nobody waits for those as long as for a connection."""
+    with silent_port() as port, socket.create_server(("127.0.0.1", port)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                connection.sendall(ANSWER)
+
+        threading.Thread(target=serve, daemon=True).start()
+        answer = post([*others, "127.0.0.1"], port, "/news", b"{}", 20)
+        assert (answer.status, answer.address) == (200, "127.0.0.1")
+
+
+def test_where_no_address_works_it_is_unreachable():
+    with silent_port() as port, pytest.raises(Unreachable):
+        post(["127.0.0.8", "127.0.0.9"], port, "/news", b"{}", 20)
+
+
+class Names:
+    """Stands before getaddrinfo, for names: where they are by now, and whether the resolver takes for ever."""
+
+    def __init__(self, monkeypatch, **found: str) -> None:
+        self.found, self.real = found, socket.getaddrinfo
+        self.answers = threading.Event()
+        self.answers.set()
+        monkeypatch.setattr("entrypoint.launcher.control.addresses.socket.getaddrinfo", self)
+
+    def __call__(self, name, *words, **named):
+        if name.replace(".", "").isdigit():
+            return self.real(name, *words, **named)
+        self.answers.wait()
+        if name not in self.found:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return self.real(self.found[name], *words, **named)
+
+
+@pytest.fixture
+def names(monkeypatch):
+    made = Names(monkeypatch, n2="127.0.0.1")
+    yield made
+    made.answers.set()
+
+
+class Calls:
+    """What Peers of n1 call n2 with, by its name. No Peers: they would listen on the port as soon as it is free."""
+
+    def __init__(self, port: int) -> None:
+        me, self.other = Host(name="algo-1", rank=0, address="127.0.0.1"), Host(name="algo-2", rank=1, address="n2")
+        cluster = Cluster(hosts=(me, self.other), me=me)
+        self._call = host_calls.Calls(cluster, Settings(control_port=port))
+
+    def call(self) -> int:
+        return self._call(self.other, "/news", b"{}", timeout=20).status
+
+
+@pytest.mark.parametrize("gone", ["does not resolve", "takes for ever to resolve"])
+def test_a_host_stays_where_it_was_when_its_name_goes(names, gone):
+    """Though it is not reached for a while: a network that was cut takes the name servers with it."""
+    server = Answering(ANSWER, port=unused_port())
+    n1 = Calls(server.address[1])
+    assert n1.call() == 200
+    names.found.clear()
+    if gone == "takes for ever to resolve":
+        names.answers.clear()
+    server.close()
+    for _ in range(3):
+        with pytest.raises(Unreachable):
+            n1.call()
+    again = Answering(ANSWER, port=server.address[1])
+    assert n1.call() == 200
+    again.close()
+
+
+def test_a_host_that_has_moved_is_found(names):
+    server = Answering(ANSWER, port=unused_port())
+    n1 = Calls(server.address[1])
+    assert n1.call() == 200
+    server.close()
+    names.found["n2"] = "127.0.0.2"
+    moved = Answering(ANSWER, host="127.0.0.2", port=server.address[1])
+
+    def reached() -> bool:
+        with contextlib.suppress(Unreachable):
+            return n1.call() == 200
+        return False
+
+    eventually(reached, within=60)
+    moved.close()
+
+
+def test_a_name_that_nobody_knows_is_waited_for_a_moment_only(names):
+    names.answers.clear()
+    with pytest.raises(Unreachable, match="n2"):
+        Calls(1).call()
+
+
+def test_a_report_reaches_the_coordinator_and_its_answer_the_follower():
+    net = Net(2)
+    net.peers(0)
+    follower, report = net.peers(1), Report(host="algo-2", done=True)
+    follower.report(report)
+
+    def answers() -> list[Informed]:  # others are news, and before, it may say that there was no connection yet
+        return [each for each in net.heard["algo-2"] if isinstance(each, Informed) and each.offset is not None]
+
+    event, *_ = eventually(answers, within=60)
+    assert net.heard["algo-1"][0] == Reported(report=report)
+    assert event.news == News() and abs(event.offset) < 5  # one clock, here
+
+
+class Link:
+    """A link: the coordinator's `links`, what they put, and the follower's end."""
+
+    def __init__(self) -> None:
+        self.heard: list = []
+        self.links = Links(self.heard.append)
+        self.ends: list[socket.socket] = []
+        self.end = self.another()
+
+    def another(self) -> socket.socket:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            end = socket.create_connection(server.getsockname(), timeout=20)
+            self.links.keep("algo-2", server.accept()[0], lambda report: report.upper() if report != b"bad" else b"")
+        self.ends.append(end)
+        return end
+
+
+@pytest.fixture
+def link():
+    made = Link()
+    yield made
+    for end in made.ends:
+        end.close()
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_news_come_over_a_kept_connection_and_its_end_is_told(link, reset):
+    assert link.links.tell("algo-2", b"news")
+    assert next(messages(link.end, b"")) == b"news"
+    assert not link.heard and not link.links.tell("algo-3", b"news")
+    if reset:
+        link.end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    link.end.close()
+    eventually(lambda: link.heard == [LinkEnded(host="algo-2")], within=20)
+    assert not link.links.tell("algo-2", b"news")
+
+
+def test_the_end_of_a_connection_that_is_reset_before_it_is_kept_is_told():
+    heard = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        end = socket.create_connection(server.getsockname(), timeout=20)
+        taken = server.accept()[0]
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    end.close()
+    select.select([taken], [], [], 60)
+    with pytest.raises(OSError):
+        taken.getpeername()
+    Links(heard.append).keep("algo-2", taken, bytes)
+    eventually(lambda: heard == [LinkEnded(host="algo-2")], within=20)
+
+
+def test_a_new_connection_takes_the_place_of_an_old_one(link):
+    new = link.another()
+    assert not list(messages(link.end, b""))  # it is closed
+    assert link.links.tell("algo-2", b"news")
+    assert next(messages(new, b"")) == b"news"
+    new.close()
+    eventually(lambda: link.heard == [LinkEnded(host="algo-2")], within=20)
+
+
+def test_reports_over_it_are_answered_in_order_and_one_that_is_refused_ends_it(link):
+    for part in (b"a\nb\nc", b"d", b"\n", b"e\nbad\nf\n"):
+        link.end.sendall(part)
+    assert list(messages(link.end, b"")) == [b"A", b"B", b"CD", b"E"]
+    assert not link.links.tell("algo-2", b"news")
+    assert not link.heard  # it has not hung up on us
+
+
+def test_a_report_that_never_ends_is_not_read_for_ever(link):
+    with contextlib.suppress(OSError):
+        while True:
+            link.end.sendall(b"x" * (1 << 16))
+    eventually(lambda: not link.links.tell("algo-2", b"news"), within=20)
+    assert not link.heard
+
+
+def test_who_does_not_read_keeps_nobody_waiting(link):
+    """Whole messages, and then its end."""
+    assert not link.links.tell("algo-2", b"x" * (LONGEST + 1))
+    told = [b"%d" % number * (LONGEST // 8) for number in range(100)]
+    taken = sum(link.links.tell("algo-2", message) for message in told)
+    assert 0 < taken < 100
+    heard = list(messages(link.end, b""))
+    assert heard == told[: len(heard)] and len(heard) <= taken
+
+
+@contextlib.contextmanager
+def by_hand(net: "Net", report: bytes):
+    """The answer to a first report, whose connection is kept."""
+
+    def asked():
+        with contextlib.suppress(OSError):  # it is not open yet
+            where = (net.hosts[0].address, net.settings.control_port)
+            return ask(where, "/report", report, 20, source=net.hosts[1].address, stay=True)
+
+    answer = eventually(asked, within=20)
+    with answer.link:
+        answer.link.settimeout(20)
+        yield answer
+
+
+def test_whose_connection_it_is_may_report_over_it_and_nobody_else():
+    net = Net(3)
+    coordinator = net.peers(0)
+    own, others = (json.dumps(to_json(Report(host=host.name))).encode() for host in net.hosts[1:])
+    with by_hand(net, own) as answer:
+        heard = messages(answer.link, answer.rest)
+        answer.link.sendall(own + b"\n")
+        assert next(message for message in heard if "clock" in json.loads(message))  # others are news
+        reports = [Reported(report=Report(host="algo-2"))] * 2
+        assert net.heard["algo-1"] == reports
+        answer.link.sendall(others + b"\n" + own + b"\n")
+        assert not list(heard)
+        assert net.heard["algo-1"][:2] == reports and Reported(report=Report(host="algo-3")) not in net.heard["algo-1"]
+    del coordinator
+
+
+def test_over_it_nobody_reports_more_than_a_host_may():
+    net = Net(2)
+    coordinator = net.peers(0)
+    own = json.dumps(to_json(Report(host="algo-2"))).encode()
+    with by_hand(net, own) as answer:
+        with contextlib.suppress(OSError):
+            answer.link.sendall((own + b"\n") * 5000)
+        with contextlib.suppress(OSError):
+            list(messages(answer.link, answer.rest))
+    at_once = BURST / (1 + len(own) / PAID_BY)
+    assert at_once - 1 <= net.heard["algo-1"].count(Reported(report=Report(host="algo-2"))) < 5000
+    del coordinator
+
+
+def test_a_follower_reports_over_its_connection():
+    """Nobody takes another one."""
+    first, news = threading.Event(), json.dumps(to_json(News()))[:-1]
+    answer = f'{news}, "clock": 5.0}}'.encode()
+    reports: list[bytes] = []
+
+    def serve(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        server.close()
+        with connection:
+            while not connection.recv(1 << 16).endswith(b"}"):
+                pass
+            head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: keep-alive\r\n\r\n" % len(answer)
+            connection.sendall(head + answer)
+            first.set()
+            for line in connection.makefile("rb"):
+                reports.append(line)
+                connection.sendall(answer + b"\n")
+
+    server = socket.create_server(("127.0.0.1", 0))
+    settings = Settings(control_port=server.getsockname()[1], heartbeat=60, peer_timeout=300)
+    threading.Thread(target=serve, args=(server,), daemon=True).start()
+    heard: list = []
+    hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address="127.0.0.1") for n in range(2))
+    follower = Peers(Cluster(hosts=hosts, me=hosts[1]), settings, heard.append, dict, print)
+    follower.report(Report(host="algo-2"))
+    assert first.wait(20)
+    for ready in ("a", "b", "c"):
+        follower.report(Report(host="algo-2", ready=frozenset({ready})))
+        follower.flush(within=20)
+    assert [json.loads(line)["ready"] for line in reports] == [["a"], ["b"], ["c"]]
+    answers = [event for event in heard if isinstance(event, Informed)]
+    assert len(answers) == 4 and answers[-1].offset is not None
+
+
+def test_a_coordinator_that_does_not_know_the_followers_address_is_there_nevertheless():
+    """Its name does not resolve there, perhaps only for a moment."""
+    net = Net(2)
+    elsewhere = (net.hosts[0], Host(name="algo-2", rank=1, address=net.hosts[1].address[:-1] + "9"))
+    control = Control(Cluster(hosts=elsewhere, me=elsewhere[0]), "", print, dict, lambda: b"{}")
+    door = ControlServer(control, Shortage(print), elsewhere[0].address, net.settings.control_port)
+    threading.Thread(target=door.run, daemon=True).start()
+    net.peers(1).report(Report(host="algo-2"))
+    eventually(lambda: net.heard["algo-2"].count(Answered(host="algo-1")) > 1, within=20)
+
+
+def test_a_follower_keeps_its_connection_and_hears_the_news_there():
+    """Its own door is shut, so that nobody can bring them."""
+    net = Net(2)
+    with socket.create_server((net.hosts[1].address, net.settings.control_port)):
+        coordinator, follower = net.peers(0), net.peers(1)
+        follower.report(Report(host="algo-2"))
+
+        def is_told() -> bool:  # the connection is kept when the answer is out
+            coordinator.announce(News(poll=1))
+            return News(poll=1) in [event.news for event in net.heard["algo-2"] if isinstance(event, Informed)]
+
+        eventually(is_told, within=20)
+
+
+@pytest.mark.parametrize(("count", "least", "most"), [(2, 0.05, 0.3), (1000, 0.5, 1.0)])
+def test_many_followers_together_do_not_ask_a_coordinator_that_is_not_there_too_often(count, least, most):
+    hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address=f"127.0.0.{1 + (n == 1)}") for n in range(count))
+    times: list[float] = []
+
+    def note(event):
+        if isinstance(event, Unreached):
+            times.append(time.monotonic())
+
+    follower = Peers(Cluster(hosts=hosts, me=hosts[1]), Settings(control_port=unused_port()), note, dict, print)
+    follower.report(Report(host="algo-2"))
+    eventually(lambda: len(times) >= 9, within=20)
+    gaps = sorted(later - sooner for sooner, later in itertools.pairwise(times[5:]))
+    assert gaps[0] >= least and gaps[len(gaps) // 2] <= most
+
+
+def test_a_follower_whose_answer_is_lost_asks_again_before_it_takes_the_coordinator_for_lost():
+    """As when the network is down for a second: a coordinator that cannot bring its answer hangs up unheard."""
+    patience, times, kept = 6.0, [], []
+    hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address="127.0.0.1") for n in range(2))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(20)
+        settings = Settings(control_port=server.getsockname()[1], heartbeat=0.2, peer_timeout=patience)
+        follower = Peers(Cluster(hosts=hosts, me=hosts[1]), settings, lambda event: None, dict, print)
+        follower.report(Report(host="algo-2"))
+        while len(times) < 2:
+            connection, _ = server.accept()
+            kept.append(connection)
+            if connection.recv(1 << 16).startswith(b"POST /report"):
+                times.append(time.monotonic())
+    for connection in kept:
+        connection.close()
+    assert times[1] - times[0] < patience - 2
+
+
+def test_a_follower_whose_connection_ends_says_so_and_asks_at_once():
+    """The next heartbeat is a minute away."""
+    news = json.dumps(to_json(News())).encode()
+    pushed = json.dumps(to_json(News(poll=3))).encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: keep-alive\r\n\r\n" % len(news)
+    server = Answering(head, news + pushed + b"\n")
+    heard: list = []
+    hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address="127.0.0.1") for n in range(2))
+    settings = Settings(control_port=server.address[1], heartbeat=60, peer_timeout=300)
+    follower = Peers(Cluster(hosts=hosts, me=hosts[1]), settings, heard.append, dict, print)
+    follower.report(Report(host="algo-2"))
+    eventually(lambda: LinkEnded(host="algo-1") in heard and len(server.asked) >= 2, within=20)
+    assert Informed(news=News(poll=3)) in heard
+    assert b"keep-alive" in server.asked[0] and b"keep-alive" not in server.asked[1]  # not as fast as it can
+
+
+@pytest.mark.parametrize("hosts, heartbeat, timeout", [(1, 1, 5), (250, 1, 5), (300, 1.2, 5), (1000, 4, 12)])
+def test_heartbeats_of_many_hosts_are_further_apart(hosts, heartbeat, timeout):
+    paced = Settings().paced(hosts)
+    assert (paced.heartbeat, paced.peer_timeout) == (heartbeat, timeout)
+    patient = Settings(heartbeat=5, peer_timeout=60)
+    assert patient.paced(hosts) == patient

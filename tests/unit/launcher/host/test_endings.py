@@ -1,0 +1,45 @@
+"""endings.py on a process that does nothing about SIGTERM, and its child."""
+
+import os
+import signal
+import subprocess
+from types import SimpleNamespace
+
+from waiting import eventually
+
+from entrypoint.launcher.host.process import Process
+from entrypoint.launcher.host.terminator import Endings
+from entrypoint.launcher.policy.events import Survived
+
+
+def test_what_is_left_behind_is_told_before_the_end_of_what_has_left_it():
+    """Something else may have happened in between, which the loop sees to first."""
+    script = subprocess.Popen(
+        ["sh", "-c", "trap '' TERM; sleep 600 & echo up; wait"],
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert script.stdout and script.stdout.readline() == b"up\n"
+        spec = SimpleNamespace(duty=SimpleNamespace(is_users=True), runs_program=False)
+        facts = SimpleNamespace(own=SimpleNamespace(specs={"script": spec}))
+        happened: list = []
+        endings = Endings({"script": Process(name="script", pid=script.pid, group=script.pid)}, facts, happened.append)
+        endings.ask("script", grace=600)
+
+        def left() -> bool:
+            endings.look_soon()
+            endings.press()
+            return endings.left_others("script")
+
+        eventually(left, within=20)
+        endings.inspect("script")
+        [survived] = happened
+        assert isinstance(survived, Survived) and len(survived.left) == 2
+        assert endings.left_others("script")
+        endings.forget("script")
+        assert not endings.left_others("script")
+    finally:
+        os.killpg(script.pid, signal.SIGKILL)
+        script.wait()
+        script.stdout.close()

@@ -1,0 +1,63 @@
+"""inbox.py: what threads say and ask, one thing after another."""
+
+import queue
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from entrypoint.launcher.host.inbox import Inbox
+from entrypoint.launcher.policy.events import Due, LinkEnded, Report, Reported, Signalled
+
+HEARD = Reported(report=Report(host="algo-2"))
+CLOSED = LinkEnded(host="algo-3")
+STOP = Signalled(number=15)
+
+
+def test_what_is_heard_of_other_hosts_comes_together_and_nothing_is_lost():
+    inbox = Inbox()
+    for event in (STOP, HEARD, CLOSED, HEARD, STOP, HEARD):
+        inbox.put(event)
+    taken = [inbox.take(0.0) for _ in range(5)]
+    assert taken == [(STOP,), (HEARD, CLOSED, HEARD), (STOP,), (HEARD,), (Due(),)]
+
+
+def test_a_poll_is_answered_by_who_takes_it():
+    inbox, heard = Inbox(), queue.SimpleQueue()
+
+    def ask() -> None:
+        heard.put(inbox.ask(lambda: {"thread": threading.current_thread().name}))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    while thread.is_alive():
+        inbox.take(0.01)
+    assert heard.get(timeout=10) == {"thread": threading.main_thread().name}
+
+
+def test_who_asks_is_not_kept_for_ever():
+    with pytest.raises(queue.Empty):
+        Inbox().ask(dict, patience=0.01)
+
+
+HEARS = """
+import os, signal, threading, time
+from entrypoint.launcher.host.inbox import Inbox
+from entrypoint.launcher.policy.events import ChildrenChanged
+
+inbox = Inbox()
+inbox.hear_signals([])
+threading.Thread(target=time.sleep, args=(100,), daemon=True).start()  # whom the kernel takes in place of us
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+if os.fork() == 0:
+    time.sleep(0.5)
+    os._exit(0)
+while not any(isinstance(event, ChildrenChanged) for event in inbox.take(100)):
+    pass
+os._exit(0)
+"""
+
+
+def test_a_signal_that_another_thread_gets_ends_a_wait():
+    subprocess.run([sys.executable, "-c", HEARS], check=True, timeout=60)

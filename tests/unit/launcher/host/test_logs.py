@@ -1,0 +1,635 @@
+"""logs.py: lines of many writers, whole, in order, labelled. Real pipes, no process."""
+
+import contextlib
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+import termios
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from growth import grows_no_faster_than_its_input
+from waiting import eventually
+
+from entrypoint.base.secrets import Secrets
+from entrypoint.launcher.host import logs
+from entrypoint.launcher.host.logs import Log
+
+KEY = b"wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+SECRET = Secrets({"AWS_SECRET_ACCESS_KEY": KEY.decode(), "API_TOKEN": "disabled"})
+
+
+class Reader:
+    """Where a Log writes: a pipe that is read all the time, so that it never fills."""
+
+    def __init__(self) -> None:
+        self._reader, self.fd = os.pipe()
+        self._parts: list[bytes] = []
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while block := os.read(self._reader, 1 << 20):
+            self._parts.append(block)
+
+    def text(self) -> bytes:
+        """What was written until now."""
+        return b"".join(self._parts)
+
+    def close(self, *logs: Log) -> bytes:
+        """Everything that was written."""
+        for log in logs:
+            assert log.finish() == 0
+        os.close(self.fd)
+        self._thread.join(timeout=60)
+        os.close(self._reader)
+        return b"".join(self._parts)
+
+
+def write_and_close(fd: int, data: bytes) -> None:
+    with open(fd, "wb") as file:
+        file.write(data)
+
+
+def logged(outputs: dict[str, bytes], **options) -> bytes:
+    """What a Log makes of the stdout of some processes that write at the same time."""
+    sink = Reader()
+    log = Log("algo-1", fd=sink.fd, **options)
+    writers = []
+    for process, data in outputs.items():
+        out, err = log.open_pipes(process)
+        os.close(err)
+        writers.append(threading.Thread(target=write_and_close, args=(out, data)))
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(timeout=120)
+    log.drain()
+    return sink.close(log)
+
+
+def test_a_million_lines_of_five_writers_stay_whole_and_in_order():
+    count = 200_000
+    names = [f"rank {number}" for number in range(5)]
+    outputs = {
+        name: b"".join(b"%s line %d %s\n" % (name.encode(), i, b"x" * (i % 50)) for i in range(count)) for name in names
+    }
+    text = logged(outputs)
+    got: dict[bytes, list[bytes]] = {name.encode(): [] for name in names}
+    for line in text.splitlines(keepends=True):
+        assert line.startswith(b"[algo-1 ")
+        label, _, rest = line[len(b"[algo-1 ") :].partition(b"] ")
+        got[label].append(rest)
+    for name in names:
+        assert b"".join(got[name.encode()]) == outputs[name]
+
+
+CASES = {
+    # what a process writes: what the log shows
+    "one line": (b"hello\n", b"[algo-1 script] hello\n"),
+    "no end of line": (b"a\nb", b"[algo-1 script] a\n[algo-1 script] b\n"),
+    "empty lines": (b"\n\na\n", b"[algo-1 script] \n[algo-1 script] \n[algo-1 script] a\n"),
+    "nothing": (b"", b""),
+    "not UTF-8": (b"caf\xe9 \xff\n", "[algo-1 script] caf\ufffd \ufffd\n".encode()),
+    "UTF-8": ("é😀\n".encode(), "[algo-1 script] é😀\n".encode()),
+    "line separators that are none": ("a\u2028b\x0bc\n".encode(), "[algo-1 script] a\u2028b\x0bc\n".encode()),
+    "progress bar": (b"1/3\r2/3\r3/3\n", b"[algo-1 script] 1/3\r2/3\r3/3\n"),
+    "a line of 3 million": (b"x" * 3_000_000 + b"\n", b"[algo-1 script] " + b"x" * 3_000_000 + b"\n"),
+}
+
+
+@pytest.mark.parametrize("written, shown", CASES.values(), ids=CASES)
+def test_lines(written, shown):
+    assert logged({"script": written}) == shown
+
+
+@pytest.mark.parametrize("written", [case[0] for case in CASES.values()], ids=CASES)
+def test_without_prefix_text_passes_as_it_is(written):
+    shown = written.decode("utf-8", "replace").encode()
+    assert logged({"script": written}, prefix=False) == shown + (
+        b"" if written.endswith(b"\n") or not written else b"\n"
+    )
+
+
+def test_a_character_that_arrives_in_two_halves_is_one():
+    sink = Reader()
+    log = Log("h", fd=sink.fd)
+    out, err = log.open_pipes("p")
+    os.close(err)
+    for byte in "é😀\n".encode():
+        os.write(out, bytes([byte]))
+    os.close(out)
+    log.drain()
+    assert sink.close(log) == "[h p] é😀\n".encode()
+
+
+def test_a_line_without_end_is_not_kept_in_memory_for_ever():
+    text = logged({"script": b"x" * 30_000_000})
+    assert text.replace(b"[algo-1 script] ", b"").replace(b"\n", b"") == b"x" * 30_000_000
+    assert text.count(b"\n") > 1
+
+
+def test_streams_are_told_apart_if_asked():
+    sink = Reader()
+    log = Log("h", fd=sink.fd, streams=True)
+    out, err = log.open_pipes("worker/0")
+    write_and_close(out, b"to stdout\n")
+    write_and_close(err, b"to stderr\n")
+    log.drain()
+    assert sorted(sink.close(log).splitlines()) == [b"[h worker/0 stderr] to stderr", b"[h worker/0 stdout] to stdout"]
+
+
+def test_stdout_and_stderr_of_a_process_keep_their_order():
+    sink = Reader()
+    log = Log("h", fd=sink.fd)
+    out, err = log.open_pipes("p")
+    for number in range(1000):
+        os.write((out, err)[number % 2], b"%d\n" % number)
+    os.close(out)
+    os.close(err)
+    log.drain()
+    assert sink.close(log) == b"".join(b"[h p] %d\n" % number for number in range(1000))
+
+
+def test_the_tail_is_the_last_output_of_that_process():
+    sink = Reader()
+    log = Log("h", fd=sink.fd)
+    writers = []
+    for process, data in (("a", b"x\n" * 100_000 + b"the end\n"), ("b", b"other\n")):
+        out, err = log.open_pipes(process)
+        os.close(err)
+        writers.append(threading.Thread(target=write_and_close, args=(out, data)))
+        writers[-1].start()
+    for writer in writers:
+        writer.join(timeout=30)
+    log.drain()
+    assert log.tail("a").endswith("x\nthe end\n")
+    assert len(log.tail("a")) < 100_000
+    assert log.tail("b") == "other\n"
+    assert log.tail("never seen") == ""
+    sink.close(log)
+
+
+def test_an_orphan_that_holds_the_pipe_does_not_hold_up_the_end():
+    sink = Reader()
+    log = Log("h", fd=sink.fd)
+    out, err = log.open_pipes("script")
+    other, other_err = log.open_pipes("other")
+    os.write(out, b"last words, no end of line")
+    for fd in (err, other, other_err):
+        os.close(fd)
+    log.drain("other")  # only `script` is held
+    began = time.monotonic()
+    log.drain("script")  # all that was printed is there, though the pipe is open
+    assert time.monotonic() - began < 10
+    assert log.tail("script") == "last words, no end of line"
+    log.flush_unfinished()
+    os.close(out)
+    log.drain()
+    assert sink.close(log) == b"[h script] last words, no end of line\n"
+
+
+def test_last_words_are_heard_however_slowly_our_output_is_read():
+    reader, writer = os.pipe()
+    log = Log("h", fd=writer)
+    out, err = log.open_pipes("script")
+    os.close(err)
+    fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, 1 << 20)  # so that several readings lie before them
+    os.write(out, (b"." * 99 + b"\n") * 5000 + b"ValueError: the loss is not a number\n")
+
+    def read_slowly() -> None:
+        while os.read(reader, 1 << 14):
+            time.sleep(0.02)
+
+    slow = threading.Thread(target=read_slowly, daemon=True)
+    slow.start()
+    log.drain("script")
+    assert log.tail("script").endswith("ValueError: the loss is not a number\n")
+    os.close(out)
+    log.drain()
+    assert log.finish() == 0
+    os.close(writer)
+    slow.join(timeout=60)
+    os.close(reader)
+
+
+# --- output that nobody reads ---
+
+
+class Unread:
+    """Where a Log writes: a pipe, or what only a thread can write to, that nobody reads until `read` is called."""
+
+    def __init__(self, kind: str) -> None:
+        self.reader, self.fd = os.pipe() if kind == "pipe" else [end.detach() for end in socket.socketpair()]
+        self.got = bytearray()
+
+    def read(self) -> None:
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        while block := os.read(self.reader, 1 << 16):
+            self.got += block
+
+    def in_pipe(self) -> int:
+        return int.from_bytes(fcntl.ioctl(self.reader, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+class Writer:
+    """A process that prints as fast as it can."""
+
+    def __init__(self, log: Log, name: str, data: bytes) -> None:
+        out, err = log.open_pipes(name)
+        os.close(err)
+        self.written, self.done = 0, False
+        threading.Thread(target=self._write, args=(out, memoryview(data)), daemon=True).start()
+
+    def _write(self, out: int, data: memoryview) -> None:
+        while self.written < len(data):
+            self.written += os.write(out, data[self.written : self.written + 4096])
+        os.close(out)
+        self.done = True
+
+    def has_stopped(self) -> bool:
+        before = self.written
+        time.sleep(0.5)
+        return before == self.written
+
+
+@pytest.fixture(params=["pipe", "socket"])
+def unread(request):
+    made = Unread(request.param)
+    yield made
+    made.read()  # whoever still writes may end
+
+
+LINE = b"." * 99 + b"\n"
+
+
+def test_nothing_waits_for_whoever_reads_our_output_and_what_was_not_written_is_counted(unread):
+    log = Log("h", fd=unread.fd)
+    writer = Writer(log, "p", LINE * 20_000)
+    eventually(lambda: writer.done, within=60)
+    log.say("ours")
+    log.drain()
+    assert log.tail("p").endswith(LINE.decode())
+    assert log.finish(patience=0.2) == 20_000 * len("[h p] " + LINE.decode()) + len("[h] ours\n") - unread.in_pipe()
+
+
+def test_beyond_a_bound_processes_wait_and_a_late_reader_gets_everything(unread):
+    log = Log("h", fd=unread.fd, prefix=False)
+    writer = Writer(log, "p", LINE * 300_000)
+    eventually(lambda: writer.written and writer.has_stopped(), within=60)
+    assert writer.written < 16 << 20
+    log.say("not held up")
+    unread.read()
+    eventually(lambda: writer.done, within=60)
+    log.drain()
+    assert log.finish() == 0
+    eventually(lambda: len(unread.got) >= len(LINE) * 300_000 + len("not held up\n"), within=60)
+    assert bytes(unread.got).replace(b"not held up\n", b"", 1) == LINE * 300_000
+
+
+def test_last_words_are_heard_though_nobody_reads_our_output(unread):
+    log = Log("h", fd=unread.fd)
+    flood = Writer(log, "p", LINE * 300_000)
+    out, err = log.open_pipes("q")
+    os.close(err)
+    eventually(lambda: flood.written and flood.has_stopped(), within=60)
+    os.write(out, LINE * 500 + b"ValueError: the loss is not a number\n")
+    os.close(out)
+    log.drain("q")
+    assert log.tail("q").endswith("ValueError: the loss is not a number\n")
+
+
+def test_a_process_that_is_to_end_is_not_held_up_and_a_line_says_what_is_missing(unread):
+    log = Log("h", fd=unread.fd, prefix=False)
+    writer, other = Writer(log, "p", LINE * 400_000), Writer(log, "other", LINE * 400_000)
+    eventually(lambda: writer.written and writer.has_stopped() and other.has_stopped(), within=60)
+    log.hold_up_no_more("p")
+    eventually(lambda: writer.done, within=60)
+    log.say("how the job ends")
+    assert not other.done
+    # All of it is in the pipe; the reader of the pipe may have some of it before it still.
+    eventually(lambda: log.tail("p").endswith("\n" + LINE.decode()), within=60)
+    unread.read()
+    eventually(lambda: other.done, within=60)
+    log.drain()
+    missing = log.finish()
+    eventually(lambda: b"missing here" in unread.got, within=60)
+    eventually(lambda: bytes(unread.got).count(LINE) * len(LINE) == 800_000 * len(LINE) - missing, within=60)
+    assert f"\n{missing} bytes of output are missing here: they could not be written\n".encode() in unread.got
+    assert set(bytes(unread.got).splitlines(keepends=True)) - {LINE} == {
+        f"{missing} bytes of output are missing here: they could not be written\n".encode(),
+        b"how the job ends\n",
+    }
+
+
+def test_a_full_disk_under_our_output_stops_nothing_and_is_counted():
+    with open("/dev/full", "wb") as full:
+        log = Log("h", fd=full.fileno())
+        logged_in_full = Writer(log, "p", LINE * 50_000)
+        eventually(lambda: logged_in_full.done, within=60)
+        log.drain()
+        assert log.finish() >= 50_000 * len(LINE)
+    assert log.tail("p").endswith(LINE.decode())
+
+
+def test_a_disk_that_is_full_for_a_while_leaves_whole_lines(tmp_path):
+    code = f"""if True:
+        import os, resource, signal, time
+        from entrypoint.launcher.host.logs import Log
+        file = os.open({str(tmp_path / "log")!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        log = Log("h", fd=file, prefix=False)
+        def say(text):
+            log.say(text)
+            while log._sink.waiting:
+                time.sleep(0.01)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))
+        say("x" * 6000)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        say("there is room again")
+        say("and more")
+        print(log.finish())
+    """
+    missing = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout
+    first, note, *rest = (tmp_path / "log").read_text().splitlines()
+    assert set(first) == {"x"} and len(first) + int(missing) == 6001
+    assert note == f"{int(missing)} bytes of output are missing here: they could not be written"
+    assert rest == ["there is room again", "and more"]
+
+
+# --- lines without an end ---
+
+
+class Bar:
+    """A process that prints a line bit by bit, and what of it is in the log."""
+
+    def __init__(self, **options) -> None:
+        self.sink = Reader()
+        self.log = Log("h", fd=self.sink.fd, **options)
+        self.out, err = self.log.open_pipes("p")
+        os.close(err)
+
+    def prints(self, data: bytes) -> None:
+        os.write(self.out, data)
+
+    def shows(self, text: bytes) -> None:
+        eventually(lambda: self.sink.text() == text, within=60, what=f"{text!r} in {self.sink.text()!r}")
+
+    def ends(self) -> bytes:
+        os.close(self.out)
+        self.log.drain()
+        return self.sink.close(self.log)
+
+
+def test_a_progress_bar_is_shown_while_it_grows_and_nothing_of_it_is_lost():
+    bar = Bar()
+    bar.prints(b"\r 10%|# |\r 20%|##|")
+    shown = b"[h p]  10%|# |\r 20%|##|\n"
+    bar.shows(shown)
+    bar.prints(b"\r 30%|##|\r 40")
+    shown += b"[h p]  30%|##|\r 40\n"
+    bar.shows(shown)
+    bar.prints(b"%|##|")  # a state that was cut is shown again, whole
+    shown += b"[h p]  40%|##|\n"
+    bar.shows(shown)
+    bar.prints(b"\r100%|##|\ndone\n")
+    assert bar.ends() == shown + b"[h p] 100%|##|\n[h p] done\n"
+    assert bar.log.tail("p") == "\r 10%|# |\r 20%|##|\r 30%|##|\r 40%|##|\r100%|##|\ndone\n"
+
+
+def test_keras_own_progress_bar_is_shown_state_by_state():
+    bar = Bar()
+    bar.prints(b"1/3 [===>....] - ETA: 1s - loss: 1.0000")
+    shown = b"[h p] 1/3 [===>....] - ETA: 1s - loss: 1.0000\n"
+    bar.shows(shown)
+    bar.prints(b"\b" * 39 + b"\r2/3 [=====>..] - ETA: 0s - loss: 0.7500")
+    shown += b"[h p] 2/3 [=====>..] - ETA: 0s - loss: 0.7500\n"
+    bar.shows(shown)
+    bar.prints(b"\b" * 39 + b"\r3/3 [========] - 1s 8ms/step - loss: 0.6111" + b"\b" * 42 + b"\r3/3 [========]\n")
+    assert bar.ends() == shown + b"[h p] 3/3 [========] - 1s 8ms/step - loss: 0.6111\r3/3 [========]\n"
+
+
+def test_a_line_that_was_shown_before_its_end_came_is_whole_afterwards():
+    bar = Bar()
+    bar.prints(b"one\nval_loss: 0.5")
+    bar.shows(b"[h p] one\n[h p] val_loss: 0.5\n")
+    bar.prints(b"43\ntwo\nthree")
+    bar.shows(b"[h p] one\n[h p] val_loss: 0.5\n[h p] val_loss: 0.543\n[h p] two\n[h p] three\n")
+    bar.prints(b"\r\nfour\n")  # nothing has come to `three`
+    text = bar.ends()
+    assert text.endswith(b"[h p] two\n[h p] three\n[h p] four\n")
+    assert bar.log.tail("p") == "one\nval_loss: 0.543\ntwo\nthree\r\nfour\n"
+
+
+def test_a_long_line_is_shown_in_parts():
+    bar = Bar(prefix=False)
+    first, second = b"x" * 5000 + "é".encode()[:1], "é".encode()[1:] + b"y" * 5000
+    bar.prints(first)
+    bar.shows(b"x" * 5000 + b"\n")
+    bar.prints(second)
+    bar.shows(b"x" * 5000 + b"\n" + "é".encode() + b"y" * 5000 + b"\n")
+    bar.prints(b"\n")
+    bar.ends()
+    assert bar.log.tail("p") == "x" * 5000 + "é" + "y" * 5000 + "\n"
+
+
+def test_the_tail_of_an_endless_line_is_short():
+    bar = Bar(secret=SECRET)
+    writer = Writer(bar.log, "q", b"y" * (7 << 20) + KEY + b"x" * 16_370)
+    eventually(lambda: writer.done, within=60)
+    bar.log.drain()
+    assert bar.log.tail("q").endswith("x" * 16_000 + "\n")
+    bar.prints(b"y" * 1000 + KEY + b"x" * 16_370)  # the secret is cut there
+    bar.log.drain("p")
+    assert 16_300 <= len(bar.log.tail("p")) <= 1 << 14 and KEY[-4:].decode() not in bar.log.tail("p")
+    bar.ends()
+
+
+@pytest.mark.parametrize("cut", [1, 5, len(KEY) - 1])
+def test_a_secret_that_a_shown_line_cuts_does_not_appear(cut):
+    bar = Bar(secret=SECRET)
+    bar.prints(b"key " + KEY[:cut])
+    bar.shows(b"[h p] key \n")
+    bar.prints(KEY[cut:] + b" end")
+    bar.shows(b"[h p] key \n[h p] key *** end\n")
+    bar.prints(b"\rAPI_TOKEN=disa")
+    bar.shows(b"[h p] key \n[h p] key *** end\n[h p] API_TOKEN\n")
+    bar.prints(b"bled\n")
+    assert bar.ends() == b"[h p] key \n[h p] key *** end\n[h p] API_TOKEN\n[h p] API_TOKEN=***\n"
+
+
+@pytest.mark.parametrize("cut", [0, 1, 5, 9, 10, 12])
+def test_a_long_line_that_is_shown_in_parts_is_not_cut_between_a_name_and_its_secret(cut):
+    line = b"API_TOKEN=disabled"
+    bar = Bar(secret=SECRET)
+    bar.prints(b"x" * 5000 + line[:cut])
+    bar.shows(b"[h p] " + b"x" * 5000 + b"\n")
+    bar.prints(line[cut:] + b"\n")
+    assert bar.ends() == b"[h p] " + b"x" * 5000 + b"\n[h p] API_TOKEN=***\n"
+
+
+@pytest.mark.parametrize("cut", range(3, 18, 3))
+def test_the_tail_of_an_endless_line_is_not_cut_between_a_name_and_its_secret(cut):
+    bar = Bar(secret=Secrets({"API_TOKEN": "disabled"}))
+    line = b"API_TOKEN=disabled"
+    bar.prints(b"y" * 1000 + line + b" " + b"x" * ((1 << 14) - 1 - len(line) + cut))
+    bar.log.drain("p")
+    assert "disabled" not in bar.log.tail("p") and bar.log.tail("p").endswith("x" * 1000)
+    bar.ends()
+
+
+def test_what_we_say_is_labelled_line_by_line():
+    sink = Reader()
+    labelled, plain = Log("h", fd=sink.fd), Log("h", fd=sink.fd, prefix=False)
+    labelled.say("one\ntwo")
+    plain.say("three")
+    assert sink.close(labelled, plain) == b"[h] one\n[h] two\nthree\n"
+
+
+def test_what_we_say_does_not_cut_into_lines_of_processes():
+    sink = Reader()
+    log = Log("h", fd=sink.fd)
+    out, err = log.open_pipes("p")
+    os.close(err)
+    writer = threading.Thread(target=write_and_close, args=(out, (b"y" * 70_000 + b"\n") * 200))
+    writer.start()
+    for _ in range(500):
+        log.say("ours")
+    writer.join(timeout=60)
+    log.drain()
+    lines = sink.close(log).splitlines()
+    assert set(lines) == {b"[h] ours", b"[h p] " + b"y" * 70_000}
+    assert len(lines) == 700
+
+
+def test_a_stdout_that_nobody_reads_any_more_does_not_stop_the_job():
+    reader, writer = os.pipe()
+    os.close(reader)
+    log = Log("h", fd=writer)
+    log.say("to nobody")
+    out, err = log.open_pipes("p")
+    os.close(err)
+    write_and_close(out, b"to nobody\n")
+    log.drain()
+    os.close(writer)
+
+
+def test_a_stdout_that_does_not_block_loses_nothing():
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    log = Log("h", fd=writer)
+    out, err = log.open_pipes("p")
+    os.close(err)
+    data = b"z" * 999 + b"\n"
+    threading.Thread(target=write_and_close, args=(out, data * 1000)).start()
+    got = bytearray()
+
+    def read_all() -> bool:
+        with contextlib.suppress(BlockingIOError):
+            got.extend(os.read(reader, 1 << 16))
+        return len(got) == 1000 * (len("[h p] ") + 1000)
+
+    os.set_blocking(reader, False)
+    eventually(read_all, within=60)
+    assert bytes(got) == (b"[h p] " + data) * 1000
+    log.drain()
+
+
+def test_many_processes_come_and_go_without_leaking_pipes():
+    sink = Reader()
+    log = Log("h", fd=sink.fd)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for number in range(500):
+        out, err = log.open_pipes(f"p{number}")
+        os.close(err)
+        write_and_close(out, b"x\n")
+    log.drain()
+    eventually(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before, within=10)
+    assert sink.close(log).count(b"\n") == 500
+
+
+# --- secrets ---
+
+
+def test_secrets_of_processes_and_of_ours_are_masked():
+    sink = Reader()
+    log = Log("h", fd=sink.fd, secret=SECRET)
+    out, err = log.open_pipes("p")
+    write_and_close(out, b"AWS_SECRET_ACCESS_KEY=" + KEY + b"\nAPI_TOKEN=disabled\ndropout disabled\n")
+    write_and_close(err, b"")
+    log.say(f"running with {KEY.decode()}")
+    log.drain()
+    assert KEY.decode() not in log.tail("p")
+    assert sorted(sink.close(log).splitlines()) == [
+        b"[h p] API_TOKEN=***",
+        b"[h p] AWS_SECRET_ACCESS_KEY=***",
+        b"[h p] dropout disabled",
+        b"[h] running with ***",
+    ]
+
+
+@pytest.mark.parametrize("cut", range(0, len(KEY) + 1, 5))
+def test_a_secret_that_arrives_in_two_parts_is_masked(cut):
+    sink = Reader()
+    log = Log("h", fd=sink.fd, secret=SECRET)
+    out, err = log.open_pipes("p")
+    os.close(err)
+    os.write(out, b"key " + KEY[:cut])
+    log.drain()
+    assert cut < len(KEY) or KEY.decode() not in log.tail("p")  # what is read so far is masked, too
+    os.write(out, KEY[cut:] + b" end\n")
+    os.close(out)
+    log.drain()
+    assert sink.close(log) == b"[h p] key *** end\n"
+
+
+def test_a_secret_without_end_of_line_is_masked_at_the_end():
+    sink = Reader()
+    log = Log("h", fd=sink.fd, secret=SECRET)
+    out, err = log.open_pipes("p")
+    os.write(out, KEY)
+    log.drain()
+    log.flush_unfinished()
+    for fd in (out, err):
+        os.close(fd)
+    log.drain()
+    assert sink.close(log) == b"[h p] ***\n"
+
+
+@pytest.mark.parametrize("before", [0, 1, 5, 39, 40, 41, 100])
+def test_a_secret_where_a_line_without_end_is_cut_is_masked(before, monkeypatch):
+    """Such a line is written in parts, wherever reading happens to stand: the secret may lie across."""
+    monkeypatch.setattr("entrypoint.launcher.host.logs._LONGEST_LINE", 100_000)
+    data = b"x" * (100_001 - before) + KEY + b"y" * 250_000 + KEY + b"z" * 150_000
+    sink = Reader()
+    log = Log("h", fd=sink.fd, secret=SECRET)
+    out, err = log.open_pipes("p")
+    os.close(err)
+    for at in range(0, len(data), 1 << 12):  # as small as a read may be
+        os.write(out, data[at : at + (1 << 12)])
+        log.drain()
+    os.close(out)
+    log.drain()
+    text = sink.close(log)
+    joined = text.replace(b"[h p] ", b"").replace(b"\n", b"")
+    assert joined == data.replace(KEY, b"***")
+    assert text.count(b"\n") > 2
+
+
+def test_many_lines_of_many_processes_with_secrets():
+    line = b"%d AWS_SECRET_ACCESS_KEY=" + KEY + b" and on\n"
+    outputs = {f"rank {n}": b"".join(line % i for i in range(20_000)) for n in range(3)}
+    text = logged(outputs, secret=SECRET)
+    assert KEY not in text
+    assert text.count(b" AWS_SECRET_ACCESS_KEY=*** and on\n") == 60_000
+
+
+def test_backspaces_without_end_are_written_in_no_time():
+    """The thread that reads all pipes does this: its time is not ours here, so the pattern is asked."""
+    grows_no_faster_than_its_input(lambda size: logs._BACK.sub(b"\r", b"\b" * size + b"x\b\r"), 20_000)
+    assert logs._BACK.sub(b"\r", b"1/2\b\b\b\r2/2\b\b\r\n\b\n") == b"1/2\r2/2\r\n\b\n"

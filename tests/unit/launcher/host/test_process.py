@@ -1,0 +1,18 @@
+"""process.py where a seccomp profile forbids a system call."""
+
+import os
+
+import pytest
+
+from entrypoint.launcher.host.process import scratch
+
+
+def test_a_file_without_a_name_where_none_can_lie_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> int:
+        raise PermissionError(1, os.strerror(1))
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    with scratch("stdin") as file:
+        file.write(b"words")
+        file.seek(0)
+        assert file.read() == b"words" and os.fstat(file.fileno()).st_nlink == 0

@@ -1,0 +1,117 @@
+"""sink.py: what is put comes out once, in order, and nobody waits for a reader without bound. Real pipes."""
+
+import fcntl
+import os
+import threading
+
+from entrypoint.launcher.host.stdout_writer import Sink
+
+SIZE = 4096  # bytes that the pipe holds
+FULL = b"-" * SIZE
+FIRST, SECOND = b"first\n" * 5_000, b"second\n" * 5_000
+
+
+class Full:
+    """A pipe that is full, and read from when it is asked for."""
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe()
+        fcntl.fcntl(self.writer, fcntl.F_SETPIPE_SZ, SIZE)
+        os.write(self.writer, FULL)
+
+    def read(self, size: int) -> bytes:
+        text = b""
+        while len(text) < size and (block := os.read(self.reader, 1 << 16)):
+            text += block
+        return text
+
+    def close(self) -> None:
+        os.close(self.reader)
+        os.close(self.writer)
+
+
+def test_two_threads_that_are_to_write_at_the_same_time_do_so_in_order(monkeypatch):
+    """The sink's own thread finds that something waits; before it takes that, the reading thread does."""
+    pipe, write = Full(), Sink._write_until
+    woken, comes, tries = threading.Event(), threading.Event(), threading.Event()
+
+    def late(sink: Sink, until: float | None) -> None:
+        if threading.current_thread().name == "sink" and not tries.is_set():
+            woken.set()
+            comes.wait(60)
+            tries.set()
+        if threading.current_thread().name == "reads":
+            comes.set()
+        write(sink, until)
+
+    monkeypatch.setattr(Sink, "_write_until", late)
+    sink = Sink(pipe.writer)
+    sink.put(FIRST)
+    sink.hand_over()
+    assert woken.wait(60)
+    reads = threading.Thread(target=sink.catch_up, args=(1.0,), name="reads", daemon=True)
+    reads.start()
+    assert tries.wait(60)
+    sink.put(SECOND)
+    sink.hand_over()
+    reads.join(60)
+    assert pipe.read(SIZE + len(FIRST) + len(SECOND)) == FULL + FIRST + SECOND
+    assert sink.finish() == 0
+    pipe.close()
+
+
+def no_more_threads(monkeypatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+
+
+def test_without_a_thread_nobody_waits_for_ever_for_a_reader(monkeypatch):
+    pipe = Full()
+    sink = Sink(pipe.writer)
+    sink.put(FIRST)
+
+    def end() -> None:
+        with monkeypatch.context() as patch:
+            no_more_threads(patch)
+            sink.hand_over()
+            missing.append(sink.finish(patience=0.1))
+
+    missing: list[int] = []
+    ends = threading.Thread(target=end, daemon=True)
+    ends.start()
+    ends.join(60)
+    assert missing == [len(FIRST)]
+    pipe.close()
+
+
+def test_without_a_thread_what_waits_is_written_when_somebody_reads(monkeypatch):
+    pipe, read = Full(), bytearray()
+    sink = Sink(pipe.writer)
+    sink.put(FIRST)
+    reads = threading.Thread(target=lambda: read.extend(pipe.read(SIZE + len(FIRST))), daemon=True)
+    reads.start()
+    with monkeypatch.context() as patch:
+        no_more_threads(patch)
+        assert sink.finish(patience=60) == 0
+    reads.join(60)
+    assert read == FULL + FIRST
+    pipe.close()
+
+
+def test_who_is_told_to_end_while_it_waits_for_a_reader_hurries(monkeypatch):
+    monkeypatch.setattr("entrypoint.launcher.host.stdout_writer.HURRY", 0.2)
+    full, told, missing = Full(), [], []
+    sink = Sink(full.writer)
+    sink.put(FIRST)
+    ends = threading.Thread(
+        target=lambda: missing.append(sink.finish(patience=50, hurries=lambda: bool(told))), daemon=True
+    )
+    ends.start()
+    ends.join(1)
+    assert ends.is_alive()
+    told.append(15)
+    ends.join(30)
+    assert missing == [len(FIRST)]
+    full.close()

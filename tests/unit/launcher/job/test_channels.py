@@ -1,0 +1,412 @@
+"""channels.py: groups of channels, and which part of each a process reads.
+
+The heart is a property: whatever the hosts, ranks and channels, all training processes together read each record
+exactly once. Records and S3's way of dealing them out are simulated; the numbers are those that processes get.
+"""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from builders import PROGRAM, names, resources, write_config
+from hypothesis import given
+from hypothesis import strategies as st
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.cli.main import run
+from entrypoint.launcher.job.channels import (
+    SHARDS,
+    Channel,
+    Channels,
+    Distribution,
+    InputMode,
+    read_channels,
+    readers,
+    sources,
+)
+from entrypoint.launcher.job.config import read_job
+from entrypoint.launcher.plan.plan import Flag, Plan, Role
+from entrypoint.launcher.plan.planner import plan_for
+from sagemaker_tf_data import channels as library
+from sagemaker_tf_data.places import Place
+
+RECORDS = range(60)  # of a data set; more than there are processes
+PIPE, SHARDED = {"TrainingInputMode": "Pipe"}, {"S3DistributionType": "ShardedByS3Key"}
+
+
+def channels(*names: str, groups: tuple[tuple[str, str], ...] = (), **described: str) -> Channels:
+    return read_channels(dict.fromkeys(names, described), "inputdataconfig.json", groups)
+
+
+# --- what inputdataconfig.json says ---
+
+
+def test_what_is_missing_has_the_defaults_that_local_mode_needs():
+    found = read_channels({"a": {"TrainingInputMode": "File"}, "b": None, "c": {"S3DistributionType": None}}, "x")
+    assert found.all == tuple(Channel(name=name) for name in "abc")
+    assert (found.all[0].mode, found.all[0].distribution, found.all[0].wrapper) == ("File", "FullyReplicated", "None")
+
+
+def test_what_is_there_is_read():
+    (found,) = read_channels({"a": {**PIPE, **SHARDED, "RecordWrapperType": "RecordIO", "new": 1}}, "x").all
+    assert (found.mode, found.distribution, found.wrapper) == ("Pipe", "ShardedByS3Key", "RecordIO")
+
+
+@pytest.mark.parametrize(
+    "described, said",
+    [
+        ({"TrainingInputMode": "Tape"}, 'TrainingInputMode = "Tape" for channel "train"; wanted File or Pipe'),
+        ({"S3DistributionType": 3}, 'S3DistributionType = 3 for channel "train"; wanted FullyReplicated or Sharded'),
+        ({"RecordWrapperType": ["x"]}, 'RecordWrapperType = ["x"] for channel "train"; wanted None or RecordIO'),
+        ("File", '"File" for channel "train"; wanted an object'),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, described, said):
+    write_config(tmp_path, resources(["algo-1"]), PROGRAM, {"train": described})
+    with pytest.raises(ConfigError) as caught:
+        read_job(tmp_path, {}, tmp_path / "run")
+    assert "inputdataconfig.json has " + said in str(caught.value)
+
+
+# --- which channels are a group ---
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        ["train", "train-1"],
+        ["training", "training-2"],
+        ["train-1", "train-2"],
+        ["train_0", "train_1"],
+        ["train1", "train2"],
+        ["a.b-c", "a.b-c-1", "a.b-c-2"],
+        [*(f"train-{number}" for number in range(1, 13))],
+        ["v2", "v3", "v4", "v"],
+    ],
+    ids=" ".join,
+)
+def test_a_group_is_read_in_natural_order(listed):
+    (group,) = sources(channels(*listed), len(listed))
+    in_order = sorted(listed, key=lambda name: int("".join(c for c in name if c.isdigit()) or -1))
+    assert [channel.name for channel in group.channels] == in_order
+    assert group.name == group.channels[-1].name.rstrip("0123456789").rstrip("-_")
+    parts = [group.part(reader)[0].name for reader in readers(["algo-1"] * len(listed))]
+    assert parts == in_order
+
+
+@pytest.mark.parametrize(
+    "listed, most",
+    [
+        (["train", "evaluation"], 2),
+        (["train", "train-1"], 1),
+        (["train", "train-1"], 3),
+        (["train", "train-1", "train-2"], 2),
+        (["train-2022", "train-2023"], 2),
+        (["train-7", "train-8"], 2),
+        (["train-1", "train-3"], 2),
+        (["train-1", "train_1"], 2),
+        (["1", "2"], 2),
+    ],
+    ids=str,
+)
+def test_no_group(listed, most):
+    assert [source.name for source in sources(channels(*listed), most)] == sorted(listed)
+
+
+def test_channels_that_differ_in_kind_are_no_group():
+    found = read_channels({"train": PIPE, "train-1": {}, "b-1": SHARDED, "b-2": {}}, "x")
+    assert [source.name for source in sources(found, 2)] == ["b-1", "b-2", "train", "train-1"]
+
+
+odd_channels = st.dictionaries(
+    st.sampled_from(["x", "x-1", "x-2", "x-3", "x_2", "y0", "y1", "y2", "y12", "1", "2", "z-2022", "z-2023"]),
+    st.sampled_from([{}, PIPE, SHARDED, {"RecordWrapperType": "RecordIO"}]),
+)
+
+
+@given(described=odd_channels, most=st.integers(1, 4))
+def test_no_channel_is_lost_and_none_is_there_twice(described, most):
+    found = sources(read_channels(described, "x"), most)
+    assert sorted(channel.name for source in found for channel in source.channels) == sorted(described)
+    assert len({source.name for source in found}) == len(found)
+    assert {len(source.channels) for source in found} <= {1, most}
+
+
+@pytest.mark.parametrize(
+    "text, own",
+    [
+        ("", {"train": True, "test": True}),
+        ("own", {"train": True, "test": True}),
+        ("same", {"train": False, "test": False}),
+        ("off", {}),
+        ("train=same", {"train": False, "test": True}),
+        ("off, train=own", {"train": True}),
+        ("train=off,test=same", {"test": False}),
+    ],
+)
+def test_the_setting(tmp_path, text, own):
+    write_config(
+        tmp_path, resources(["algo-1"]), PROGRAM, {name: {} for name in ("train", "train-1", "test", "test-1")}
+    )
+    job = read_job(tmp_path, {"ENTRYPOINT_CHANNEL_GROUPS": text}, tmp_path / "run")
+    assert {each.name: each.own_data for each in sources(job.channels, 2) if len(each.channels) > 1} == own
+    as_hyperparameter = {**PROGRAM, "sagemaker_entrypoint_channel_groups": json.dumps(text)}
+    write_config(tmp_path, resources(["algo-1"]), as_hyperparameter)
+    assert read_job(tmp_path, {}, tmp_path / "run").channels == job.channels
+
+
+@pytest.mark.parametrize("text", ["yes", "train", "train=", "own,same", "train=own,train=same", "=", "a=own,,"])
+def test_a_setting_that_says_nothing(tmp_path, text):
+    write_config(tmp_path, resources(["algo-1"]), PROGRAM)
+    with pytest.raises(ConfigError, match=r"ENTRYPOINT_CHANNEL_GROUPS is .*; wanted own, same or off"):
+        read_job(tmp_path, {"ENTRYPOINT_CHANNEL_GROUPS": text}, tmp_path / "run")
+
+
+# --- every record is read once ---
+
+
+def dealt(records: range, channel: Channel, host: str, hosts: list[str]) -> list[int]:
+    """What S3 sends to a host, in the order in which it is read."""
+    if channel.distribution is Distribution.REPLICATED:
+        return list(records)
+    return list(records[hosts.index(host) :: len(hosts)])
+
+
+def data_in(found: Channels, same: bool) -> dict[str, range]:
+    """Records of each channel: numbers of their own, or the same ones in all channels."""
+    size = len(RECORDS)
+    return {c.name: range(0, size) if same else range(n * size, (n + 1) * size) for n, c in enumerate(found.all)}
+
+
+def read_by_all(found: Channels, places: list[str], data: dict[str, range]) -> Counter[int]:
+    """How often each record is read in an epoch, by the processes on the hosts `places`, of one source."""
+    hosts, times = sorted(set(places)), Counter()
+    kind = {channel.name: channel for channel in found.all}
+    for host, reader in zip(places, readers(places), strict=True):
+        (shard,) = found.shards(reader).values()
+        records = dealt(data[shard["channel"]], kind[shard["channel"]], host, hosts)
+        times.update(records[shard["index"] :: shard["count"]])
+    return times
+
+
+cells = st.sampled_from([*Distribution]), st.sampled_from([*InputMode])
+
+
+@given(hosts=st.integers(1, 5), local=st.integers(1, 4), distribution=cells[0], mode=cells[1])
+def test_shared_channels_are_read_once(hosts, local, distribution, mode):
+    found = channels("train", S3DistributionType=distribution, TrainingInputMode=mode)
+    places = [name for name in names(hosts) for _ in range(local)]
+    assert read_by_all(found, places, data_in(found, same=True)) == Counter(RECORDS)
+
+
+@given(hosts=st.integers(1, 5), local=st.integers(2, 4), distribution=cells[0], mode=cells[1])
+def test_one_channel_per_local_rank_is_read_once(hosts, local, distribution, mode):
+    listed = [f"train-{number + 1}" for number in range(local)]
+    found = channels(*listed, S3DistributionType=distribution, TrainingInputMode=mode)
+    places = [name for name in names(hosts) for _ in range(local)]
+    data = data_in(found, same=False)
+    assert read_by_all(found, places, data) == Counter(record for each in data.values() for record in each)
+
+
+@given(hosts=st.integers(1, 5), local=st.integers(2, 4), distribution=cells[0], mode=cells[1])
+def test_channels_of_the_same_data_are_read_once_together(hosts, local, distribution, mode):
+    listed = [f"train-{number + 1}" for number in range(local)]
+    kind = {"S3DistributionType": distribution, "TrainingInputMode": mode}
+    found = channels(*listed, groups=(("train", "same"),), **kind)
+    places = [name for name in names(hosts) for _ in range(local)]
+    assert read_by_all(found, places, data_in(found, same=True)) == Counter(RECORDS)
+
+
+@given(local_sizes=st.lists(st.integers(1, 4), min_size=2, max_size=5), same=st.booleans())
+def test_hosts_with_different_numbers_of_processes(local_sizes, same):
+    """Fully replicated, every record is read once even so; one channel per local rank is for the fullest host."""
+    most = max(local_sizes)
+    listed = ["train", *(f"train-{number}" for number in range(1, most))]
+    found = channels(*listed, groups=(("", "same" if same else "own"),))
+    places = [name for name, local in zip(names(9), local_sizes, strict=False) for _ in range(local)]
+    data = data_in(found, same)
+    assert read_by_all(found, places, data) == Counter(set().union(*data.values()))
+
+
+@given(st.data())
+def test_a_rank_that_was_moved_by_mpirun(data):
+    """Ranks dealt out one host after the other (--map-by node) are not where the plan has them; all is read once."""
+    hosts, local = data.draw(st.integers(1, 4)), data.draw(st.integers(2, 4))
+    found = channels(*(f"train-{n}" for n in range(1, local + 1)), "x", "y", "z")
+    planned = readers([name for name in names(hosts) for _ in range(local)])
+    records, times = data_in(found, same=False), Counter()
+    for rank, reader in enumerate(planned):
+        local_rank, host = divmod(rank, hosts)
+        moved = reader.at(host, len(planned), rank, local, local_rank)
+        for shard in found.shards(moved).values():
+            times.update(list(records[shard["channel"]])[shard["index"] :: shard["count"]])
+    assert times == Counter(record for each in records.values() for record in each)
+
+
+def test_a_rank_in_its_place_is_as_planned():
+    for reader, host in zip(readers(["a", "a", "b"]), [0, 0, 1], strict=True):  # mpirun's numbers alone do not say it
+        assert reader.at(host, reader.size, reader.rank, reader.local_size, reader.local_rank) is reader
+
+
+# --- who trains ---
+
+INPUTS = {"train": PIPE, "train-1": PIPE, "words": SHARDED, "all": {}}
+
+
+def plan(base, count: int, environment: dict[str, str], inputs=INPUTS, **more) -> Plan:
+    write_config(base, resources(names(count), **more), PROGRAM, inputs)
+    return plan_for(read_job(base, {f"ENTRYPOINT_{key}": value for key, value in environment.items()}, base / "run"))
+
+
+def shards(found: Plan, name: str, host: str = "", flags=()) -> dict[str, tuple[str, int, int]]:
+    spec = next(each for each in found.processes if each.name == name and host in ("", each.host))
+    read = found.channels.shards(spec.reader_with(flags))
+    return {key: (each["channel"], each["count"], each["index"]) for key, each in read.items()}
+
+
+EVERYTHING = {name: (name, 1, 0) for name in INPUTS}
+
+
+@pytest.mark.parametrize("mode, process", [("mpi", "rank"), ("mwms", "worker/")])
+def test_ranks_and_mirrored_workers(tmp_path, mode, process):
+    found = plan(tmp_path, 3, {"MODE": mode, "PROCESSES_PER_HOST": "2"})
+    assert shards(found, f"{process} 3" if mode == "mpi" else f"{process}3") == {
+        "train": ("train-1", 3, 1),
+        "words": ("words", 2, 1),
+        "all": ("all", 6, 3),
+    }
+
+
+def test_scripts_that_share_nothing_are_told_nothing(tmp_path):
+    """They may start ranks or a cluster of their own, whose numbers would not count beside ours."""
+    found = plan(tmp_path, 3, {"MODE": "single"})
+    assert not any(spec.reads for spec in found.processes)
+
+
+def test_worker_servers_read_and_their_chief_does_not(tmp_path):
+    found = plan(tmp_path, 3, {"MODE": "ps", "PS_WORKERS": "server", "PROCESSES_PER_HOST": "2"})
+    assert shards(found, "chief/0") == EVERYTHING
+    # The chief's host has one worker, the others two: train-1 is read there only.
+    assert [shards(found, f"worker/{index}")["train"] for index in range(5)] == [
+        ("train", 3, 0),
+        ("train", 3, 1),
+        ("train-1", 2, 0),
+        ("train", 3, 2),
+        ("train-1", 2, 1),
+    ]
+    assert [shards(found, f"worker/{index}")["all"] for index in range(5)] == [("all", 5, n) for n in range(5)]
+    assert not any(spec.reads for spec in found.processes if spec.role in (Role.PS, Role.PREPARE))
+
+
+@pytest.mark.parametrize("name, flags, trains", [
+    ("auto", (), False), ("auto", (Flag.TF1_SESSIONS,), True), ("chief", (Flag.TF1_SESSIONS,), True),
+    ("master", (), True),
+])  # fmt: skip
+def test_a_chief_trains_if_it_is_tensorflow_1s(tmp_path, name, flags, trains):
+    found = plan(tmp_path, 3, {"MODE": "ps", "PS_CHIEF_NAME": name}, {"all": {}})
+    read = [shards(found, process, "", flags)["all"][1:] for process in ("chief/0", "worker/0", "worker/1")]
+    assert read == ([(3, 0), (3, 1), (3, 2)] if trains else [(1, 0), (2, 0), (2, 1)])
+
+
+def test_evaluators_and_hosts_outside_read_everything(tmp_path):
+    found = plan(tmp_path, 2, {"MODE": "mwms", "EVALUATOR": "first", "PROCESSES_PER_HOST": "2"})
+    assert shards(found, "evaluator/0") == EVERYTHING
+    groups = [
+        {"instance_group_name": "data", "hosts": ["algo-1"]},
+        {"instance_group_name": "gpus", "hosts": ["algo-2", "algo-3"]},
+    ]
+    write_config(
+        tmp_path,
+        resources(names(3), instance_groups=groups),
+        {**PROGRAM, "sagemaker_distribution_instance_groups": '["gpus"]'},
+        INPUTS,
+    )
+    found = plan_for(read_job(tmp_path, {"ENTRYPOINT_MODE": "mwms"}, tmp_path / "run"))
+    assert shards(found, "script", "algo-1") == EVERYTHING
+    assert [shards(found, f"worker/{n}")["all"] for n in range(2)] == [("all", 2, 0), ("all", 2, 1)]
+    assert not found.notes  # what ShardedByS3Key gives to algo-1 is read there
+
+
+# --- what is said of it ---
+
+
+@pytest.mark.parametrize(
+    "environment, inputs, said",
+    [
+        ({"MODE": "mpi", "PROCESSES_PER_HOST": "2"}, {"eval": PIPE}, "channel eval is a pipe, which one process"),
+        ({"MODE": "mpi"}, {"eval": PIPE}, None),
+        ({"MODE": "mpi", "PROCESSES_PER_HOST": "2"}, {"eval": {}}, None),
+        (
+            {"MODE": "mpi", "PROCESSES_PER_HOST": "2"},
+            {"eval": PIPE, "eval-1": PIPE},
+            "every process reads the whole of it: set ENTRYPOINT_CHANNEL_GROUPS=eval=same, and",
+        ),
+        (
+            {"MODE": "mpi", "PROCESSES_PER_HOST": "2", "CHANNEL_GROUPS": "eval=own"},
+            {"eval": PIPE, "eval-1": PIPE},
+            None,
+        ),
+        ({"MODE": "mpi", "PROCESSES_PER_HOST": "2", "CHANNEL_GROUPS": "same"}, {"eval": {}, "eval-1": {}}, None),
+        ({"MODE": "ps", "PS_WORKERS": "server"}, {"train": SHARDED}, "not all of the part of algo-1 is read"),
+        ({"MODE": "ps", "PS_WORKERS": "server"}, {"train": {}}, None),
+        ({"MODE": "ps", "PS_WORKERS": "server", "PROCESSES_PER_HOST": "2"}, {"train": SHARDED}, None),
+        (
+            {"MODE": "ps", "PS_WORKERS": "server", "PROCESSES_PER_HOST": "2"},
+            {"train": SHARDED, "train-1": SHARDED},
+            "channel train is ShardedByS3Key, and not all of the part of algo-1 is read",
+        ),
+        (
+            {"MODE": "mpi", "CHANNEL_GROUPS": "trian=same"},
+            {"train": {}},
+            'names "trian", and no group of channels is called so',
+        ),
+        ({"MODE": "single"}, {"train": {**PIPE, **SHARDED}}, None),
+    ],
+)
+def test_what_is_not_read_as_one_may_think(tmp_path, environment, inputs, said):
+    notes = [note for note in plan(tmp_path, 2, environment, inputs).notes if "no way of distributing" not in note]
+    assert said in notes[0] if said else not notes
+
+
+@given(described=odd_channels, hosts=st.integers(1, 3), local=st.integers(1, 4))
+def test_the_library_of_scripts_comes_to_the_same(described, hosts, local):
+    """It reads ENTRYPOINT_SHARDS, and works it out where a script runs without the launcher: by the same rules."""
+    mine = read_channels(described, "x")
+    theirs = [
+        library.Channel(
+            name=each.name, mode=each.mode, distribution=each.distribution, record_wrapper=each.wrapper, folder=Path()
+        )
+        for each in mine.all
+    ]
+    for reader in readers([name for name in names(hosts) for _ in range(local)]):
+        place = Place(
+            size=reader.size,
+            rank=reader.rank,
+            local_size=local,
+            local_rank=reader.local_rank,
+            hosts=hosts,
+            host=reader.host_index,
+        )
+        environment = {library.SHARDS: json.dumps(mine.shards(reader))}
+        assert library.parts(environment) == library.shares(theirs, place)
+
+
+def test_the_variable_is_what_the_library_of_scripts_reads():
+    assert SHARDS == "ENTRYPOINT_SHARDS"
+    read = channels("train", TrainingInputMode="Pipe").shards(readers(["a", "b"])[1])
+    assert read == {"train": {"channel": "train", "mode": "Pipe", "count": 2, "index": 1}}
+
+
+def test_the_page_of_the_docs_shows_what_the_command_prints(tmp_path, capsys):
+    page = (Path(__file__).resolve().parents[4] / "docs" / "data.md").read_text()
+    typed, shown = re.search(r"    \$ entrypoint (plan .*?)\n(    channels\n.*?)\n\n", page, re.DOTALL).groups()
+    for folder in "abc":
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "rows").write_text("1")
+    assert run([re.sub("=(?=[abc]/)", f"={tmp_path}/", word) for word in typed.replace("\\\n", "").split()]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    lines = [line.removeprefix("    ") for line in shown.splitlines()]
+    assert "..." in lines
+    assert [line for line in lines if line not in printed] == ["..."]

@@ -1,0 +1,198 @@
+"""Instance groups: config files in; order, parts and plans out, or one clear line."""
+
+import json
+
+import pytest
+from builders import PROGRAM, resources, write_config
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.launcher.job.cluster import Part
+from entrypoint.launcher.job.config import read_job, read_what_can_be
+from entrypoint.launcher.job.job import Job, Mode
+from entrypoint.launcher.plan.plan import Duty, Role
+from entrypoint.launcher.plan.planner import plan_for
+
+PS, MWMS, MPI = (f"sagemaker_{name}_enabled" for name in ("parameter_server", "multi_worker_mirrored_strategy", "mpi"))
+DISTRIBUTION, PS_GROUPS = "sagemaker_distribution_instance_groups", "sagemaker_entrypoint_ps_groups"
+PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
+GROUPS = {  # name: (type, hosts as SageMaker lists them, in no order)
+    "data": ("ml.c5.18xlarge", ["algo-2", "algo-11", "algo-1"]),
+    "train": ("ml.p3.16xlarge", ["algo-3", "algo-10"]),
+}
+HOSTS = ["algo-1", "algo-10", "algo-11", "algo-2", "algo-3"]
+
+
+def listed(groups) -> list[dict]:
+    return [
+        {"instance_group_name": name, "instance_type": type_, "hosts": hosts} for name, (type_, hosts) in groups.items()
+    ]
+
+
+def read(base, hyperparameters, groups=GROUPS, me="algo-1", gpus=0, environment=None) -> Job:
+    found = listed(groups) if isinstance(groups, dict) else groups
+    write_config(base, resources(HOSTS, me, instance_groups=found), {**PROGRAM, **hyperparameters}, {})
+    return read_job(base, environment or {}, base / "run", gpus)
+
+
+def parts(job: Job) -> dict[Part, list[str]]:
+    return {part: [host.name for host in job.cluster.hosts if host.part is part] for part in Part}
+
+
+@pytest.mark.parametrize("switch", [PS, MWMS, MPI])
+@pytest.mark.parametrize(
+    "given", ['["train"]', "['train']", "train", '"train"', ["train"], '"[\\"train\\"]"', " train "], ids=repr
+)
+def test_the_distribution_is_for_the_groups_that_it_names_in_every_encoding(tmp_path, switch, given):
+    job = read(tmp_path, {switch: "true", DISTRIBUTION: given, PER_HOST: "1"})
+    assert parts(job) == {
+        Part.TRAINS: ["algo-10", "algo-3"],
+        Part.SERVES: [],
+        Part.OUTSIDE: ["algo-1", "algo-11", "algo-2"],
+    }
+    assert job.cluster.coordinator.name == "algo-10"
+
+
+@pytest.mark.parametrize("given", [None, "null", "", "[]", "None"])
+def test_without_names_all_groups_take_part(tmp_path, given):
+    job = read(tmp_path, {MWMS: "true", DISTRIBUTION: given})
+    assert parts(job)[Part.TRAINS] == HOSTS
+
+
+def test_without_a_distribution_every_hosts_script_decides(tmp_path):
+    plan = plan_for(read(tmp_path, {DISTRIBUTION: '["train"]'}))
+    assert plan.hosts == tuple(HOSTS)
+    assert {spec.duty for spec in plan.processes if spec.role is Role.SCRIPT} == {Duty.SCRIPT}
+
+
+def test_parameter_servers_have_groups_of_their_own(tmp_path):
+    job = read(tmp_path, {PS: "true", PS_GROUPS: "data"})
+    assert parts(job) == {
+        Part.TRAINS: ["algo-10", "algo-3"],
+        Part.SERVES: ["algo-1", "algo-11", "algo-2"],
+        Part.OUTSIDE: [],
+    }
+    plan = plan_for(job)
+    by_role = {role: [s.host for s in plan.processes if s.role is role] for role in (Role.PS, Role.CHIEF, Role.WORKER)}
+    assert by_role == {Role.PS: ["algo-1", "algo-11", "algo-2"], Role.CHIEF: ["algo-10"], Role.WORKER: ["algo-3"]}
+
+
+def test_a_distribution_beside_groups_of_parameter_servers(tmp_path):
+    """What serves belongs to it, named or not; what is in neither stays outside."""
+    three = {**GROUPS, "data": ("ml.c5.xlarge", ["algo-11", "algo-1"]), "memory": ("ml.r5.large", ["algo-2"])}
+    for distribution in ("train", "train,memory"):
+        job = read(tmp_path, {PS: "true", PS_GROUPS: "memory", DISTRIBUTION: distribution}, three)
+        assert parts(job) == {
+            Part.TRAINS: ["algo-10", "algo-3"],
+            Part.SERVES: ["algo-2"],
+            Part.OUTSIDE: ["algo-1", "algo-11"],
+        }
+
+
+def test_servers_for_a_chief_alone_are_no_reason_to_run_without_tf_config(tmp_path):
+    alone = {"train": ("ml.p3.16xlarge", ["algo-3"]), "memory": ("ml.r5.large", [h for h in HOSTS if h != "algo-3"])}
+    job = read(tmp_path, {PS: "true", PS_GROUPS: "memory"}, alone)
+    assert job.mode is Mode.PS and not job.warnings
+    job = read(tmp_path, {PS: "true", DISTRIBUTION: "train"}, alone)
+    assert job.mode is Mode.SINGLE and [w for w in job.warnings if "one host" in w]
+    deciding = [spec.host for spec in plan_for(job).processes if spec.decides]
+    assert deciding == ["algo-3"]
+
+
+def test_every_host_makes_the_same_plan_and_nothing_of_the_distribution_is_outside(tmp_path):
+    wanted = {MPI: "true", DISTRIBUTION: '["train"]', PER_HOST: "8"}
+    plans = [plan_for(read(tmp_path, wanted, me=host, gpus=8 * (host in GROUPS["train"][1]))) for host in HOSTS]
+    assert all(plan == plans[0] for plan in plans)
+    inside = {"algo-10", "algo-3"}
+    for spec in plans[0].processes:
+        if spec.role in (Role.RANK, Role.SSHD, Role.KEY, Role.LAUNCHER):
+            assert spec.host in inside
+    assert {s.host for s in plans[0].processes if s.duty is Duty.SIDECAR} == set(HOSTS) - inside
+    (mpirun,) = [spec for spec in plans[0].processes if spec.role is Role.LAUNCHER]
+    assert mpirun.host == plans[0].hosts[0] == "algo-10"
+    assert "algo-10:8,algo-3:8" in mpirun.argv
+
+
+@pytest.mark.parametrize(
+    "types, distribution, gpus, count",
+    [
+        (("ml.p3.16xlarge", "ml.p3.16xlarge"), "train", 8, 8),
+        (("ml.c5.large", "ml.m5.24xlarge"), "train", 0, 1),
+        (("ml.p3.16xlarge", "ml.c5n.large"), "train", 8, 1),  # what this host has says nothing of those that train
+        (("ml.c5.large", "ml.r5.large"), "", 0, 1),
+    ],
+)
+def test_ranks_by_gpus_where_all_hosts_can_tell(tmp_path, types, distribution, gpus, count):
+    groups = {name: (type_, GROUPS[name][1]) for name, type_ in zip(GROUPS, types, strict=True)}
+    job = read(tmp_path, {MPI: "true", DISTRIBUTION: distribution}, groups, gpus=gpus)
+    assert job.processes_per_host == count
+
+
+@pytest.mark.parametrize(
+    "trains", ["ml.p3.16xlarge", "ml.g5.xlarge", "ml.trn1.32xlarge", "ml.inf1.xlarge", "ml.dl1.24xlarge"]
+)
+def test_ranks_by_gpus_that_only_some_hosts_see(tmp_path, trains):
+    groups = {**GROUPS, "train": (trains, GROUPS["train"][1])}
+    with pytest.raises(ConfigError, match="no host can see how many GPUs .* wanted hyperparameter " + PER_HOST):
+        read(tmp_path, {MPI: "true", DISTRIBUTION: "train"}, groups)
+
+
+def test_the_evaluator_may_have_a_group_of_its_own(tmp_path):
+    groups = {**GROUPS, "data": ("ml.c5.xlarge", ["algo-1", "algo-2"]), "check": ("ml.m5.large", ["algo-11"])}
+    job = read(tmp_path, {MWMS: "true", DISTRIBUTION: "train", "sagemaker_entrypoint_evaluator": "algo-11"}, groups)
+    there = [spec.role for spec in plan_for(job).on("algo-11")]
+    assert there == [Role.PREPARE, Role.EVALUATOR]  # and not the script alone, too
+
+
+DATA, TRAIN = listed(GROUPS)
+ASKED = {MWMS: "true", DISTRIBUTION: '["train"]'}
+BAD = {
+    # (hyperparameters, instance_groups): what the line has to say
+    "no such group": ({MWMS: "true", DISTRIBUTION: "gpus"}, [DATA, TRAIN], ["'gpus'", "one of 'data', 'train'"]),
+    "no groups at all": (ASKED, None, [DISTRIBUTION, "'train'", "there are none"]),
+    "no such group of servers": ({PS: "true", PS_GROUPS: "ps"}, [DATA, TRAIN], ["ENTRYPOINT_PS_GROUPS", "'ps'"]),
+    "a group without hosts": (
+        ASKED,
+        [DATA, {**TRAIN, "hosts": []}],
+        ["'train', which has no hosts", "wanted one that has"],
+    ),
+    "a host in two groups": (ASKED, [DATA, {**TRAIN, "hosts": ["algo-1", "algo-10", "algo-3"]}], ['"algo-1" in more']),
+    "a host in no group": (ASKED, [DATA, {**TRAIN, "hosts": ["algo-3"]}], ['"algo-10" in no group']),
+    "a stranger": (ASKED, [DATA, {**TRAIN, "hosts": ["algo-3", "algo-10", "x"]}], ['"x" in a group and not among']),
+    "a group twice": (ASKED, [DATA, TRAIN, TRAIN], ['"train" more than once', "each group once"]),
+    "a group named twice": ({MWMS: "true", DISTRIBUTION: "train,train"}, [DATA, TRAIN], [DISTRIBUTION, "each once"]),
+    "a number": ({MWMS: "true", DISTRIBUTION: "[1]"}, [DATA, TRAIN], [DISTRIBUTION, "names of instance groups"]),
+    "an object": ({MWMS: "true", DISTRIBUTION: '{"a": 1}'}, [DATA, TRAIN], [DISTRIBUTION, "instance group"]),
+    "half a list": ({MWMS: "true", DISTRIBUTION: '["train"'}, [DATA, TRAIN], [DISTRIBUTION, "names of instance"]),
+    "servers everywhere": ({PS: "true", PS_GROUPS: "data,train"}, [DATA, TRAIN], ["every group", "for the chief"]),
+    "servers of no parameters": ({MPI: "true", PS_GROUPS: "data"}, [DATA, TRAIN], ["the mode is mpi", "wanted ps"]),
+    "groups that are none": ({}, "train", ["instance_groups", "wanted a list"]),
+    "a group that is none": ({}, ["train"], ['"train" in instance_groups', "instance_group_name"]),
+    "a group without a name": ({}, [{"hosts": HOSTS}], ["instance_group_name"]),
+    "a group of a number": ({}, [{"instance_group_name": "a", "hosts": [1]}], ["list of hosts"]),
+}
+
+
+@pytest.mark.parametrize("hyperparameters, groups, said", BAD.values(), ids=BAD)
+def test_groups_that_cannot_be(tmp_path, hyperparameters, groups, said):
+    with pytest.raises(ConfigError) as raised:
+        read(tmp_path, hyperparameters, groups)
+    text = str(raised.value)
+    assert "\n" not in text and "wanted" in text
+    for part in said:
+        assert part in text
+
+
+def test_a_host_with_an_error_of_its_own_turns_to_the_same_coordinator(tmp_path):
+    """So that the others hear what is wrong with it."""
+    with pytest.raises(ConfigError):
+        read(tmp_path, {**ASKED, "sagemaker_program": "null"})
+    saved, errors = read_what_can_be(tmp_path, {}, tmp_path / "run")
+    assert [str(error).partition(":")[0] for error in errors] == ["no program"]
+    assert saved is not None and saved.cluster.coordinator.name == "algo-10"
+
+
+@pytest.mark.parametrize("groups", [None, []])
+def test_groups_are_optional(tmp_path, groups):
+    job = read(tmp_path, {MWMS: "true"}, groups)
+    assert parts(job)[Part.TRAINS] == HOSTS
+    assert json.loads(json.dumps(job.resource_config)).get("instance_groups", []) == []

@@ -1,0 +1,102 @@
+"""settings.py: the table of settings, and that it is the truth."""
+
+from pathlib import Path
+
+import pytest
+
+from entrypoint.launcher.host.descendants import MARK
+from entrypoint.launcher.job.channels import SHARDS
+from entrypoint.launcher.job.job import MARKS
+from entrypoint.launcher.job.settings import SET_BY_US, SETTINGS, Settings, read_settings, settings_table
+from entrypoint.launcher.plan.plan import ATTEMPT
+from entrypoint.launcher.plan.ssh import OPTIONS, RANKS_SOCKET
+from entrypoint.simulate.spec import settings_in
+
+
+def test_the_table_has_every_setting_of_users_once_with_its_default_and_meaning():
+    rows = settings_table().splitlines()
+    assert rows[0].startswith("| setting |")
+    body = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[2:]]
+    assert [row[0].strip("` ") for row in body] == [
+        f"ENTRYPOINT_{name.upper()}" for name, setting in SETTINGS.items() if not setting.machine
+    ]
+    defaults = {row[0].strip("` "): row[1].strip("` ") for row in body}
+    assert defaults["ENTRYPOINT_PEER_TIMEOUT"] == "5.0"
+    assert defaults["ENTRYPOINT_LOG_PREFIX"] == "true"
+    assert defaults["ENTRYPOINT_LOG_STREAMS"] == "false"
+    assert defaults["ENTRYPOINT_MODE"] == "auto"
+    assert all(len(row) == 3 and row[2] for row in body)
+
+
+def wrong(environment: dict, hyperparameters: dict | None = None) -> str:
+    """The one thing that is wrong with them."""
+    [error] = read_settings(environment, hyperparameters or {})[2]
+    return str(error)
+
+
+def test_defaults_pass_their_own_parsers():
+    """What the table shows as a default may be written down and means the same."""
+    for name, setting in SETTINGS.items():
+        default = setting.default
+        if default in (0, "", ()):
+            continue  # "not given"
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+        settings, warnings, errors = read_settings({f"ENTRYPOINT_{name.upper()}": shown}, {})
+        assert getattr(settings, name) == default
+        assert not warnings and not errors
+
+
+def test_grace_leaves_time_before_sagemaker_kills():
+    """120 s from SIGTERM to SIGKILL (API, StopTrainingJob) hold the scripts' grace, the servers' and the good-byes."""
+    assert Settings().stop_grace + Settings().failure_grace + 10 < 120
+
+
+def test_the_page_of_the_docs_is_what_the_command_prints():
+    page = Path(__file__).resolve().parents[4] / "docs" / "settings.md"
+    assert page.read_text().endswith("\n" + settings_table() + "\n")
+
+
+def test_what_a_host_says_of_its_own_machine_is_no_hyperparameter():
+    name = "sagemaker_entrypoint_run_dir"
+    assert f"unknown hyperparameter {name}" in wrong({}, {name: "/tmp/x"})
+
+
+@pytest.mark.parametrize(
+    "variable, near",
+    [
+        ("ENTRYPOINT_MOD", "ENTRYPOINT_MODE"),
+        ("ENTRYPOINT_mode", "ENTRYPOINT_MODE"),
+        ("ENTRYPOINT_PROCESS_PER_HOST", "ENTRYPOINT_PROCESSES_PER_HOST"),
+        ("ENTRYPOINT_FAILURE_GRACE_PERIOD", "ENTRYPOINT_FAILURE_GRACE"),
+        ("ENTRYPOINT_QQQQ", None),
+    ],
+)
+def test_an_unknown_variable_is_warned_of_with_the_nearest_setting(variable, near):
+    settings, warnings, errors = read_settings({variable: "ps"}, {})
+    assert settings == Settings() and not errors
+    question = f"; did you mean {near}?" if near else ""
+    assert warnings == [f"environment variable {variable} is not a setting of ours, ignored{question}"]
+
+
+def test_an_unknown_choice_gets_the_nearest_one():
+    text = "is 'allways'; wanted one of auto, always, never; did you mean always?"
+    assert wrong({"ENTRYPOINT_PIN_GPUS": "allways"}).endswith(text)
+
+
+def test_what_the_launcher_sets_for_its_children_is_not_warned_of():
+    """As where a script of a job calls `entrypoint plan`, or `entrypoint local`, whose hosts are of another job."""
+    assert {SHARDS, ATTEMPT, MARK, MARKS, RANKS_SOCKET, OPTIONS} == SET_BY_US
+    environment = dict.fromkeys(SET_BY_US, "x")
+    assert read_settings(environment, {}) == (Settings(), [], [])
+    assert settings_in({**environment, "ENTRYPOINT_MODE": "ps"}) == {"ENTRYPOINT_MODE": "ps"}
+
+
+def test_a_peer_timeout_below_two_heartbeats_is_refused():
+    assert "at least twice" in wrong({"ENTRYPOINT_PEER_TIMEOUT": "1", "ENTRYPOINT_HEARTBEAT": "0.8"})
+
+
+def test_what_is_wrong_keeps_nothing_else_from_being_read():
+    environment = {"ENTRYPOINT_MODE": "none such", "ENTRYPOINT_CONTROL_PORT": "8000", "ENTRYPOINT_HEARTBEAT": "never"}
+    settings, _, errors = read_settings(environment, {"sagemaker_entrypoint_heartbeat": 2})
+    assert settings == Settings(control_port=8000, heartbeat=2.0)
+    assert [str(error).split()[2] for error in errors] == ["ENTRYPOINT_MODE", "ENTRYPOINT_HEARTBEAT"]

@@ -1,0 +1,166 @@
+"""outcome.py, errors.py, report.py: how an end is coded and written down."""
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from entrypoint.base.errors import ExitCode
+from entrypoint.base.values import replace
+from entrypoint.launcher.job.settings import Settings
+from entrypoint.launcher.outcome import report
+from entrypoint.launcher.outcome.outcome import Cause, Exit, Kind, Outcome, clip, failed, stopped, succeeded
+
+DOCS = Path(__file__).resolve().parents[4] / "docs"
+RAISED = """\
+epoch 1
+Traceback (most recent call last):
+  File "/opt/ml/code/train.py", line 7, in <module>
+    main()
+  File "/opt/ml/code/train.py", line 4, in main
+    raise ValueError("too small")
+ValueError: too small
+"""
+
+
+def test_exit_codes_are_unique_and_no_common_ones():
+    codes = [int(code) for code in ExitCode]
+    assert len(codes) == len(set(codes)) == len(ExitCode.__members__)  # members: aliases too
+    assert not {1, 2, 126, 127, 137, *Settings().restart_codes} & set(codes)  # one code, one meaning
+    assert all(0 <= code <= 255 for code in codes)
+
+
+def test_every_code_of_ours_is_in_the_table_for_users():
+    rows = re.findall(r"^\| .+ \| (.+) \|$", (DOCS / "exit-codes.md").read_text(), re.MULTILINE)
+    shown = {int(number) for row in rows for number in re.findall(r"\b\d+\b", row)}
+    assert {int(code) for code in ExitCode} <= shown
+
+
+def wait_status(code: int = 0, signal: int = 0) -> int:
+    return signal or code << 8
+
+
+@pytest.mark.parametrize("code", range(256))
+def test_every_exit_code_is_kept(code):
+    exit = Exit.from_wait_status(wait_status(code))
+    assert (exit.code, exit.signal, exit.clean, str(exit)) == (code, None, code == 0, f"exit code {code}")
+    outcome = failed(Cause(host="h", process="p", what=str(exit), code=code))
+    assert outcome.exit_code == (code or 1)
+
+
+@pytest.mark.parametrize("number", [1, 2, 6, 9, 11, 15, 64])
+def test_every_signal_is_128_more(number):
+    exit = Exit.from_wait_status(wait_status(signal=number))
+    assert (exit.code, exit.signal, exit.clean) == (128 + number, number, False)
+    assert str(exit).startswith("killed by ")
+
+
+def test_wait_statuses_are_the_kernels():
+    # Not forked: a copy of pytest whose exit goes wrong would go on with the tests.
+    for command, exit in (("exit 3", Exit(code=3)), ("kill -KILL $$", Exit(code=137, signal=signal.SIGKILL))):
+        pid = os.posix_spawn("/bin/sh", ["sh", "-c", command], {})
+        assert Exit.from_wait_status(os.waitpid(pid, 0)[1]) == exit
+
+
+@pytest.mark.parametrize("kind, code", [(Kind.FAILED, 0), (Kind.STOPPED, 0), (Kind.SUCCEEDED, 1)])
+def test_no_failure_with_exit_code_0_and_no_success_with_another(kind, code):
+    with pytest.raises(ValueError, match=str(kind)):
+        Outcome(kind=kind, exit_code=code)
+
+
+@pytest.mark.parametrize("code", [0, -1, 256, 10**9])
+def test_a_cause_without_a_usable_code_still_fails(code):
+    assert 0 < failed(Cause(host="h", process="p", what="w", code=code)).exit_code < 256
+
+
+CAUSE = Cause(host="algo-2", process="worker/1", what="exit code 3", error="ValueError: x", details=RAISED, code=3)
+
+
+def test_failure_text():
+    text = failed(CAUSE).failure_text()
+    assert text.splitlines()[0] == "algo-2 worker/1 (exit code 3): ValueError: x"
+    assert text.endswith("ValueError: too small")
+    nothing_known = Cause(host="algo-2", process="", what="lost: not heard for 5 s", code=69)
+    assert failed(nothing_known).failure_text() == "algo-2 (lost: not heard for 5 s)"
+
+
+@given(st.text(max_size=3000), st.text(max_size=5000), st.integers(min_value=0, max_value=1024))
+def test_failure_text_keeps_the_limit_and_the_cause(error, details, limit):
+    outcome = failed(replace(CAUSE, error=error, details=details))
+    assert len(outcome.failure_text()) <= 1024
+    assert outcome.failure_text().startswith("algo-2 worker/1 (exit code 3)")
+    assert len(outcome.failure_text(limit)) <= max(limit, 3)
+
+
+def test_failure_text_keeps_the_end_of_a_long_traceback():
+    text = failed(replace(CAUSE, details="x" * 5000 + "\nValueError: the end")).failure_text()
+    assert len(text) == 1024
+    assert text.endswith("ValueError: the end")
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3, 4, 10])
+def test_clip(limit):
+    assert len(clip("abcdefghijkl", limit)) <= max(limit, 3)
+    assert clip("abc", 3) == "abc"
+
+
+# --- the failure file ---
+
+
+def test_failure_file(tmp_path):
+    path = tmp_path / "output" / "failure"  # the folder is made
+    assert report.write_failure(path, failed(CAUSE)) == ""
+    assert path.read_text() == failed(CAUSE).failure_text()
+    assert [p.name for p in path.parent.iterdir()] == ["failure"]  # no scratch file stays
+
+
+@pytest.mark.parametrize("outcome", [succeeded(), stopped()])
+def test_no_failure_file_without_a_failure(tmp_path, outcome):
+    assert report.write_failure(tmp_path / "failure", outcome) == ""
+    assert not (tmp_path / "failure").exists()
+
+
+def test_the_scripts_own_failure_file_stays(tmp_path):
+    (tmp_path / "failure").write_text("mine")
+    assert "left as it is" in report.write_failure(tmp_path / "failure", failed(CAUSE))
+    assert (tmp_path / "failure").read_text() == "mine"
+    (tmp_path / "failure").write_text("")  # says nothing, so it is ours to fill
+    report.write_failure(tmp_path / "failure", failed(CAUSE))
+    assert "ValueError" in (tmp_path / "failure").read_text()
+
+
+def test_a_folder_in_place_of_the_failure_file_hides_no_failure(tmp_path):
+    (tmp_path / "failure").mkdir()
+    (tmp_path / "failure" / "trace.txt").write_text("mine")
+    said = report.write_failure(tmp_path / "failure", failed(CAUSE))
+    assert "is a folder" in said and str(tmp_path / "failure-folder") in said
+    assert (tmp_path / "failure").read_text().startswith(CAUSE.headline)
+    assert (tmp_path / "failure-folder" / "trace.txt").read_text() == "mine"
+
+
+def test_a_failure_file_that_cannot_be_written_is_said_and_not_raised(tmp_path):
+    (tmp_path / "output").write_text("a file where the folder should be")
+    complaint = report.write_failure(tmp_path / "output" / "failure", failed(CAUSE))
+    assert "cannot be written" in complaint and "ValueError: x" in complaint
+    assert len(complaint.splitlines()) == 1  # the log has the rest
+
+
+def test_a_failure_text_that_utf8_cannot_hold_is_written_nevertheless(tmp_path):
+    assert report.write_failure(tmp_path / "failure", failed(replace(CAUSE, error="\ud800"))) == ""
+    assert (tmp_path / "failure").read_text().startswith("algo-2 worker/1 (exit code 3)")
+
+
+def test_a_success_leaves_its_marker_and_nothing_else_does(tmp_path):
+    for outcome in (failed(CAUSE), stopped()):
+        assert report.write_success(tmp_path / "success", outcome) == ""
+    assert not (tmp_path / "success").exists()
+    assert report.write_success(tmp_path / "success", succeeded()) == ""
+    assert (tmp_path / "success").read_bytes() == b""
+
+
+def test_a_marker_that_cannot_be_written_is_said_and_not_raised(tmp_path):
+    assert "cannot be written" in report.write_success(tmp_path / "no folder" / "success", succeeded())

@@ -1,0 +1,35 @@
+"""docs/outcomes.md is the outcome table that tests/local/test_outcome_table.py runs."""
+
+from pathlib import Path
+
+import pytest
+from outcomes.case import ALL
+from outcomes.page import page
+from outcomes.table import CASES, PARTS
+
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "outcomes.md"
+
+
+def test_the_page_of_the_docs_shows_the_table(request: pytest.FixtureRequest) -> None:
+    """After a change of the table: --refresh, then read the diff."""
+    if request.config.getoption("--refresh"):
+        PAGE.write_text(page())
+    assert PAGE.read_text() == page()
+
+
+def test_the_parts_of_the_page_have_every_case_once() -> None:
+    assert sorted(case.name for cases in PARTS.values() for case in cases) == sorted(case.name for case in CASES)
+
+
+def test_every_case_has_its_own_name() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+def test_the_table_is_as_large_as_it_was_asked_for() -> None:
+    assert len(CASES) >= 150
+    assert {case.way for case in CASES} == set(ALL)
+
+
+def test_what_fails_is_never_0_and_says_why() -> None:
+    assert [case.name for case in CASES if case.code == 0 and case.text] == []
+    assert [case.name for case in CASES if case.code not in (0, 143) and not case.text] == []  # 143: stopped

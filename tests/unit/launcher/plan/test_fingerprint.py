@@ -1,0 +1,134 @@
+"""What is compared between hosts: fingerprint.py, the prepare step's digests, the clocks' difference (peers.Clock)."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+from builders import read
+
+from entrypoint.launcher.control.peers import Clock
+from entrypoint.launcher.plan.fingerprint import fingerprint
+from entrypoint.launcher.plan.planner import plan_for
+from entrypoint.launcher.policy.rendezvous import different
+
+PREPARE = Path(__file__).resolve().parents[4] / "entrypoint" / "programs" / "prepare"
+
+
+def fingerprints(base: Path, *, me: str = "algo-1", hyperparameters=None, **environment: str) -> dict[str, str]:
+    job = read(base, 2, hyperparameters or {}, {"ENTRYPOINT_MODE": "mpi", **environment}, me=me)
+    return fingerprint(job, plan_for(job))
+
+
+def test_hosts_of_one_job_agree(tmp_path):
+    """Though each has folders of its own, where hosts share a machine."""
+    assert fingerprints(tmp_path / "a") == fingerprints(tmp_path / "b", me="algo-2")
+
+
+DIFFERENT = {
+    # what is not the same on one host: the thing that is named
+    "ranks": ({"ENTRYPOINT_PROCESSES_PER_HOST": "2"}, {"the plan", "the set of settings"}),
+    "a setting that no row shows": ({"ENTRYPOINT_PEER_TIMEOUT": "9"}, {"the set of settings"}),
+    "a port": ({"ENTRYPOINT_SSH_PORT": "7000"}, {"the plan", "the set of settings"}),
+    "a token, which the hosts show to one another": ({"ENTRYPOINT_TOKEN": "geheim"}, set()),
+    "where the summary is written": ({"ENTRYPOINT_SUMMARY": "/tmp/x"}, set()),
+}
+
+
+@pytest.mark.parametrize("environment, named", DIFFERENT.values(), ids=DIFFERENT)
+def test_what_differs_is_seen(tmp_path, environment, named):
+    ours, theirs = fingerprints(tmp_path), fingerprints(tmp_path, **environment)
+    assert {thing for thing in ours if ours[thing] != theirs[thing]} == named
+
+
+def test_of_two_versions_of_open_mpi_the_daemon_is_named_first(tmp_path):
+    (tmp_path / "prted").touch(mode=0o755)
+    ours, theirs = fingerprints(tmp_path), fingerprints(tmp_path, PATH=str(tmp_path))
+    things = sorted(thing for thing in ours if ours[thing] != theirs[thing])
+    assert things[0] == "Open MPI's daemon"
+    assert different("algo-1", things[0], {"algo-1": ours[things[0]], "algo-2": theirs[things[0]]}) == [
+        ("algo-2", "Open MPI's daemon is prted; on algo-1 it is orted")
+    ]
+
+
+def test_arguments_are_part_of_the_plan(tmp_path):
+    assert fingerprints(tmp_path)["the plan"] != fingerprints(tmp_path, hyperparameters={"rate": "1"})["the plan"]
+
+
+@pytest.mark.parametrize("mode, matters", [("mpi", True), ("ps", True), ("single", False)])
+def test_hosts_that_train_together_have_the_same_channels(tmp_path, mode, matters):
+    def channels(listed: dict, me: str = "algo-2") -> str:
+        job = read(tmp_path, 3, {}, {"ENTRYPOINT_MODE": mode}, me=me, channels=listed)
+        return fingerprint(job, plan_for(job))["the set of channels"]
+
+    some = {"train": {"TrainingInputMode": "Pipe"}, "test": None}
+    assert channels(some) == channels(some, me="algo-3")
+    assert (channels(some) != channels({**some, "train": {}})) is matters
+    assert (channels(some) != channels({"train": some["train"]})) is matters
+    assert (channels(some, me="algo-1") == "*") is (mode != "mpi")  # a chief whose workers train for it
+
+
+def test_no_secret_is_in_a_fingerprint(tmp_path):
+    shown = fingerprints(tmp_path, ENTRYPOINT_TOKEN="geheim", hyperparameters={"api_key": "geheim-2"})
+    assert "geheim" not in str(shown)
+
+
+@pytest.fixture(scope="module")
+def prepare():
+    return runpy.run_path(str(PREPARE))
+
+
+def test_the_digest_of_code_is_of_names_and_contents(prepare, tmp_path):
+    def digest(**files: str) -> str:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return prepare["digest_of_code"](folder)
+
+    plain = digest(**{"train.py": "a", "lib/x.py": "b"})
+    assert plain == digest(**{"lib/x.py": "b", "train.py": "a"})
+    assert plain == digest(**{"train.py": "a", "lib/x.py": "b", "lib/__pycache__/x.pyc": "1", "my.egg-info/PKG": "2"})
+    others = [{"train.py": "a", "lib/y.py": "b"}, {"train.py": "b", "lib/x.py": "b"}, {"train.py": "a"}]
+    assert plain not in [digest(**files) for files in others]
+
+
+def test_the_software_is_named_by_its_versions(prepare):
+    import numpy
+
+    found = prepare["software"]()
+    assert found["numpy"] == numpy.__version__
+    assert found["Python"].startswith("3.")
+    assert found["horovod"] == "" or found["horovod"][0].isdigit()
+
+
+TABLE = {
+    # values by host: who differs from whom
+    "all alike": ({"a": "1", "b": "1", "c": "1"}, []),
+    "one of three": ({"a": "1", "b": "2", "c": "1"}, [("b", "x is 2; on a it is 1")]),
+    "the coordinator": ({"a": "2", "b": "1", "c": "1"}, [("a", "x is 2; on b it is 1")]),
+    "one of two: the coordinator is right": ({"a": "2", "b": "1"}, [("b", "x is 1; on a it is 2")]),
+    "absent": ({"a": "1", "b": "", "c": "1"}, [("b", "x is absent; on a it is 1")]),
+    "all different": ({"a": "1", "b": "2", "c": "3"}, [("b", "x is 2; on a it is 1"), ("c", "x is 3; on a it is 1")]),
+}
+
+
+@pytest.mark.parametrize("values, named", TABLE.values(), ids=TABLE)
+def test_who_differs(values, named):
+    assert different("a", "x", values) == named
+
+
+def test_the_clocks_difference_is_that_of_the_quickest_exchange():
+    clock = Clock()
+    assert clock.offset is None
+    clock.compare(10.0, 1010.9, 11.0)  # slow: the other's time may have been read anywhere between
+    clock.compare(20.0, 1020.005, 20.01)
+    clock.compare(30.0, 1030.4, 30.5)
+    assert clock.offset == pytest.approx(1000.0, abs=0.001)
+
+
+@pytest.mark.parametrize("nonsense", [None, "12", float("nan"), float("inf"), []])
+def test_a_time_that_is_none_is_ignored(nonsense):
+    clock = Clock()
+    clock.compare(1.0, nonsense, 2.0)
+    assert clock.offset is None

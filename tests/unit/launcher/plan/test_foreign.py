@@ -1,0 +1,209 @@
+"""Scripts written for others: what a look at the code tells, and the switches of SageMaker's own libraries."""
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders import read
+from sent import DATA_PARALLEL, PARAMETER_SERVER, by_sdk, mpi
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.launcher.job.job import Mode
+from entrypoint.launcher.plan.distributions import common
+from entrypoint.launcher.plan.plan import Flag
+from entrypoint.launcher.plan.planner import plan_for
+from entrypoint.launcher.plan.render import render
+
+ROOT = Path(__file__).resolve().parents[4]
+FOREIGN = ROOT / "tests/programs/foreign"
+SMDDP = "sagemaker_distributed_dataparallel_enabled"
+OPTIONS = "sagemaker_distributed_dataparallel_custom_mpi_options"
+
+
+@pytest.fixture(scope="module")
+def flags():
+    findings = runpy.run_path(str(ROOT / "entrypoint/programs/prepare/findings.py"))
+    return lambda code: findings["flags"](list(findings["texts"](code)))
+
+
+@pytest.mark.parametrize(
+    "program, found",
+    [
+        ("estimator.py", ["tf1-sessions", "tf1-master"]),
+        ("ps_renames_master.py", []),
+        ("ps_tutorial_fit.py", []),
+        ("smddp_fit.py", []),
+    ],
+)
+def test_what_a_script_is_written_for(flags, tmp_path, program, found):
+    (tmp_path / "train.py").write_bytes((FOREIGN / program).read_bytes())
+    assert flags(tmp_path) == found
+
+
+def test_a_script_that_submits_the_job_may_lie_beside_it(flags, tmp_path):
+    (tmp_path / "train.py").write_bytes((FOREIGN / "ps_tutorial_fit.py").read_bytes())
+    (tmp_path / "submit.py").write_text("import sagemaker\nsagemaker.estimator.Estimator(image_uri='x').fit()\n")
+    assert flags(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "lines, serverless",
+    [
+        (["tf.estimator.Estimator(f).train(g)"], True),
+        (["e = tf.estimator.Estimator(f)", "e.train(g) if alone else tf.estimator.train_and_evaluate(e, a, b)"], False),
+        (["e = tf.estimator.Estimator(f)", "tf.train.Server(cluster)", "e.train(g)"], False),
+        (["e = tf.estimator.Estimator(f)", "# e.train(g)"], False),
+        (["model.train(g)"], False),
+    ],
+)
+def test_a_train_that_starts_no_server(flags, tmp_path, lines, serverless):
+    (tmp_path / "train.py").write_text("\n".join(lines) + "\n")
+    assert (Flag.TF1_TRAIN in flags(tmp_path)) is serverless
+
+
+@pytest.mark.parametrize(
+    "lines, for_aws",
+    [
+        (["tf.estimator.train_and_evaluate(a, b, c)"], True),
+        (["tf.estimator.train_and_evaluate(a, b, c)", "if task == 'chief':"], False),
+        (["MonitoredTrainingSession(is_chief=True)"], False),
+        (["MonitoredTrainingSession(is_chief=task['type'] == 'master')"], True),
+        (["MonitoredTrainingSession(is_chief=task['type'] in ('master', \"chief\"))"], False),
+        (["tf.distribute.ParameterServerStrategy(resolver)", "parser.add_argument('master')"], False),
+        (["tf.distribute.ParameterServerStrategy(resolver)", "tf.estimator.Estimator(model_fn)"], False),
+        (["strategy.fit()  # was: tf.estimator.Estimator(model_fn)", "import sagemaker.estimator"], False),
+        (["est = sagemaker.estimator.Estimator(image)", "sagemaker.tensorflow.estimator.Estimator(x)"], False),
+    ],
+)
+def test_a_script_that_knows_no_chief_is_told_of_a_master(flags, tmp_path, lines, for_aws):
+    (tmp_path / "package").mkdir()
+    for number, line in enumerate(lines):
+        (tmp_path / "package" / f"file{number}.py").write_text(line)
+    assert (Flag.TF1_MASTER in flags(tmp_path)) is for_aws
+
+
+def tf_configs(job, *flags: Flag) -> dict[str, dict]:
+    """Per process of the plan, with these flags found."""
+    found = {}
+    for spec in plan_for(job).processes:
+        env = spec.environment(flags)
+        if "TF_CONFIG" in env:
+            found[f"{spec.host} {spec.name}"] = json.loads(env["TF_CONFIG"])
+    return found
+
+
+PS = {"sagemaker_parameter_server_enabled": "true"}
+
+
+def test_rank_0_is_master_for_such_a_script_only(tmp_path):
+    job = read(tmp_path, 2, PS)
+    for flags, name in (((), "chief"), ((Flag.TF1_MASTER,), "master")):
+        configs = tf_configs(job, *flags)
+        assert len(configs) == 4
+        assert {frozenset(config["cluster"]) for config in configs.values()} == {frozenset((name, "ps", "worker"))}
+        assert configs["algo-1 chief/0"]["task"] == {"type": name, "index": 0}
+        assert configs["algo-2 worker/0"]["task"] == {"type": "worker", "index": 0}
+        assert configs["algo-2 ps/1"]["task"] == {"type": "ps", "index": 1}
+    assert "if tf1-master" in render(plan_for(job))
+
+
+@pytest.mark.parametrize(
+    "environment, name",
+    [
+        ({"ENTRYPOINT_PS_CHIEF_NAME": "chief"}, "chief"),
+        ({"ENTRYPOINT_PS_CHIEF_NAME": "master"}, "master"),
+        ({"ENTRYPOINT_PS_WORKERS": "server"}, "chief"),
+        ({"ENTRYPOINT_EVALUATOR": "last"}, "chief"),
+    ],
+)
+def test_the_name_that_is_asked_for_or_needed_does_not_depend_on_the_script(tmp_path, environment, name):
+    job = read(tmp_path, 2, PS, environment)
+    assert tf_configs(job) == tf_configs(job, Flag.TF1_MASTER)
+    assert tf_configs(job)["algo-1 chief/0"]["task"]["type"] == name
+
+
+# --- SageMaker's data-parallel library ---
+
+
+def more_path(job) -> list[str]:
+    (task,) = {spec.stdin for spec in plan_for(job).processes if spec.name == "prepare" and spec.host == "algo-1"}
+    return json.loads(task)["more_path"]
+
+
+def test_the_data_parallel_switch_starts_ranks_and_brings_the_module_of_that_name(tmp_path):
+    job = read(tmp_path, 2, by_sdk("train.py", {**DATA_PARALLEL, OPTIONS: "-x A=1"}))
+    assert (job.mode, job.processes_per_host, job.mpi_options) == (Mode.MPI, 1, ("-x", "A=1"))
+    assert read(tmp_path, 2, by_sdk("train.py", DATA_PARALLEL), gpus=8).processes_per_host == 8
+    assert more_path(job) == [str(common.STAND_INS)]
+    assert "smdistributed.dataparallel" in render(plan_for(job))
+
+
+@pytest.mark.parametrize("distribution", [mpi(2), {**mpi(2), SMDDP: False}, PARAMETER_SERVER])
+def test_no_other_job_has_that_module(tmp_path, distribution):
+    job = read(tmp_path, 2, by_sdk("train.py", distribution))
+    assert more_path(job) == []
+    assert "smdistributed" not in render(plan_for(job))
+
+
+@pytest.mark.parametrize(
+    "hyperparameters, environment, said",
+    [
+        ({SMDDP: "true", **PS}, {}, ["two modes at once", SMDDP, "sagemaker_parameter_server_enabled"]),
+        ({SMDDP: "true"}, {"ENTRYPOINT_MODE": "mwms"}, ["two modes at once", SMDDP, "ENTRYPOINT_MODE=mwms"]),
+        ({SMDDP: "maybe"}, {}, [f'{SMDDP} is "maybe"', "true or false"]),
+        (
+            {SMDDP: "true", OPTIONS: "-x 'A"},
+            {},
+            [f"{OPTIONS} does not fall into words"],
+        ),
+        (
+            {"mp_parameters": '{"partitions": 2}', "sagemaker_mpi_enabled": "true", SMDDP: "false"},
+            {},
+            ["mp_parameters", "model-parallel", "wanted a job without"],
+        ),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(tmp_path, hyperparameters, environment, said):
+    with pytest.raises(ConfigError) as raised:
+        read(tmp_path, 2, hyperparameters, environment)
+    assert "\n" not in str(raised.value)
+    assert not [text for text in said if text not in str(raised.value)]
+
+
+@pytest.mark.parametrize("nothing", ["null", "{}", '""', "None"])
+def test_no_model_parallelism_is_none(tmp_path, nothing):
+    assert read(tmp_path, 2, {"mp_parameters": nothing}).mode is Mode.SINGLE
+
+
+def python(program: str, *path: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
+    return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "name, instead",
+    [
+        ("smdistributed.dataparallel.torch.distributed", "an image with PyTorch"),
+        ("smdistributed.modelparallel.tensorflow", "horovod.tensorflow"),
+    ],
+)
+def test_a_library_that_is_not_covered_says_so(name, instead):
+    result = python(f"import {name}", common.STAND_INS)
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: " + ".".join(name.split(".")[:-1]) + " is not covered: ")
+    assert instead in last
+
+
+def test_a_library_that_is_installed_comes_first(tmp_path):
+    package = tmp_path / "smdistributed/dataparallel"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("real = True")
+    program = "import smdistributed.dataparallel as library; print(hasattr(library, 'real'))"
+    assert python(program, tmp_path, common.STAND_INS).stdout == "True\n"
+    assert python(program, common.STAND_INS).stdout == "False\n"
+    (package.parent / "__init__.py").touch()  # be it a package of the ordinary kind, too
+    assert python(program, tmp_path, common.STAND_INS).stdout == "True\n"

@@ -1,0 +1,109 @@
+"""The text that is left beside the failure: all causes in order, how everything ended, last lines of processes."""
+
+from pathlib import Path
+
+from builders import read
+
+from entrypoint.base.secrets import Secrets
+from entrypoint.launcher.outcome import outcome, report
+from entrypoint.launcher.outcome.outcome import Cause, Confidence, Exit
+from entrypoint.launcher.plan.planner import plan_for
+from entrypoint.launcher.policy import evidence
+from entrypoint.launcher.policy.events import Report
+from entrypoint.launcher.policy.facts import Facts
+
+ROOT = Cause(host="algo-2", process="worker/1", what="exit code 3", error="ValueError: x", details="Traceback", code=3)
+SYMPTOM = Cause(host="algo-1", process="worker/0", what="exit code 1", error="Socket closed", confidence=Confidence.LOW)
+
+
+def facts(base: Path, me: str = "algo-1") -> Facts:
+    """A job of three hosts that has failed: algo-2 first, though algo-1 was heard first; algo-3 was lost."""
+    job = read(base, 3, {}, {"ENTRYPOINT_MODE": "mwms"}, me=me)
+    found = Facts(plan_for(job), me, 100.0)
+    found.note_cause(SYMPTOM, 105.5)
+    found.note_cause(ROOT, 105.6, at=105.2)
+    own = f"worker/{int(me[-1]) - 1}"
+    found.own.note_started(found.own.specs[own], 101.0)
+    found.own.note_ended(own, Exit(code=143, signal=15), 106.0)
+    found.hosts.note_heard("algo-3", 102.0)
+    found.hosts.note_report(Report(host="algo-2", exits=(("worker/1", "exit code 3", 4.9),), gone=True), 106.0)
+    found.note_outcome(outcome.failed(ROOT), 106.0)
+    return found
+
+
+def test_the_whole_story_on_the_coordinator(tmp_path):
+    known = facts(tmp_path)
+    text = evidence.in_full(known, known.outcome, {"worker/0": "step 1\nstep 2\n"}, 107.0)
+    assert text.splitlines() == [
+        "job failed, exit code 3: algo-2 worker/1 (exit code 3): ValueError: x",
+        "seen from algo-1, the coordinator; seconds are counted from its start, 7.0 s ago",
+        "",
+        "second  what went wrong",
+        "5.200   algo-2 worker/1 (exit code 3): ValueError: x",
+        "5.500   algo-1 worker/0 (exit code 1): Socket closed  (looks like a symptom of something else)",
+        "",
+        "second  process          how it ended",
+        "6.000   algo-1 worker/0  killed by SIGTERM",
+        "4.900   algo-2 worker/1  exit code 3",
+        "",
+        "host    last heard",
+        "algo-2  1.0 s ago   has left",
+        "algo-3  5.0 s ago",
+        "",
+        "the end of the traceback, or of what was printed",
+        "    Traceback",
+        "",
+        "last lines of worker/0",
+        "    step 1",
+        "    step 2",
+    ]
+
+
+def test_the_log_has_the_tables_only(tmp_path):
+    known = facts(tmp_path)
+    short = evidence.in_short(known, known.outcome)
+    assert "5.200   algo-2 worker/1 (exit code 3): ValueError: x" in short
+    assert "4.900   algo-2 worker/1  exit code 3" in short
+    assert not any("last lines" in line for line in short)
+
+
+def test_a_follower_knows_its_own_processes_and_says_where_the_rest_is(tmp_path):
+    known = facts(tmp_path, me="algo-3")
+    text = evidence.in_full(known, known.outcome, {}, 107.0)
+    assert "algo-3 worker/2" in text
+    assert "how the processes of other hosts ended is in the file of algo-1" in text
+
+
+def test_earlier_attempts_are_told(tmp_path):
+    known = facts(tmp_path)
+    known.begin_attempt(1)
+    known.note_cause(ROOT, 120.0)
+    text = evidence.in_full(known, known.outcome, {}, 121.0)
+    assert "0        5.200   algo-2 worker/1" in text and "1        20.000  algo-2 worker/1" in text
+
+
+def test_the_size_is_bounded(tmp_path):
+    known = facts(tmp_path)
+    tails = {f"rank {n}": "x" * 100_000 for n in range(500)}
+    text = evidence.in_full(known, known.outcome, tails, 107.0)
+    assert len(text) <= evidence.LIMIT
+    assert text.count("last lines of rank") > 5
+
+
+def test_one_process_alone_leaves_nothing_more_to_say(tmp_path):
+    job = read(tmp_path, 1)
+    alone = Facts(plan_for(job), "algo-1", 100.0)
+    cause = Cause(host="algo-1", process="script", what="exit code 3", code=3)
+    alone.note_cause(cause, 105.0)
+    assert evidence.in_short(alone, outcome.failed(cause)) == []
+
+
+def test_a_file_that_cannot_be_written_is_only_said(tmp_path):
+    (tmp_path / "data").write_text("not a folder")
+    assert "cannot be written" in report.write_evidence(tmp_path / "data" / "entrypoint-algo-1.txt", "text")
+
+
+def test_secrets_are_masked(tmp_path):
+    secret = Secrets({"MY_API_KEY": "s3cr3t-v4lue-42"}, {})
+    report.write_evidence(tmp_path / "data" / "e.txt", "key s3cr3t-v4lue-42", secret)
+    assert "s3cr3t" not in (tmp_path / "data" / "e.txt").read_text()

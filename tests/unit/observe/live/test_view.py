@@ -1,0 +1,182 @@
+"""view.py: what is to be seen of a job, from lines of its records; serve.py: who may see it."""
+
+import json
+import threading
+
+import pytest
+from werkzeug.test import Client
+
+from entrypoint.launcher.control.pages import is_this_machine
+from entrypoint.observe.live.serve import STATE, WATCHED, Looks, application
+from entrypoint.observe.live.view import LINES, View
+
+ABOUT = {"version": 1, "hosts": ["algo-1", "algo-2"], "coordinator": "algo-1", "mode": "mpi", "cpus": 4}
+USED = {"cpu": [1.5, 0.5, 0, 0, 0], "memory": [10, 10, 500], "net": [2000, 100], "disk": [0, 30], "free": 9}
+
+
+def view(*lines, host: str = "algo-1") -> View:
+    made = View()
+    made.note(host, ["host", 100.0, ABOUT])
+    for line in lines:
+        made.note(host, list(line))
+    return made
+
+
+def host_of(made: View, name: str = "algo-1") -> dict:
+    return next(host for host in made.state(200.0)["hosts"] if host["name"] == name)
+
+
+def test_hosts_come_in_the_order_of_their_ranks_whoever_was_heard_first():
+    made = View()
+    made.note("algo-2", ["phase", 101.0, "running"])
+    made.note("algo-1", ["host", 100.0, ABOUT])
+    state = made.state(130.0)
+    assert [host["name"] for host in state["hosts"]] == ["algo-1", "algo-2"]
+    assert (state["mode"], state["coordinator"], state["began"], state["at"]) == ("mpi", "algo-1", 100.0, 130.0)
+    assert host_of(made, "algo-2")["phase"] == "running"
+
+
+def test_a_sample_becomes_rates_and_parts():
+    made = view(
+        ("process", 101.0, "rank 0", {"pid": 7, "role": "rank"}),
+        ("host", 101.0, {"memory_limit": 1000}),
+        ("sample", 102.0, 2.0, USED, {"rank 0": {"cpu": 1.0, "memory": 77}}, {}),
+    )
+    host = host_of(made)
+    assert host["cpu"] == 0.25, "2 s of processor time in 2 s on 4 processors"
+    assert (host["memory"], host["net"], host["disk"], host["free"]) == ([500, 1000], [1000, 50], [0, 15], 9)
+    assert host["history"] == [[102.0, 0.25, 0.5]]
+    (process,) = host["processes"]
+    assert (process["name"], process["role"], process["cpus"], process["memory"]) == ("rank 0", "rank", 0.5, 77)
+
+
+def test_progress_by_epochs_and_what_is_left():
+    told = [
+        ("metric", 100.0 + step, "rank 0", {"epoch": 1 + step // 10, "epochs": 4, "epoch_step": step % 10,
+                                            "epoch_steps": 10, "step": step, "loss": 0.5})
+        for step in range(0, 21)
+    ]  # fmt: skip
+    progress = view(*told).state(121.0)["progress"]
+    assert (progress["host"], progress["process"], progress["done"]) == ("algo-1", "rank 0", 0.5)
+    assert progress["left"] == 20.0, "20 of 40 steps took 20 s"
+    assert (progress["epoch"], progress["epochs"], progress["metrics"]["loss"]) == (3, 4, 0.5)
+    assert host_of(view(*told))["processes"][0]["rate"] == 1.0
+
+
+def test_progress_by_a_number_of_steps_and_none_where_it_is_not_said():
+    assert view(("metric", 101.0, "script", {"step": 30, "max_steps": 120})).state(200.0)["progress"]["done"] == 0.25
+    unknown = view(("metric", 101.0, "script", {"step": 30})).state(200.0)["progress"]
+    assert (unknown["done"], unknown["left"]) == (None, None)
+    assert view().state(200.0)["progress"]["done"] is None
+
+
+def test_a_process_that_begins_anew_has_no_negative_rate():
+    told = [("metric", 100.0 + n, "script", {"step": step, "max_steps": 100}) for n, step in enumerate([80, 90, 0, 2])]
+    (process,) = host_of(view(*told))["processes"]
+    assert process["rate"] == 2.0
+    assert view(*told).state(200.0)["progress"]["left"] == pytest.approx(49.0)
+
+
+def test_the_chief_stands_for_the_job():
+    made = view(("metric", 101.0, "ps/0", {"step": 1}), ("metric", 102.0, "chief/0", {"step": 9}))
+    assert made.state(200.0)["progress"]["process"] == "chief/0"
+
+
+def test_the_last_lines_of_each_and_how_it_ended():
+    made = view(
+        ("process", 101.0, "script", {"pid": 7, "role": "script"}),
+        *(("lines", 102.0, "script", [f"line {number}"]) for number in range(LINES + 3)),
+        ("still", 103.0, {"script": [12.0, 0.0]}),
+        ("ended", 104.0, "script", "exit code 1"),
+        ("said", 104.0, "script: exit code 1"),
+        ("outcome", 105.0, {"kind": "failed", "exit_code": 1, "cause": None}),
+    )
+    (process,) = host_of(made)["processes"]
+    assert process["lines"] == [f"line {number}" for number in range(3, LINES + 3)]
+    assert (process["ended"], process["still"], host_of(made)["phase"]) == ("exit code 1", 12.0, "ended")
+    state = made.state(200.0)
+    assert state["said"] == [(104.0, "algo-1", "script: exit code 1")]
+    assert state["outcome"]["exit_code"] == 1
+
+
+def test_a_followers_outcome_is_not_the_jobs():
+    made = view()
+    made.note("algo-2", ["host", 100.0, {**ABOUT, "host": "algo-2"}])
+    made.note("algo-2", ["outcome", 101.0, {"kind": "failed", "exit_code": 69, "cause": None}])
+    assert made.state(200.0)["outcome"] is None
+
+
+def test_what_is_no_number_is_json_that_browsers_read():
+    made = view(("metric", 101.0, "script", {"step": 1, "loss": float("nan"), "norm": float("inf")}))
+    state = json.loads(json.dumps(made.state(200.0), allow_nan=False))
+    assert state["hosts"][0]["processes"][0]["metrics"] == {"step": 1, "loss": "nan", "norm": "inf"}
+
+
+def test_kinds_and_forms_that_it_does_not_know_change_nothing():
+    made = view(("comet", 101.0, {}), ("sample", 101.0, 0, USED, {}, {}), ("metric", 101.0, "script", "loss"))
+    assert host_of(made)["processes"] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [["host", 101.0, {"hosts": 5}], ["host", 101.0, {"cpus": "many", "hosts": ["x"]}], ["host", 101.0, {"job": [1]}],
+     ["sample", 101.0, 1.0, {"cpu": 3}, {}, {}], ["sample", 101.0, 1.0, {"net": [None, 1]}, {}, {}],
+     ["sample", 101.0, 1.0, {**USED, "gpus": [5]}, {}, {}], ["sample", 101.0, 1.0, {**USED, "fifos": [1]}, {}, {}],
+     ["sample", 101.0, 1.0, USED, {"script": 7}, {}], ["sample", 101.0, "1", USED, {}, {}],
+     ["metric", 101.0, "script", {"step": "7"}], ["metric", 101.0, "script", {"step": 10**400}],
+     ["metric", 101.0, "script", {"step": float("nan")}],
+     ["metric", 101.0, "script", {"steps_per_second": float("inf")}],
+     ["metric", 101.0, "script", {"epoch": float("inf"), "epochs": float("inf")}], ["still", 101.0, {"script": 5}],
+     ["still", 101.0, {"script": ["x"]}], ["ended", 101.0, ["script"], 0], ["lines", 101.0, "script", 7], ["said"], [],
+     ["outcome", 101.0, {}], ["outcome", 101.0, {"kind": 7, "exit_code": "x"}], ["phase", "x", "running"]],
+    ids=str,
+)  # fmt: skip
+def test_a_line_that_is_none_changes_nothing_that_is_shown(line):
+    process = ("process", 100.5, "script", {"role": "script"})
+    made = view(process, line, ("said", 102.0, "hello"))
+    made.note("algo-1", ["sample", 103.0, 1.0, USED, {"script": {"cpu": 1.0}}, {}])
+    state = json.loads(json.dumps(made.state(200.0), allow_nan=False))
+    assert state["said"] == [[102.0, "algo-1", "hello"]] and state["outcome"] is None
+    assert state["hosts"][0]["cpu"] == 0.5 and state["hosts"][0]["processes"][0]["cpus"] == 1.0
+    assert state["hosts"][0]["processes"][0]["rate"] is None
+
+
+# --- serve.py ---
+
+
+def test_the_page_and_the_state_and_that_somebody_looks(tmp_path):
+    browser = Client(application(tmp_path, Looks()))
+    page = browser.get("/", base_url="http://localhost:8000")
+    assert page.status_code == 200 and page.mimetype == "text/html" and b"<script>" in page.data
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert browser.get("/live", base_url="http://localhost").get_json() == {}, "nothing is known yet"
+    assert (tmp_path / WATCHED).exists()
+    (tmp_path / STATE).write_text('{"version": 1}')
+    assert browser.get("/live", base_url="http://localhost").get_json() == {"version": 1}
+
+
+@pytest.mark.parametrize(
+    "method, path, host, status",
+    [("GET", "/live", "evil.example", 403), ("POST", "/live", "localhost", 405), ("GET", "/etc", "localhost", 404)],
+)
+def test_what_is_not_shown(tmp_path, method, path, host, status):
+    (tmp_path / STATE).write_text('{"name": "hidden"}')
+    answer = Client(application(tmp_path, Looks())).open(path, method=method, base_url=f"http://{host}")
+    assert answer.status_code == status and b"hidden" not in answer.data
+
+
+@pytest.mark.parametrize(
+    "host, ours",
+    [("localhost", True), ("localhost:80", True), ("127.0.0.1:7979", True), ("[::1]:7979", True), ("[::1]", True),
+     ("", False), ("localhost.evil.example", False), ("127.0.0.1.evil.example:80", False), ("127.4.0.1:80", True)],
+)  # fmt: skip
+def test_names_of_this_machine(host, ours):
+    assert is_this_machine(host) is ours
+
+
+def test_the_end_waits_for_who_looks_and_for_nobody_else():
+    looks = Looks()
+    looks.wait_for_one(within=60)  # nobody has looked: at once
+    looks.note()
+    threading.Timer(0.2, looks.note).start()
+    looks.wait_for_one(within=60)

@@ -1,0 +1,335 @@
+"""Which jobs train together, by what their hosts were seen to train and to exchange. Records are made up."""
+
+import pytest
+
+from entrypoint.observe.monitor.distributed import Together
+from entrypoint.observe.monitor.variable_traffic import STEPS
+
+MB = 1_000_000
+
+
+class Job:
+    """Two hosts (or more) that train for some seconds, a step in `step` seconds, and what is said of them.
+
+    `sent`: bytes that each host has sent to each other at a second of the training and from one step to another, as
+    many as come back. `model`: what is seen of the model, from the first step on. `before`: seconds of preparation;
+    `tick`: between two samples.
+    """
+
+    def __init__(self, hosts=2, seconds=150, step=0.1, sent=lambda *_: 0, model=None, before=0, tick=2, **options):
+        self.names = [f"algo-{number}" for number in range(1, hosts + 1)]
+        self.together = Together(self.names, options.get("shared", False))
+        self.said, self.ended = [], None
+        self.tick = tick
+        self.step, self.sent, self.model, self.before, self.options = step, sent, model, before, options
+        for host in self.names:
+            self.note(host, 0, "process", "worker", {"pid": 1})
+        for now in range(tick, before + seconds + 1, tick):
+            for host in self.names:
+                self.sample(host, now, now - before)
+            self.look(now)
+
+    def note(self, host, now, kind, *values):
+        self.together.note(host, now + 3600 * (now > self.options.get("clock_set", 1e9)), kind, *values)
+
+    def sample(self, host, now, training):
+        if self.step and training > 0:
+            before, after = int((training - self.tick) / self.step), int(training / self.step)
+            if host in self.options.get("says", self.names):
+                metrics = {"step": after, **({"loss": 1.0} if self.options.get("loss", True) else {})}
+                self.note(host, now, "metric", "worker", metrics | self.options.get("metrics", lambda _: {})(after))
+        else:
+            before = after = 0
+            self.note(host, now, "metric", "worker", {"step": 100 * now}) if training <= 0 else None
+        if self.model and training > 0:
+            model = self.model(after) if callable(self.model) else self.model
+            self.note(host, now, "model", "worker", model)
+        sent = self.sent(training, before, after) if training > 0 else self.options.get("prepares", 0)
+        cpu = self.options.get("cpu", 0.9) * self.tick
+        peers = {other: [sent, sent] for other in self.names if other != host}
+        for alone in self.options.get("alone", ()):
+            peers = {} if host == alone else {other: both for other, both in peers.items() if other != alone}
+        self.note(host, now, "sample", self.tick, {}, {"worker": {"cpu": cpu}}, peers)
+
+    def look(self, now):
+        if found := self.together.look():
+            self.said.append((now, *found))
+        if self.together.is_proven and self.ended is None:
+            self.ended = now
+
+    @property
+    def verdicts(self):
+        return [{True: "yes", False: "NO", None: "unclear"}[together] for _, together, _ in self.said]
+
+    @property
+    def words(self):
+        return self.said[-1][2]
+
+
+def each(count):
+    """So many bytes in each step."""
+    return lambda _, before, after: count * (after - before)
+
+
+def every(steps, count, first=0):
+    """So many bytes once in so many steps."""
+    return lambda _, before, after: count * ((after - first) // steps - (before - first) // steps)
+
+
+def once(count):
+    """So many bytes in the first seconds."""
+    return lambda second, *_: count if second <= 2 else 0
+
+
+def both(*sent):
+    return lambda *when: sum(one(*when) for one in sent)
+
+
+def seen(weights, dense=None, **more):
+    return {"weights": weights, "dense": weights if dense is None else dense, **more}
+
+
+def horovod(weights, gradients=0, asked=0, largest=0, **more):
+    more = {"tensors": int(gradients > 0), **more}
+    return seen(weights, horovod=1, gradients=gradients, asked=asked, largest=largest, **more)
+
+
+MWMS = {"strategy": "CollectiveAllReduceStrategy", "workers": 2}
+SERVERS = {"strategy": "ParameterServerStrategyV2", "workers": 2}
+CHATTER = both(lambda *_: 60_000)  # Horovod's own messages, in two seconds
+
+HONEST = {
+    "MultiWorkerMirrored": (["yes"], {"sent": each(100 * MB), "model": seen(25 * MB, **MWMS)}),
+    "MultiWorkerMirrored, bfloat16, eight hosts": (
+        ["yes"], {"hosts": 8, "sent": each(6 * MB), "model": seen(25 * MB, **MWMS)}),
+    "MultiWorkerMirrored, three weights": (["yes"], {"sent": each(12), "model": seen(3, **MWMS)}),
+    "MultiWorkerMirrored, steps not said": (
+        ["yes"], {"step": 0, "sent": lambda *_: 80 * MB, "model": seen(MB, **MWMS)}),
+    "MultiWorkerMirrored, a large embedding": (
+        ["yes"], {"sent": each(300_000), "model": seen(100 * MB, dense=10_000, **MWMS)}),
+    "MultiWorkerMirrored, an embedding alone": (
+        ["yes"], {"sent": each(300_000), "model": seen(100 * MB, dense=0, **MWMS)}),
+    "steps of half a minute": (
+        ["yes"], {"seconds": 1500, "tick": 10, "step": 30, "sent": each(100 * MB), "model": seen(25 * MB, **MWMS)}),
+    "a first step that compiles for ten minutes": (
+        ["yes"], {"before": 600, "tick": 10, "sent": each(100 * MB), "model": seen(25 * MB, **MWMS)}),
+    "parameter servers": (["yes"], {"shared": True, "sent": each(4 * MB), "model": seen(MB, **SERVERS)}),
+    "parameter servers, a job's steps, said by the chief": (
+        ["yes"], {"hosts": 16, "shared": True, "says": ["algo-1"], "sent": each(8 * MB / 16 / 15),
+                  "model": seen(MB, **SERVERS)}),
+    "parameter servers, an embedding": (
+        ["yes"], {"shared": True, "sent": each(200_000), "model": seen(100 * MB, dense=5000, **SERVERS)}),
+    "parameter servers, one worker beside nearly all weights": (
+        ["yes"], {"shared": True, "says": ["algo-1"], "sent": each(2800),
+                  "model": seen(100 * MB, strategy="ParameterServerStrategyV2", workers=1)}),
+    "parameter servers of an Estimator": (["yes"], {"shared": True, "sent": each(4 * MB), "model": seen(MB)}),
+    "parameter servers, one has none of the variables": (
+        [], {"hosts": 3, "shared": True, "says": ["algo-1"], "alone": ["algo-3"], "sent": each(4 * MB), "cpu": 0.01}),
+    "Horovod": (["yes"], {"sent": each(100 * MB), "model": horovod(25 * MB, 25 * MB, 25 * MB, MB)}),
+    "Horovod, three weights": (["yes"], {"sent": CHATTER, "model": horovod(3, 3, 4, 3)}),
+    "Horovod, fp16, gradients of eight batches": (
+        ["yes"], {"sent": both(CHATTER, each(50 * MB / 8)), "model": horovod(25 * MB, 25 * MB, 25 * MB, MB)}),
+    "Horovod, steps not said": (
+        ["yes"], {"step": 0, "sent": lambda *_: 40 * MB, "model": horovod(MB, MB, MB, MB)}),
+    "Horovod, gradients averaged by hand": (
+        ["yes"], {"sent": both(CHATTER, each(4 * MB)), "model": horovod(MB, 0, MB, MB)}),
+    "Horovod, an embedding alone": (
+        ["yes"], {"sent": both(CHATTER, each(5000)), "model": horovod(MB, dense=0, tensors=1)}),
+    "Horovod, three weights averaged by hand": (["unclear"], {"sent": CHATTER, "model": horovod(3, 0, 3, 3)}),
+    "Horovod for numbers, gradients by mpi4py": (
+        ["unclear"], {"sent": both(CHATTER, each(4 * MB)), "model": horovod(MB, 0, 1, 1)}),
+    "Horovod, a thousandth of the gradients": (
+        ["unclear"], {"sent": both(CHATTER, each(80_000)), "model": horovod(10 * MB, 0, 20_000, 1000)}),
+    "Horovod, weights averaged every 200 steps": (
+        ["yes"], {"sent": both(CHATTER, every(200, 8 * MB)),
+                  "model": lambda step: horovod(MB, 0, MB, MB, reduced=MB * (step // 200))}),
+    "weights averaged every 200 steps over sockets": (["yes"], {"sent": every(200, 4 * MB), "model": seen(MB)}),
+    "weights averaged every 200 steps, how many is not known": (
+        ["unclear"], {"sent": every(200, 4 * MB)}),
+    "the same, a step in a millisecond": (
+        ["unclear"], {"step": 0.001, "sent": every(200, 4 * MB), "model": seen(MB)}),
+    "weights averaged after each epoch of 900 steps": (
+        ["yes"], {"seconds": 400, "sent": every(900, 4 * MB), "model": seen(MB),
+                  "metrics": lambda step: {"epoch": 1 + step // 900, "epochs": 10}}),
+    "a thousandth of the gradients over sockets": (
+        ["unclear"], {"seconds": 8000, "tick": 20, "sent": each(8 * MB / 1000), "model": seen(MB)}),
+    "three weights over sockets, how many is not known": (["unclear"], {"sent": each(12)}),
+    "three weights over sockets": (["unclear"], {"sent": each(12), "model": seen(3)}),
+    "a tokenizer that says steps": (["yes"], {"before": 120, "sent": each(100 * MB), "model": seen(25 * MB, **MWMS)}),
+    "an hour of preparation that says nothing else": (
+        ["unclear"], {"step": 0, "seconds": 0, "before": 3600, "tick": 20}),
+    "the clock is set forward": (
+        ["yes"], {"clock_set": 10, "sent": each(3000), "model": seen(400, **MWMS), "step": 0.1}),
+}  # fmt: skip
+DISHONEST = {
+    "nothing is exchanged": (["NO"], {}),
+    "nothing is exchanged, three weights": (["NO"], {"model": seen(3)}),
+    "TF_CONFIG overwritten": (["NO"], {"model": seen(MB, strategy="CollectiveAllReduceStrategy", workers=1)}),
+    "one of three": (["NO"], {"hosts": 3, "alone": ["algo-3"], "sent": each(4 * MB), "model": seen(MB, **MWMS)}),
+    "slow steps": (["NO"], {"seconds": 8000, "tick": 20, "step": 30}),
+    "steps not said": (["NO"], {"seconds": 8000, "tick": 20, "step": 0, "model": seen(MB)}),
+    "parameter servers that nobody asks": (["NO"], {"shared": True, "model": seen(MB)}),
+    "parameter servers that nobody asks, and sockets": (
+        ["unclear"], {"shared": True, "sent": each(50), "model": seen(MB)}),
+    "Horovod without its tape, the loss averaged": (
+        ["NO"], {"sent": each(3120 / 2), "model": horovod(100_000, 0, 1, 1)}),
+    "Horovod without its tape, and 50 metrics": (["NO"], {"sent": CHATTER, "model": horovod(25 * MB, 0, 50, 1)}),
+    "Horovod without its tape, weights broadcast": (
+        ["NO"], {"sent": both(CHATTER, once(100 * MB)), "model": horovod(25 * MB, 0, 1, 1)}),
+    "Horovod without its tape, a small model": (["unclear"], {"sent": CHATTER, "model": horovod(1000, 0, 1, 1)}),
+    "50 bytes a step over two sockets": (["NO"], {"sent": each(50), "model": seen(100_000)}),
+    "the same, how many weights is not known": (["unclear"], {"sent": each(50), "seconds": 3000, "tick": 10}),
+    "the same, of few weights": (["unclear"], {"sent": each(50), "model": seen(1000), "seconds": 3000, "tick": 10}),
+    "weights broadcast at the first step": (["NO"], {"sent": once(20 * MB), "model": seen(5 * MB)}),
+    "weights broadcast, how many is not known": (["NO"], {"sent": once(20 * MB)}),
+    "weights broadcast slowly": (
+        ["unclear", "NO"],
+        {"seconds": 500, "sent": lambda second, *_: 2 * MB if second < 20 else 0, "model": seen(5 * MB)}),
+    "data exchanged before": (["NO"], {"before": 60, "prepares": 10 * MB, "model": seen(MB)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said, job", HONEST.values(), ids=HONEST)
+def test_an_honest_job_is_never_called_otherwise(said, job):
+    job = Job(**job)
+    assert job.verdicts == said, job.said
+    assert job.ended is None
+
+
+@pytest.mark.parametrize("said, job", DISHONEST.values(), ids=DISHONEST)
+def test_a_job_whose_hosts_train_alone_is_never_called_distributed(said, job):
+    job = Job(**job)
+    assert job.verdicts == said, job.said
+    assert (job.ended is not None) is ("NO" in said)
+
+
+def test_they_train_together_after_all():
+    """What was called alone, as its first exchange came late, is called so no more, and does not end."""
+    late = Job(seconds=400, sent=lambda second, *_: 80 * MB if second > 80 else 0, model=seen(MB, **MWMS))
+    assert late.verdicts == ["NO", "yes"] and late.ended is None
+    assert late.words == "distributed: yes after all: 2 hosts exchange 8 MB a step for 1 million weights"
+
+
+SAID = {
+    "yes: 3 hosts exchange 12 MB a step for 1 million weights": {
+        "hosts": 3, "sent": each(2 * MB), "model": seen(MB)},
+    "yes: 2 hosts exchange 80 MB a second for 1 million weights": HONEST["MultiWorkerMirrored, steps not said"][1],
+    "NO: algo-3 trains alone (exchanged nothing with other hosts in 500 steps)": DISHONEST["one of three"][1],
+    "NO: every host trains alone (exchanged 52 kB, and no gradients of 100,000 weights, with other hosts in 500 steps)":
+        {"seconds": 52, "sent": each(50), "model": seen(100_000)},
+    "NO: every host trains alone (Horovod was asked to reduce 1 number, and no gradients of 100,000 weights, in 500 "
+    "steps)":
+        DISHONEST["Horovod without its tape, the loss averaged"][1],
+    "unclear: 2 hosts exchange 24.8 B a step, as the gradients of 3 weights would be; how many are trained is not "
+    "known":
+        HONEST["three weights over sockets, how many is not known"][1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words, job", SAID.items())
+def test_it_is_said_with_its_figures(words, job):
+    assert Job(**job).words == f"distributed: {words}"
+
+
+def test_steps_without_a_loss_are_no_training():
+    """`tokenizer step=N` for minutes, and nothing is exchanged."""
+    job = Job(seconds=600, tick=10, loss=False)
+    assert job.said == [] and job.ended is None
+    assert Job(seconds=600, tick=10, loss=False, model=seen(MB)).verdicts == ["NO"], "but where weights are trained"
+
+
+def test_what_cannot_be_seen_is_no_proof():
+    """The kernel tells no connections, or the address of a host is not known yet."""
+    blind = Job(seconds=0)
+    for now in range(1, 200):
+        for host in blind.names:
+            blind.note(host, now, "metric", "worker", {"step": 10 * now, "loss": 1.0})
+            blind.note(host, now, "sample", 1.0, {"unseen": True}, {"worker": {"cpu": 0.9}}, {})
+        blind.look(now)
+    assert blind.verdicts == ["unclear"]
+
+
+def test_connections_that_are_too_short_to_be_counted_are_exchanges():
+    """Weights are averaged every 200 steps, over a new connection each time; one end knows that there was one."""
+    brief = Job(seconds=0)
+    for now in range(1, 400):
+        for host in brief.names:
+            brief.note(host, now, "metric", "worker", {"step": 10 * now, "loss": 1.0})
+            unseen = {"unseen": True} if now % 20 == 0 and host == "algo-1" else {}
+            brief.note(host, now, "sample", 1.0, unseen, {"worker": {"cpu": 0.9}}, {})
+        brief.look(now)
+    assert brief.verdicts in ([], ["unclear"]) and brief.ended is None
+
+
+def test_one_end_that_counts_is_enough():
+    """On loopback only who has opened a connection knows whose the other end is."""
+    job = Job(seconds=0)
+    for now in range(1, 60):
+        for host in job.names:
+            job.note(host, now, "model", "worker", seen(MB, **MWMS))
+            peers = {"algo-2": [4 * MB, 4 * MB]} if host == "algo-1" else {}
+            job.note(host, now, "metric", "worker", {"step": now, "loss": 1.0})
+            job.note(host, now, "sample", 1.0, {}, {}, peers)
+        job.look(now)
+    assert job.verdicts == ["yes"]
+
+
+@pytest.mark.parametrize("ahead, told", [(STEPS + 5, False), (2 * STEPS + 100, True)])
+def test_one_that_is_ahead_waits_for_what_is_known_of_the_others(ahead, told):
+    job = Job(seconds=0)
+    for now in range(1, 61):
+        job.note("algo-1", now, "metric", "worker", {"step": ahead * now / 60, "loss": 1.0})
+        job.note("algo-2", now, "metric", "worker", {"step": now / 60, "loss": 1.0})
+        for host in job.names:
+            job.note(host, now, "sample", 1.0, {}, {}, {})
+    job.look(61)
+    assert bool(job.said) is told
+
+
+def test_a_host_that_has_not_started_is_waited_for():
+    together = Together(["algo-1", "algo-2"])
+    together.note("algo-1", 0, "process", "worker", {"pid": 1})
+    for now in range(1, 1000):
+        together.note("algo-1", now, "metric", "worker", {"step": now, "loss": 1.0})
+        together.note("algo-1", now, "sample", 1.0, {}, {}, {})
+    assert together.look() is None
+
+
+def test_another_attempt_begins_anew():
+    job = Job(seconds=48)
+    for host in job.names:
+        job.note(host, 50, "process", "worker", {"pid": 2})
+        job.note(host, 51, "metric", "worker", {"step": 480, "loss": 1.0})
+        job.note(host, 70, "sample", 19.0, {}, {}, {})
+        job.note(host, 70, "metric", "worker", {"step": 520, "loss": 1.0})
+    job.look(70)
+    assert job.said == []
+
+
+def test_a_line_that_cannot_be_read_is_left_out():
+    job = Job(seconds=10, model=seen(MB))
+    for line in (
+        [], ["sample"], ["sample", None, {}, {}, {}], ["sample", 1.0, {}, {"worker": 3}, {}],
+        ["sample", 1.0, {}, {}, {"algo-2": [1]}], ["sample", float("nan"), {}, {}, {}], ["sample", 1.0, [], [], []],
+        ["sample", 1.0, {}, {}, {"algo-2": [float("inf"), 0]}], ["metric", "worker", {"step": float("nan"), "loss": 1}],
+        ["metric", "worker", {"step": 10**400, "loss": 1}], ["metric", "worker", {"step": "x", "loss": 1}],
+        ["metric", 7, None], ["metric", "worker", {"step": 1, 3: 1}], ["model", "worker", {"weights": "many"}],
+        ["model", "worker", {"weights": 10**400, "dense": float("nan"), "workers": [2], "strategy": ["x"]}],
+        ["model", [], {}], ["process"], ["process", None],
+    ):  # fmt: skip
+        job.together.note("algo-1", 11, *(line or ["metric"]))
+        job.together.note("algo-7", 11, *(line or ["metric"]))
+        job.look(11)
+    assert job.said == []
+
+
+class Late(Job):
+    """The records of the second host come some seconds later than those of the first."""
+
+    def sample(self, host, now, training):
+        super().sample(host, now, training - 6 * (host == "algo-2"))
+
+
+def test_a_host_whose_records_come_later_is_named_with_the_others():
+    job = Late(sent=CHATTER, model=horovod(100_000, asked=1, largest=1))
+    assert job.words.startswith("distributed: NO: every host trains alone (Horovod was asked to reduce 1 number")

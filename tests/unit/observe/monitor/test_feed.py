@@ -1,0 +1,177 @@
+"""The launcher's end of what the monitor is told, and what becomes of a monitor that is attacked."""
+
+import json
+import os
+import signal
+import socket
+import time
+import zlib
+from pathlib import Path
+
+import pytest
+from builders import read as job_of
+from builders import resources, write_config
+from waiting import eventually
+
+from entrypoint.launcher.job.config import read_job
+from entrypoint.launcher.plan.planner import plan_for
+from entrypoint.observe.monitor import feed as feeds
+from entrypoint.observe.monitor.feed import Feed
+from entrypoint.observe.monitor.reporting import make_report
+from entrypoint.record.read import arrays_of, first_line
+from entrypoint.record.write import Record
+
+
+def test_a_launcher_that_fails_before_it_listens_still_leaves_a_record(tmp_path):
+    """Where a host has no more threads, say: to wait for a listener that was never started was a fault by itself."""
+    write_config(tmp_path, resources(["algo-1"]), {"sagemaker_program": "train.py"})
+    job = read_job(tmp_path, {}, tmp_path / "run")
+    feed = Feed(job, plan_for(job), time.monotonic())
+    feed.tell("outcome", {"kind": "failed", "exit_code": 70, "cause": None, "there": []})
+    assert feed.finish() == ""
+    text = zlib.decompressobj(31).decompress((job.paths.records / "algo-1.jsonl.gz").read_bytes())
+    assert [json.loads(line)[0] for line in text.splitlines()][-1] == "outcome"
+
+
+def test_a_record_counts_from_when_the_launcher_began(tmp_path):
+    """The monitor begins later than what is fast to start: the page had no "start" of such a host."""
+    write_config(tmp_path, resources(["algo-1"]), {"sagemaker_program": "train.py"})
+    job = read_job(tmp_path, {}, tmp_path / "run")
+    feed = Feed(job, plan_for(job), time.monotonic() - 100)
+    began = time.time() - 100
+    feed.tell("outcome", {"kind": "succeeded", "exit_code": 0, "cause": None, "there": []})
+    assert feed.finish() == ""
+    at, about = first_line((job.paths.records / "algo-1.jsonl.gz").read_bytes())
+    assert abs(at - began) < 50 and about["host"] == "algo-1"
+
+
+class Launcher:
+    """A job's launcher, as far as its monitor sees one."""
+
+    def __init__(self, folder: Path, hosts: int = 1, **settings: str) -> None:
+        self.job = job_of(folder, hosts, environment={f"ENTRYPOINT_{name}": value for name, value in settings.items()})
+        self.said: list[str] = []
+        self.events: list = []
+        self.feed = Feed(self.job, plan_for(self.job), time.monotonic())
+        self.feed.listen(self.events.append, self.say, self.said.append, lambda do, patience: do())
+        self.feed.tell("process", "script", {"pid": os.getpid(), "role": "script", "task": "script"})
+
+    def say(self, words: str) -> None:
+        self.said.append(words)
+        self.feed.show("", f"{words}\n".encode())  # as the log does
+
+    def says(self, words: str) -> None:
+        eventually(lambda: any(words in line for line in self.said), within=60, what=f"{words}; said: {self.said}")
+
+    def lines(self, kind: str) -> list[list]:
+        path = self.job.paths.records / "algo-1.jsonl.gz"
+        if path.exists():
+            (path.parent / "watched").touch()  # then it writes every second
+        return [line for line in arrays_of(path.read_bytes()) if line[0] == kind] if path.exists() else []
+
+    def has(self, kind: str, *values: object) -> None:
+        eventually(lambda: any(line[2:] == [*values] for line in self.lines(kind)), within=60, what=f"{kind} {values}")
+
+    def kill_the_monitor(self) -> None:
+        os.kill(self.feed._pid, signal.SIGKILL)
+
+    def ends(self, kind: str = "succeeded") -> str:
+        self.feed.tell("ended", "script", "exit code 0")
+        self.feed.tell("outcome", {"kind": kind, "exit_code": 0, "cause": None, "there": []})
+        return self.feed.finish()
+
+
+def test_no_line_and_no_mark_ends_the_monitor(tmp_path):
+    """What ended it on every host: one each of these, but for the metric's expression."""
+    metrics = json.dumps([{"Name": "loss", "Regex": "loss(x)?"}, {"Name": "slow", "Regex": "(([a-z=0-9 .:]+)+)+!"}])
+    launcher = Launcher(tmp_path, METRICS=metrics, EMF="Tests")
+    eventually(launcher.job.paths.marks.exists, within=60)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as script:
+        for step in ("Infinity", "NaN", "1" + "0" * 400, "[" * 5000):
+            message = (
+                f'{{"process": "script", "marks": {{}}, "metrics": {{"step": {step}}}, "weights": [{step}, 1, 1]}}'
+            )
+            script.sendto(message.encode(), str(launcher.job.paths.marks))
+    for line in (b"step=nan loss=1", b"step=inf", b"Epoch 1/" + b"9" * 400, b"Epoch 1/" + b"9" * 5000, b"\xff\x9b\0"):
+        launcher.feed.show("script", line + b"\n")
+        launcher.feed.show("script\xff", line + b"\n")
+    launcher.says("the expression of 'slow'")
+    launcher.feed.show("script", b"step=7 accuracy=0.5\n")
+    eventually(lambda: any(line[3].get("step") == 7 for line in launcher.lines("metric")), within=60)
+    assert launcher.ends() == ""
+    assert launcher.job.paths.report.exists()
+    assert not [words for words in launcher.said if "fault" in words or "Traceback" in words]
+
+
+def test_a_record_that_another_host_brings_ends_nothing(tmp_path):
+    launcher = Launcher(tmp_path, hosts=2)
+    record = Record(launcher.job.paths.records / "algo-2.jsonl.gz", pytest.fail)
+    for line in (
+        b'["metric",1,"script",{"step":Infinity}]',
+        b'["process",1,7,8]',
+        b'["sample",1,{},[],"x",5]',
+        b'["still',
+    ):
+        record.add_line(line)
+    record.add("said", 2.0, "hello")
+    record.close()
+    (launcher.job.paths.records / "watched").touch()
+    shown = launcher.job.paths.records / "live.json"
+    eventually(lambda: shown.exists() and "hello" in shown.read_text(), within=60)
+    assert launcher.ends() == ""
+    assert not [words for words in launcher.said if "fault" in words]
+
+
+def test_a_monitor_that_is_killed_is_begun_again_and_its_record_goes_on(tmp_path):
+    launcher = Launcher(tmp_path)
+    launcher.feed.show("script", b"step=1 loss=1\n")
+    launcher.has("metric", "script", {"step": 1.0, "loss": 1.0})
+    launcher.kill_the_monitor()
+    launcher.says("warning: the monitor of this host was killed by SIGKILL; it is begun again (1 of 3 times)")
+    launcher.feed.tell("process", "later", {"pid": os.getpid(), "role": "script", "task": "later"})
+    eventually(lambda: launcher.feed._begun == 2 and launcher.feed._is_there, within=60)
+    launcher.feed.show("script", b"step=2 loss=2\n")
+    launcher.has("metric", "script", {"step": 2.0, "loss": 2.0})
+    assert launcher.ends() == ""
+    assert [line[2] for line in launcher.lines("process")] == ["script", "later"], "each is told once"
+    assert [line[3]["step"] for line in launcher.lines("metric")] == [1.0, 2.0]
+    assert any("begun again" in line[2] for line in launcher.lines("said"))
+    assert launcher.job.paths.report.exists()
+
+
+def test_a_monitor_that_is_killed_at_the_end_still_leaves_a_report(tmp_path):
+    launcher = Launcher(tmp_path)
+    launcher.has("process", "script", {"pid": os.getpid(), "role": "script", "task": "script"})
+    launcher.kill_the_monitor()
+    assert launcher.ends() == ""
+    assert launcher.lines("outcome") and launcher.job.paths.report.exists()
+
+
+def test_a_monitor_that_cannot_be_had_is_no_silence_and_a_condition_is_not_dropped(tmp_path, monkeypatch):
+    monkeypatch.setattr(feeds, "AGAIN", 0)
+    launcher = Launcher(tmp_path, hosts=2, REQUIRE_DISTRIBUTED="true", HANG_ACTION="fail")
+    launcher.kill_the_monitor()
+    (found,) = eventually(lambda: launcher.events, within=60)
+    assert (found.cause.host, found.cause.what, found.cause.code) == ("algo-1", "monitor", 70)
+    (words,) = launcher.said
+    assert "was killed by SIGKILL, and is not begun again" in words and "nothing is recorded any more" in words
+    assert "ENTRYPOINT_HANG_ACTION=fail does nothing" in words
+    assert "ENTRYPOINT_REQUIRE_DISTRIBUTED=true cannot be checked" in words and found.cause.error in words
+    launcher.ends("failed")
+
+
+def test_a_host_without_another_process_says_so_and_tries_again(tmp_path, monkeypatch):
+    def no_process(*_: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(feeds.monitor_process, "fork", no_process)
+        launcher = Launcher(tmp_path)
+    launcher.says("the monitor of this host cannot be started: [Errno 11] Resource temporarily unavailable")
+    launcher.has("process", "script", {"pid": os.getpid(), "role": "script", "task": "script"})
+    assert launcher.ends() == ""
+
+
+def test_records_that_are_gone_are_not_advised_to_be_read(tmp_path):
+    (words,) = make_report(tmp_path / "record", tmp_path / "gone/report.html", within=120)
+    assert "the records are gone from" in words and "entrypoint report" not in words

@@ -1,0 +1,138 @@
+"""Which metrics are found in what programs print, and which words are not taken for one."""
+
+import json
+import math
+from collections.abc import Callable
+
+import pytest
+
+from entrypoint.launcher.job.settings import read_settings
+from entrypoint.observe.monitor.metrics import LAST, MOST, Reader
+from entrypoint.observe.monitor.output_scan import Printed
+from entrypoint.observe.monitor.requests import Wanted
+
+
+def read(*lines: str, wanted: str = "", say: Callable[[str], None] = print) -> dict[str, float]:
+    settings, *_ = read_settings({"ENTRYPOINT_METRICS": wanted}, {})
+    reader = Reader(wanted=[Wanted(name, expression, say) for name, expression in settings.metrics])
+    for line in lines:
+        reader.read(line + "\n")
+    return reader.take()
+
+
+@pytest.mark.parametrize(
+    "lines, found",
+    [
+        pytest.param(["Epoch 3/10"], {"epoch": 3, "epochs": 10}, id="Keras, epoch"),
+        pytest.param(
+            ["Epoch 2/4", " 45/100 [============>.................] - ETA: 1s - loss: 0.5123 - accuracy: 0.83"],
+            {
+                "epoch": 2, "epochs": 4, "epoch_step": 45, "epoch_steps": 100, "step": 145, "loss": 0.5123,
+                "accuracy": 0.83,
+            },
+            id="Keras 2",
+        ),
+        pytest.param(
+            ["\x1b[1m100/100\x1b[0m \x1b[32m━━━━━━━━\x1b[0m\x1b[37m\x1b[0m \x1b[1m2s\x1b[0m 20ms/step - loss: 3e-1"],
+            {"epoch_step": 100, "epoch_steps": 100, "step": 100, "step_seconds": 0.02, "loss": 0.3},
+            id="Keras 3, in colour",
+        ),
+        pytest.param(["12/Unknown [....] - loss: 2.5"], {"epoch_step": 12, "loss": 2.5}, id="Keras, no end known"),
+        pytest.param(["INFO:tensorflow:loss = 0.5, step = 300 (1.2 sec)"], {"loss": 0.5, "step": 300}, id="Estimator"),
+        pytest.param(["INFO:tensorflow:global_step/sec: 75.3"], {"steps_per_second": 75.3}, id="Estimator, its rate"),
+        pytest.param(
+            ["step=300 loss=0.51 images_per_second=120"],
+            {"step": 300, "loss": 0.51, "images_per_second": 120},
+            id="pairs",
+        ),
+        pytest.param(["step 300: loss 0.51"], {"step": 300, "loss": 0.51}, id="words"),
+        pytest.param(["Train Epoch: 1 [640/60000 (1%)] Loss: 2.29"], {"epoch": 1, "loss": 2.29}, id="capitals"),
+        pytest.param(["val_accuracy: 91%  lr: 1e-3"], {"val_accuracy": 0.91, "lr": 0.001}, id="percent"),
+        pytest.param(["step=1 loss=0.9\rstep=2 loss=0.8"], {"step": 2, "loss": 0.8}, id="one line, written over"),
+        pytest.param(["2026-11-25 10:20:00 host algo-1:7979 ready: 3"], {}, id="times and ports"),
+        pytest.param(["reading 12 files: train/part-00001 took 3 s"], {}, id="prose"),
+        pytest.param(["loss: see the log of step one"], {}, id="no number"),
+    ],
+)  # fmt: skip
+def test_forms(lines, found):
+    assert read(*lines) == pytest.approx(found)
+
+
+def test_loss_that_is_no_number():
+    assert math.isnan(read("epoch=1 loss=nan")["loss"])
+
+
+def test_sagemakers_expressions():
+    wanted = '[{"Name": "segm", "Regex": "mAP\\\\(segm\\\\)/IoU=0.5:0.95: ([0-9.]+)"}]'
+    assert read("mAP(segm)/IoU=0.5:0.95: 0.44", wanted=wanted) == {"segm": 0.44}
+
+
+def test_last_value_of_each_is_told_once():
+    reader = Reader()
+    reader.read("".join(f"step={n} loss={1 / n}\n" for n in range(1, 3 * LAST)))
+    assert reader.take() == {"step": 3 * LAST - 1, "loss": 1 / (3 * LAST - 1)}
+    assert reader.take() == {}
+
+
+def test_names_are_bounded():
+    reader = Reader()
+    for number in range(2 * MOST):
+        reader.read(f"loss_{number}=1\n")
+        reader.take()
+    reader.read(f"loss_0=2 loss_{2 * MOST - 1}=2\n")
+    assert reader.take() == {"loss_0": 2}
+
+
+# --- what programs print can end nothing ---
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e400", "9" * 400, "9" * 5000], ids=lambda text: text[:6])
+def test_what_counts_nothing_is_left_out_and_the_rest_of_the_line_is_read(number):
+    assert read(f"step={number} loss=1") == ({"loss": 1} if len(number) < 900 else {})
+    assert read(f"Epoch 1/{number}", "loss=2").get("loss") == 2
+    assert read("Epoch 3/4", f"{number}/8 [====>...] - loss: 3").get("loss", 3) == 3
+    assert math.isfinite(sum(read("Epoch 3/4", f"{number}/{number} [====>...] - loss: 3 - steps: {number}").values()))
+
+
+def test_figures_of_other_scripts_are_numbers_too():
+    assert read("step=\N{ARABIC-INDIC DIGIT THREE} loss=1") == {"step": 3, "loss": 1}
+
+
+def test_a_users_expression_whose_group_matches_nothing():
+    wanted = json.dumps([{"Name": "loss", "Regex": "loss(x)?"}, {"Name": "mAP", "Regex": "loss=([0-9.]+)"}])
+    assert read("loss=0.5", wanted=wanted)["mAP"] == 0.5
+
+
+def test_a_users_expression_that_goes_back_for_ever_is_named_and_left_out():
+    endless, said = "(([a-z=0-9 .:]+)+)+!", []
+    wanted = json.dumps([{"Name": "slow", "Regex": endless}, {"Name": "map", "Regex": "map: ([0-9.]+)"}])
+    settings, *_ = read_settings({"ENTRYPOINT_METRICS": wanted}, {})
+    printed = Printed(settings.metrics, said.append)
+    for step in range(3):
+        printed.hear("rank 0", f"step={step} map: 0.{step} {'and so on ' * 9}\n")
+    assert dict(printed.take_metrics()) == {"rank 0": {"step": 2, "map": 0.2}}
+    (words,) = said
+    assert "the expression of 'slow'" in words and endless in words
+
+
+def test_a_slow_expression_costs_a_part_of_the_time_and_stays(monkeypatch):
+    """It reads what there is time for."""
+    monkeypatch.setattr("entrypoint.observe.monitor.requests.AT_ONCE", 0.01)
+    quadratic = Wanted("n", "a*a*b([0-9])", pytest.fail)
+    lines = ["a" * 150] * 10_000
+    quadratic.last_in(lines)
+    quadratic._room = 1.0
+    assert quadratic.last_in(["aab7"]) == 7
+
+
+def test_a_stall_with_a_rank_that_is_none():
+    printed = Printed((), print)
+    printed.hear("rank 0", f"[W stall_inspector.cc:1] One or more\nMissing ranks:\n{'9' * 5000}: [a]\n1: [b]\n")
+    printed.hear("rank 0", "loss=1\n")
+    assert dict(printed.take_metrics()) == {"rank 0": {"loss": 1}}
+
+
+def test_last_lines_are_plain():
+    printed = Printed((), print)
+    printed.hear("script", "a\x9b31mb\x1b]0;title\x07c\x85d\n")
+    assert list(printed.take_lines()) == [("script", ["a31mb]0;titlecd"])]

@@ -1,0 +1,172 @@
+"""The file of a record: what is in it at any moment can be read."""
+
+import contextlib
+import gzip
+import json
+import os
+import resource
+import shutil
+import zlib
+
+import pytest
+
+from entrypoint.launcher.control.records import MOST, Records
+from entrypoint.launcher.control.wire import Refused
+from entrypoint.record.read import arrays_of
+from entrypoint.record.write import Record
+
+
+@contextlib.contextmanager
+def no_room_beyond(size: int):
+    """As on a full disk: of a piece that is longer, the kernel takes the beginning, and then none."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def add(record: Record, *numbers: int) -> None:
+    for number in numbers:
+        record.add("said", number, os.urandom(200).hex())
+
+
+def numbers(record: Record) -> list[int]:
+    return [line[1] for line in arrays_of(record.path.read_bytes())]
+
+
+def lines(content: bytes) -> list:
+    return [json.loads(line) for line in zlib.decompressobj(31).decompress(content).splitlines()]
+
+
+def test_what_was_flushed_can_be_read_before_the_end(tmp_path):
+    record = Record(tmp_path / "record/algo-1.jsonl.gz", pytest.fail)
+    record.add("host", 1.23456, {"host": "algo-1"})
+    record.add_line(b'["said",2,"hello"]')
+    record.flush()
+    seen = record.path.read_bytes()
+    assert lines(seen) == [["host", 1.235, {"host": "algo-1"}], ["said", 2, "hello"]]
+    record.flush()
+    assert record.path.read_bytes() == seen, "nothing new, nothing written"
+    record.add("said", 3.0, "bye")
+    record.close()
+    whole = record.path.read_bytes()
+    assert whole.startswith(seen) and lines(whole)[-1] == ["said", 3.0, "bye"]
+
+
+def test_a_full_disk_that_is_emptied_costs_nothing(tmp_path):
+    said = []
+    record = Record(tmp_path / "algo-1.jsonl.gz", said.append)
+    add(record, 1)
+    record.flush()
+    with no_room_beyond(1000):
+        add(record, *range(2, 20))
+        record.flush()
+        assert numbers(record) and numbers(record) == list(range(1, 1 + len(numbers(record)))), "so far it can be read"
+        add(record, 20)
+        record.flush()
+    assert len(said) == 1 and "the record of this host cannot be written" in said[0]
+    add(record, 21)
+    record.close()
+    assert [line[1] for line in map(json.loads, gzip.decompress(record.path.read_bytes()).splitlines())] == [
+        *range(1, 22)
+    ]
+    assert "can be written again, and nothing is missing" in said[1]
+
+
+def test_a_disk_that_is_full_for_long_costs_what_was_told_meanwhile(tmp_path, monkeypatch):
+    monkeypatch.setattr("entrypoint.record.write.ROOM", 2000)
+    said = []
+    record = Record(tmp_path / "algo-1.jsonl.gz", said.append)
+    with no_room_beyond(100):
+        for number in range(100):
+            add(record, number)
+            record.flush()
+    record.flush()
+    add(record, 100, 101)
+    record.close()
+    found = [line[1] for line in map(json.loads, gzip.decompress(record.path.read_bytes()).splitlines())]
+    assert found[0] == 0 and found[-2:] == [100, 101] and len(found) < 50
+    assert said[1].endswith(f"; {102 - len(found)} lines are missing")
+
+
+def test_a_record_that_is_removed_while_it_grows_is_there_again(tmp_path):
+    record = Record(tmp_path / "record/algo-1.jsonl.gz", pytest.fail)
+    add(record, 1, 2)
+    record.flush()
+    shutil.rmtree(tmp_path / "record")
+    add(record, 3)
+    record.close()
+    assert numbers(record) == [1, 2, 3]
+
+
+def test_a_place_that_cannot_be_written_is_said_and_tried_again(tmp_path):
+    said = []
+    (tmp_path / "record").touch()
+    record = Record(tmp_path / "record/algo-1.jsonl.gz", said.append)
+    add(record, 1)
+    record.flush()
+    assert len(said) == 1 and "cannot be written" in said[0]
+    (tmp_path / "record").unlink()
+    add(record, 2)
+    record.close()
+    assert numbers(record) == [1, 2]
+
+
+@pytest.mark.parametrize("cut", [0, 30, 150])
+def test_another_monitor_goes_on_where_one_was_killed(tmp_path, cut):
+    first = Record(tmp_path / "algo-1.jsonl.gz", pytest.fail)
+    add(first, 1, 2)
+    first.flush()
+    add(first, 3)
+    first.flush()
+    first._file.close()
+    os.truncate(first.path, first.size - cut)  # killed as it wrote
+    second = Record(first.path, pytest.fail, again=True)
+    add(second, 4)
+    second.flush()
+    add(second, 5)
+    second.close()
+    assert [number for number in numbers(second) if number != 3] == [1, 2, 4, 5]
+    assert (3 in numbers(second)) == (cut == 0)
+
+
+class TestRecords:
+    @pytest.fixture
+    def records(self, tmp_path):
+        return Records(tmp_path / "record", tmp_path / "wants.json", {"algo-2", "algo-3"})
+
+    def test_pieces_in_order(self, records, tmp_path):
+        assert json.loads(records.take("/record/algo-2/0", {"algo-2"}, b"abc")) == {"have": 3, "wants": {}}
+        assert json.loads(records.take("/record/algo-2/3/end", {"algo-2"}, b"de"))["have"] == 5
+        assert (tmp_path / "record/algo-2.jsonl.gz").read_bytes() == b"abcde"
+        assert (tmp_path / "record/algo-2.whole").exists()
+
+    def test_a_piece_that_came_before_or_is_missing(self, records, tmp_path):
+        records.take("/record/algo-2/0", {"algo-2"}, b"abc")
+        assert json.loads(records.take("/record/algo-2/0", {"algo-2"}, b"abc"))["have"] == 3
+        assert json.loads(records.take("/record/algo-2/9/end", {"algo-2"}, b"xyz"))["have"] == 3
+        assert (tmp_path / "record/algo-2.jsonl.gz").read_bytes() == b"abc"
+        assert not (tmp_path / "record/algo-2.whole").exists()
+
+    def test_what_the_coordinator_wants(self, records, tmp_path):
+        (tmp_path / "wants.json").write_text('{"stacks": 1}')
+        assert json.loads(records.take("/record/algo-3/0", {"algo-3"}, b""))["wants"] == {"stacks": 1}
+
+    @pytest.mark.parametrize(
+        "path", ["/record/algo-1/0", "/record/../0", "/record/algo-2/-1", "/record/algo-2/", "/record/algo-2%2f/0"]
+    )
+    def test_paths_of_nobody(self, records, path, tmp_path):
+        with pytest.raises(Refused) as refused:
+            records.take(path, {"algo-2"}, b"abc")
+        assert refused.value.status == 404 and not (tmp_path / "record").exists()
+
+    def test_another_hosts_record(self, records):
+        with pytest.raises(Refused, match="not the address of algo-2"):
+            records.take("/record/algo-2/0", {"algo-3"}, b"abc")
+
+    def test_a_record_has_its_limit(self, records, tmp_path):
+        (tmp_path / "record").mkdir()
+        (tmp_path / "record/algo-2.jsonl.gz").write_bytes(bytes(MOST - 1))
+        assert json.loads(records.take(f"/record/algo-2/{MOST - 1}", {"algo-2"}, b"ab"))["have"] == MOST - 1

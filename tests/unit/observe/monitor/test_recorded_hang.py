@@ -1,0 +1,48 @@
+"""A job that hung on an H100 (2026-11-26, commit c5e62bb), as its monitor has recorded it: the watch must tell it.
+
+Two ranks of Horovod with ENTRYPOINT_HANG_AFTER=20. Rank 1 sleeps in Python and never enters a broadcast, in which rank
+0 waits. One CPU is busy all the time: the thread of Horovod that reaches Open MPI first spins in it, at first rank 1's.
+The record of that time knows nothing of threads; and when it is played, nobody may look at the stacks.
+"""
+
+import gzip
+import json
+from pathlib import Path
+
+from entrypoint.observe.monitor.hang import Hangs, Who, missing
+from entrypoint.observe.monitor.progress import Progress
+
+AFTER, REVIEW = 20.0, 5.0
+RECORD = Path(__file__).parents[1] / "report" / "records" / "hang-algo-1.jsonl.gz"
+
+
+def play() -> tuple[float, float, Hangs, dict[Who, object]]:
+    """Return when the last sign of progress was, when the hang is told, what is known then, and who stands where."""
+    progress, hangs, running, due = Progress(AFTER), Hangs(AFTER, may_spin=True), dict[str, int](), 0.0
+    last = 0.0
+    for line in gzip.decompress(RECORD.read_bytes()).splitlines():
+        kind, at, *values = json.loads(line)
+        if kind == "process" and values[0].startswith("rank"):
+            running[values[0]] = values[1]["pid"]
+            hangs.note("algo-1", kind, *values)
+        elif kind == "stalled":
+            hangs.note("algo-1", kind, *values)
+        elif kind == "sample":
+            _, host, processes, _ = values
+            progress.look(at, running, processes, host.get("gpus", ()))
+            if any(processes.get(name, {}).get("output") for name in running):
+                last = at
+            if at >= due:
+                due = at + REVIEW
+                for name in running if hangs.asked else ():
+                    hangs.note("algo-1", "stacks", name, {"place": "", "inside": "", "doing": ""})
+                hangs.note("algo-1", "still", progress.still(at, AFTER / 2))
+                if stands := hangs.look(at):
+                    return last, at, hangs, stands
+    raise AssertionError("nothing is told")
+
+
+def test_it_is_told_in_time_with_the_rank_that_does_not_come():
+    last, told, hangs, stands = play()
+    assert missing(stands, hangs.stall) == [("algo-1", "rank 1")]
+    assert told - last <= AFTER + 30

@@ -1,0 +1,115 @@
+"""Connections as the kernel tells of them."""
+
+import json
+import os
+import socket
+from collections import Counter
+
+import pytest
+from builders import resources, write_config
+from waiting import eventually
+
+from entrypoint.launcher.job.cluster import Cluster, Host
+from entrypoint.launcher.job.config import read_job
+from entrypoint.observe.monitor.sampling import Sampling
+from entrypoint.observe.monitor.sockets import connections, inodes_of
+from entrypoint.observe.monitor.traffic import Exchange
+
+HOSTS = tuple(Host(name=f"algo-{rank + 1}", rank=rank, address=f"127.45.0.{rank + 1}") for rank in range(3))
+
+
+@pytest.fixture
+def job_of_two(tmp_path):
+    write_config(tmp_path, resources(["algo-1", "algo-2"]), {"sagemaker_program": "train.py"})
+    addresses = {host.name: host.address for host in HOSTS[:2]}
+    return read_job(tmp_path, {"ENTRYPOINT_HOST_ADDRESSES": json.dumps(addresses)}, tmp_path / "run")
+
+
+@pytest.fixture
+def connected():
+    """A connection from algo-1's address to algo-2's."""
+    with socket.create_server((HOSTS[1].address, 0)) as server:
+        ours = socket.create_connection(server.getsockname(), source_address=(HOSTS[0].address, 0))
+        theirs, _ = server.accept()
+        with ours, theirs:
+            yield ours, theirs
+
+
+def send(sender: socket.socket, receiver: socket.socket, count: int) -> None:
+    sender.sendall(bytes(count))
+    while count:
+        count -= len(receiver.recv(count))
+
+
+def test_bytes_and_owner_of_a_connection(connected):
+    ours, theirs = connected
+    send(ours, theirs, 50_000)
+    send(theirs, ours, 700)
+
+    def seen():
+        found = [each for each in connections() if each.local == ours.getsockname()]
+        # The kernel counts the opening of a connection as a byte; what was sent counts once it is confirmed.
+        return found and found[0].received in (700, 701) and found[0].sent in (50_000, 50_001) and found[0]
+
+    found = eventually(seen, within=30)
+    assert found.remote == theirs.getsockname()
+    assert inodes_of([os.getpid()])[found.inode] == os.getpid()
+
+
+def test_exchange_with_each_host(connected):
+    ours, theirs = connected
+    exchange = Exchange(Cluster(hosts=HOSTS, me=HOSTS[0]))
+    eventually(lambda: len(exchange._host_at) == 2, within=30)
+    exchange.look([os.getpid()])
+    total = 0
+    send(theirs, ours, 123_456)
+
+    def seen():
+        nonlocal total
+        total += exchange.look([os.getpid()]).get("algo-2", [0, 0])[0]
+        return total
+
+    assert eventually(lambda: seen() >= 123_456, within=30)
+    assert exchange.look([os.getpid()]) == {}, "nothing since"
+    send(theirs, ours, 1000)
+    assert exchange.look([]) == {}, "of no process of the job"
+
+
+def test_connections_between_two_looks_are_known_of(monkeypatch):
+    monkeypatch.setattr("entrypoint.observe.monitor.traffic.EVERY", 0.0)
+    with socket.create_server((HOSTS[1].address, 0)) as server, socket.create_server((HOSTS[1].address, 0)) as control:
+        ours = (control.getsockname()[1],)
+        exchange = Exchange(Cluster(hosts=HOSTS, me=HOSTS[0]), ours)
+        eventually(lambda: len(exchange._host_at) == 2, within=30)
+
+        def look() -> bool:
+            exchange.look([os.getpid()])
+            return exchange.is_blind
+
+        def connect(to: socket.socket, looks: bool = False) -> None:
+            client = socket.create_connection(to.getsockname(), source_address=(HOSTS[0].address, 0))
+            accepted, _ = to.accept()
+            assert not (looks and look())
+            client.close()
+            accepted.close()
+
+        assert not look()
+        connect(server)
+        assert eventually(look, within=30) and not look()
+        connect(server, looks=True)
+        assert not look(), "one that a look has seen is counted"
+        connect(control)
+        assert not look(), "the launcher's own"
+
+
+def test_what_mpirun_and_its_daemons_exchange_is_no_training(connected, job_of_two):
+    """Open MPI brings all that ranks print to the coordinator over the network; the monitor took that for gradients."""
+    ours, theirs = connected
+    sampling = Sampling(job_of_two)
+    running = {"mpirun": os.getpid()}
+    eventually(lambda: len(sampling._exchange._host_at) == 1, within=30)
+    send(theirs, ours, 5000)
+    assert sampling.look(running, [], Counter())[3] == {}
+    send(theirs, ours, 5000)
+    seen = eventually(lambda: sampling.look(running, ["mpirun"], Counter())[3], within=60)
+    assert seen["algo-2"][0] >= 5000

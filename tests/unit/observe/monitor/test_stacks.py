@@ -1,0 +1,102 @@
+"""Where real processes stand and what they do, by two looks: programs that sleep, wait, spin, compute, have ended."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from entrypoint.observe.monitor.stacks import take
+from entrypoint.observe.monitor.wait_sites import Doing
+
+PROGRAM = """
+import ctypes, hashlib, os, select, socket, subprocess, sys, threading, time
+
+def compute():
+    while True:
+        hashlib.pbkdf2_hmac("sha256", b"x", b"y", 10**5)  # in C, without Python's lock
+
+def named(name):
+    ctypes.CDLL(None).prctl(15, name.encode(), 0, 0, 0)
+    compute()
+
+def upload():
+    ours, theirs = socket.socketpair()
+    ours.recv(1)
+
+def main(what):
+    lock = threading.Lock()
+    lock.acquire()
+    pair = socket.socketpair()
+    if what == "has a thread that computes":
+        threading.Thread(target=compute).start()
+    if what.startswith("spins as "):
+        for name in what.removeprefix("spins as ").split(", "):
+            threading.Thread(target=named, args=[name], daemon=True).start()
+    if what == "has ended but for a thread":
+        threading.Thread(target=upload, name="uploader").start()
+    print(flush=True)
+    if what == "computes":
+        compute()
+    if what == "has ended but for a thread":
+        return
+    if what in ("sleeps",) or what.startswith("spins as "):
+        time.sleep(1000)
+    if what == "reads a pipe":
+        os.read(os.pipe()[0], 1)
+    if what == "reads a socket":
+        pair[0].recv(1)
+    if what == "polls a socket":
+        select.select([pair[0]], [], [])
+    if what == "waits for a child":
+        subprocess.run([sys.executable, "-c", "import time; print(); time.sleep(1000)"])
+    lock.acquire()
+
+main(sys.argv[1])
+"""
+STANDS = {
+    "sleeps": (Doing.SLEEPS, "main"),
+    "takes a lock twice": (Doing.LOCK, "main"),
+    "reads a pipe": (Doing.PIPE, "main"),
+    "reads a socket": (Doing.SOCKET, "main"),
+    "polls a socket": (Doing.POLL, "main"),
+    "waits for a child": (Doing.CHILD, "main"),
+    "computes": (Doing.WORKS, "compute"),
+    "has a thread that computes": (Doing.WORKS, "main"),
+    "spins as horovod, NCCL Progress 0, cuda-EvtHandlr, collective_ops": (Doing.SLEEPS, "main"),
+    "has ended but for a thread": (Doing.ENDED, "upload"),
+    "is stopped": (Doing.STOPPED, "code"),
+}
+
+
+@pytest.fixture(scope="module")
+def stacks(tmp_path_factory):
+    program = tmp_path_factory.mktemp("stacks") / "program.py"
+    program.write_text(PROGRAM)
+    started = {
+        what: subprocess.Popen([sys.executable, str(program), what], stdout=subprocess.PIPE, process_group=0)
+        for what in STANDS
+    }
+    try:
+        for process in started.values():
+            process.stdout.readline()
+        os.kill(started["is stopped"].pid, signal.SIGSTOP)
+        yield take({what: [process.pid] for what, process in started.items()}, {})
+    finally:
+        for process in started.values():
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+@pytest.mark.parametrize("what", STANDS)
+def test_what_a_process_does(stacks, what):
+    stand = stacks[what].stand
+    assert (stand.doing, stand.place.split()[-1]) == STANDS[what]
+
+
+def test_what_people_read(stacks):
+    """That a script has ended but for a thread, and which; and the stacks of a process."""
+    place = stacks["has ended but for a thread"].stand.place
+    assert place.startswith("the end of the script, which waits for its thread uploader in program.py:")
+    assert "program.py" in stacks["sleeps"].text

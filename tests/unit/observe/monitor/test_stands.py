@@ -1,0 +1,80 @@
+"""What stacks say of a process that is busy or waits in a library: frames in py-spy's form, counters made up."""
+
+import pytest
+
+from entrypoint.observe.monitor.wait_sites import Doing, Look, stand
+
+PID = 7
+OWN = {"name": "step", "filename": "/opt/ml/code/train.py", "short_filename": "train.py", "module": None, "line": 9}
+
+
+def native(name: str, module: str) -> dict:
+    return {"name": name, "filename": module, "short_filename": module.rpartition("/")[2], "module": module, "line": 0}
+
+
+def python(name: str, package: str) -> dict:
+    path = f"/opt/venv/lib/python3.11/site-packages/{package}"
+    return {"name": name, "filename": path, "short_filename": package, "module": None, "line": 1}
+
+
+RUNNER = python("main", "mpi4py/run.py")
+MPI = native("opal_progress", "/usr/lib/x86_64-linux-gnu/libopen-pal.so.40")
+CUDA = native("cuStreamSynchronize", "/usr/lib/x86_64-linux-gnu/libcuda.so.1")
+RETRY = native("tensorflow::AllocatorRetry::AllocateRaw", "/opt/venv/lib/libtensorflow_framework.so.2")
+FUTEX = native("pthread_cond_wait", "/usr/lib/x86_64-linux-gnu/libc.so.6")
+NUMPY = native("dgemm_kernel", "/opt/venv/lib/python3.11/site-packages/numpy.libs/libopenblas.so")
+EXECUTE = python("quick_execute", "tensorflow/python/eager/execute.py")
+ALLREDUCE = python("allreduce", "horovod/tensorflow/mpi_ops.py")
+
+
+def look(at: float, *frames: dict, used: float = 0.0, waits: str = "") -> Look:
+    stacks = [{"os_thread_id": PID, "thread_name": "MainThread", "active": True, "frames": [*frames, OWN, RUNNER]}]
+    return Look(at=at, stacks=stacks, state="S", waits={PID: waits}, used={PID: used}, names={PID: "python"})
+
+
+@pytest.mark.parametrize(
+    ("frames", "used", "waits", "doing"),
+    [
+        pytest.param([MPI], 3.0, "", Doing.COLLECTIVE, id="spins in Open MPI"),
+        pytest.param([CUDA, EXECUTE], 3.0, "", Doing.DEVICE, id="spins until a GPU is ready"),
+        pytest.param([NUMPY], 3.0, "", Doing.WORKS, id="computes, started by mpi4py"),
+        pytest.param([FUTEX, EXECUTE], 0.0, "futex_wait", Doing.TENSORFLOW, id="waits for an operation"),
+        pytest.param([FUTEX, EXECUTE, ALLREDUCE], 0.0, "futex_wait", Doing.COLLECTIVE, id="waits for an allreduce"),
+        pytest.param([FUTEX, RETRY, EXECUTE], 0.0, "futex_wait", Doing.WORKS, id="waits for GPU memory, 10 s at most"),
+        pytest.param([], 0.0, "hrtimer_nanosleep", Doing.SLEEPS, id="sleeps, started by mpi4py"),
+        pytest.param([], 0.0, "folio_wait_bit_common", Doing.DISK, id="waits for a disk"),
+    ],
+)
+def test_what_a_main_thread_does(frames, used, waits, doing):
+    found = stand(PID, look(1.0, *frames, waits=waits), look(4.0, *frames, used=used, waits=waits))
+    assert (found.doing, found.place) == (doing, "train.py:9 step")
+
+
+def test_a_main_thread_that_goes_on_works():
+    later = {**OWN, "line": 10}
+    second = look(4.0)
+    second.stacks[0]["frames"][0] = later
+    assert stand(PID, look(1.0), second).doing is Doing.WORKS
+
+
+def test_a_process_that_nobody_may_look_at():
+    first, second = (Look(at=at, used={PID: 0.0}, names={PID: "python"}) for at in (1.0, 4.0))
+    assert stand(PID, first, second).doing is Doing.UNKNOWN
+    asleep = Look(at=4.0, used={PID: 0.0}, names={PID: "python"}, waits={PID: "hrtimer_nanosleep"})
+    assert stand(PID, first, asleep).doing is Doing.SLEEPS, "the kernel's word"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/opt/venv/lib/python3.11/site-packages/entrypoint/programs/on_path/entrypoint_looks_on.py",
+        "/home/me/checkout/entrypoint/programs/on_path/entrypoint_looks_on.py",
+        "/opt/venv/lib/python3.11/site-packages/tensorflow/python/util/traceback_utils.py",
+        "/opt/venv/lib/python3.11/site-packages/keras/src/utils/traceback_utils.py",
+    ],
+)
+def test_what_stands_around_a_librarys_function_is_not_named(path):
+    around = {**OWN, "name": "wrap.<locals>.around", "filename": path}
+    frames = (FUTEX, EXECUTE, ALLREDUCE, around)
+    found = stand(PID, look(1.0, *frames), look(4.0, *frames))
+    assert str(found) == "train.py:9 step, in horovod.allreduce (waits in a collective)"

@@ -1,0 +1,132 @@
+"""What the coordinator says of a job whose hosts train alone, and when it ends the job. Records are made up."""
+
+import pytest
+from builders import read
+
+from entrypoint.observe.monitor.watch import Watch
+from entrypoint.record.write import Record
+
+REQUIRED = {"ENTRYPOINT_REQUIRE_DISTRIBUTED": "true"}
+TRAINS = {"algo-1": {"worker/0"}, "algo-2": {"worker/1"}}
+MWMS = {
+    "sagemaker_multi_worker_mirrored_strategy_enabled": "true",
+    "sagemaker_distribution_instance_groups": '["workers"]',
+}
+GROUPS = {"workers": ["algo-1", "algo-2"], "data": ["algo-3"]}
+
+
+class Watched:
+    """Two hosts that take 10 steps a second: what their monitors write is looked at every two seconds."""
+
+    def __init__(self, tmp_path, environment):
+        job = read(tmp_path, 3, MWMS, environment, groups=GROUPS)
+        self.told = []
+        self.watch = Watch(job, {**TRAINS, "algo-3": {"script"}}, self.told.append, tracked=False)
+        self.records = job.paths.records
+        self.other = Record(self.records / "algo-2.jsonl.gz", pytest.fail)
+        self.now = 0
+        self.write(["process", 0, "worker/0", {"pid": 1}], ["process", 0, "worker/1", {"pid": 1}])
+
+    def write(self, mine, others):
+        self.other.add(*others[:1], others[1], *others[2:])
+        self.other.flush()
+        self.watch.look([mine])
+
+    def train(self, seconds, exchange=0, **told):
+        for _ in range(seconds // 2):
+            self.now += 2
+            sides = []
+            for host, peer in (("algo-1", "algo-2"), ("algo-2", "algo-1")):
+                (worker,) = TRAINS[host]
+                sides.append([
+                    ["metric", self.now, worker, {"step": 10 * self.now, "loss": 1.0}],
+                    ["sample", self.now, 2.0, {}, {worker: {"cpu": 1.8}}, {peer: [exchange, exchange]}],
+                    *([["model", self.now, worker, told]] if told else []),
+                ])  # fmt: skip
+            for mine, others in zip(*sides, strict=True):
+                self.write(mine, others)
+
+    @property
+    def said(self):
+        return [each["say"] for each in self.told if "say" in each]
+
+    @property
+    def blamed(self):
+        return [each["blame"] for each in self.told if "blame" in each]
+
+
+@pytest.fixture
+def watched(tmp_path):
+    made = []
+
+    def make(environment=REQUIRED):
+        made.append(Watched(tmp_path, environment))
+        return made[-1]
+
+    yield make
+    for job in made:
+        job.other.close()
+
+
+def test_hosts_that_train_alone_are_told_and_ended_once_it_has_stayed_so(watched):
+    job = watched()
+    job.train(60)
+    assert len(job.said) == 1 and "distributed: NO: every host trains alone" in job.said[0]
+    assert "tf.distribute.MultiWorkerMirroredStrategy" in job.said[0] and job.blamed == []
+    job.train(50)
+    assert [(each["what"], each["code"], each["error"]) for each in job.blamed] == [("trains alone", 78, job.said[0])]
+
+
+def test_they_are_not_ended_unless_that_is_wanted(watched):
+    job = watched({})
+    job.train(200)
+    assert len(job.said) == 1 and job.blamed == []
+
+
+def test_they_are_not_ended_where_they_train_together_after_all(watched):
+    job = watched()
+    job.train(80)
+    job.train(200, exchange=10**8, weights=10**6, dense=10**6, workers=2)
+    assert ["NO" in job.said[0], "yes after all" in job.said[1]] == [True, True] and job.blamed == []
+
+
+def test_what_is_unclear_ends_nothing(watched):
+    job = watched()
+    job.train(400, exchange=2000)
+    assert len(job.said) == 1 and job.said[0].startswith("distributed: unclear: 2 hosts exchange") and job.blamed == []
+
+
+def differ(job, *steps):
+    for step in steps:
+        job.write(["weights", 0, "worker/0", step, 1.0, 1.0], ["weights", 0, "worker/1", step, 2.0, 2.0])
+
+
+def test_an_evaluator_and_hosts_outside_of_the_distribution_train_alone_as_they_are_meant_to(watched):
+    job = watched()
+    outside = Record(job.records / "algo-3.jsonl.gz", pytest.fail)
+    outside.add("process", 0, "script", {"pid": 1})
+    job.write(["process", 0, "evaluator/0", {"pid": 2}], ["ended", 0, "evaluator/0", "exit code 0"])
+    for _ in range(120):
+        job.train(2, exchange=10**8, weights=10**6, dense=10**6, workers=2)
+        outside.add("metric", job.now, "script", {"step": 20 * job.now, "loss": 1.0})
+        outside.add("sample", job.now, 2.0, {}, {"script": {"cpu": 1.8}}, {})
+        outside.flush()
+    outside.close()
+    assert [words[:16] for words in job.said] == ["distributed: yes"] and job.blamed == []
+
+
+def test_weights_that_differ_end_the_job(watched):
+    job = watched()
+    differ(job, 100, 200)
+    assert job.said == []
+    differ(job, 300)
+    assert "distributed: NO: weights differ" in job.said[0] and [each["code"] for each in job.blamed] == [78]
+
+
+def test_but_not_where_they_are_averaged_now_and_then(watched):
+    job = watched()
+    for _ in range(4):
+        job.train(18, weights=10**6, dense=10**6)
+        job.train(2, exchange=8 * 10**6)
+    differ(job, 100, 200, 300, 400)
+    assert "distributed: yes" in job.said[0] and "weights differ" in job.said[1] and job.blamed == []

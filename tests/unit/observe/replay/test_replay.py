@@ -1,0 +1,297 @@
+"""The policy's history, and replay/: what a host knew and decided, played again to the same end."""
+
+import gzip
+import json
+import re
+
+import pytest
+from builders import read as job_of
+
+from entrypoint.base.codec import plain, reader
+from entrypoint.base.errors import FAULT, ConfigError
+from entrypoint.cli import replay
+from entrypoint.cli.main import run
+from entrypoint.launcher.outcome.outcome import Cause, Exit, failed
+from entrypoint.launcher.plan.planner import plan_for
+from entrypoint.launcher.policy import events
+from entrypoint.launcher.policy.artifacts import Artifacts, File
+from entrypoint.launcher.policy.events import News, Reach, Report
+from entrypoint.launcher.policy.history import MOST_HOSTS, History
+from entrypoint.launcher.policy.policy import Policy
+from entrypoint.observe.monitor.description import described
+from entrypoint.observe.replay.play import EVENTS
+from entrypoint.observe.replay.rerun import arguments, faults
+from entrypoint.observe.replay.wording import Narrator
+
+CAUSE = Cause(host="algo-2", process="script", what="exit code 1", error="ValueError: x", code=1, exit=Exit(code=1))
+BEGAN = 1000.0
+
+
+class Life:
+    """One host's policy, and the record that its launcher would have written."""
+
+    def __init__(self, folder, hosts=2, me="algo-1", **options):
+        self.job = job_of(folder, hosts, {"sagemaker_program": "train.py"}, {"ENTRYPOINT_MODE": "single"}, me=me)
+        self.policy = Policy(plan_for(self.job), me, self.job.settings, BEGAN)
+        self.written = []
+        self.history = History(hosts, BEGAN, self.written.append)
+        about = {
+            "host": me,
+            "coordinator": "algo-1",
+            "hosts": [host.name for host in self.job.cluster.hosts],
+            "gpus": 0,
+        }
+        told = described(self.job, {"ENTRYPOINT_MODE": "single", "HOME": "/root", **options})
+        self.lines = [["host", BEGAN, about], ["described", BEGAN, told]]
+        self.outcome = None
+
+    def on(self, at: float, *happened: events.Event):
+        actions = self.policy.on(happened, BEGAN + at)
+        assert self.history.note(happened, BEGAN + at, actions) == actions
+        self.lines += [["decided", BEGAN + at, line] for line in self.written]
+        self.written.clear()
+        for action in actions:
+            if isinstance(action, events.Finish):
+                self.outcome = action.outcome
+                told = {"kind": str(action.outcome.kind), "exit_code": action.outcome.exit_code, "cause": None}
+                self.lines.append(["outcome", BEGAN + at, told])
+        return actions
+
+    @property
+    def record(self) -> bytes:
+        return gzip.compress(b"".join(json.dumps(line).encode() + b"\n" for line in self.lines))
+
+    @property
+    def decisions(self) -> list[dict]:
+        return [line[2] for line in self.lines if line[0] == "decided"]
+
+
+@pytest.fixture
+def life(tmp_path):
+    """A coordinator whose follower fails after two minutes in which nothing else happened."""
+    life = Life(tmp_path)
+    life.on(0.1, events.Prepared(flags=frozenset()), events.Ended(name="prepare", exit=Exit(code=0)))
+    met = Report(host="algo-2", ready=frozenset({"prepare", "preflight"}))
+    life.on(0.2, events.Reported(report=met))
+    life.on(0.3, events.Probed(found=(Reach(host="algo-2", address="127.0.0.2"),)))
+    running = Report(host="algo-2", ready=frozenset({"prepare", "preflight", "script"}), ack=1)
+    life.on(0.5, events.Reported(report=running))
+    for second in range(1, 120):
+        life.on(second, events.Reported(report=running))
+        life.on(second + 0.5, events.Due())
+    life.on(121, events.Reported(report=Report(host="algo-2", done=True, clean=False, cause=CAUSE, ack=1)))
+    life.on(121.2, events.Reported(report=Report(host="algo-2", done=True, clean=False, cause=CAUSE, ack=9)))
+    life.on(123, events.Due())
+    life.on(123.1, events.Ended(name="script", exit=Exit(code=143, signal=15)))
+    life.on(123.2, events.Reported(report=Report(host="algo-2", done=True, clean=False, cause=CAUSE, ack=9, gone=True)))
+    for tenth in range(40):
+        if life.outcome is None:
+            life.on(123.3 + tenth / 10, events.Due())
+    assert life.outcome == failed(CAUSE)
+    return life
+
+
+def test_a_history_is_played_to_the_same_decisions(life):
+    played = replay.play(replay.read(life.record))
+    assert played.differs is None and played.same_outcome and played.incomplete == []
+    assert played.outcome == {"kind": "failed", "exit_code": 1}
+    assert len(played.steps) == len(life.decisions)
+
+
+def test_minutes_in_which_nothing_happens_cost_next_to_nothing(life):
+    """And what was not written down is made up for: else the policy would take the host for lost."""
+    assert sum(line["dropped"] for line in life.decisions) > 50
+    assert len(life.record) < 6000
+
+
+def test_another_policy_is_told(life, capsys):
+    """Here, one that was told of another end."""
+    text = gzip.decompress(life.record).decode().replace('"ValueError: x"', '"KeyError: y"')
+    text = text.replace('"exit_code": 1, "cause": null', '"exit_code": 2, "cause": null')
+    code = replay.replay({"algo-1": gzip.compress(text.encode())}, None)
+    assert code == 1
+    assert "the job's was failed, exit code 2: this version decides otherwise" in capsys.readouterr().out
+
+
+def test_it_is_told_in_words(life, capsys):
+    assert replay.replay({"algo-1": life.record}, None) == 0
+    told = capsys.readouterr().out
+    assert re.search(
+        r"12\d\.\d+ algo-1  algo-2 says .*done=True.*cause=algo-2 script \(exit code 1\): ValueError: x", told
+    )
+    assert "-> SIGTERM to script" in told and "-> leaves: failed, exit code 1" in told
+    assert "algo-1: failed, exit code 1, as then, by the same" in told
+
+
+def test_values_are_told_in_words() -> None:
+    files = (File(path="model/1/saved_model.pb", size=1, digest="d"),)
+    there = events.Inventoried(artifacts=Artifacts(files=files, model=True))
+    assert Narrator().told(there) == "inventoried: model/1/saved_model.pb"
+    same = events.Fingerprinted(fingerprints={"the plan": "2 workers"})
+    assert Narrator().told(same) == "fingerprinted: the plan 2 workers"
+
+
+def test_lost_lines_are_said(life, capsys):
+    del life.lines[4]
+    assert replay.read(life.record)
+    replay.replay({"algo-1": life.record}, None)
+    assert "incomplete: algo-1: 1 events are not in the record" in capsys.readouterr().out
+
+
+def test_records_that_cannot_be_played(tmp_path, life):
+    with pytest.raises(ConfigError, match="no record says what its job was"):
+        replay.replay({"algo-1": gzip.compress(b'["host", 1, {"host": "algo-1"}]\n')}, None)
+    with pytest.raises(ConfigError, match="--host is 'algo-7'; the records are of algo-1"):
+        replay.replay({"algo-1": life.record}, "algo-7")
+
+
+def test_a_record_that_is_cut_is_played_as_far_as_it_goes(life):
+    played = replay.play(replay.read(life.record[: len(life.record) * 2 // 3]))
+    assert played.differs is None and played.steps
+
+
+def test_secrets_are_not_in_a_description(tmp_path):
+    job = job_of(tmp_path, 1, {"sagemaker_program": "train.py", "api_key": "k-17-hidden-91"})
+    environment = {
+        "ENTRYPOINT_TOKEN": "t-23-hidden-55",
+        "SM_X": "holds k-17-hidden-91",
+        "PATH": "/bin",
+        "SM_Y": "y" * 9999,
+    }
+    told = json.dumps(described(job, environment))
+    assert "hidden" not in told and "/bin" not in told and "yyy" not in told
+
+
+def test_jobs_of_very_many_hosts_have_no_history():
+    written = []
+    history = History(MOST_HOSTS + 1, 0.0, written.append)
+    history.note([events.Signalled(number=15)], 1.0, [events.Say(message="x")])
+    assert written == []
+
+
+SAMPLES = [
+    events.Ended(name="script", exit=Exit(code=1), output="x"),
+    events.Reported(report=Report(host="algo-2", cause=CAUSE, unreached=(Reach(host="algo-3", why="no"),), rests=2.0)),
+    events.Informed(news=News(outcome=failed(CAUSE), ready=frozenset({("*", "prepare")})), offset=0.25),
+    events.Fingerprinted(fingerprints={"code": "ab12"}),
+    events.Looked(found=(("script", "error", "details"),)),
+    events.Resting(found=(("ps/0", 1.5),)),
+    events.Found(cause=CAUSE),
+    events.Inventoried(artifacts=None),
+]
+
+
+@pytest.mark.parametrize("event", SAMPLES, ids=lambda event: type(event).__name__)
+def test_events_survive_json(event):
+    name, fields = type(event).__name__, json.loads(json.dumps(plain(event)))
+    assert reader(EVENTS[name])(fields) == event
+
+
+# --- rerun.py ---
+
+
+def told(*lines) -> list[list]:
+    first = ["process", 100.0, "script", {"pid": 1}]
+    return [first, *lines, ["outcome", 190.0, {"kind": "failed", "exit_code": 1, "cause": None}]]
+
+
+def decision(at: float, *happened, actions=(), quiet=()) -> list:
+    return ["decided", at, {"at": at, "events": list(happened), "actions": list(actions), "quiet": list(quiet)}]
+
+
+KILLED = ["Ended", {"name": "rank 1", "exit": {"code": 137, "signal": 9}}]
+
+
+def test_a_killed_process_is_killed_at_the_line_that_it_printed_last():
+    record = told(decision(130.0, KILLED), ["lines", 130.0, "rank 1", ["step=6 loss=2", "step=7 loss=1"]])
+    assert list(faults({"algo-1": record})) == ["kill 'algo-1:rank 1' when '[algo-1 rank 1] step=7 loss=1'"]
+
+
+def test_and_at_the_second_where_it_printed_nothing_that_says_which_step():
+    record = told(decision(130.0, KILLED), ["lines", 130.0, "rank 1", ["still here"]])
+    assert list(faults({"algo-1": record})) == ["kill 'algo-1:rank 1' at 30.0"]
+
+
+def test_what_the_launcher_ended_and_what_failed_by_itself_are_no_faults():
+    asked = decision(129.0, actions=[["Ask", {"name": "rank 1", "grace": 2}]])
+    by_itself = ["Ended", {"name": "script", "exit": {"code": 1, "signal": None}}]
+    assert list(faults({"algo-1": told(asked, decision(130.0, KILLED), decision(131.0, by_itself))})) == []
+
+
+def test_a_stop_a_lost_host_and_a_frozen_one():
+    stopped = told(decision(110.0, ["Signalled", {"number": 15}]))
+    assert list(faults({"algo-1": stopped})) == ["stop algo-1 at 10.0"]
+    heard = [[119.0, [["Reported", "algo-3"]]]]
+    coordinator = told(decision(120.0, ["LinkEnded", {"host": "algo-2"}]), decision(125.0, quiet=heard))
+    alone = [["process", 100.0, "script", {"pid": 1}]]
+    assert list(faults({"algo-1": coordinator, "algo-2": alone, "algo-3": alone})) == [
+        "kill algo-2 at 20.0", "pause algo-3 at 19.0"
+    ]  # fmt: skip
+
+
+def test_the_same_job_on_this_machine(life):
+    environment = {"ENTRYPOINT_RESTARTS": "2", "ENTRYPOINT_TOKEN": "***", "ENTRYPOINT_CONTROL_PORT": "7", "SM_X": "1"}
+    asked = {
+        **life.lines[1][2],
+        "environment": environment,
+        "hyperparameters": {"sagemaker_program": "a.py", "lr": 0.1},
+    }
+    assert arguments(asked, "ps", 2, "src/train.py", ["kill algo-2 at 3"]) == [
+        "src/train.py", "--hosts", "2", "--mode", "ps", "--processes-per-host", "2", "--env", "ENTRYPOINT_RESTARTS=2",
+        "--hyperparameters", "lr=0.1", "--fault", "kill algo-2 at 3",
+    ]  # fmt: skip
+
+
+def test_what_the_command_for_it_may_miss(life):
+    """A newcomer is told, and does not find it out by a KeyError of the script."""
+    life.lines[1][2]["inputdataconfig"] = {"training": {}}
+    life.lines[1][2]["hyperparameters"] |= {"password": "***"}
+    told = replay.lacks({"algo-1": life.record})
+    assert "--channel training=DIR" in told and "--hyperparameters password=..." in told and "--env" in told
+
+
+def test_a_program_that_is_not_there_is_one_error(life, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "algo-1.jsonl.gz").write_bytes(life.record)
+    assert run(["replay", str(tmp_path), "--rerun", "nothere.py"], {}) != 0
+    said = capsys.readouterr()
+    assert said.err.count("error: ") == 1 and "there is no program" in said.err
+
+
+def test_a_host_whose_launcher_had_a_fault_decided_nothing():
+    cause = {"host": "algo-1", "process": "", "what": FAULT, "error": "RuntimeError: can't start new thread"}
+    lines = [["outcome", 1.0, {"kind": "failed", "exit_code": 70, "cause": cause, "there": []}]]
+    recorded = replay.Recorded(host="algo-1", about={}, described={}, lines=lines)
+    played = replay.Played(recorded=recorded, steps=[], incomplete=[], outcome=None)
+    assert played.same_outcome
+
+
+HOSTILE = [
+    None, 7, {}, {"number": 1}, {"number": "x", "began": BEGAN, "at": BEGAN, "events": [], "actions": [], "quiet": [],
+    "dropped": 0}, {"number": 3, "began": BEGAN, "at": 1e15, "events": [], "actions": [], "quiet": [], "dropped": 1},
+    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [["Ended", {}]], "actions": [], "quiet": [], "dropped": 0},
+    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [["Comet", {}]], "actions": [], "quiet": [], "dropped": 0},
+    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [7], "actions": 7, "quiet": [[1]], "dropped": 0},
+    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [], "actions": [], "quiet": [], "dropped": 10**400},
+]  # fmt: skip
+
+
+def test_lines_of_a_history_that_cannot_be_read_cost_these_lines(life, capsys):
+    """A record comes from wherever a user has it from."""
+    hostile = [["decided", BEGAN + 3, line] for line in HOSTILE]
+    more = [["host", BEGAN, 7], ["described", BEGAN, "x"], ["outcome", BEGAN, {}], ["outcome", BEGAN, 5],
+            ["process", BEGAN, [], {}], ["lines", BEGAN, [], ["a"]], ["decided", "x", {}], ["decided"]]  # fmt: skip
+    life.lines = [*life.lines[:3], *hostile, *more, *life.lines[3:], *more]
+    assert replay.replay({"algo-1": life.record}, None) == 0
+    said = capsys.readouterr().out
+    assert said.count("a line of its history cannot be read") == len(HOSTILE)
+    assert "as then, by the same" in said
+    assert replay.once_more({"algo-1": life.record}, "train.py")
+    assert replay.compare({"algo-1": life.record}, {"algo-1": life.record}) == 0
+
+
+def test_what_a_record_says_is_no_command_to_the_terminal(life, capsys):
+    life.on(125.0, events.Broken(what="\x1b]0;owned\x07", why="\x9b31m", code=1))
+    replay.replay({"algo-1": life.record}, None)
+    said = capsys.readouterr().out
+    assert "\\x1b]0;owned" in said and all(c.isprintable() or c == "\n" for c in said)

@@ -1,0 +1,229 @@
+"""The file of the report, where its records come from, and the command that makes it again."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+from records import HostRecord, trained, write
+
+from entrypoint.cli import main
+from entrypoint.observe.monitor import reporting
+from entrypoint.observe.monitor.record_header import count_files
+from entrypoint.observe.report.make import make
+from entrypoint.observe.report.render import as_script, verdicts_of
+
+HOSTILE = "</script><script>alert(1)</script><!-- & \u2028 ]]>"
+ILL = {"free": 5e9}  # of a disk of 100 GB
+
+
+def archive(*members: tuple[str, bytes]) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as tar:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return content.getvalue()
+
+
+@pytest.fixture
+def command(capsys, tmp_path, monkeypatch):
+    """Runs `entrypoint report` in an empty folder; (exit code, stdout, stderr)."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+    def run(*words: object) -> tuple[int, str, str]:
+        code = main.run(["report", *map(str, words)], {})
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def data_of(page: Path) -> dict:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text("utf-8"), re.DOTALL)
+    return json.loads(found[1])
+
+
+class TestPage:
+    def test_it_holds_all_and_loads_nothing(self, tmp_path):
+        make({"algo-1": trained(job="my-job").data}, tmp_path / "report.html")
+        page = (tmp_path / "report.html").read_text("utf-8")
+        assert "<title>my-job: succeeded</title>" in page and "var uPlot=" in page and "Leon Sorokin" in page
+        assert not re.findall(r"<(?:link|img|iframe)|src=|@import", page.partition("<body>")[0].lower())
+        assert "default-src 'none'" in page and page.count("<script") == 3 == page.count("</script>")
+        assert not list(tmp_path.glob(".*"))
+
+    def test_no_text_ends_its_script(self, tmp_path):
+        record = trained(job=HOSTILE)
+        record.add("said", 3, HOSTILE)
+        make({"algo-1": record.data}, tmp_path / "report.html")
+        page = tmp_path / "report.html"
+        assert page.read_text("utf-8").count("</script>") == 3
+        assert data_of(page)["job"]["name"] == HOSTILE
+        assert [3, 0, HOSTILE] in data_of(page)["said"]
+        assert json.loads(as_script({HOSTILE: "\ud800"})) == {HOSTILE: "\ud800"}
+
+    def test_the_worst_verdicts_can_be_read_from_its_head(self, tmp_path):
+        lines = make({"algo-1": trained(sample=ILL).data}, tmp_path / "report.html")
+        assert lines == verdicts_of(tmp_path / "report.html")
+        assert lines[0].startswith("warning: disk: algo-1: 5 GB of 100 GB are free at the end (5 %); keep fewer")
+        assert verdicts_of(tmp_path / "none.html") == []
+
+    def test_a_line_of_a_verdict_is_one_line(self, tmp_path):
+        channels = {"a\x1b[31m\nb": {"files": 10**6, "bytes": 10}}
+        (line,) = make({"algo-1": trained(channels=channels).data}, tmp_path / "report.html")
+        assert line.isprintable() and "channel a [31m b has" in line
+
+    def test_a_long_job_takes_no_more_room(self, tmp_path):
+        sizes = []
+        for seconds in (1000, 8000):
+            make({"algo-1": trained(seconds=seconds, loss=0.9999).data}, tmp_path / "report.html")
+            sizes.append((tmp_path / "report.html").stat().st_size)
+        assert sizes[1] < 1.2 * sizes[0]
+
+
+class TestCommand:
+    def test_a_folder_of_entrypoint_local(self, command, tmp_path):
+        write(tmp_path / "out/algo-1/ml/output/data/record", trained(sample=ILL))
+        code, out, _ = command(tmp_path / "out")
+        assert code == 0 and out.splitlines()[0].startswith("warning: disk") and "report   report.html" in out
+        assert data_of(Path("report.html"))["job"]["outcome"]["kind"] == "succeeded"
+
+    @pytest.mark.parametrize("below", ["", "record", "data/record", "output/data/record", "ml/output/data/record"])
+    def test_a_folder_of_records_or_one_above(self, command, tmp_path, below):
+        write(tmp_path / "job" / below, trained())
+        code, out, _ = command(tmp_path / "job")
+        assert code == 0 and "no rule has anything to say" in out
+
+    def test_an_archive_of_which_nothing_is_unpacked(self, command, tmp_path):
+        members = [("record/algo-1.jsonl.gz", trained("algo-1", 2).data), ("../../record/algo-2.jsonl.gz", b"x")]
+        (tmp_path / "output.tar.gz").write_bytes(archive(*members, ("model.h5", b"...")))
+        assert command(tmp_path / "output.tar.gz")[0] == 0
+        assert [path.name for path in Path().iterdir()] == ["report.html"] and not list(tmp_path.glob("record"))
+        assert [host["name"] for host in data_of(Path("report.html"))["hosts"]] == ["algo-1", "algo-2"]
+
+    def test_an_archive_that_was_cut(self, command, tmp_path):
+        whole = archive(("record/algo-1.jsonl.gz", trained().data), ("rest", bytes(range(256)) * 4000))
+        (tmp_path / "output.tar.gz").write_bytes(whole[: len(whole) * 2 // 3])
+        assert command(tmp_path / "output.tar.gz")[0] == 0
+
+    def test_money(self, command, tmp_path):
+        write(tmp_path / "record", trained())
+        assert command(tmp_path / "record", "--price", "36", "--output", tmp_path / "mine.html")[0] == 0
+        bill = data_of(tmp_path / "mine.html")["bill"]
+        assert bill["price"] == 36 and bill["total"] == 66
+
+    def test_money_as_the_job_was_told(self, command, tmp_path):
+        write(tmp_path / "record", trained(price=18.0))
+        assert command(tmp_path / "record", "--output", tmp_path / "its.html")[0] == 0
+        assert data_of(tmp_path / "its.html")["bill"]["price"] == 18
+        assert command(tmp_path / "record", "--price", "36", "--output", tmp_path / "mine.html")[0] == 0
+        assert data_of(tmp_path / "mine.html")["bill"]["price"] == 36
+
+    def test_other_thresholds(self, command, tmp_path):
+        write(tmp_path / "record", trained(sample=ILL, rules="disk=0.01"))
+        assert "disk" not in command(tmp_path / "record")[1]
+        assert "warning: disk" in command(tmp_path / "record", "--rules", "disk=0.2,idle=off")[1]
+
+    @pytest.mark.parametrize(
+        ("words", "wanted"),
+        [
+            (["nowhere"], "there is no nowhere; wanted a job's output folder"),
+            (["."], "there are no records (HOST.jsonl.gz) in .; a job writes them to output/data/record if"),
+            (["model.tar.gz"], "there are no records (record/HOST.jsonl.gz) in model.tar.gz"),
+            (["text.gz"], "text.gz cannot be read as an archive"),
+            (["s3://bucket"], "is no object in S3; wanted s3://BUCKET/"),
+            (["job", "--price", "cheap"], "--price is 'cheap'; wanted USD of a host for an hour"),
+            (["job", "--price", "-1"], "--price is '-1'"),
+            (["job", "--rules", "stragler=2"], "did you mean straggler?"),
+            (["job", "--output", "no/such/folder.html"], "--output no/such/folder.html cannot be written"),
+        ],
+    )
+    def test_what_cannot_be_done_is_told_in_one_line(self, command, words, wanted):
+        Path("model.tar.gz").write_bytes(archive(("1/saved_model.pb", b"")))
+        Path("text.gz").write_bytes(b"no archive")
+        if "job" in words:
+            write(Path("job/record"), trained())
+        code, _, err = command(*words)
+        assert code == 78 and wanted in err and err.count("\n") == 1
+
+    def test_s3_without_boto3(self, command, monkeypatch):
+        monkeypatch.setitem(sys.modules, "boto3", None)
+        code, _, err = command("s3://bucket/output.tar.gz")
+        assert code == 78 and "takes boto3, which is not installed: pip install 'sagemaker-tf-entrypoint[aws]'" in err
+
+
+class TestAtTheEnd:
+    def test_it_needs_python_alone(self, tmp_path):
+        write(tmp_path / "record", trained(sample=ILL))
+        root, places = Path(reporting.__file__).parents[3], (str(tmp_path / "record"), str(tmp_path / "report.html"))
+        code = f"import sys; sys.path.append({str(root)!r})\nfrom pathlib import Path\n"
+        code += "from entrypoint.observe.monitor.reporting import make_report\n"
+        code += f"print(make_report(*map(Path, {places}), within=120))"
+        command = [sys.executable, "-I", "-S", "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path, env={})
+        assert done.stdout.startswith("['report: warning: disk") and done.stderr == ""
+        assert "</html>" in (tmp_path / "report.html").read_text("utf-8")
+
+    def test_what_it_says_is_said(self, tmp_path):
+        write(tmp_path / "record", trained(sample=ILL))
+        (line,) = reporting.make_report(tmp_path / "record", tmp_path / "report.html", within=120)
+        assert line.startswith("report: warning: disk: algo-1")
+
+    def test_without_records_there_is_a_page_that_says_so(self, tmp_path):
+        assert reporting.make_report(tmp_path / "none", tmp_path / "report.html", within=120) == []
+        assert data_of(tmp_path / "report.html")["hosts"] == []
+
+    def test_no_room_for_it_is_one_line(self, tmp_path):
+        (said,) = reporting.make_report(tmp_path, tmp_path / "no/folder/report.html", within=120)
+        assert said.startswith("no report.html: FileNotFoundError") and "Traceback" not in said
+
+    def test_it_is_not_waited_for_without_end(self, tmp_path):
+        write(tmp_path / "record", trained())
+        began = time.monotonic()
+        (said,) = reporting.make_report(tmp_path / "record", tmp_path / "report.html", within=0.001)
+        assert said.startswith("no report.html: it was not made within 0.001 s")
+        assert time.monotonic() - began < 60 and not (tmp_path / "report.html").exists()
+
+
+class TestChannels:
+    def test_files_are_counted(self, tmp_path):
+        for number in range(12):
+            path = tmp_path / f"part-{number % 3}" / f"{number}.bin"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(bytes(10))
+        assert count_files(tmp_path) == {"files": 12, "bytes": 120}
+        assert count_files(tmp_path / "none") == {"files": 0, "bytes": 0}
+
+    def test_very_many_are_counted_to_a_bound(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("entrypoint.observe.monitor.record_header.MOST_FILES", 5)
+        for number in range(12):
+            (tmp_path / str(number)).touch()
+        assert count_files(tmp_path) == {"files": 5, "bytes": 0, "more": True}
+
+    def test_a_circle_of_links_has_an_end(self, tmp_path):
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a/again").symlink_to(tmp_path)
+        (tmp_path / "a/file").write_bytes(b"123")
+        assert count_files(tmp_path) == {"files": 1, "bytes": 3}
+
+
+def test_two_hosts_say_what_they_have_exchanged_once(tmp_path):
+    """Each has counted its own end; where one has not, the other's count is taken."""
+    one, two = trained("algo-1", 2), trained("algo-2", 2)
+    one.sample(50.5, seconds=0.1, peers={"algo-2": [100, 700]})
+    two.sample(50.5, seconds=0.1, peers={"algo-1": [690, 0]})
+    make({"algo-1": one.data, "algo-2": two.data}, tmp_path / "report.html")
+    assert data_of(tmp_path / "report.html")["matrix"] == [[0, 1, 700], [1, 0, 100]]
+
+
+def test_a_host_without_a_word_has_its_place(tmp_path):
+    make({"algo-1": trained("algo-1", 2).data, "algo-2": HostRecord("algo-2", 2).data}, tmp_path / "report.html")
+    assert [host["spans"] for host in data_of(tmp_path / "report.html")["hosts"]][1] == []

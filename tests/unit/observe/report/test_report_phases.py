@@ -1,0 +1,113 @@
+"""What hosts and processes were at, and what that cost."""
+
+import pytest
+from records import HostRecord, trained
+
+from entrypoint.observe.report.bill import bill_of
+from entrypoint.observe.report.job import gather
+from entrypoint.observe.report.phases import of_process
+
+
+def spans(record_or_job, host: str = "algo-1") -> list[tuple[str, float, float]]:
+    job = gather({record_or_job.name: record_or_job.data}) if isinstance(record_or_job, HostRecord) else record_or_job
+    return [(span.phase, round(span.start, 1), round(span.end, 1)) for span in job.spans[host]]
+
+
+def test_an_ordinary_host():
+    assert spans(trained(seconds=60, begins=5.0)) == [
+        ("start", 0.0, 0.2), ("prepare", 0.2, 1.5), ("rendezvous", 1.5, 5.0), ("import", 5.0, 6.0),
+        ("first step", 6.0, 7.0), ("train", 7.0, 65.0), ("end", 65.0, 66.0),
+    ]  # fmt: skip
+
+
+def test_marks_lie_over_the_training():
+    record = trained(seconds=60)
+    record.add("mark", 30, "script", {"what": "checkpoint", "seconds": 4})
+    record.add("mark", 50, "script", {"what": "evaluation", "seconds": 10})
+    record.add("mark", 45, "script", {"what": "evaluation", "seconds": 2})
+    assert [span for span in spans(record) if span[1] > 6.5] == [
+        ("train", 7.0, 26.0), ("checkpoint", 26.0, 30.0), ("train", 30.0, 40.0), ("evaluation", 40.0, 50.0),
+        ("train", 50.0, 65.0), ("end", 65.0, 66.0),
+    ]  # fmt: skip
+
+
+def test_a_host_whose_program_has_ended_is_idle_while_others_go_on():
+    job = gather({"algo-1": trained("algo-1", 2, seconds=60).data, "algo-2": trained("algo-2", 2, seconds=20).data})
+    job_of_two = spans(job, "algo-2")
+    assert ("idle", 25.0, 26.0) in job_of_two, "its own record ends there"
+
+
+def test_worker_servers_leave_the_host_starting_and_it_has_started():
+    """Of parameter servers with worker servers, the phase of the host stays `starting`."""
+    record = HostRecord("algo-2", 2, mode="ps")
+    record.add("phase", 0.1, "starting")
+    record.runs("prepare", 0.2, 1.0, "prepare")
+    record.runs("ps/1", 2.0, 60.0, "ps")
+    record.runs("worker/0", 8.0, 60.0, "worker")
+    for second in range(1, 61):
+        record.sample(second, processes={"worker/0": {"output": 5}} if second > 8 else {})
+    record.ends(61)
+    assert spans(record, "algo-2") == [
+        ("start", 0.0, 0.2), ("prepare", 0.2, 1.0), ("rendezvous", 1.0, 8.0), ("import", 8.0, 9.0),
+        ("train", 9.0, 60.0), ("end", 60.0, 61.0),
+    ]  # fmt: skip
+
+
+def test_a_host_of_parameter_servers_serves():
+    record = HostRecord("algo-1", 1, mode="ps")
+    record.runs("ps/0", 2.0, 60.0, "ps")
+    record.ends(61)
+    assert spans(record) == [("start", 0.0, 2.0), ("serve", 2.0, 60.0), ("end", 60.0, 61.0)]
+
+
+def test_no_progress():
+    record = trained(seconds=60)
+    record.add("still", 50, {"script": [30.0, 0.001]})
+    assert ("still", 20.0, 50.0) in spans(record)
+
+
+def test_work_without_words_is_training():
+    record = trained(seconds=60)
+    record.add("still", 50, {"script": [30.0, 3.5]})
+    assert "still" not in [phase for phase, *_ in spans(record)]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "doing", "is_idle"),
+    [(1.0, "waits in a collective", True), (0.01, "works", False), (0.01, "", True), (1.0, "", False)],
+)
+def test_where_a_process_stood_tells_more_than_its_processor(cpus, doing, is_idle):
+    record = trained(seconds=60)
+    record.add("still", 50, {"script": [30.0, cpus]})
+    record.add(
+        "stacks", 52, "script", {"by": "py-spy", "place": "train.py:3 f", "inside": "", "doing": doing, "text": ""}
+    )
+    assert ("still" in [phase for phase, *_ in spans(record)]) is is_idle
+
+
+def test_another_attempt():
+    record = HostRecord()
+    record.runs("script", 5, 20, "script", "exit code 75")
+    record.add("phase", 20, "restarting")
+    record.runs("script", 30, 50, "script")
+    record.add("phase", 30, "running")
+    record.ends(51)
+    assert ("restart", 20.0, 30.0) in spans(record)
+
+
+def test_a_process_that_still_ran():
+    record = HostRecord()
+    record.runs("script", 5, None, "script")
+    record.sample(40)
+    (host,) = gather({"algo-1": record.data}).hosts
+    assert [(span.phase, span.end) for span in of_process(host.processes["script"], host)] == [("train", 40.0)]
+
+
+def test_the_bill_is_all_there_is():
+    job = gather({"algo-1": trained("algo-1", 2, seconds=60).data, "algo-2": trained("algo-2", 2, seconds=20).data})
+    bill = bill_of(job, price=3.6)
+    assert bill.total == pytest.approx(66 + 26)
+    assert bill.phases["train"] == pytest.approx(58 + 18)
+    assert bill.idle == pytest.approx(3.5 + 3.5 + 1.0)
+    assert bill.cost(bill.total) == pytest.approx(92 * 3.6 / 3600)
+    assert bill_of(job).cost(1.0) is None

@@ -1,0 +1,163 @@
+"""entrypoint/programs/prepare/unsupported.py: which scripts are told before they train that they will not."""
+
+from pathlib import Path
+
+import pytest
+from findings import texts
+from unsupported import doubts
+
+FIT = "import tensorflow as tf\nmodel = tf.keras.Sequential()\nmodel.fit(data)\n"
+LOOP = "import keras\nwith tf.GradientTape() as tape:\n    loss = step(model)\n"
+OTHERS_FIT = "from sklearn.svm import SVC\nSVC().fit(x, y)\n"
+HOROVOD_FIT = f"import horovod.tensorflow.keras as hvd\nhvd.init()\n{FIT}"
+ESTIMATOR = "tf.estimator.train_and_evaluate(estimator, train, test)\n"
+
+
+def of(tmp_path: Path, text: str, mode: str, tensorflow: str = "2.21.0", workers: str = "script", **env: str) -> str:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "train.py").write_text("from lib import models\n")
+    (tmp_path / "lib/models.py").write_text(text)
+    found = doubts(list(texts(tmp_path)), mode, workers, tensorflow, env)
+    assert len(found) <= 1
+    return str(found[0]) if found else ""
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "says"),
+    [
+        (FIT, "ps", "lib/models.py calls fit, and that of Keras 3, which TensorFlow 2.21.0 has, knows no parameter"),
+        (FIT, "mwms", "lib/models.py calls fit, and that of Keras 3, which TensorFlow 2.21.0 has, does not train on"),
+    ],
+)
+def test_what_keras_3_does_not_do(tmp_path: Path, text: str, mode: str, says: str) -> None:
+    found = of(tmp_path, text, mode)
+    assert found.startswith(says) and "Set TF_USE_LEGACY_KERAS=1" in found
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"),
+    [(LOOP, "ps"), (LOOP, "mwms"), (OTHERS_FIT, "ps"), (HOROVOD_FIT, "mpi"), (FIT, "mpi"), (FIT, "single")],
+)
+def test_what_it_does(tmp_path: Path, text: str, mode: str) -> None:
+    assert of(tmp_path, text, mode) == ""
+
+
+@pytest.mark.parametrize("version", ["2.14.1", "2.15.0", ""])
+def test_an_older_tensorflow_has_keras_2(tmp_path: Path, version: str) -> None:
+    assert of(tmp_path, FIT, "ps", version) == ""
+
+
+@pytest.mark.parametrize("version", ["2.16.1", "2.21.0rc1", "3.0"])
+def test_a_newer_one_has_keras_3(tmp_path: Path, version: str) -> None:
+    assert of(tmp_path, FIT, "ps", version)
+
+
+@pytest.mark.parametrize("value", ["1", "true", "True"])
+def test_keras_2_is_chosen_by_the_environment(tmp_path: Path, value: str) -> None:
+    assert of(tmp_path, FIT, "mwms", TF_USE_LEGACY_KERAS=value) == ""
+
+
+@pytest.mark.parametrize("line", ["os.environ['TF_USE_LEGACY_KERAS'] = '1'\n", "import tf_keras as keras\n"])
+def test_keras_2_is_chosen_by_the_script(tmp_path: Path, line: str) -> None:
+    assert of(tmp_path, line + FIT, "mwms") == ""
+
+
+def test_an_estimator_beside_worker_servers(tmp_path: Path) -> None:
+    assert "Set ENTRYPOINT_PS_WORKERS=script" in of(tmp_path, ESTIMATOR, "ps", "2.14.1", workers="server")
+
+
+def test_an_estimator_whose_workers_run_the_script(tmp_path: Path) -> None:
+    assert of(tmp_path, ESTIMATOR, "ps", "2.14.1") == ""
+
+
+STRATEGY = "strategy = tf.distribute.ParameterServerStrategy(resolver)\n"
+
+
+def of_xla(text: str, *, tensorflow: str = "2.14.1", gpus: int = 1, servers: int = 2, **env: str) -> list[str]:
+    files = [("train.py", STRATEGY), ("lib/models.py", text)]
+    return [str(each) for each in doubts(files, "ps", "script", tensorflow, env, gpus=gpus, servers=servers)]
+
+
+@pytest.mark.parametrize(
+    ("text", "written", "instead"),
+    [
+        ("tf.keras.optimizers.SGD(0.1)", "SGD(0.1)", "tf.keras.optimizers.SGD(0.1, jit_compile=False)"),
+        ("x = optimizers.experimental.Adam()", "Adam()", "optimizers.experimental.Adam(jit_compile=False)"),
+        ("tf.optimizers.Adagrad(rate(3), name='a')", "rate(3)", "rate(3), name='a', jit_compile=False)"),
+        (
+            "from tensorflow.keras.optimizers import (Adam,\n SGD)\n\nx = Adam(1e-3)",
+            "has Adam(1e-3)",
+            "Write Adam(1e-3, jit",
+        ),
+        ("model.compile('adam', 'mse')", "adam", "tf.keras.optimizers.Adam(jit_compile=False) in place of 'adam'"),
+        ("model.compile(loss=f('adam'), optimizer=\"rmsprop\")", "rmsprop", "tf.keras.optimizers.RMSprop(jit_"),
+        (f"tf.keras.optimizers.SGD({'x' * 200})", "SGD(...)", "tf.keras.optimizers.SGD(..., jit_compile=False)"),
+    ],
+)
+def test_an_optimizer_that_xla_compiles_for_parameter_servers(text: str, written: str, instead: str) -> None:
+    (said,) = of_xla(f"import tensorflow as tf\n\n{text}\n")
+    line = 6 if "\n" in text else 3
+    assert said.startswith(f"lib/models.py:{line} has ") and written in said and instead in said
+
+
+def test_the_first_of_several_in_a_file_is_told() -> None:
+    (said,) = of_xla("a = tf.keras.optimizers.SGD(0.1)\nb = tf.keras.optimizers.Adam()\nm.compile('sgd')\n")
+    assert said.startswith("lib/models.py:1 has tf.keras.optimizers.SGD(0.1) (and 2 more): ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tf.keras.optimizers.SGD(0.1, jit_compile=False)",
+        "tf.keras.optimizers.SGD(0.1, **how)",
+        "o = tf.keras.optimizers.SGD(0.1)\no.jit_compile = False",
+        "tf.keras.optimizers.legacy.SGD(0.1)",
+        "from tensorflow.keras.optimizers.legacy import Adam\nAdam(0.1)",
+        "tf.compat.v1.train.AdagradOptimizer(0.1)",
+        "tf.keras.optimizers.schedules.CosineDecay(0.1, 10)",
+        "re.compile('adam')",
+        "model.compile(optimizer, 'mse')",
+        "torch.optim.SGD(0.1)",
+    ],
+)
+def test_one_that_it_does_not(text: str) -> None:
+    assert of_xla(text) == []
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"gpus": 0},
+        {"servers": 1},
+        {"servers": 0},
+        {"tensorflow": "2.21.0"},
+        {"tensorflow": "2.10.0"},
+        {"tensorflow": ""},
+    ],
+)
+def test_where_xla_meets_nothing_of_another_device(job: dict) -> None:
+    assert of_xla("tf.keras.optimizers.SGD(0.1)", **job) == []
+
+
+def test_keras_2_beside_a_newer_tensorflow_has_xla_too() -> None:
+    assert of_xla("tf.keras.optimizers.SGD(0.1)", tensorflow="2.21.0", TF_USE_LEGACY_KERAS="1")
+    assert of_xla("import tf_keras\ntf_keras.optimizers.SGD(0.1)", tensorflow="2.21.0")
+
+
+def test_without_parameter_servers_it_may_compile() -> None:
+    files = [("train.py", "tf.keras.optimizers.SGD(0.1)")]
+    assert doubts(files, "ps", "script", "2.14.1", {}, gpus=1, servers=2) == []
+
+
+@pytest.mark.parametrize(
+    ("ranks", "gpus", "told"), [(2, 1, True), (8, 4, True), (4, 4, False), (1, 8, False), (4, 0, False)]
+)
+def test_more_ranks_than_gpus_with_horovod(ranks: int, gpus: int, told: bool) -> None:
+    files = [("train.py", "import horovod.tensorflow as hvd\n")]
+    found = doubts(files, "mpi", "script", "2.14.1", {}, gpus=gpus, ranks=ranks)
+    assert bool(found) == told
+    if told:
+        words = str(found[0])
+        assert words.startswith(f"{ranks} ranks are to train on each host, where ") and "invalid usage" in words
+        assert f"ENTRYPOINT_PROCESSES_PER_HOST={gpus}" in words
+    assert doubts([("train.py", "from mpi4py import MPI\n")], "mpi", "script", "", {}, gpus=gpus, ranks=ranks) == []

@@ -1,0 +1,275 @@
+"""entrypoint/programs/on_path/, beside TensorFlow's own Keras, and a Horovod of a few lines with its true structure."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from entrypoint.base.secrets import NONE
+from entrypoint.observe.monitor.script_socket import Marks
+
+ON_PATH = Path(__file__).resolve().parents[3] / "entrypoint" / "programs" / "on_path"
+# Of 0.28.1: which function calls which, and under what names they are imported.
+HOROVOD = {
+    "horovod/__init__.py": "",
+    "horovod/tensorflow/__init__.py": """
+import tensorflow as tf
+from horovod.tensorflow.mpi_ops import _allreduce, allgather
+
+def allreduce(tensor, name=None):
+    return _allreduce(tensor, name=name)
+
+def _make_allreduce_grads_fn(name):
+    def allreduce_grads(grads, vars=None, use_generic_names=False):
+        return [allreduce(grad) if grad is not None else None for grad in grads]
+    return tf.function(allreduce_grads) if tf.executing_eagerly() else allreduce_grads
+
+class DistributedGradientTape:
+    def __init__(self, tape):
+        self.tape, self.allreduce_grads = tape, _make_allreduce_grads_fn("DistributedGradientTape")
+
+    def gradient(self, target, sources):
+        return self.allreduce_grads(self.tape.gradient(target, sources), sources)
+""",
+    "horovod/tensorflow/mpi_ops.py": """
+import tensorflow as tf
+
+def _allreduce(tensor, name=None, op=None):
+    return tf.identity(tensor)
+
+def allgather(tensor, name=None):
+    return tf.identity(tensor)
+
+def _grouped_allreduce(tensors, name=None, op=None):
+    return tensors
+
+_reducescatter, grouped_allgather, _grouped_reducescatter = allgather, _grouped_allreduce, _grouped_allreduce
+""",
+}
+# Each scenario is a function; what was seen of it is printed under its name.
+PROGRAM = """
+import json, os, sys
+import entrypoint_looks_on as looks_on
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+
+def dense(*sizes):
+    KEPT.append(tf.keras.Sequential([tf.keras.layers.Dense(size) for size in sizes]))
+    return KEPT[-1]
+
+DATA = tf.data.Dataset.from_tensors((np.ones((4, 9), "float32"), np.ones((4, 1), "float32"))).repeat(7)
+
+KEPT = []  # what a script holds while it trains
+
+def variable(*shape):
+    KEPT.append(tf.Variable(tf.ones(shape)))
+    return KEPT[-1]
+
+def fit():
+    model = dense(10, 1)
+    model.compile("sgd", "mse")
+    return model.fit(DATA, epochs=2, verbose=0).history["loss"]
+
+def legacy():
+    model = dense(10, 1)
+    model.compile(tf.keras.optimizers.legacy.Adam(), "mse")
+    return model.fit(DATA, epochs=2, verbose=0).history["loss"]
+
+def embedding():
+    table, head = variable(1000, 8), variable(8, 1)
+    sgd = tf.keras.optimizers.SGD(1e-3)
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table, [1, 2, 3]) @ head)
+        sgd.apply_gradients(zip(tape.gradient(loss, [table, head]), [table, head]))
+        return loss
+    return [float(step()) for _ in range(3)]
+
+def loop(wrapped=True, average=True, graph=True, by_hand=False):
+    weights, sgd = variable(20, 100), tf.keras.optimizers.SGD(1e-3)
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(weights)
+        tape = hvd.DistributedGradientTape(tape) if wrapped else tape
+        grads = tape.gradient(loss, [weights])
+        if by_hand:
+            grads = [hvd.allreduce(grad, name="mine") for grad in grads]
+        sgd.apply_gradients(zip(grads, [weights]))
+        return hvd.allreduce(loss, name="loss") if average else loss
+    step = tf.function(step) if graph else step
+    return [float(step()) for _ in range(3)]
+
+def session():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as run:
+        weights = tf.compat.v1.get_variable("weights", initializer=np.ones((20, 100), "float32"))
+        KEPT.append(tf.compat.v1.get_default_graph())
+        loss = tf.reduce_sum(weights)
+        train = tf.compat.v1.train.GradientDescentOptimizer(1e-3).minimize(loss)
+        run.run(tf.compat.v1.global_variables_initializer())
+        return [run.run([loss, train])[0] for _ in range(3)]
+
+def strategy():
+    with tf.distribute.MultiWorkerMirroredStrategy().scope():
+        model = dense(10, 1)
+        model.compile("sgd", "mse")
+    return model.fit(DATA, epochs=2, verbose=0).history["loss"]
+
+def broken():
+    size_of, looks_on.size_of = looks_on.size_of, None  # every look fails
+    fit()
+    losses = loop()
+    looks_on.size_of = size_of
+    return losses
+
+RUNS = {
+    "fit": fit, "legacy": legacy, "embedding": embedding, "session": session, "strategy": strategy,
+    "wrapped": loop, "wrapped, eager": lambda: loop(graph=False), "unwrapped": lambda: loop(wrapped=False),
+    "by hand, eager": lambda: loop(wrapped=False, by_hand=True, graph=False), "broken": broken,
+}
+for name, run in RUNS.items():
+    losses = run()
+    assert losses[-1] < losses[0], losses
+    print(json.dumps([name, looks_on.SEEN.told()]), flush=True)
+    horovod = looks_on.SEEN.horovod
+    looks_on.SEEN.__init__()
+    looks_on.SEEN.horovod = horovod
+fit()
+looks_on.tell()
+"""
+FIT = {"weights": 111, "dense": 111, "steps": 14, "gradients": 0, "asked": 0, "reduced": 0, "workers": 0}
+LOOP = {"weights": 2000, "dense": 2000, "horovod": 1}
+SEEN = {
+    "fit": FIT,
+    "legacy": FIT,
+    "embedding": {"weights": 8008, "dense": 8, "steps": 0},
+    "session": {"weights": 2000, "dense": 2000, "steps": 0},
+    "strategy": {**FIT, "strategy": "CollectiveAllReduceStrategy", "workers": 1},
+    "wrapped": {**LOOP, "tensors": 1, "gradients": 2000, "asked": 2001, "largest": 2000, "steps": 0},
+    "wrapped, eager": {**LOOP, "gradients": 2000, "largest": 2000, "steps": 3},
+    "unwrapped": {**LOOP, "tensors": 0, "gradients": 0, "asked": 1, "largest": 1},
+    "by hand, eager": {**LOOP, "gradients": 0, "asked": 2001, "largest": 2000, "reduced": 6003, "steps": 3},
+    "broken": {"weights": 0, "gradients": 0},
+}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What was seen of each run, and what of the last came to the monitor."""
+    folder = tmp_path_factory.mktemp("looks_on")
+    for name, text in {**HOROVOD, "train.py": PROGRAM}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    marks = Marks(folder / "marks.sock", NONE.mask)
+    environment = {
+        **os.environ, "PYTHONPATH": f"{folder}:{ON_PATH}", "ENTRYPOINT_MARKS": str(folder / "marks.sock"),
+        "ENTRYPOINT_PROCESS": "rank 3", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "",
+    }  # fmt: skip
+    command = [sys.executable, str(folder / "train.py")]
+    with contextlib.closing(marks):
+        done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        marks.hear()
+        models = marks.take_models()
+    return dict(json.loads(line) for line in done.stdout.splitlines()), models
+
+
+@pytest.mark.parametrize("run", SEEN)
+def test_what_is_trained_and_reduced_is_seen(told, run):
+    assert {name: told[0][run][name] for name in SEEN[run]} == SEEN[run]
+
+
+def test_it_comes_to_the_monitor(told):
+    assert told[1].keys() == {"rank 3"}
+    assert {name: told[1]["rank 3"][name] for name in FIT} == FIT
+
+
+def python(*path: Path, monitor: bool = True) -> str:
+    """Start a Python with these folders on its path; what it prints."""
+    # What measures the coverage imports modules before any sitecustomize does.
+    others = ("ENTRYPOINT_", "COVERAGE_")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(others)}
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, path))
+    if monitor:
+        environment |= {"ENTRYPOINT_MARKS": "/nowhere", "ENTRYPOINT_PROCESS": "rank 0"}
+    code = """if True:
+        import sys
+        before = sorted({"typing", "threading", "entrypoint_looks_on"} & set(sys.modules))
+        try:
+            import horovod
+        except ImportError:
+            pass
+        print(before, "entrypoint_looks_on" in sys.modules, any("First" in repr(each) for each in sys.meta_path))
+        """
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+
+
+# What is imported before the first framework; whether it is looked on then, and whether that is still awaited.
+LOOKS_ON, LOOKS_NOT = "[] True False\n", "[] False False\n"
+
+
+def test_a_python_of_the_job_looks_on_and_no_other(tmp_path):
+    assert python(ON_PATH) == LOOKS_ON
+    assert python(ON_PATH, monitor=False) == LOOKS_NOT
+
+
+def test_another_sitecustomize_runs_as_it_would_without(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("print('of the image', __name__, __file__)\n")
+    said = f"of the image sitecustomize {tmp_path}/sitecustomize.py\n"
+    assert python(ON_PATH, tmp_path) == said + LOOKS_ON
+    assert python(tmp_path, ON_PATH) == said + LOOKS_NOT, "one of the user's comes first, and nobody looks on"
+
+
+def test_what_cannot_look_on_is_no_fault(tmp_path):
+    for name in ("sitecustomize.py", "entrypoint_looks_on.py"):
+        (tmp_path / name).write_text((ON_PATH / name).read_text())
+    (tmp_path / "entrypoint_looks_on.py").write_text("raise RuntimeError('broken')\n")
+    assert python(tmp_path) == LOOKS_NOT
+
+
+BASICS = """
+import threading
+
+class HorovodBasics:
+    def init(self, *args):
+        threading.Thread(target=self.wait, daemon=True).start()
+
+    def wait(self):
+        threading.Thread(target=threading.Event().wait, daemon=True).start()  # as NCCL's, later
+        threading.Event().wait()
+"""
+INITS = """
+import pathlib, threading
+before = threading.Thread(target=threading.Event().wait, daemon=True)
+before.start()
+from horovod.common.basics import HorovodBasics
+HorovodBasics().init()
+names = [(task / "comm").read_text().strip() for task in pathlib.Path("/proc/self/task").iterdir()]
+print(names.count("horovod") >= 1, "horovod" not in names[:2])
+"""
+
+
+def test_horovods_threads_have_a_name(tmp_path):
+    for name, text in {
+        "horovod/__init__.py": "",
+        "horovod/common/__init__.py": "",
+        "horovod/common/basics.py": BASICS,
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{tmp_path}:{ON_PATH}",
+        "ENTRYPOINT_MARKS": "x",
+        "ENTRYPOINT_PROCESS": "rank 0",
+    }
+    done = subprocess.run([sys.executable, "-c", INITS], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["True", "True"], done.stderr

@@ -1,0 +1,75 @@
+"""What serves a task of TF_CONFIG, with a stand-in for TensorFlow; tests/cluster/test_image.py has the real one."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from ports import unused_port
+
+SERVER = Path(__file__).parents[3] / "entrypoint/programs/tf_server.py"
+STAND_IN = Path(__file__).parents[2] / "stand_ins/tensorflow"
+
+
+@contextmanager
+def serving(packages: Path, role: str):
+    """Start one; the line that it says, and its command line by then."""
+    port = unused_port()
+    config = {"cluster": {role: [f"localhost:{port}"]}, "task": {"type": role, "index": 0}}
+    environment = {"TF_CONFIG": json.dumps(config), "PYTHONPATH": str(packages), "PATH": os.environ["PATH"]}
+    with subprocess.Popen([sys.executable, str(SERVER)], env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            line = process.stdout.readline()
+            yield line, Path(f"/proc/{process.pid}/cmdline").read_text(), port
+        finally:
+            process.send_signal(signal.SIGKILL)
+
+
+@pytest.fixture
+def packages(tmp_path):
+    """A folder with TensorFlow in it that says when it is imported whole."""
+    shutil.copytree(STAND_IN, tmp_path / "tensorflow", ignore=shutil.ignore_patterns("__pycache__"))
+    with (tmp_path / "tensorflow/__init__.py").open("a") as file:
+        file.write("print('whole', flush=True)\n")
+    return tmp_path
+
+
+def test_a_parameter_server_does_not_import_all_of_tensorflow(packages):
+    with serving(packages, "ps") as (line, _, port):
+        assert line == f"serving ps 0 at grpc://localhost:{port}\n"
+
+
+def test_a_worker_server_does(packages):
+    with serving(packages, "worker") as (line, _, _):
+        assert line == "whole\n"
+
+
+@pytest.mark.parametrize("broken", ["no such part", "no file system", "plugins"])
+def test_a_tensorflow_that_has_no_such_parts_is_imported_whole(packages, broken):
+    """In the same process, for who watches it."""
+    if broken == "no file system":
+        (packages / "tensorflow_io").mkdir()
+        (packages / "tensorflow_io/__init__.py").write_text("")
+    elif broken == "plugins":
+        (packages / "tensorflow-plugins").mkdir()
+    else:  # one that needs what the package itself defines
+        with (packages / "tensorflow/python/training/server_lib.py").open("a") as file:
+            file.write("import tensorflow\nassert tensorflow.__file__\n")
+    with serving(packages, "ps") as (line, command, _):
+        assert line == "whole\n" and command.endswith("--whole\0")
+
+
+def test_file_systems_are_there_without_the_package_that_brings_them(packages):
+    (packages / "tensorflow_io").mkdir()
+    (packages / "tensorflow_io/__init__.py").write_text("raise SystemExit('imported')\n")
+    (packages / "tensorflow/python/client").mkdir()
+    (packages / "tensorflow/python/client/pywrap_tf_session.py").write_text(
+        "def TF_RegisterFilesystemPlugin(name):\n    print(name, flush=True)\n"
+    )
+    with serving(packages, "ps") as (line, _, _):
+        assert line == f"{packages}/tensorflow_io/python/ops/libtensorflow_io_plugins.so\n"

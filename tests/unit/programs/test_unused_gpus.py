@@ -1,0 +1,125 @@
+"""programs/prepare/gpus.py: what a host looks at before it says that its TensorFlow cannot use its GPUs."""
+
+import subprocess
+from pathlib import Path
+
+import gpus
+import pytest
+
+CPU = "build_info = collections.OrderedDict([('is_cuda_build', False), ('is_rocm_build', False)])"
+CUDA = "build_info = collections.OrderedDict([('cudnn_version', '8'), ('is_cuda_build', True)])"
+ROCM = "build_info = collections.OrderedDict([('is_cuda_build', False), ('is_rocm_build', True)])"
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    """A folder of packages with a TensorFlow that says this of its build; as sys.path."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def make(build_info: str, *names: str) -> list[str]:
+        folder = tmp_path / "tensorflow" / "python" / "platform"
+        folder.mkdir(parents=True)
+        (tmp_path / "tensorflow" / "__init__.py").touch()
+        (folder / "build_info.py").write_text(build_info)
+        for name in names:
+            (tmp_path / name).mkdir()
+        return [str(tmp_path)]
+
+    return make
+
+
+def test_without_tensorflow_there_is_nothing_to_say(tmp_path):
+    assert gpus.unused(8, "ml.p4d.24xlarge", [str(tmp_path)]) == ""
+
+
+def test_a_build_without_cuda_is_named(packages):
+    path = packages(CPU, "tensorflow_cpu-2.14.1.dist-info", "tensorflow_estimator-2.14.0.dist-info")
+    assert gpus.unused(2, "", path) == "2 GPUs: tensorflow-cpu 2.14.1 is built without CUDA"
+    assert gpus.unused(1, "", path).startswith("1 GPU: ")
+
+
+def test_a_build_for_amd_is_left_alone(packages):
+    assert gpus.unused(2, "", packages(ROCM)) == ""
+
+
+def test_what_a_build_for_cuda_does_not_find_is_named(packages, monkeypatch):
+    path = packages(CUDA)
+    assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1, libcudnn.so.8"
+    library = Path(path[0]) / "nvidia" / "cudnn" / "lib" / "libcudnn.so.8"  # as pip brings it
+    library.parent.mkdir(parents=True)
+    library.touch()
+    (library.parent / "libcuda.so.1").touch()  # no driver: that is of the host
+    assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1"
+    monkeypatch.setattr(gpus, "DRIVER", "libc.so.6")  # a library that the linker finds
+    assert gpus.unused(1, "", path) == ""
+
+
+def test_every_library_that_such_a_build_loads_is_looked_for(packages):
+    """One that lacks is enough: TensorFlow then skips registering GPUs, and trains on."""
+    path = packages("build_info = {('cuda_version', '12.5.1'), ('cudnn_version', '9'), ('is_cuda_build', True)}")
+    brought = ["cudart.so.12", "cublas.so.12", "cublasLt.so.12", "cufft.so.11", "cusolver.so.11", "cudnn.so.9"]
+    for name in brought:
+        library = Path(path[0]) / "nvidia" / name.partition(".")[0] / "lib" / f"lib{name}"
+        library.parent.mkdir(parents=True)
+        library.touch()
+    assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1, libcusparse.so.12"
+
+
+def test_a_library_counts_where_tensorflow_looks(packages):
+    """TensorFlow 2.21.0 opens cuSOLVER from a library whose RUNPATH lacks its folder, and uses no GPU for it."""
+    path = packages("build_info = {('cuda_version', '12.5.1'), ('cudnn_version', '9'), ('is_cuda_build', True)}")
+    for name in (f"{name}.so.{version}" for name, version in {**gpus.WITH_CUDA["12"], "cudnn": "9"}.items()):
+        folder = Path(path[0]) / "nvidia" / name.partition(".")[0] / "lib"
+        folder.mkdir(parents=True)
+        (folder / f"lib{name}").touch()
+    looked_in = [folder for folder in sorted(Path(path[0]).glob("nvidia/*/lib")) if "cusolver" not in folder.parts]
+    relative = ":".join(f"$ORIGIN/../{folder.relative_to(path[0])}" for folder in looked_in)
+    opens = Path(path[0]) / "tensorflow" / gpus.OPENS_OTHERS
+    subprocess.run(
+        ["gcc", "-shared", "-o", opens, "-x", "c", "-", f"-Wl,-rpath,{relative}"], input="", text=True, check=True
+    )
+    assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1, libcusolver.so.11"
+    (looked_in[0] / "libcusolver.so.11").symlink_to("../../cusolver/lib/libcusolver.so.11")
+    assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1"
+
+
+TYPES = {
+    "ml.p3.2xlarge": True, "ml.p4d.24xlarge": True, "ml.g5.xlarge": True, "ml.g4dn.xlarge": True,
+    "ml.gr6.4xlarge": True, "ml.g4ad.xlarge": False, "ml.c5.xlarge": False, "ml.m7g.large": False,
+    "ml.inf2.xlarge": False, "ml.trn1.2xlarge": False, "local": False, "": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("instance_type, is_told", TYPES.items())
+def test_instance_types_tell_of_gpus_that_the_container_does_not_see(packages, instance_type, is_told):
+    said = gpus.unused(0, instance_type, packages(CPU))
+    assert said == (f"{instance_type}: TensorFlow is built without CUDA" if is_told else "")
+
+
+@pytest.mark.parametrize("hidden", ["", "-1"])
+def test_a_job_may_hide_its_gpus(packages, monkeypatch, hidden):
+    path = packages(CPU)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    assert gpus.unused(2, "ml.p3.2xlarge", path) == ""
+    assert not gpus.has_gpus(2, "ml.p3.2xlarge")
+
+
+@pytest.mark.parametrize(
+    ("given", "seen", "visible"),
+    [
+        (None, 4, 4),
+        (None, 0, 0),
+        ("0", 4, 1),
+        ("2,3", 4, 2),
+        ("-1", 4, 0),
+        ("", 4, 0),
+        ("MIG-1,MIG-2", 1, 2),
+        ("0", 0, 0),
+    ],
+)
+def test_programs_see_what_the_job_lets_them_see(monkeypatch, given, seen, visible):
+    monkeypatch.setattr(gpus, "_count", lambda _: seen)  # whatever this machine has
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if given is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    assert gpus.visible(seen) == visible

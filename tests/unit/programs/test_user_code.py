@@ -1,0 +1,450 @@
+"""Where the user's code comes from, and what archives are refused: programs/prepare/sources.py, archives.py."""
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import archives
+import installing
+import pytest
+import sources
+from unusable import Unusable
+
+TRAIN = b"print('hello')\n"
+
+
+def file(name: str, content: bytes = TRAIN, **more) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    for key, value in more.items():
+        setattr(info, key, value)
+    return info, content
+
+
+def other(name: str, kind: bytes, target: str = "") -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info, b""
+
+
+def link(name: str, target: str) -> tuple[tarfile.TarInfo, bytes]:
+    return other(name, tarfile.SYMTYPE, target)
+
+
+def hard(name: str, target: str) -> tuple[tarfile.TarInfo, bytes]:
+    return other(name, tarfile.LNKTYPE, target)
+
+
+def tarball(path: Path, *members: tuple[tarfile.TarInfo, bytes], mode: str = "w:gz") -> Path:
+    with tarfile.open(path, mode) as tar:
+        for info, content in members:
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+@pytest.fixture(params=["with tarfile's filter", "without"])
+def any_python(request, monkeypatch):
+    """Python 3.11.2 has no filters in tarfile."""
+    if request.param == "without":
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    elif not hasattr(tarfile, "data_filter"):
+        pytest.skip("this Python's tarfile has no filters")
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Below it, everything that a test may write; what stands beside `code` must stay."""
+    (tmp_path / "place" / "code").mkdir(parents=True)
+    (tmp_path / "place" / "outside").write_text("untouched")
+    return tmp_path / "place"
+
+
+def unchanged(place: Path) -> bool:
+    return sorted(path.name for path in place.iterdir()) == ["code", "outside"] and (
+        (place / "outside").read_text() == "untouched"
+    )
+
+
+# ---- archives -------------------------------------------------------------------------------------------------------
+
+
+def test_an_archive_with_all_that_is_allowed(any_python, place):
+    whole = tarball(
+        place.parent / "a.tar.gz",
+        other(".", tarfile.DIRTYPE),
+        file("./train.py", uid=12345, gid=12345, uname="root", mode=0o4777),
+        file("pkg/__init__.py", b"", mode=0o000),
+        file("pkg/tool.sh", b"true", mode=0o755),
+        link("pkg/main.py", "../train.py"),
+        link("latest", "pkg"),
+        hard("same.py", "train.py"),
+    )
+    archives.unpack(whole, place / "code", "s3://b/a.tar.gz")
+    code = place / "code"
+    assert (code / "train.py").read_bytes() == (code / "pkg/main.py").read_bytes() == TRAIN
+    assert (code / "same.py").samefile(code / "train.py")
+    assert (code / "latest/tool.sh").stat().st_mode & 0o777 == 0o755
+    status = (code / "train.py").stat()
+    assert (status.st_uid, status.st_mode & 0o7022) == (os.getuid(), 0)
+    assert (code / "pkg/__init__.py").stat().st_mode & 0o600 == 0o600
+    assert unchanged(place)
+
+
+REFUSED = {
+    # what: members, what is said of them
+    "out": ([file("../outside")], "'../outside', which leads out of the archive"),
+    "out, later": ([file("train.py"), file("pkg/../../outside")], "leads out of the archive"),
+    "absolute": ([file("/tmp/evil.py")], "'/tmp/evil.py', which is absolute"),
+    "link out": ([link("data", "../outside")], "'data', a link to '../outside', which leads out"),
+    "link out of a folder": ([file("pkg/a.py"), link("pkg/data", "../../outside")], "leads out of the archive"),
+    "absolute link": ([link("python", "/usr/bin/python3")], "a link to '/usr/bin/python3', which is absolute"),
+    "hard link out": ([hard("data", "../outside")], "a link to '../outside'"),
+    "absolute hard link": ([hard("data", "/etc/passwd")], "a link to '/etc/passwd', which is absolute"),
+    "through a link": ([link("here", "."), file("here/train.py")], "leads through the link 'here'"),
+    "links that lead out together": ([link("a", "."), link("b", "a/.."), file("b/outside")], "through the link 'a'"),
+    "through a hard link": ([file("a"), hard("b", "a"), file("b/x")], "leads through the link 'b'"),
+    "a hard link to a link": ([link("a/b/c", "../../x"), hard("h", "a/b/c")], "leads through the link 'a/b/c'"),
+    "over a link": ([link("a", "x"), file("a")], "'a' twice, once as a link"),
+    "device": ([other("null", tarfile.CHRTYPE)], "'null', which is a device or a pipe"),
+    "pipe": ([file("train.py"), other("pipe", tarfile.FIFOTYPE)], "'pipe', which is a device or a pipe"),
+    "of no known kind": ([other("odd", b"Z")], "'odd', which is a device or a pipe"),
+}
+
+
+@pytest.mark.parametrize("members, said", REFUSED.values(), ids=REFUSED)
+def test_an_archive_that_would_leave_its_folder_is_refused(any_python, place, members, said):
+    bad = tarball(place.parent / "bad.tar.gz", *members)
+    with pytest.raises(Unusable) as refused:
+        archives.unpack(bad, place / "code", "s3://b/bad.tar.gz")
+    assert said in str(refused.value) and "s3://b/bad.tar.gz is refused" in str(refused.value)
+    assert list((place / "code").iterdir()) == [] and unchanged(place)
+
+
+def contents(tmp_path: Path) -> dict[str, tuple[bytes, str]]:
+    """What: bytes, what is said of them."""
+    random = os.urandom(100_000)
+    whole = tarball(tmp_path / "whole", file("train.py"), file("noise", random)).read_bytes()
+    plain = tarball(tmp_path / "plain", file("train.py"), file("more.py"), mode="w").read_bytes()
+
+    def gz(content: bytes) -> bytes:
+        import gzip
+
+        return gzip.compress(content)
+
+    negative, _ = file("x")
+    negative.size = -1
+    return {
+        "nothing": (b"", "it is an empty file"),
+        "text": (b"hello, world, once more\n" * 100, "it is not compressed with gzip"),
+        "a page": (b"<!DOCTYPE html><html>no</html>", "it is HTML or XML"),
+        "zip": (b"PK\x03\x04" + random, "it is a zip archive"),
+        "bzip2": (tarball(tmp_path / "bz", file("a"), mode="w:bz2").read_bytes(), "compressed with bzip2"),
+        "not compressed": (plain, "not compressed with gzip"),
+        "no tar": (gz(TRAIN * 100), "is cut off or damaged"),
+        "the first bytes": (whole[:10], "is cut off or damaged"),
+        "a third": (whole[: len(whole) // 3], "is cut off or damaged"),
+        "all but the last bytes": (whole[:-5], "is cut off or damaged"),
+        "another byte": (whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:], "is cut off or damaged"),
+        "another checksum": (whole[:-8] + b"abcd" + whole[-4:], "is cut off or damaged"),
+        "a tar without its end": (gz(plain[:1024]), "without tar's end mark"),
+        "garbage after the first file": (gz(plain[:1024] + b"garbage " * 512), "without tar's end mark"),
+        "a file of less than no size": (
+            gz(negative.tobuf(tarfile.GNU_FORMAT) + bytes(10240)),
+            "is cut off or damaged",  # says a tarfile that knows of it itself, as Debian's does, or we do
+        ),
+    }
+
+
+def test_what_is_no_whole_archive_is_refused(any_python, place):
+    for what, (content, said) in contents(place.parent).items():
+        (place.parent / "bad.tar.gz").write_bytes(content)
+        with pytest.raises(Unusable) as refused:
+            archives.unpack(place.parent / "bad.tar.gz", place / "code", "/bad.tar.gz")
+        assert said in str(refused.value), what
+        assert "\n" not in str(refused.value) and "wanted a .tar.gz" in str(refused.value), what
+
+
+def test_code_that_does_not_fit(tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", small], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("needs root, to mount a small disk")
+    try:
+        zeros = tarball(tmp_path / "zeros.tar.gz", file("train.py"), file("zeros", bytes(2 << 20)))
+        with pytest.raises(Unusable, match=r"does not fit: unpacked it is 2 MiB, and .*small.* has 1 MiB free"):
+            archives.unpack(zeros, small, str(zeros))
+        assert list(small.iterdir()) == []
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        (folder / "zeros").write_bytes(bytes(2 << 20))
+        with pytest.raises(Unusable, match=r"cannot be put into .*No space left on device"):
+            sources.fetch(str(folder), "train.py", small, tmp_path / "none")
+        assert list(small.iterdir()) == []
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+# ---- where the code comes from --------------------------------------------------------------------------------------
+
+
+def fetch(place: Path, source: str = "", program: str = "train.py", channel: str = "channel") -> set[str]:
+    """The paths in the code folder, once it is filled."""
+    code = place / "code"
+    origin = sources.fetch(source or str(code), program, code, place.parent / channel)
+    sources.check(program, code, origin, installing.is_package(program, code))
+    return {str(path.relative_to(code)) for path in code.rglob("*") if path.is_file()}
+
+
+def test_a_folder_with_links(place, tmp_path):
+    """Links are followed, as sagemaker-training does; those that lead nowhere are left out."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/lib.py").touch()
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "train.py").touch()
+    (source / "lib").symlink_to(tmp_path / "real")
+    (source / "gone").symlink_to(tmp_path / "nowhere")
+    assert fetch(place, str(source)) == {"train.py", "lib/lib.py"}
+    assert not (place / "code/lib").is_symlink()
+
+
+def test_an_archive_of_any_name(place, tmp_path):
+    assert fetch(place, str(tarball(tmp_path / "model-code", file("train.py")))) == {"train.py"}
+
+
+def test_the_program_itself(place, tmp_path):
+    (tmp_path / "train.py").touch()
+    assert fetch(place, str(tmp_path / "train.py")) == {"train.py"}
+
+
+def test_code_that_is_there_wins(place, tmp_path):
+    (place / "code/train.py").write_text("mine")
+    assert fetch(place, "s3://no/such") == {"train.py"}
+    assert (place / "code/train.py").read_text() == "mine"
+
+
+def test_code_in_s3_names_the_extra_of_the_wheel_that_fetches_it(place, monkeypatch):
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    monkeypatch.delitem(sys.modules, "s3", raising=False)
+    with pytest.raises(Unusable, match=r"s3://bucket/code takes boto3.*pip install 'sagemaker-tf-entrypoint\[aws\]'"):
+        fetch(place, "s3://bucket/code")
+
+
+@pytest.fixture
+def channel(tmp_path):
+    folder = tmp_path / "channel"
+    folder.mkdir()
+    return folder
+
+
+def test_channel_code_with_files(place, channel):
+    """As SDK v3 makes it. An archive beside the program is data."""
+    (channel / "train.py").touch()
+    (channel / "lib").mkdir()
+    (channel / "lib/x.py").touch()
+    (channel / "weights.tar.gz").write_bytes(b"none of ours")
+    assert fetch(place) == {"train.py", "lib/x.py", "weights.tar.gz"}
+
+
+def test_channel_code_with_an_archive(place, channel):
+    tarball(channel / "sourcedir.tar.gz", file("train.py"))
+    assert "train.py" in fetch(place)
+
+
+def test_channel_code_is_for_jobs_that_name_no_other_place(place, channel, tmp_path):
+    (channel / "train.py").write_text("of the channel")
+    tarball(tmp_path / "a.tar.gz", file("train.py"))
+    fetch(place, str(tmp_path / "a.tar.gz"))
+    assert (place / "code/train.py").read_bytes() == TRAIN
+
+
+def test_network_isolation_names_the_archive_in_the_channel(place, channel):
+    """SDK v2 sends it as sagemaker_submit_directory."""
+    source = tarball(channel / "sourcedir.tar.gz", file("train.py"))
+    assert fetch(place, str(source)) == {"train.py"}
+
+
+def test_half_a_folder_is_not_taken_for_the_users_code(place, tmp_path):
+    """What is left where a container was killed while it fetched."""
+    code = place / "code"
+    (code / sources.UNFINISHED).touch()
+    (code / "half").mkdir()
+    (code / "half/train.py").write_text("prin")
+    assert fetch(place, str(tarball(tmp_path / "a.tar.gz", file("train.py")))) == {"train.py"}
+
+
+def test_nothing_is_left_of_code_that_could_not_be_had(place, tmp_path):
+    bad = tmp_path / "bad.tar.gz"
+    bad.write_bytes(tarball(tmp_path / "a.tar.gz", file("train.py"), file("b", os.urandom(99999))).read_bytes()[:-99])
+    with pytest.raises(Unusable, match="cut off"):
+        fetch(place, str(bad))
+    assert list((place / "code").iterdir()) == []
+
+
+WRONG = {
+    # source: what is said
+    "/no/such/sourcedir.tar.gz": "the code at /no/such/sourcedir.tar.gz cannot be fetched: no such file or folder",
+    "https://me:geheim@host/a.tar.gz?X-Amz-Signature=geheim": "the code is at https://host/a.tar.gz; wanted a folder",
+    "s3://bucket": "the code is at s3://bucket; wanted the URI of a .tar.gz",
+    "s3://bucket/folder/": "wanted the URI of a .tar.gz, s3://BUCKET/KEY",
+    "": "which holds nothing and was named nowhere else",
+}
+
+
+@pytest.mark.parametrize("source, said", WRONG.items(), ids=WRONG)
+def test_a_source_that_is_none(place, source, said):
+    with pytest.raises(Unusable) as refused:
+        fetch(place, source)
+    assert said in str(refused.value)
+    assert "geheim" not in str(refused.value)
+
+
+def test_code_without_the_program(place, tmp_path):
+    (place / "code/other.py").touch()
+    with pytest.raises(Unusable, match=r"train\.py is not in .*, which holds other\.py and was there before the job;"):
+        fetch(place, str(tarball(tmp_path / "a.tar.gz", file("train.py"))))
+
+
+# ---- what is a package ----------------------------------------------------------------------------------------------
+
+PROJECT = "[project]\nname = 'x'\n"
+PACKAGES = {
+    # program, files: is it a module of a package
+    "a file": ("train.py", {"train.py": ""}, False),
+    "setup.py": ("train.py", {"train.py": "", "setup.py": ""}, True),
+    "setup.py, a module": ("pkg.train", {"setup.py": ""}, True),
+    "a shell script beside setup.py": ("train.sh", {"train.sh": "", "setup.py": ""}, False),
+    "a file beside pyproject.toml": ("train.py", {"train.py": "", "pyproject.toml": PROJECT}, False),
+    "pyproject.toml, a module": ("pkg.train", {"pyproject.toml": PROJECT}, True),
+    "pyproject.toml without [project]": ("pkg", {"pyproject.toml": "[build-system]\nrequires = []\n"}, True),
+    "pyproject.toml for tools only": ("pkg", {"pyproject.toml": "[tool.ruff]\n"}, False),
+    "a command beside pyproject.toml": ("run", {"run": "", "pyproject.toml": PROJECT}, False),
+}
+
+
+@pytest.mark.parametrize("program, files, package", PACKAGES.values(), ids=PACKAGES)
+def test_what_is_a_package(tmp_path, program, files, package):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert installing.is_package(program, tmp_path) is package
+
+
+def test_a_pyproject_that_is_no_toml(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[project\n")
+    with pytest.raises(Unusable, match=r"pyproject\.toml is no TOML: .*line 1"):
+        installing.is_package("pkg", tmp_path)
+
+
+def test_a_program_of_another_users_runs_if_it_is_executable(tmp_path, monkeypatch):
+    def refuse(path, mode):
+        raise PermissionError(1, "Operation not permitted")
+
+    program = tmp_path / "train.sh"
+    program.write_text("echo told")
+    monkeypatch.setattr(installing.Path, "chmod", refuse)
+    with pytest.raises(Unusable, match=r"train\.sh cannot be made executable: .*not permitted; wanted it so \(chmod"):
+        installing.install("train.sh", tmp_path)
+    os.chmod(program, 0o755)  # noqa: PTH101
+    installing.install("train.sh", tmp_path)
+
+
+# ---- a package's program in a folder --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("program", "files", "installed", "module"),
+    [
+        ("train.py", [], [], "train"),
+        ("pkg.train", [], [], "pkg.train"),
+        ("project/training/model.py", ["project/__init__.py", "project/training/__init__.py"], [], None),
+        ("project/training/model", ["project/__init__.py"], [], "project.training.model"),
+        ("./project/model.py", [], [], "project.model"),  # folders without __init__.py are packages, too
+        ("src/project/model.py", ["src/project/__init__.py"], ["project"], "project.model"),
+        ("src/project/model.py", ["src/project/__init__.py"], [], "src.project.model"),  # setup.py does not install it
+    ],
+)
+def test_a_program_in_folders_runs_as_the_module_of_its_package(tmp_path, program, files, installed, module):
+    code, site = tmp_path / "code", tmp_path / "site"
+    for path in [code / (program.removesuffix(".py") + ".py"), *(code / name for name in files)]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    for name in installed:
+        (site / name).mkdir(parents=True)
+        (site / name / "__init__.py").touch()
+    found = installing.module_of(program, code, [str(code), str(site)])
+    assert found == (module or "project.training.model")
+
+
+def test_a_folder_that_is_no_module_is_refused_before_anything_is_installed(tmp_path):
+    with pytest.raises(Unusable, match=r"v1\.0/train\.py is to run as a module.* none can be called 'v1\.0'; wanted"):
+        installing.modules_of("v1.0/train.py", tmp_path)
+
+
+# ---- shell scripts --------------------------------------------------------------------------------------------------
+
+
+def run_script(code: Path, program: str = "train.sh") -> str:
+    """What it prints, once the prepare step has been there."""
+    installing.install(program, code)
+    return subprocess.check_output(["/bin/sh", "-c", 'exec "$0"', f"./{program}"], cwd=code, text=True)
+
+
+def test_scripts_with_line_ends_of_windows_run(tmp_path, capsys):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/more.sh").write_bytes(b'said() {\r\n  echo "told $1"\r\n}\r\n')
+    (tmp_path / "train.sh").write_bytes(b"\xef\xbb\xbf#!/bin/bash\r\nset -e\r\n. lib/more.sh\r\nsaid here\r\n")
+    (tmp_path / "data.bat").write_bytes(b"echo\r\n")
+    assert run_script(tmp_path) == "told here\n"
+    assert "line ends of Windows are taken out of train.sh, lib/more.sh: " in capsys.readouterr().out
+    assert (tmp_path / "data.bat").read_bytes() == b"echo\r\n"
+
+
+@pytest.mark.parametrize("content", [b"#!/bin/sh\nprintf 'a\r\n'\n", b"# text\nprintf 'a\r\n'\n"])
+def test_scripts_of_linux_stay_as_they_are(tmp_path, capsys, content):
+    (tmp_path / "train.sh").write_bytes(content)
+    run_script(tmp_path)
+    assert (tmp_path / "train.sh").read_bytes() == content
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("first", "asked"),
+    [("#!/no/zsh -e", "/no/zsh, which"), ("#!/usr/bin/env no-such-shell", "no-such-shell, which"), ("#!", "nothing;"),
+     ("#!/usr/bin/env -S A=1 no-such-shell -x", "no-such-shell, which"), ("#!/bin", "/bin, which"),
+     ("#!/no/zsh\r", "/no/zsh, which")],
+)  # fmt: skip
+@pytest.mark.parametrize("program", ["train.sh", "train"])
+def test_an_interpreter_that_is_not_here_is_told_with_its_line(tmp_path, first, asked, program):
+    (tmp_path / program).write_text(f"{first}\necho told\n", newline="")
+    with pytest.raises(Unusable) as wrong:
+        installing.install(program, tmp_path)
+    assert f"{program} asks in its first line, {first.rstrip()!r}, for {asked}" in str(wrong.value)
+    assert "such as #!/bin/bash" in str(wrong.value)
+
+
+@pytest.mark.parametrize(
+    "first", ["#!/bin/sh", "#! /bin/sh -e", "#!/usr/bin/env sh", "#!/usr/bin/env -S sh -e", "# no shebang", "#!./own"]
+)
+def test_an_interpreter_that_is_here(tmp_path, first):
+    (tmp_path / "own").symlink_to("/bin/sh")
+    (tmp_path / "train.sh").write_text(f"{first}\necho told\n")
+    assert run_script(tmp_path) == "told\n"
+
+
+def test_a_script_in_utf_16_is_refused(tmp_path):
+    (tmp_path / "train.sh").write_text("#!/bin/sh\n", "utf-16")
+    with pytest.raises(Unusable, match=r"train\.sh is in UTF-16"):
+        installing.install("train.sh", tmp_path)
+
+
+def test_files_of_the_user_that_are_called_like_pips_are_not_taken_for_them(tmp_path):
+    for name in ("pip.py", "runpy.py", "logging.py", "queue.py"):
+        (tmp_path / name).write_text("raise SystemExit('the wrong one')\n")
+    pip = Path(installing.__file__).parents[1] / "run_pip.py"
+    done = subprocess.run([sys.executable, pip, "--version"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("pip ")

@@ -1,0 +1,277 @@
+"""Code from S3: programs/prepare/s3.py against moto's S3 server, and against a server that misbehaves as S3 can."""
+
+import hashlib
+import os
+import re
+import threading
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import boto3
+import pytest
+import s3
+from moto.server import ThreadedMotoServer
+from unusable import Unusable
+
+CONTENT = os.urandom(300_000)
+SECRETS = {
+    "AWS_ACCESS_KEY_ID": "AKIAGEHEIMGEHEIM",
+    "AWS_SECRET_ACCESS_KEY": "geheim-secret",
+    "AWS_SESSION_TOKEN": "geheim-token",
+}
+
+KEYS = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "eu-west-1"}
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch, tmp_path):
+    """Nothing of the machine's own AWS settings, and credentials that must not be shown."""
+    for name in [name for name in os.environ if name.startswith(("AWS_", "S3_", "SAGEMAKER_"))]:
+        monkeypatch.delenv(name)
+    for name, value in {**SECRETS, "AWS_REGION": "eu-west-1", "HOME": str(tmp_path), "NO_PROXY": "*"}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def others_credentials(monkeypatch):
+    """boto3 keeps those that it has found."""
+    for name in SECRETS:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+
+
+@pytest.fixture(scope="module")
+def moto():
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    client = boto3.client("s3", **KEYS, endpoint_url=url)
+    client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    client.put_object(Bucket="bucket", Key="job/source/sourcedir.tar.gz", Body=CONTENT)
+    client.put_object(Bucket="bucket", Key="odd ?key#+%2F.tar.gz", Body=CONTENT)
+    yield url
+    server.stop()
+
+
+def refused(uri: str, target: Path) -> str:
+    """What is said of an object that cannot be had; in one line, with its URI and without secrets."""
+    with pytest.raises(Unusable) as error:
+        s3.download(uri, target)
+    text = str(error.value)
+    assert text.startswith(f"the code at {uri} cannot be fetched: ")
+    assert "\n" not in text and "geheim" not in text.lower()
+    return text
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"])
+def test_the_usual_variables_name_the_endpoint(moto, monkeypatch, tmp_path, variable):
+    monkeypatch.setenv(variable, moto)
+    for key in ("job/source/sourcedir.tar.gz", "odd ?key#+%2F.tar.gz"):
+        s3.download(f"s3://bucket/{key}", tmp_path / "a")
+        assert (tmp_path / "a").read_bytes() == CONTENT
+
+
+def test_an_object_that_is_missing(moto, monkeypatch, tmp_path):
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", moto)
+    said = refused("s3://bucket/no/such.tar.gz", tmp_path / "a")
+    assert "there is no such object" in said and "in bucket bucket" in said and "S3 says NoSuchKey" in said
+
+
+def test_a_bucket_that_is_missing(moto, monkeypatch, tmp_path):
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", moto)
+    assert "there is no bucket nobodys;" in refused("s3://nobodys/a.tar.gz", tmp_path / "a")
+
+
+def test_a_role_that_may_not(moto, monkeypatch, others_credentials, tmp_path):
+    """moto with IAM's rules: a user without a policy."""
+    iam = boto3.client("iam", **KEYS, endpoint_url=moto)
+    iam.create_user(UserName="nobody")
+    theirs = iam.create_access_key(UserName="nobody")["AccessKey"]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", moto)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", theirs["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", theirs["SecretAccessKey"])
+
+    def unchecked(requests: int) -> None:
+        plain = {"Content-Type": "text/plain"}
+        order = urllib.request.Request(f"{moto}/moto-api/reset-auth", str(requests).encode(), plain, method="POST")
+        urllib.request.urlopen(order, timeout=10).close()
+
+    unchecked(0)
+    try:
+        said = refused("s3://bucket/job/source/sourcedir.tar.gz", tmp_path / "a")
+    finally:
+        unchecked(10**9)
+    assert "access is denied; wanted s3:GetObject on arn:aws:s3:::bucket/job/source/sourcedir.tar.gz" in said
+    assert "execution role" in said and theirs["SecretAccessKey"] not in said
+
+
+# ---- a server that misbehaves ---------------------------------------------------------------------------------------
+
+
+class Server:
+    """Has one object. `breaks`: how many downloads are cut off; `answer`: status and error code for every request."""
+
+    def __init__(self, breaks: int = 0, answer: tuple[int, str, str] | None = None, headers=None) -> None:
+        self.breaks, self.answer, self.headers, self.gets = breaks, answer, headers or {}, 0
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_HEAD(self) -> None:
+                if outer.answer:
+                    self.reply(outer.answer[0], b"")
+                else:
+                    self.reply(200, CONTENT)
+
+            def do_GET(self) -> None:
+                if outer.answer:
+                    status, code, message = outer.answer
+                    xml = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>"
+                    self.reply(status, xml.encode())
+                    return
+                outer.gets += 1
+                cut = outer.gets <= outer.breaks
+                self.reply(200, CONTENT, CONTENT[: len(CONTENT) // 2] if cut else CONTENT)
+                self.close_connection = cut
+
+            def reply(self, status: int, content: bytes, sent: bytes | None = None) -> None:
+                self.send_response(status)
+                for name, value in {**outer.headers, "Content-Length": str(len(content))}.items():
+                    self.send_header(name, value)
+                self.send_header("ETag", f'"{hashlib.md5(CONTENT).hexdigest()}"')
+                self.end_headers()
+                if self.command == "GET":
+                    self.wfile.write(content if sent is None else sent)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.05})
+
+    def __enter__(self) -> "Server":
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.shutdown()
+        self.thread.join()
+        self.http.server_close()
+
+
+def test_an_interrupted_download_is_taken_up_again(monkeypatch, tmp_path):
+    with Server(breaks=2) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
+        s3.download("s3://bucket/a.tar.gz", tmp_path / "a")
+        assert server.gets == 3
+    assert (tmp_path / "a").read_bytes() == CONTENT
+
+
+def test_a_download_that_is_always_interrupted(monkeypatch, tmp_path):
+    with Server(breaks=10**9) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
+        assert "the download was interrupted 4 times" in refused("s3://bucket/a.tar.gz", tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+USER = 'User: arn:aws:sts::123456789012:assumed-role/role/SageMaker is not authorized to perform: kms:Decrypt on "arn"'
+ANSWERS = {
+    # status, code, message, headers: what is said
+    "denied": (403, "AccessDenied", "Access Denied", {}, "wanted s3:GetObject on arn:aws:s3:::bucket/a.tar.gz for"),
+    "denied, with a reason": (403, "AccessDenied", USER, {}, f"S3 says AccessDenied: {USER}"),
+    "unknown key": (403, "InvalidAccessKeyId", "The key id does not exist", {}, "the credentials are not accepted"),
+    "wrong key": (403, "SignatureDoesNotMatch", "The signature differs", {}, "the credentials are not accepted"),
+    "expired": (400, "ExpiredToken", "The provided token has expired.", {}, "the credentials are not accepted"),
+    "another region": (
+        301,
+        "PermanentRedirect",
+        "Use the specified endpoint",
+        {"x-amz-bucket-region": "eu-west-1"},
+        "bucket bucket is not in region eu-west-1",
+    ),
+    "wrong region": (400, "AuthorizationHeaderMalformed", "The region is wrong", {}, "bucket bucket is not in region"),
+    "archived": (403, "InvalidObjectState", "Not valid for the storage class", {}, "S3 says InvalidObjectState: Not"),
+    "no reason": (403, "403", "Forbidden", {}, "access is denied"),
+}
+
+
+@pytest.mark.parametrize("status, code, message, headers, said", ANSWERS.values(), ids=ANSWERS)
+def test_what_s3_answers_is_told(monkeypatch, tmp_path, status, code, message, headers, said):
+    with Server(answer=(status, code, message), headers=headers) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
+        assert said in refused("s3://bucket/a.tar.gz", tmp_path / "a")
+
+
+def test_the_partition_of_china(monkeypatch, tmp_path):
+    monkeypatch.setenv("AWS_REGION", "cn-north-1")
+    with Server(answer=(403, "AccessDenied", "Access Denied")) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
+        assert "s3:GetObject on arn:aws-cn:s3:::bucket/a.tar.gz" in refused("s3://bucket/a.tar.gz", tmp_path / "a")
+
+
+def test_nobody_answers(monkeypatch, tmp_path):
+    """After some attempts. The endpoint's password is not shown."""
+    with Server() as server:
+        port = server.http.server_port
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://me:geheim@127.0.0.1:{port}")
+    said = refused("s3://bucket/a.tar.gz", tmp_path / "a")
+    assert "S3 does not answer; wanted a network" in said and "channel `code`" in said
+    assert re.search(rf"127\.0\.0\.1:{port}", said)
+
+
+def test_no_credentials(monkeypatch, others_credentials, tmp_path):
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    assert "there are no credentials; wanted the job's execution role" in refused("s3://bucket/a", tmp_path / "a")
+
+
+def test_a_role_whose_credentials_cannot_be_had(monkeypatch, others_credentials, tmp_path):
+    """They come from an address that SageMaker names; here it has none to give."""
+    with Server(answer=(400, "x", "y")) as server:
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{server.url}/credentials")
+        said = refused("s3://bucket/a", tmp_path / "a")
+    assert "the credentials of the job's execution role cannot be had" in said
+
+
+@pytest.mark.parametrize(
+    "name, value, said",
+    [
+        ("AWS_ENDPOINT_URL_S3", "no url", "Invalid endpoint"),
+        ("AWS_REGION", "no region!", "region"),
+    ],
+)
+def test_settings_that_make_no_sense(monkeypatch, tmp_path, name, value, said):
+    monkeypatch.setenv(name, value)
+    assert said in refused("s3://bucket/a.tar.gz", tmp_path / "a")
+
+
+def test_a_bucket_name_that_is_none(monkeypatch, tmp_path):
+    assert "Invalid bucket name" in refused("s3://a b/a.tar.gz", tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    "given, region",
+    [
+        ({"AWS_REGION": "eu-west-1", "SAGEMAKER_REGION": "us-west-2"}, "eu-west-1"),
+        ({"SAGEMAKER_REGION": "us-west-2"}, "us-west-2"),
+        ({}, "us-east-1"),
+    ],
+    ids=["platform", "sagemaker-training", "none"],
+)
+def test_the_region(monkeypatch, tmp_path, given, region):
+    monkeypatch.delenv("AWS_REGION")
+    with Server(answer=(301, "PermanentRedirect", "no"), headers={"x-amz-bucket-region": "eu-north-1"}) as server:
+        for name, value in {**given, "AWS_ENDPOINT_URL_S3": server.url}.items():
+            monkeypatch.setenv(name, value)
+        assert f"is not in region {region};" in refused("s3://bucket/a.tar.gz", tmp_path / "a")
+
+
+def test_a_server_that_confuses_boto3(monkeypatch, tmp_path):
+    """Elsewhere, but not where: it asks itself without end."""
+    with Server(answer=(301, "PermanentRedirect", "no")) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
+        assert "RecursionError" in refused("s3://bucket/a.tar.gz", tmp_path / "a")

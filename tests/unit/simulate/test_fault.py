@@ -1,0 +1,375 @@
+"""Faults as a person writes them, when they are injected, and what is said of them."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.cli.main import run
+from entrypoint.simulate.docker_engine import DockerEngine
+from entrypoint.simulate.engine import FaultFailed, refuse_faults
+from entrypoint.simulate.fault import ALL, FOLDERS, Action, Fault, parse_fault
+from entrypoint.simulate.hosts_file import HostsFiles
+from entrypoint.simulate.injector import Injector
+from entrypoint.simulate.netns_engine import NetnsEngine
+from entrypoint.simulate.process_engine import ProcessEngine
+from entrypoint.simulate.spec import LocalJob
+
+HOSTS = ("algo-1", "algo-2", "algo-3")
+
+
+def parse(text: str) -> Fault:
+    return parse_fault(text, HOSTS)
+
+
+# --- what can be asked for ---
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("kill algo-2", Fault(action=Action.KILL, host="algo-2")),
+        ("kill all at 3", Fault(action=Action.KILL, host=ALL, at=3.0)),
+        ("stop all", Fault(action=Action.STOP, host=ALL)),
+        ("kill algo-2:ps/1 at 2.5", Fault(action=Action.KILL, host="algo-2", process="ps/1", at=2.5)),
+        (
+            "kill 'algo-2:rank 3' when \"epoch 2\"",
+            Fault(action=Action.KILL, host="algo-2", process="rank 3", when="epoch 2"),
+        ),
+        ("stop algo-1:mpirun", Fault(action=Action.STOP, host="algo-1", process="mpirun")),
+        ("pause algo-1", Fault(action=Action.PAUSE, host="algo-1")),
+        ("pause algo-1 at 1 for 3", Fault(action=Action.PAUSE, host="algo-1", at=1.0, lasts=3.0)),
+        ("pause algo-1 for 3 at 1", Fault(action=Action.PAUSE, host="algo-1", at=1.0, lasts=3.0)),
+        ("pause algo-3:script for 0.5", Fault(action=Action.PAUSE, host="algo-3", process="script", lasts=0.5)),
+        ("cut algo-2 when at for 4", Fault(action=Action.CUT, host="algo-2", when="at", lasts=4.0)),
+        ("late algo-2 for 10", Fault(action=Action.LATE, host="algo-2", lasts=10.0)),
+        ("hide algo-2 when x", Fault(action=Action.HIDE, host="algo-2", when="x")),
+        ("hide algo-2 for 10", Fault(action=Action.HIDE, host="algo-2", lasts=10.0)),
+        ("fill algo-2:output at 3", Fault(action=Action.FILL, host="algo-2", folder="output", at=3.0)),
+        ("readonly algo-2:model", Fault(action=Action.READONLY, host="algo-2", folder="model")),
+    ],
+)
+def test_faults_are_read(text, wanted):
+    assert parse(text) == wanted
+    assert parse(str(wanted)) == wanted
+
+
+names = st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1, max_size=20)
+seconds = st.floats(0.001, 1e4).map(lambda value: float(f"{value:g}"))
+
+
+@given(st.sampled_from(Action), st.sampled_from(HOSTS), names, st.none() | seconds, st.none() | names, seconds)
+def test_what_is_printed_is_read_as_the_same(action, host, process, at, when, lasts):
+    ends = action in (Action.PAUSE, Action.STALL, Action.CUT, Action.LATE, Action.HIDE)
+    from_start = action is Action.LATE or (action is Action.HIDE and not (at or when))
+    fault = Fault(
+        action=action,
+        host=host,
+        process=process if action in (Action.KILL, Action.STOP, Action.PAUSE) else "",
+        folder=FOLDERS[0] if action in (Action.FILL, Action.READONLY) else "",
+        at=0.0 if from_start or when else at or 0.0,
+        when="" if from_start else when or "",
+        lasts=lasts if ends else None,
+    )
+    assert parse(str(fault)) == fault
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", "is empty"),
+        ("explode algo-2", "found 'explode'; wanted one of kill, stop, pause, stall, cut, late, hide, fill, readonly"),
+        ("kill", "found nothing after kill; wanted HOST or HOST:PROCESS or all"),
+        ("kill algo-9", "found 'algo-9' as the host; wanted all or algo-1, algo-2, algo-3"),
+        ("cut all", "found 'all' as the host; wanted algo-1, algo-2, algo-3"),
+        ("kill algo-2:", "found nothing after 'algo-2:'"),
+        ("kill 'algo-2", "cannot be split into words: no closing quotation"),
+        ("kill algo-2:rank 3", "found '3' after 'algo-2:rank'; wanted at, when or for; a WHOM with a space is quoted"),
+        ("cut algo-2:script", "cut is for whole hosts: wanted HOST"),
+        ("fill algo-2", "found 'algo-2'; wanted HOST:output or HOST:model"),
+        ("fill algo-2:code", "found 'algo-2:code'; wanted HOST:output or HOST:model"),
+        ("kill algo-2 at", "found nothing after at; wanted seconds"),
+        ("kill algo-2 when ''", "found nothing after when; wanted text"),
+        ("kill algo-2 at noon", "found 'noon' after at; wanted seconds"),
+        ("kill algo-2 at -1", "found '-1' after at; wanted seconds"),
+        ("kill algo-2 at nan", "found 'nan' after at; wanted seconds"),
+        ("kill algo-2 at inf", "found 'inf' after at; wanted seconds"),
+        ("pause algo-2 for 0", "found '0' after for; wanted seconds above 0"),
+        ("kill algo-2 at 1 when x", "found a second clause 'when'; wanted one of at and when"),
+        ("kill algo-2 at 1 at 2", "found a second clause 'at'"),
+        ("kill algo-2 for 2", "kill is for good; wanted no for"),
+        ("fill algo-2:model for 2", "fill is for good; wanted no for"),
+        ("late algo-2", "late lasts some time; wanted for SECONDS"),
+        ("late algo-2 at 2 for 2", "late counts from the start of the first host; wanted neither at nor when"),
+        ("hide algo-2", "hide lasts some time; wanted for SECONDS"),
+        ("kill algo-2 when 'two\nlines'", "wanted text of one line"),
+    ],
+)
+def test_what_is_no_fault_is_refused_in_one_line(text, found):
+    with pytest.raises(ConfigError) as refused:
+        parse(text)
+    message = str(refused.value)
+    assert found in message and "\n" not in message
+    assert message.startswith("--fault ") and message.endswith("(ACTION WHOM [at SECONDS | when TEXT] [for SECONDS])")
+
+
+def test_many_hosts_are_not_all_listed():
+    with pytest.raises(ConfigError) as refused:
+        parse_fault("cut me", [f"algo-{number}" for number in range(250)])
+    assert "wanted algo-0, algo-1, algo-2, algo-3, algo-4, algo-5, ..., algo-249 (" in str(refused.value)
+
+
+def test_an_engine_refuses_what_it_cannot_do_and_names_those_that_can():
+    engines = (ProcessEngine, NetnsEngine, DockerEngine)
+    with pytest.raises(ConfigError) as refused:
+        refuse_faults([parse("kill algo-2"), parse("cut algo-2 for 3")], ProcessEngine, engines)
+    assert str(refused.value) == (
+        "--fault 'cut algo-2 for 3': engine process cannot cut; wanted --engine netns or --engine docker"
+    )
+    for engine in (NetnsEngine, DockerEngine):
+        refuse_faults([parse(f"{action} algo-2:output") for action in ("fill", "readonly")], engine, engines)
+
+
+def test_without_root_namespaces_are_refused(tmp_path, monkeypatch, capsys):
+    program = tmp_path / "code" / "train.py"
+    program.parent.mkdir()
+    program.touch()
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert run(["local", str(program), "--engine", "netns", "--output", str(tmp_path / "out")], {}) == 78
+    wanted = "error: --engine netns takes root, to make namespaces; or use --engine process or docker\n"
+    assert capsys.readouterr().err == wanted
+    assert not (tmp_path / "out").exists()
+
+
+# --- when they are injected ---
+
+
+class Recorder:
+    """An engine that notes what is asked of it; `there` holds what a fault finds."""
+
+    name, faults, look_again = "recorder", frozenset(Action), 0.05
+
+    def __init__(self, *there: str) -> None:
+        self.there, self.done = set(there), []
+
+    def inject(self, fault, host, pid):
+        if (fault.process or host) not in self.there:
+            return False
+        self.done.append((str(fault.action), host))
+        return True
+
+    def heal(self, fault, host, pid):
+        self.done.append(("heal", host))
+
+
+class Story:
+    """An injector, its engine, and what was said."""
+
+    def __init__(self, *texts: str, there: tuple[str, ...] = HOSTS) -> None:
+        self.engine, self.said = Recorder(*there), []
+        self.injector = Injector([parse(text) for text in texts], self.engine, self.said.append)
+
+    def at(self, now: float, *running: str) -> list:
+        """What was done by `act` at that time."""
+        self.engine.done.clear()
+        self.injector.act(now, dict.fromkeys(running or HOSTS, 100))
+        return list(self.engine.done)
+
+
+def test_a_fault_is_injected_once_when_its_time_has_come():
+    story = Story("kill algo-2 at 3")
+    assert story.injector.next_look(0.0) == 3.0
+    assert story.at(2.99) == []
+    assert story.at(3.01) == [("kill", "algo-2")]
+    assert story.at(3.1) == [] and story.injector.next_look(3.1) is None
+    assert story.said == ["fault after 3.01 s: kill algo-2 at 3"]
+    assert story.injector.report() == ["fault: kill algo-2 at 3, after 3.01 s"]
+
+
+def test_a_fault_that_lasts_is_ended():
+    story = Story("cut algo-2 at 1 for 2")
+    assert story.at(1.5) == [("cut", "algo-2")]
+    assert story.injector.next_look(1.5) == 3.5
+    assert story.at(3.49) == []
+    assert story.at(3.5) == [("heal", "algo-2")]
+    assert story.at(9.0) == []
+    assert story.said[1] == "fault over after 3.50 s: cut algo-2 at 1 for 2"
+    assert story.injector.report() == ["fault: cut algo-2 at 1 for 2, from 1.50 s to 3.50 s"]
+
+
+def test_a_text_is_waited_for_on_any_host():
+    story = Story("kill algo-2 when 'epoch 2'")
+    assert story.injector.next_look(0.0) is None
+    assert not story.injector.heard(b"[algo-1 script] epoch 1\n[algo-1 script] epoch 11")
+    assert story.at(1.0) == []
+    assert story.injector.heard(b"[algo-3 script] epoch 20")
+    assert story.at(2.0) == [("kill", "algo-2")]
+    assert not story.injector.heard(b"[algo-3 script] epoch 21")  # nobody waits for it any more
+
+
+def test_what_is_not_there_yet_is_looked_for_now_and_then():
+    story = Story("kill algo-2:orted", there=())
+    assert story.at(1.0) == [] and story.injector.next_look(1.0) == pytest.approx(1.05)
+    story.engine.there.add("orted")
+    assert story.at(1.01) == []
+    assert story.at(1.06) == [("kill", "algo-2")]
+
+
+def test_what_never_was_there_is_said_in_the_end():
+    story = Story("kill algo-2:nobody", "stop algo-1 when never", there=())
+    story.at(5.0)
+    assert story.said == []
+    assert story.injector.report() == [
+        "fault never happened: kill algo-2:nobody",
+        "fault never happened: stop algo-1 when never",
+    ]
+
+
+def test_a_fault_on_all_reaches_each_host_once():
+    story = Story("stop all at 1", there=("algo-1", "algo-3"))
+    assert story.at(1.0) == [("stop", "algo-1"), ("stop", "algo-3")]
+    story.engine.there.add("algo-2")
+    assert story.at(1.1, "algo-2", "algo-3") == [("stop", "algo-2")]
+    assert story.injector.report() == ["fault: stop all at 1, after 1.00 s"]
+
+
+def test_a_fault_on_all_whose_last_host_ends_of_the_others_end_has_happened():
+    story = Story("stop all at 1", there=("algo-1",))
+    story.at(1.0)
+    story.injector.act(1.1, {})
+    assert story.injector.report() == ["fault: stop all at 1, after 1.00 s; the others ended before it reached them"]
+
+
+def test_a_host_that_is_not_running_is_waited_for():
+    story = Story("kill algo-2")
+    assert story.at(0.0, "algo-1", "algo-3") == []
+    assert story.at(2.0) == [("kill", "algo-2")]
+
+
+def test_late_hosts_start_late_and_hidden_ones_are_shown():
+    story = Story("late algo-2 for 3", "hide algo-3 for 2")
+    assert [story.injector.starts_at(host) for host in HOSTS] == [0.0, 3.0, 0.0]
+    assert story.at(0.01, "algo-1") == []
+    assert story.injector.next_look(0.01) == 2.0
+    assert story.at(2.0) == [("heal", "algo-3")]
+    assert story.at(3.0) == []
+    assert story.said == [
+        "fault after 0.00 s: late algo-2 for 3",
+        "fault after 0.00 s: hide algo-3 for 2",
+        "fault over after 2.00 s: hide algo-3 for 2",
+        "fault over after 3.00 s: late algo-2 for 3",
+    ]
+
+
+def test_while_a_host_stalls_nobody_is_to_read_its_output():
+    story = Story("stall algo-2 at 1 for 2")
+    assert not story.injector.stalls("algo-2")
+    assert story.at(1.0) == []  # no engine is asked
+    assert story.injector.stalls("algo-2") and not story.injector.stalls("algo-1")
+    assert story.at(3.0) == []
+    assert not story.injector.stalls("algo-2")
+    assert story.injector.report() == ["fault: stall algo-2 at 1 for 2, from 1.00 s to 3.00 s"]
+
+
+def test_a_fault_that_cannot_be_done_is_said():
+    story = Story("cut algo-2", "kill algo-3")
+    plain = story.engine.inject
+
+    def inject(fault, *rest):
+        if fault.action is Action.CUT:
+            raise FaultFailed("the knife is blunt")
+        return plain(fault, *rest)
+
+    story.engine.inject = inject
+    assert story.at(0.0) == [("kill", "algo-3")]
+    assert story.at(1.0) == []
+    assert story.injector.report()[0] == "fault failed: cut algo-2: the knife is blunt"
+    assert "fault failed: cut algo-2: the knife is blunt" in story.said
+
+
+def test_who_is_frozen_for_good():
+    story = Story("pause algo-1", "pause algo-2 for 3", "pause algo-3:script", there=(*HOSTS, "script"))
+    assert story.injector.frozen_for_good() == set()
+    story.at(0.0)
+    assert story.injector.frozen_for_good() == {"algo-1"}
+
+
+# --- names that are hidden ---
+
+
+def test_a_hidden_name_is_in_no_hosts_file_but_its_own_until_it_is_shown(tmp_path):
+    job = LocalJob(program="t.py", source=tmp_path, hosts=3, output=tmp_path, faults=(parse("hide algo-2 for 3"),))
+    files = HostsFiles(job, {host: [f"10.0.1.{number}", f"fd00::{number}"] for number, host in enumerate(HOSTS, 1)})
+    for host in HOSTS[:2]:
+        files.write(host, tmp_path / host, f"ip-of-{host}")
+    mounted = (tmp_path / "algo-1").open()  # as a mount holds on to the file, and not to its name
+    assert "\n10.0.1.2 algo-2" not in mounted.read()
+    assert "\n10.0.1.2 algo-2 ip-of-algo-2\n" in (tmp_path / "algo-2").read_text()
+    own = ["127.0.0.1 localhost", "::1 localhost", "10.0.1.1 algo-1 ip-of-algo-1", "fd00::1 algo-1 ip-of-algo-1"]
+    for _ in range(2):
+        files.show("algo-2")
+        mounted.seek(0)
+        others = ["10.0.1.2 algo-2", "fd00::2 algo-2", "10.0.1.3 algo-3", "fd00::3 algo-3"]
+        assert mounted.read().splitlines() == [*own, *others]
+        files.hide("algo-2")
+        mounted.seek(0)
+        others[:2] = ["#0.0.1.2 algo-2", "#d00::2 algo-2"]
+        assert mounted.read().splitlines() == [*own, *others]
+    files.show("algo-2")
+    files.write("algo-3", tmp_path / "algo-3")  # a host that comes late
+    assert "\n10.0.1.2 algo-2\n" in (tmp_path / "algo-3").read_text()
+    mounted.close()
+
+
+DOCKER = """#!/bin/sh
+# A daemon that has just made the container: it says that it runs, a moment after it did not know it.
+if [ "$1" = inspect ]; then echo true; exit; fi
+if mkdir "{known}" 2>/dev/null; then echo "Error: No such container: x" >&2; exit 1; fi
+exit {then}
+"""
+
+
+@pytest.mark.parametrize("then, there", [(0, True), (75, False)])
+def test_a_container_that_begins_is_asked_again(tmp_path, monkeypatch, then, there):
+    (tmp_path / "docker").write_text(DOCKER.format(known=tmp_path / "known", then=then))
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    job = LocalJob(program="t.py", source=tmp_path, hosts=2, output=tmp_path)
+    engine = DockerEngine(job, {}, "image", None)
+    assert engine.inject(parse("kill algo-2:script"), "algo-2", 1) is there
+
+
+ENDS_WITH_IT = """#!/bin/sh
+# A container that ends as soon as its launcher hears the signal, and whoever sends it from within ends with it.
+# For a moment it still counts as running, and takes no more commands.
+if [ "$1" = inspect ]; then mkdir "{looked}" 2>/dev/null && echo true || echo false; exit; fi
+if [ -d "{looked}" ]; then echo "container is not running" >&2; exit 1; fi
+{says}
+exit 137
+"""
+SENDS_TO_ITSELF = """
+import os, sys
+from entrypoint.simulate import processes
+processes.find = lambda *_: os.getpid()
+sys.argv[1:] = ["script", "9"]
+processes.main()
+"""
+
+
+@pytest.mark.parametrize("killed_at_work", [True, False], ids=["it was at work", "it had not begun"])
+def test_a_fault_that_ends_its_container_has_happened(tmp_path, monkeypatch, killed_at_work):
+    says = ""
+    if killed_at_work:  # what our helper says before a signal that ends it, too
+        helper = subprocess.run([sys.executable, "-c", SENDS_TO_ITSELF], capture_output=True, text=True)
+        assert helper.returncode == -signal.SIGKILL
+        says = f"echo '{helper.stdout}'"
+    (tmp_path / "docker").write_text(ENDS_WITH_IT.format(says=says, looked=tmp_path / "looked"))
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    engine = DockerEngine(LocalJob(program="t.py", source=tmp_path, hosts=2, output=tmp_path), {}, "image", None)
+    assert engine.inject(parse("stop algo-2"), "algo-2", 1) is killed_at_work
