@@ -1,8 +1,7 @@
-"""What `mkdocs build` does for this repository besides.
+"""Add the files outside of docs/ that pages link to, and warn of pictures that are older than their source.
 
-Pages may link to files outside of docs/, as they do on GitHub. Those files become part of the site, under
-`repository/`: so links lead somewhere in both places, and the strict build checks them. It also complains of pictures
-that are older than their source.
+The links of a page work on GitHub and on the site. The files become part of the site under `repository/`, so that
+the strict build checks links to them, too.
 """
 
 import hashlib
@@ -25,7 +24,7 @@ _log = get_plugin_logger(__name__)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what pages link to outside of docs/, and what is linked to from there."""
+    """Add the files outside of docs/ that pages link to, and those that these link to."""
     pages = [*DOCS.rglob("*.md"), *ROOT.glob("*.md")]
     found = set(ROOT.glob("*.md"))
     while pages:
@@ -38,7 +37,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links at where their targets are on the site; MkDocs complains of those that have none."""
+    """Replace the target of each link by its place on the site; MkDocs warns of those that have none."""
     here = Path(page.file.abs_src_path)
 
     def moved(link: re.Match[str]) -> str:
@@ -51,7 +50,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_pre_build(config: MkDocsConfig) -> None:
-    """Warn of a picture that was not drawn from its source as it is. docs/_draw.py leaves the digest of it in there."""
+    """Warn of a picture that was not drawn from its present source: docs/_draw.py writes a digest into it."""
     for source in sorted(DOCS.glob("*.dot")):
         digest = hashlib.sha256(source.read_bytes()).hexdigest()
         picture = source.with_suffix(".svg")
@@ -64,13 +63,13 @@ def _links(page: Path) -> Iterator[Path]:
 
 
 def _target(page: Path, link: str) -> Path:
-    """The file that a link of a page means; of a folder, its README.md."""
+    """Return the file that a link of a page leads to; for a folder, its README.md."""
     path = Path(os.path.normpath(page.parent / link))
     return path / "README.md" if path.is_dir() else path
 
 
 def _uri(path: Path) -> str:
-    """Where a file of the repository is on the site."""
+    """Return the place of a file of the repository on the site."""
     if path.is_relative_to(DOCS):
         return path.relative_to(DOCS).as_posix()
     return f"{OUTSIDE}/{path.relative_to(ROOT).as_posix()}"

@@ -1,4 +1,4 @@
-"""Makes the pages and plots in docs/benchmarks, and the figures in the README, from the JSON files of benchmarks.
+"""Make the pages and plots in docs/benchmarks, and the figures in the README, from the JSON files of benchmarks.
 
     python -m benchmarks.report side-by-side.json many-hosts.json
 

@@ -1,4 +1,4 @@
-"""Which pages and plots there are: all that docs/benchmarks and the README show, of the JSON files that lie there."""
+"""Make the pages and plots of docs/benchmarks, and the figures in the README, from the JSON files that lie there."""
 
 import re
 import textwrap
@@ -44,7 +44,7 @@ PAGES = {  # what: (title, what its template takes beside the record)
     "allreduce": ("Horovod's allreduce under our launcher and by hand", allreduce.context),
     "pull": ("What is pulled", pull.context),
 }
-LOST = "**Slower, or short of our aim:**"
+LOST = "## Slower, or short of our aim"  # README links to it
 COST = "What a job costs beside its script"
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -56,7 +56,7 @@ TEMPLATES.filters |= {name: each for name, each in vars(words).items() if callab
 
 
 def records(folder: Path, more: Sequence[Path] = ()) -> Records:
-    """what: the record, of all JSON files of the folder; those of `more` are kept there first."""
+    """Return the records of all JSON files of the folder, by what they are of; keep those of `more` there first."""
     for path in more:
         record = read(path, PAGES)
         machine.keep(folder / f"{record['what']}.json", record)
@@ -64,7 +64,7 @@ def records(folder: Path, more: Sequence[Path] = ()) -> Records:
 
 
 def render(name: str, **given: Any) -> str:
-    """A template, with its paragraphs in lines that are no longer than those of the other docs."""
+    """Fill in a template, and wrap its paragraphs as those of the other docs."""
     blocks = re.split(r"\n{2,}", TEMPLATES.get_template(f"{name}.md.j2").render(given).strip("\n"))
     return "\n\n".join(block if block.startswith(("|", "#", " ", "!")) else _wrapped(block) for block in blocks) + "\n"
 
@@ -83,21 +83,23 @@ def _wrapped(block: str) -> str:
 
 
 def page(record: dict[str, Any]) -> str:
-    """Without its title."""
+    """Return the page of a record, without its title."""
     return render(record["what"], record=record, **PAGES[record["what"]][1](record))
 
 
 def pages(found: Records) -> dict[str, str]:
-    """path below the root: text; of a file that is in IN_BLOCKS, the text of its block."""
+    """Return the text of each page, by its path below the root; of a file in IN_BLOCKS, the text of its block."""
     sides = found.get("side-by-side")
     of_cost = cost.context(sides, found.get("many-hosts"), found.get("pull")) if sides else {}
     listed = [(what, PAGES[what][0], record, page(record)) for what, record in found.items()]
     if sides and of_cost["lines"]:
         record = {**sides, "command": "python -m benchmarks.report"}
         listed.append(("cost", COST, record, render("cost", record=record, **of_cost)))
+    of_sides = headlines(sides, of_cost) if sides else {}
     made = {
-        f"{FOLDER}/README.md": render("index", pages=listed),
-        "README.md": headlines(sides, of_cost) if sides else "",
+        f"{FOLDER}/README.md": (render("headlines", **of_sides) + "\n" if sides else "")
+        + render("index", pages=listed),
+        "README.md": render("readme", **of_sides) if sides else "",
     }
     for what, title, _, text in listed:
         path = f"{FOLDER}/{what}.md"
@@ -105,29 +107,30 @@ def pages(found: Records) -> dict[str, str]:
     return made
 
 
-def headlines(record: dict[str, Any], of_cost: dict[str, Any]) -> str:
-    """The README's block."""
+def headlines(record: dict[str, Any], of_cost: dict[str, Any]) -> dict[str, Any]:
+    """Return what the templates of the two first pages take: wins, losses and their counts."""
     rows = side_by_side.rows(record["runs"])
+    judged = [row for row in rows if row.measure not in side_by_side.NOT_JUDGED]
     lost = [row for row in rows if row.is_worse or row.met is False]
-    to_drivers = [row for row in rows if row.is_worse_than_drivers]
-    missed = sum(any(row.aim is aimed and row.met is False for row in lost) for aimed in AIMS)
-    won = {(row.case, row.measure): row for row in rows if row not in lost}
-    counts = {"missed": missed, "aims": len(AIMS)}
-    return render(
-        "headlines",
-        record=record,
-        won=won,
-        lost=lost,
-        to_drivers=to_drivers,
-        slower=LOST,
-        folder=FOLDER,
-        **counts,
+    return {
+        "record": record,
+        "won": {(row.case, row.measure): row for row in rows if row not in lost},
+        "lost": lost,
+        "worse": sum(row.is_worse for row in lost),
+        "missed": sum(any(row.aim is aimed and row.met is False for row in lost) for aimed in AIMS),
+        "aims": len(AIMS),
+        "to_toolkit": [row for row in judged if row.ratio],
+        "drivers": [row for row in judged if row.ratio_to_drivers],
+        "to_drivers": [row for row in rows if row.is_worse_than_drivers],
+        "slower": LOST,
+        "anchor": re.sub(r"[^\w -]", "", LOST.lstrip("# ")).lower().replace(" ", "-"),
+        "folder": FOLDER,
         **of_cost,
-    )
+    }
 
 
 def whole(path: str, text: str, root: Path) -> str:
-    """What the file is to be: in IN_BLOCKS, what it is, with this text between the marks."""
+    """Return what the file is to hold. Of a file in IN_BLOCKS only the text between the marks changes."""
     if path not in IN_BLOCKS:
         return text
     file = root / path
@@ -141,7 +144,7 @@ def whole(path: str, text: str, root: Path) -> str:
 
 
 def draw(folder: Path, found: Records) -> list[str]:
-    """Makes the plots; their names."""
+    """Make the plots, and return their names."""
     made = {}
     if sides := found.get("side-by-side"):
         for section, rows in side_by_side.plots(side_by_side.rows(sides["runs"])).items():

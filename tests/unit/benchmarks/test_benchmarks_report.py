@@ -78,7 +78,9 @@ def test_every_plot_of_a_page_is_there_and_small():
 def test_a_report_is_made_of_one_file(tmp_path, monkeypatch, capsys):
     (tmp_path / "README.md").write_text(f"before\n{pages.BEGIN}\nold\n{pages.END}\nafter\n")
     file = tmp_path / "mine.json"
-    sides = [run("start-single-1", side, hosts=1, start_s=s, tail_s=s) for side, s in (("ours", 0.2), ("toolkit", 2.0))]
+    seconds = {"ours": 0.2, "toolkit": 2.0}
+    sides = [run("start-single-1", side, hosts=1, start_s=s, tail_s=s) for side, s in seconds.items()]
+    sides += [run("start-mpi-2x1", side, start_s=2 * s) for side, s in seconds.items()]
     machine.write(file, record("side-by-side", sides))
     monkeypatch.setattr(sys, "argv", ["report", str(file), "--root", str(tmp_path)])
     report.main()
@@ -88,8 +90,13 @@ def test_a_report_is_made_of_one_file(tmp_path, monkeypatch, capsys):
     assert json.loads((folder / "side-by-side.json").read_text()) == json.loads(file.read_text())
     readme = (tmp_path / "README.md").read_text()
     assert readme.startswith("before\n") and readme.endswith("\nafter\n") and "old" not in readme
-    assert tables(readme.splitlines())["median"] == [["start, single host, s", "0.20", "2.00", "10 times sooner"]]
-    assert "](cost.md)" in (folder / "README.md").read_text()
+    start_of_mpi = ["0.40", "4.00", "10 times sooner"]
+    assert tables(readme.splitlines())["median"] == [["start, to the script's first line, s", *start_of_mpi]]
+    assert f"]({pages.FOLDER}/README.md)" in readme and "does not win" not in readme
+    index = (folder / "README.md").read_text()
+    assert "](cost.md)" in index and pages.LOST not in index
+    start_of_one = ["start, single host, s", "0.20", "2.00", "10 times sooner"]
+    assert tables(index.splitlines())["median"] == [start_of_one, ["start, MPI, 2 hosts, s", *start_of_mpi]]
 
 
 def test_a_page_whose_marks_are_gone_is_not_overwritten(tmp_path):
@@ -262,8 +269,12 @@ def test_a_third_side_has_columns_of_its_own_and_what_it_cannot_is_said():
     assert "SDK 3" not in " ".join(page("side-by-side", runs[:2], cases=cases))
     drawn = plots.sides(side_by_side.plots(side_by_side.rows(runs))["start and tail"])
     assert "SDK 3's drivers" in re.findall(r">([^<]*)</text>", drawn)
-    block = pages.pages({"side-by-side": record("side-by-side", runs)})["README.md"]
-    assert "starts by itself is better** in: start (1 case)." in " ".join(block.split())
+    made = {
+        path: " ".join(text.split())
+        for path, text in pages.pages({"side-by-side": record("side-by-side", runs)}).items()
+    }
+    assert "starts by itself is better** in: start (1 case)." in made[f"{pages.FOLDER}/README.md"]
+    assert "of 1 with what SageMaker's SDK 3 starts by itself it loses 1: [the losses" in made["README.md"]
 
 
 def test_output_that_only_we_lose_is_a_loss():
@@ -427,7 +438,7 @@ def test_records_are_read_as_they_were_written(tmp_path):
     assert (tmp_path / "pipe.json").read_text().count("\n") < 20
 
 
-# ---- what the README shows of it -------------------------------------------------------------------------------------
+# ---- what the first pages show of it ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -450,18 +461,43 @@ def test_a_ratio_in_words(found, measure, said):
     assert words.times(found, measure) == said
 
 
-def test_the_readme_shows_all_that_is_slower_and_every_aim_that_was_missed():
+def block_of(page: Path) -> str:
+    return page.read_text().partition(pages.BEGIN)[2].partition(pages.END)[0]
+
+
+def judged() -> list[side_by_side.Row]:
     runs = pages.records(FOLDER)["side-by-side"]["runs"]
-    judged = [row for row in side_by_side.rows(runs) if row.measure not in side_by_side.NOT_JUDGED]
-    lost = [row for row in judged if row.met is False or (row.ratio and row.ratio.value > 1)]
-    lost = [row for row in lost if row.measure not in side_by_side.MORE_IS_BETTER or row.met is False]
-    block = (ROOT / "README.md").read_text().partition(pages.BEGIN)[2].partition(pages.END)[0]
+    return [row for row in side_by_side.rows(runs) if row.measure not in side_by_side.NOT_JUDGED]
+
+
+def is_worse(row: side_by_side.Row) -> bool:
+    value = row.ratio.value if row.ratio else 1
+    return value < 1 if row.measure in side_by_side.MORE_IS_BETTER else value > 1
+
+
+def lost() -> list[side_by_side.Row]:
+    return [row for row in judged() if row.met is False or is_worse(row)]
+
+
+def test_the_benchmarks_page_shows_all_that_is_slower_and_every_aim_that_was_missed():
+    block = block_of(FOLDER / "README.md")
     wins, _, losses = block.partition(pages.LOST)
-    assert bool(lost) == bool(losses)
-    for row in lost:
+    assert bool(lost()) == bool(losses)
+    for row in lost():
         said = f"| {words.title(row.measure).lower()}, {row.title}, "
         line = next(line for line in losses.splitlines() if line.startswith(said))
         assert words.times(row.ratio, row.measure) in line
         assert row.met is not False or f"(aim: {words.times(Ratio(row.aim.ratio), row.measure)})" in line
     assert "times sooner" in wins and "as long" not in wins
     assert not re.search(r"\| <? ?0\.00", block)  # no ratio that nobody can read
+
+
+def test_the_readme_has_three_rows_counts_the_losses_and_links_to_them():
+    block = " ".join(block_of(ROOT / "README.md").split())
+    assert len(tables(block_of(ROOT / "README.md").splitlines())["median"]) == 3
+    worse = sum(is_worse(row) for row in lost())
+    assert f"it loses {worse} and misses our own aim in {len(lost()) - worse}" in block
+    if lost():
+        (anchor,) = re.findall(rf"\[the losses[^]]*\]\({pages.FOLDER}/README\.md#([\w-]+)\)", block)
+        heading = pages.LOST.removeprefix("## ").lower().replace(",", "").replace(" ", "-")
+        assert anchor == heading
