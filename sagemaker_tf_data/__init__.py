@@ -1,6 +1,6 @@
-"""For training scripts: channels, sharding, Pipe mode, even ranks, checkpoints, what the monitor is told.
+"""Give training scripts their channels, shards, Pipe mode, even ranks, checkpoints, and marks for the monitor.
 
-Imports TensorFlow only where used.
+TensorFlow is imported only by functions that use it.
 """
 
 from sagemaker_tf_data.channels import Channel, Part, all_channels, channel, first_of, part

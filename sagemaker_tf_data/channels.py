@@ -1,4 +1,4 @@
-"""The job's channels, and which of them belong to this process."""
+"""Read the job's channels, and compute which part of them this process reads."""
 
 import difflib
 import json
@@ -12,17 +12,17 @@ from typing import Any
 from sagemaker_tf_data import places
 from sagemaker_tf_data.errors import DataError
 
-SHARDS = "ENTRYPOINT_SHARDS"  # the launcher's word on who reads what
+SHARDS = "ENTRYPOINT_SHARDS"  # environment variable: what the launcher has each process read
 USUAL = ("training", "train")
-OF_SDKS = ("code", "sm_drivers")  # channels in which SageMaker's SDKs send the script's code, and their own
+OF_SDKS = ("code", "sm_drivers")  # channels with the script's code and that of SageMaker's SDKs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Channel:
     """One channel of the job, as this host sees it.
 
-    `mode` is "File" or "Pipe"; FastFile says "File", and differs only in that its folder is read-only. `distribution`
-    is "FullyReplicated" (every host has all of it) or "ShardedByS3Key". `record_wrapper` is "None" or "RecordIO".
+    `mode` is "File" or "Pipe"; FastFile is "File" on a read-only folder. `distribution` is "FullyReplicated" (every
+    host has all of it) or "ShardedByS3Key". `record_wrapper` is "None" or "RecordIO".
     """
 
     name: str
@@ -33,11 +33,11 @@ class Channel:
     folder: Path  # where its files are in File mode
 
     def fifo(self, number: int) -> Path:
-        """Return the named pipe of pass `number` (0, 1, 2 ...) in Pipe mode; SageMaker makes it when it is time."""
+        """Return the path of the named pipe of pass `number` (from 0), which SageMaker creates when the pass begins."""
         return self.folder.with_name(f"{self.name}_{number}")
 
     def need(self, mode: str) -> None:
-        """Raises DataError if the channel's mode is another one."""
+        """Raise DataError if the channel has another mode."""
         if self.mode != mode:
             instead = "read its files" if self.mode == "File" else "read it with pipe_dataset"
             raise DataError(
@@ -59,10 +59,10 @@ class Part:
 def all_channels(environ: Mapping[str, str] = os.environ) -> dict[str, Channel]:
     """Return all channels by name, in the order of SM_CHANNELS: sorted, whatever order the job was submitted with.
 
-    From SageMaker's inputdataconfig.json, and for what is not in it from SM_CHANNEL_<NAME>, as File channels.
+    They come from SageMaker's inputdataconfig.json; SM_CHANNEL_<NAME> adds those that it does not list, in File mode.
 
     Raises:
-        DataError: The file cannot be understood.
+        DataError: The file is not what SageMaker writes.
     """
     given = _input_data_config(environ)
     data = input_folder(environ) / "data"
@@ -88,16 +88,16 @@ def all_channels(environ: Mapping[str, str] = os.environ) -> dict[str, Channel]:
 
 
 def channel(name: str | None = None, environ: Mapping[str, str] = os.environ) -> Channel:
-    """This process's channel.
+    """Return this process's channel.
 
-    `name` may be that of a group with one channel for each local rank ("training" for training, training-2): then it is
-    the one of this rank; or that of any channel. Without a name: the only channel, else `training` or `train`.
+    `name` is a channel, or a group with one channel for each local rank ("training" for training, training-2), of which
+    this rank's is returned. Without a name it is the job's only channel, or else `training` or `train`.
 
     Raises:
-        DataError: There is no such channel. Names those that there are.
+        DataError: There is no such channel; the text lists those that exist.
     """
     found, shares = all_channels(environ), parts(environ)
-    if name in found and name not in shares:  # one of a group, asked for by its own name
+    if name in found and name not in shares:  # a member of a group, by its own name
         return found[name]
     own = part(name, environ).channel
     if own not in found:
@@ -106,7 +106,7 @@ def channel(name: str | None = None, environ: Mapping[str, str] = os.environ) ->
 
 
 def part(name: str | None = None, environ: Mapping[str, str] = os.environ) -> Part:
-    """Return what this process is to read of a channel, or of a group with one channel for each local rank.
+    """Return what this process reads of a channel, or of a group with one channel for each local rank.
 
     Raises:
         DataError: There is no such channel, or it belongs to another rank of this host.
@@ -115,7 +115,7 @@ def part(name: str | None = None, environ: Mapping[str, str] = os.environ) -> Pa
 
 
 def key(name: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the name of a group or shared channel that the script means; errors as for `part`."""
+    """Return the group or shared channel that `name` refers to; errors as for `part`."""
     shares = parts(environ)
     if name is None:
         data = [each for each in shares if each not in OF_SDKS]
@@ -138,9 +138,9 @@ def key(name: str | None = None, environ: Mapping[str, str] = os.environ) -> str
 
 
 def first_of(*names: str, environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return the first of these names that is a channel or a group of the job, or None: for scripts that take several.
+    """Return the first of these names that is a channel or a group of the job, or None.
 
-    On the chief of parameter servers, which has no groups, also the stem of channels that may be its workers' group.
+    On the chief of parameter servers, which has no groups, a name may also be the stem of its workers' group.
     """
     known = set(parts(environ))
     if places.reads_elsewhere(environ):
@@ -149,15 +149,15 @@ def first_of(*names: str, environ: Mapping[str, str] = os.environ) -> str | None
 
 
 def key_of_readers(name: str | None = None) -> str:
-    """`key` for those who read what the chief of parameter servers makes: its workers, which may have groups."""
+    """Return `key` for the workers that read the datasets of a chief of parameter servers: they may have groups."""
     return (first_of(name) if name is not None else None) or key(name)
 
 
 def parts(environ: Mapping[str, str] = os.environ) -> dict[str, Part]:
-    """What this process reads, by group or shared channel: as the launcher says, else as its variables and ranks say.
+    """Return what this process reads, by group or shared channel: from ENTRYPOINT_SHARDS, else from ranks or TF_CONFIG.
 
     Raises:
-        DataError: ENTRYPOINT_SHARDS or SageMaker's file cannot be understood.
+        DataError: ENTRYPOINT_SHARDS or SageMaker's file has another form.
     """
     text = environ.get(SHARDS)
     if not text:
@@ -177,7 +177,7 @@ def parts(environ: Mapping[str, str] = os.environ) -> dict[str, Part]:
 
 
 def shares(found: Iterable[Channel], place: places.Place) -> dict[str, Part]:
-    """The matrix: who reads what, of a channel for each local rank or one for all, replicated or sharded by host."""
+    """Compute what the process at `place` reads: of grouped or shared channels, replicated or sharded by host."""
     found = list(found)
     result = {}
     grouped: set[str] = set()
@@ -195,11 +195,11 @@ def shares(found: Iterable[Channel], place: places.Place) -> dict[str, Part]:
 
 
 def groups(found: Iterable[Channel], local_size: int) -> dict[str, list[Channel]]:
-    """Stem -> its channels, one for each of a host's ranks, in natural order.
+    """Return stem -> its channels, one for each of a host's ranks, in natural order.
 
-    They are called train, train-1 ... or train, train-2 ... or train-1, train-2 ... or train-0, train-1 ... (or with
-    `_`, or nothing before the number), are alike in all but their data, and as many as a host has ranks, which is more
-    than one.
+    The names of a group are train, train-1 ... or train, train-2 ... or train-1, train-2 ... or train-0, train-1 ...
+    (also with `_`, or nothing before the number). Its channels are alike in all but their data, and as many as a host
+    has ranks, which is more than one.
     """
     families: dict[str, list[tuple[int, Channel]]] = {}
     for each in found:
@@ -218,12 +218,13 @@ def groups(found: Iterable[Channel], local_size: int) -> dict[str, list[Channel]
 
 
 def _stem_of(name: str) -> tuple[str, int]:
-    """`train-2`, `train_2` and `train2` are (train, 2); `train` is (train, -1)."""
+    """Split a name: `train-2`, `train_2` and `train2` are (train, 2); `train` is (train, -1)."""
     match = re.fullmatch(r"(.*[^-_0-9])[-_]?([0-9]{1,3})", name)
     return (match[1], int(match[2])) if match else (name, -1)
 
 
 def input_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return SageMaker's input folder: SM_INPUT_DIR, or `input` below SAGEMAKER_BASE_DIR, by default /opt/ml."""
     base = environ.get("SAGEMAKER_BASE_DIR") or "/opt/ml"
     return Path(environ.get("SM_INPUT_DIR") or f"{base}/input")
 

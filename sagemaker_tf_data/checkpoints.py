@@ -1,4 +1,4 @@
-"""What tf.train.CheckpointManager leaves to the script: the folder, who writes, and what to resume from."""
+"""Save and restore checkpoints: choose the folder, the one process that writes, and the latest intact checkpoint."""
 
 import importlib
 import importlib.util
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger(__name__)
 
-_PATTERN = re.compile(r"[*?\[\\]")  # TensorFlow reads names with these as patterns, even the prefix of a checkpoint
-_PIECE = 21  # bits of a number that is summed up: its square, of a million workers, still fits an int64
+_PATTERN = re.compile(r"[*?\[\\]")  # TensorFlow takes names with these for patterns, even the prefix of a checkpoint
+_PIECE = 21  # bits of a number to be summed: the squares of a million workers still fit an int64
 
 
 def manager(checkpoint: "tf.train.Checkpoint", directory: str | Path | None = None, *, keep: int = 2) -> "Saver":
-    """Saves and restores `checkpoint` in `directory`; the last `keep` of them stay.
+    """Return a Saver, which saves and restores `checkpoint` in `directory` and keeps the last `keep`.
 
-    Without a directory it is the one that SageMaker copies to S3 (`folder()`); a file system that all hosts share, or a
-    URI that TensorFlow can write to, does as well. One process of the job writes: rank 0, TensorFlow's chief, or worker
-    0.
+    The default directory is the one that SageMaker copies to S3 (`folder()`). It may also be on a file system that all
+    hosts share, or a URI that TensorFlow can write to. One process of the job writes: rank 0, TensorFlow's chief, or
+    worker 0.
 
     Raises:
         DataError: TensorFlow cannot write there.
     """
-    # With a slash at its end TensorFlow would save into a folder and find nothing in it.
+    # If it ended in a slash, TensorFlow would save into it and then find nothing there.
     where = str(directory or folder()).rstrip("/") or "/"
     if "://" in where and _PATTERN.search(where):
         raise DataError(f"checkpoints cannot go to {where}: TensorFlow takes *, ?, [ and \\ for a pattern; use none")
@@ -46,10 +46,13 @@ def manager(checkpoint: "tf.train.Checkpoint", directory: str | Path | None = No
 
 
 def folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """LocalPath of checkpointconfig.json, the folder that SageMaker copies to and from S3; else /opt/ml/checkpoints.
+    """Return the folder that SageMaker copies to and from S3: LocalPath of checkpointconfig.json, or the default.
 
-    A host of `entrypoint local` that is no container has a folder of its own in place of /opt/ml: nothing there is of
-    another job.
+    The default is `checkpoints` beside the input folder: /opt/ml/checkpoints, or in a host's own folder where
+    `entrypoint local` has no containers, so that no other job has written there.
+
+    Raises:
+        DataError: checkpointconfig.json has another form.
     """
     inputs = channels.input_folder(environ)
     path = inputs / "config" / "checkpointconfig.json"
@@ -61,7 +64,7 @@ def folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def writer(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether this is the process that writes. Scripts that know nothing of each other all do."""
+    """Return whether this process writes. Scripts that share neither ranks nor TF_CONFIG all write."""
     config = places.tf_config(environ)
     if config and places.horovod() is None:
         first = next(job for job in ("chief", "master", "worker") if config["cluster"].get(job))
@@ -70,7 +73,7 @@ def writer(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 class Saver:
-    """`directory`: where. `writes`: whether this process does."""
+    """Save and restore one tf.train.Checkpoint in `directory`; `writes`: whether this process saves there."""
 
     def __init__(self, checkpoint: "tf.train.Checkpoint", directory: str, keep: int, writes: bool) -> None:
         self.checkpoint, self.directory, self.keep, self.writes = checkpoint, directory, keep, writes
@@ -79,7 +82,7 @@ class Saver:
 
     @property
     def latest(self) -> str | None:
-        """The prefix of the latest checkpoint of which nothing is missing or damaged; older ones are tried in turn."""
+        """Return the prefix of the latest intact checkpoint, or None. Those that are skipped are logged."""
         for number, path in reversed(self._found()):
             if (damage := _damage(self._plain(path))) is None:
                 return path
@@ -87,11 +90,10 @@ class Saver:
         return None
 
     def restore(self) -> str | None:
-        """Restores the latest whole checkpoint, and returns its prefix; None where there is none.
+        """Restore the latest intact checkpoint, and return its prefix; None if there is none.
 
-        With Horovod rank 0 reads, and the others are only told what: broadcast all variables from rank 0 afterwards.
-        With MultiWorkerMirroredStrategy every worker reads, so call it in the strategy's scope, and all must find the
-        same one.
+        With Horovod only rank 0 reads, and all ranks return the prefix: broadcast all variables from rank 0 afterwards.
+        With MultiWorkerMirroredStrategy every worker reads the same checkpoint: call it in the strategy's scope.
 
         Raises:
             DataError: The checkpoint is not of these variables, or workers find different ones.
@@ -115,17 +117,17 @@ class Saver:
         return path
 
     def save(self, number: int | None = None) -> str | None:
-        """Saves, and returns the prefix, or None where another process writes. Call it on all ranks and workers.
+        """Save, and return the prefix, or None if another process writes. Call it on all ranks and workers.
 
-        `number` is the checkpoint's, say the step; without it they are counted. A save that is cut off is never taken
-        for a checkpoint.
+        `number` is the checkpoint's, such as the step; by default checkpoints are counted. An interrupted save is never
+        taken for a checkpoint.
         """
         if self.writes:
             if self._manager is None:
                 self._manager = self._managed()
             path: str = self._manager.save(checkpoint_number=number, options=_options())
             return f"{self.directory}/{path.rpartition('/')[2]}"
-        if _mirrored():  # saving sums up what each worker has a part of, so all do the very same, and others' is scrap
+        if _mirrored():  # saving sums variables over all workers, so each must save; only one result is kept
             import tensorflow as tf
 
             with tempfile.TemporaryDirectory(prefix="checkpoint-", ignore_cleanup_errors=True) as scrap:
@@ -133,12 +135,12 @@ class Saver:
         return None
 
     def _managed(self) -> "tf.train.CheckpointManager":
-        """TensorFlow's manager, told of all that is there: it deletes only what it knows of."""
+        """Return TensorFlow's manager, which knows all checkpoints in the folder: it deletes no others."""
         import tensorflow as tf
 
         folder = self._plain(self.directory)
         for name in _names(folder):
-            if re.fullmatch(r"ckpt-.*_temp/?|checkpoint\.tmp.*", name):  # of a save that was cut off
+            if re.fullmatch(r"ckpt-.*_temp/?|checkpoint\.tmp.*", name):  # of an interrupted save
                 path = f"{folder}/{name}"
                 tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)
         state, paths = tf.train.get_checkpoint_state(folder), [self._plain(path) for _, path in self._found()]
@@ -149,15 +151,18 @@ class Saver:
         return tf.train.CheckpointManager(self.checkpoint, folder, max_to_keep=self.keep)
 
     def _found(self) -> list[tuple[int, str]]:
-        """(number, prefix), oldest first. The index is written last; the file `checkpoint` may be older, or damaged."""
+        """Return (number, prefix), oldest first, by the index files, which TensorFlow writes last.
+
+        The file `checkpoint` may be older, or damaged.
+        """
         names = [re.fullmatch(r"(ckpt-(\d+))\.index", name) for name in _names(self.directory)]
         numbered = [match for match in names if match]
         return sorted((int(match[2]), f"{self.directory}/{match[1]}") for match in numbered)
 
     def _plain(self, path: str) -> str:
-        """`path`, which is in the directory or it, under a name that TensorFlow takes as it is.
+        """Return `path`, the directory or a path in it, without characters that TensorFlow takes for a pattern.
 
-        An open directory has one in /proc, for this process; where there is nothing to open the name stays.
+        An open directory has such a name in /proc, for this process. A path that cannot be opened stays as it is.
         """
         if not self._alias and _PATTERN.search(self.directory) and Path(self.directory).is_dir():
             fd = os.open(self.directory, os.O_PATH | os.O_DIRECTORY)
@@ -166,7 +171,7 @@ class Saver:
         return self._alias + path.removeprefix(self.directory) if self._alias else path
 
     def _agree(self, path: str | None) -> None:
-        """All workers must go on from the same values: nothing makes them equal later."""
+        """Raise DataError unless all workers found the same checkpoint: nothing would make their values equal later."""
         import tensorflow as tf
 
         strategy = tf.distribute.get_strategy()
@@ -189,18 +194,21 @@ class Saver:
 
 
 def squared(number: int) -> tuple[list[int], list[int]]:
-    """(pieces of a number, their squares), so small that the sums over all workers are exact."""
+    """Return (pieces of a number, their squares), so small that the sums over all workers are exact."""
     pieces = [number >> shift & ((1 << _PIECE) - 1) for shift in range(0, 64, _PIECE)]
     return pieces, [piece * piece for piece in pieces]
 
 
 def are_equal(sums: list[int], squares: list[int], size: int) -> bool:
-    """Return whether `size` numbers are equal, by the sums of their pieces and of the squares of these."""
+    """Return whether `size` numbers are equal, from the sums of their pieces and of the squares of these.
+
+    By Cauchy and Schwarz (sum)^2 = size * (sum of squares) only if all are equal.
+    """
     return all(plain * plain == size * square for plain, square in zip(sums, squares, strict=True))
 
 
 def _names(folder: str) -> list[str]:
-    """Return what lies in a folder; nothing if it is not there, as none is in S3 before something lies in it."""
+    """Return the names in a folder; none if it does not exist, as S3 has no empty folders."""
     import tensorflow as tf
 
     try:
@@ -211,7 +219,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _damage(path: str) -> str | None:
-    """Return what is wrong with a checkpoint. Reads all of it: TensorFlow compares each tensor with its checksum."""
+    """Return what is wrong with a checkpoint, or None. Reads all of it: TensorFlow verifies each tensor's checksum."""
     import tensorflow as tf
 
     try:
@@ -224,25 +232,27 @@ def _damage(path: str) -> str | None:
 
 
 def _mirrored() -> bool:
+    """Return whether the job uses MultiWorkerMirroredStrategy."""
     config = places.tf_config()
     return bool(config) and "ps" not in config["cluster"] and places.horovod() is None
 
 
 def _options() -> "tf.train.CheckpointOptions":
-    """With parameter servers the chief reads and writes: their own disks are of no use to a job that starts anew."""
+    """Return options that let the chief do all I/O for parameter servers: their own disks are lost with the job."""
     import tensorflow as tf
 
     if "ps" not in places.tf_config().get("cluster", {}):
         return tf.train.CheckpointOptions()
-    with tf.device("CPU:0"):  # its full name, which is another one once the cluster is connected
+    with tf.device("CPU:0"):  # its full name, which changes when the cluster is connected
         return tf.train.CheckpointOptions(experimental_io_device=tf.constant(0).device)
 
 
 def _make(directory: str) -> None:
+    """Create the directory; for a URI, import tensorflow_io if it is installed. DataError if that fails."""
     import tensorflow as tf
 
     if "://" in directory and importlib.util.find_spec("tensorflow_io"):
-        importlib.import_module("tensorflow_io")  # brings file systems along
+        importlib.import_module("tensorflow_io")  # registers its file systems
     try:
         tf.io.gfile.makedirs(directory)
     except tf.errors.UnimplementedError:

@@ -1,7 +1,7 @@
-"""A pass in pieces that end where records end, for tf.data to take apart.
+"""Read a pass in pieces that end where records end; tf.data separates their records.
 
-A piece is large enough for a call of Python to cost next to nothing, and small enough for the processor's caches, as
-every byte of it is soon read again.
+A piece is large enough that a call of Python costs next to nothing, and small enough for the CPU's caches, as every
+byte of it is soon read again.
 """
 
 import mmap
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 SIZE, FILE_SIZE = 1 << 20, 8 << 20  # bytes of an array of records, of a file of TFRecords
-LINGER = 0.02  # seconds without a byte after which a piece goes out as it is: a slow pipe does not hold records back
-LONGEST_LINE = 256 << 20
-# What TensorFlow reads TFRecords by: small ones through a buffer, larger ones straight into their tensors.
+LINGER = 0.02  # seconds without a byte until a piece is yielded as it is, so that a slow pipe does not delay records
+LONGEST_LINE = 256 << 20  # bytes
+# Sizes for TensorFlow's reader: a file of small TFRecords is read through a buffer, one of larger ones without it.
 BUFFER, DIRECT = 256 << 10, 32 << 10
 
 Buffer = mmap.mmap | bytearray
@@ -29,17 +29,17 @@ Split = Callable[[Buffer, int, bool], tuple[list[Any], int]]
 
 
 class Source(Protocol):
-    """Bytes that come one after another: a `Fifo`, or a file."""
+    """Provide bytes in order: a `Fifo`, or a file."""
 
     path: Path
-    cut: str  # what to say if they end in the middle of a record
+    cut: str  # the error's text if they end in the middle of a record
 
     def read_into(self, view: memoryview, linger: float | None = None) -> int | None:
-        """Number of bytes read, 0 at the end; None where none came for `linger` seconds."""
+        """Return the number of bytes read: 0 at the end, None if none came within `linger` seconds."""
 
 
 def of_records(fifo: Source, split: Split, kind: str) -> "Iterator[np.ndarray]":
-    """Arrays of records; errors as for `lists`."""
+    """Yield arrays of records; errors as for `lists`."""
     import numpy as np
 
     for records in lists(fifo, split, kind):
@@ -49,13 +49,13 @@ def of_records(fifo: Source, split: Split, kind: str) -> "Iterator[np.ndarray]":
 
 
 def lists(fifo: Source, split: Split, kind: str) -> Iterator[list[Any]]:
-    """Lists of what `split` makes of records.
+    """Yield lists of what `split` returns for records.
 
     Raises:
         DataError: The pass is not of this kind, or ends in the middle of a record.
     """
-    # Of whole pages: a bytearray begins 16 bytes behind a page's start, to which the kernel copies four times as slowly
-    # on some processors.
+    # A buffer of whole pages: a bytearray begins 16 bytes behind the start of a page, and on some processors the kernel
+    # copies four times more slowly to there.
     buffer = mmap.mmap(-1, SIZE, mmap.MAP_PRIVATE)
     have, ended, progress = 0, False, _Progress(fifo, kind)
     while not ended:
@@ -72,7 +72,7 @@ def lists(fifo: Source, split: Split, kind: str) -> Iterator[list[Any]]:
             progress.add(len(records), used)
             have -= used
             buffer.move(0, used, have)
-            again = ended and used > 0  # what follows may be wrong rather than short
+            again = ended and used > 0  # what follows may be invalid, and not just incomplete
         if have == len(buffer):
             buffer.resize(2 * len(buffer))
     if have:
@@ -80,7 +80,7 @@ def lists(fifo: Source, split: Split, kind: str) -> Iterator[list[Any]]:
 
 
 def split_lines(buffer: Buffer, end: int, last: bool) -> tuple[list[bytes], int]:
-    r"""Return lines without their "\n", which is all that ends one: a "\r" stays. The last line may lack it."""
+    r"""Return lines without their "\n", and the bytes used. A "\r" stays. The last line may lack the "\n"."""
     used = end if last else buffer.rfind(b"\n", 0, end) + 1
     if not used:
         if end > LONGEST_LINE:
@@ -94,11 +94,11 @@ def split_lines(buffer: Buffer, end: int, last: bool) -> tuple[list[bytes], int]
 
 
 def of_tfrecords(fifo: Fifo) -> Iterator[tuple[str, int]]:
-    """(path of a file in memory that is TFRecords and nothing else, the size of the buffer to read them with).
+    """Yield (path of a file in memory with whole TFRecords only, size of the buffer to read it with).
 
-    A path is good until the next but one is asked for: tf.data reads one while we fill another, and the third is spare.
-    TensorFlow's reader of TFRecords wants to seek, which a pipe cannot. It is worth the detour, as it checks contents'
-    checksums and takes no time of Python's.
+    A path is valid until the next but one is requested: tf.data reads one file while this fills another, and the third
+    is spare. TensorFlow's reader of TFRecords seeks, which a pipe does not allow. The copy is worth it: that reader
+    checks the contents' checksums, and does not hold Python's lock.
 
     Raises:
         DataError: The pass is not TFRecord, or ends in the middle of a record.
@@ -118,7 +118,7 @@ def of_tfrecords(fifo: Fifo) -> Iterator[tuple[str, int]]:
                 if not number and have >= tfrecord.HEADER:
                     try:
                         size = max(size, 2 * tfrecord.size(slot.memory))
-                    except DataError:  # said below
+                    except DataError:  # raised below
                         ended = True
                     else:
                         slot.grow(size)
@@ -128,7 +128,7 @@ def of_tfrecords(fifo: Fifo) -> Iterator[tuple[str, int]]:
             slot.cut(end)
             yield slot.path, 0 if end > number * DIRECT else BUFFER
             progress.add(number, end)
-        # We are asked for one more while the last one is read, and go on, and close the slots, when it has been.
+        # tf.data requests one more while it reads the last one. So yield an empty file first; the slots close after it.
         yield os.devnull, BUFFER
         if rest:
             what = fifo.cut
@@ -144,7 +144,7 @@ def of_tfrecords(fifo: Fifo) -> Iterator[tuple[str, int]]:
 
 
 class _Slot:
-    """A file in memory that we see as memory, and TensorFlow as a file."""
+    """Share a file in memory with TensorFlow, which reads it as a file; here it is mapped."""
 
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("pipe_dataset")
@@ -153,22 +153,23 @@ class _Slot:
         self.path = f"/proc/self/fd/{self.descriptor}"
 
     def grow(self, size: int) -> None:
-        """At least `size` bytes of memory, all of them in the file again."""
+        """Make the memory at least `size` bytes, and the file as long as the memory."""
         os.ftruncate(self.descriptor, len(self.memory))
         if size > len(self.memory):
             self.memory.resize(size)
 
     def cut(self, end: int) -> None:
-        """The file ends there, and so does what may be touched of the memory."""
+        """End the file at `end`; memory beyond that must not be touched until `grow`."""
         os.ftruncate(self.descriptor, end)
 
     def close(self) -> None:
+        """Release the memory and the file."""
         self.memory.close()
         os.close(self.descriptor)
 
 
 class _Progress:
-    """What was handed on, for messages."""
+    """Count the records and bytes that were yielded, for error messages."""
 
     def __init__(self, fifo: Source, kind: str) -> None:
         self.path, self.kind, self.records, self.bytes = fifo.path, kind, 0, 0
@@ -178,6 +179,7 @@ class _Progress:
         self.bytes += size
 
     def broken(self, what: str, found: bytes | bytearray) -> DataError:
+        """Return the error for what follows, with its place, and with the format that `found` looks like."""
         known = {
             recordio.MAGIC.to_bytes(4, "little"): "RecordIO, in which the channel wraps objects (record_wrapper)",
             b"\x1f\x8b": "gzip: give the channel compression='Gzip'",
@@ -190,7 +192,7 @@ class _Progress:
 
 
 def _fill(fifo: Source, view: memoryview, have: int) -> tuple[int, bool]:
-    """(bytes in `view`, whether the pass has ended): full, ended, or nothing more came for a while."""
+    """Fill `view` until it is full, or the pass ends or pauses. Return (bytes in `view`, whether the pass ended)."""
     came = False
     while have < len(view):
         with view[have:] as room:

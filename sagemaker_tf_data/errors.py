@@ -1,8 +1,8 @@
-"""What this package raises."""
+"""Define the exception that this package raises."""
 
 
 class DataError(Exception):
-    """The job's data is not as the script wants it. One line: what was found, what was wanted, what to do.
+    """The job's data differ from what the script expects. One line: what was found, what was expected, what to do.
 
-    A plain Exception, which TensorFlow hands on as it is where it is raised in a function that AutoGraph traces.
+    A direct subclass of Exception: TensorFlow passes it on unchanged from a function that AutoGraph traces.
     """

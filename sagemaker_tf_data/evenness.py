@@ -1,4 +1,4 @@
-"""Ranks that wait for each other at each step must take equally many: one batch more on one hangs a Horovod job."""
+"""Count records, and give all ranks equally many batches: one batch more on one rank hangs a Horovod job."""
 
 import logging
 import struct
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger(__name__)
 
-# Who asks ahead of its step may be left with a question that nobody answers.
+# A rank that requests an element ahead of its step may wait for an allreduce that no other rank joins.
 OUT_OF_STEP = (
     "end_together: ranks ask for different steps. Wanted it last, with no prefetch, map or shuffle behind it, and all "
     "ranks at the same step when they leave a loop. [has one, iterator, step] of this rank, and the sum of all ranks':"
 )
 
-_named = 0  # each dataset's questions have a name of their own, the same on all ranks
+_named = 0  # datasets so far: the allreduces of each have a name of their own, the same on all ranks
 
 
 def count_records(files: str | Path | Iterable[str | Path]) -> int:
-    """Records in TFRecord or RecordIO files that are not compressed. Reads their headers only, 12 bytes per record.
+    """Count the records in uncompressed TFRecord or RecordIO files by their headers, 8 or 12 bytes per record.
 
     Raises:
-        DataError: A file ends in the middle of a record, or begins as RecordIO and does not go on as such.
+        DataError: A file ends in the middle of a record, or begins as RecordIO and continues as something else.
     """
     return sum(_count(Path(path)) for path in ([files] if isinstance(files, str | Path) else files))
 
@@ -35,7 +35,7 @@ def count_records(files: str | Path | Iterable[str | Path]) -> int:
 def _count(path: Path) -> int:
     size = path.stat().st_size
     with path.open("rb") as file:
-        # As the length of a TFRecord that would be more than three gigabytes.
+        # As a TFRecord's length, RecordIO's magic number would be more than three gigabytes.
         if file.read(len(recordio.WORD)) != recordio.WORD:
             return _count_tfrecords(path, file, size)
         try:
@@ -45,7 +45,7 @@ def _count(path: Path) -> int:
 
 
 def _count_tfrecords(path: Path, file: BinaryIO, size: int) -> int:
-    """A record is its length (8 bytes), a checksum (4), the bytes, and another checksum (4)."""
+    """Count TFRecords. A record is its length (8 bytes), a checksum (4), the bytes, and another checksum (4)."""
     position, records = 0, 0
     while position < size:
         file.seek(position)
@@ -66,21 +66,21 @@ def even_steps(
     pattern: str = "*",
     drop_remainder: bool = False,
 ) -> int:
-    """Batches per pass that every rank has, for `dataset.take` or `steps_per_epoch`: the fewest of all ranks.
+    """Return the fewest batches per pass of all ranks, for `dataset.take` or `steps_per_epoch`.
 
-    Counts the records of this process's TFRecord or RecordIO files and their shard, compares with the other ranks, and
-    logs a warning with all ranks' numbers if they differ in batches. All ranks must call it, after `hvd.init()`.
+    Counts the records in this process's shard of TFRecord or RecordIO files, and compares them with the other ranks. If
+    the ranks' batches differ, a warning lists their numbers. All ranks must call it, after `hvd.init()`.
 
     Args:
         channel: As for `channels.channel`; in File mode.
         batch_size: Records per batch of one rank.
-        by: What `shard` is called on: the records of all files, or the file names.
+        by: Whether `shard` is applied to the records of all files or to the file names.
         pattern: As for `files`.
-        drop_remainder: Whether the last, smaller batch is left out.
+        drop_remainder: Whether the last, smaller batch is dropped.
 
     Raises:
-        DataError: As `files` and `count_records`, or a rank has no batch at all: on all ranks alike. Or there are
-            several ranks, and Horovod has not been initialised.
+        DataError: As for `files` and `count_records`; or a rank has no batch, which raises on all ranks; or there are
+            several ranks and Horovod has not been initialised.
     """
     try:
         counted = _of_this_process(channel, pattern, by)
@@ -100,7 +100,7 @@ def even_steps(
 
 
 def _of_this_process(channel: str | None, pattern: str, by: str) -> list[int]:
-    """[records, files] of this process's shard."""
+    """Return [records, files] of this process's shard."""
     part, found = channels.part(channel), sharding.files(channel, pattern)
     if by == "files":
         found = found[part.index :: part.count]
@@ -109,7 +109,7 @@ def _of_this_process(channel: str | None, pattern: str, by: str) -> list[int]:
 
 
 def uneven(of_ranks: Sequence[Sequence[int]], batches: Sequence[int]) -> str:
-    """Return the numbers, as a line to read."""
+    """Return a message with the ranks' numbers, of at most 16 ranks."""
     ranks = [
         f"rank {rank}: {steps} ({records} records, {files} files)"
         for rank, ((records, files), steps) in enumerate(zip(of_ranks, batches, strict=True))
@@ -122,13 +122,13 @@ def uneven(of_ranks: Sequence[Sequence[int]], batches: Sequence[int]) -> str:
 
 
 def end_together(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
-    """Return the same elements, but iteration ends on all ranks at the same step: when the first one has no more.
+    """Return the dataset so that iteration ends on all ranks at the same step, when the first has no more elements.
 
-    Call it last, on batches, after `prefetch`, on all ranks, for as many datasets in the same order. Where all ranks
-    know how many elements they have (`dataset.cardinality()`; `assert_cardinality` tells it), the fewest is agreed on
-    here, once; else the ranks ask one another at each element, which costs one small allreduce. In one process, or
-    where no ranks wait for one another (parameter servers; MultiWorkerMirroredStrategy, which sees to it itself), the
-    dataset is returned as it is.
+    Call it last, on batches, after `prefetch`, on all ranks, for the same datasets in the same order. If all ranks know
+    how many elements they have (`dataset.cardinality()`, which `assert_cardinality` sets), they agree on the fewest
+    here, once; otherwise on each element, by one small allreduce. The dataset is returned unchanged in a single
+    process, and without Horovod: with parameter servers, whose workers do not wait for one another, and with
+    MultiWorkerMirroredStrategy, which ends workers together by itself.
 
     Raises:
         DataError: There are several ranks, and Horovod has not been initialised.
@@ -152,14 +152,15 @@ def end_together(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
 
 
 def _ask_at_each(dataset: "tf.data.Dataset", hvd: Any, name: str) -> "tf.data.Dataset":
+    """Return the dataset with an allreduce before each element, which is passed on only if all ranks have one."""
     import tensorflow as tf
 
     spec = dataset.element_spec
-    whole = isinstance(spec, tuple)  # map hands its parts over one by one
+    whole = isinstance(spec, tuple)  # map passes the parts of a tuple as separate arguments
     some = dataset.map(lambda *parts: tf.experimental.Optional.from_value(parts if whole else parts[0]))
     none = tf.data.Dataset.from_tensors(0).repeat().map(lambda _: tf.experimental.Optional.empty(spec))
     with tf.device("CPU"):
-        iterators = tf.Variable(0, dtype=tf.int64, trainable=False)  # begun by this rank
+        iterators = tf.Variable(0, dtype=tf.int64, trainable=False)  # started by this rank
 
     def iterate(_: Any) -> "tf.data.Dataset":
         iterator = iterators.assign_add(1)
@@ -172,7 +173,7 @@ def _ask_at_each(dataset: "tf.data.Dataset", hvd: Any, name: str) -> "tf.data.Da
                 return heard[0] == hvd.size()
 
         asked = some.concatenate(none).enumerate().take_while(all_have_one)
-        # flat_map, since tf.data would make a map parallel.
+        # A flat_map, as tf.data would make a map parallel.
         return asked.flat_map(lambda _, mine: tf.data.Dataset.from_tensors(mine.get_value()))
 
     options = tf.data.Options()
@@ -191,7 +192,7 @@ def _gather(numbers: Sequence[int]) -> list[list[int]]:
 
 
 def _horovod() -> Any:
-    """Horovod, where there is another rank to ask; else None."""
+    """Return Horovod if there are several ranks, else None. DataError if the script has not initialised it."""
     hvd = places.horovod()
     if hvd is None and places.ranks() > 1:
         raise DataError(f"{places.ranks()} ranks, and no Horovod to ask the others with; wanted hvd.init() before this")

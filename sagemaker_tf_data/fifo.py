@@ -1,7 +1,7 @@
-"""The named pipes of a Pipe mode channel: which is next, who may read it, and the bytes in it.
+"""Open the named pipes of a Pipe mode channel in order, for one reading process, and read their bytes.
 
-The number of the next one is kept as sagemaker-tensorflow's operator keeps it, in its files and under its lock, so that
-either may go on where the other stopped. Every iterator takes a number, also one that reads little or nothing.
+The number of the next pipe is kept as sagemaker-tensorflow's operator keeps it, in its files and under its lock, so
+either reader can continue where the other stopped. Every iterator uses a number, even if it reads little or nothing.
 """
 
 import fcntl
@@ -20,25 +20,26 @@ from sagemaker_tf_data.channels import Channel
 from sagemaker_tf_data.errors import DataError
 
 LOGGER = logging.getLogger(__name__)
-STEP = 0.1  # seconds between two looks for a pipe that is not there; SageMaker's own examples do the same
-FIRST_WORD, NEXT_WORD = 10.0, 60.0  # seconds of waiting after which to say so, and between reminders
-GRACE = 5.0  # seconds that a reader may take to end which another one follows, as when a host's program starts again
-PAUSE = 1e-4  # seconds for an empty pipe to fill: to read every page as it comes takes much more of the processor
-CAPACITY = 1 << 20  # of a pipe, in bytes: what Linux allows to all users; 64 KiB otherwise
+STEP = 0.1  # seconds between two checks for a pipe that does not exist yet, as in SageMaker's own examples
+FIRST_WORD, NEXT_WORD = 10.0, 60.0  # seconds of waiting until the first log line, and between further ones
+GRACE = 5.0  # seconds for an earlier reader to exit, as when a host's program restarts
+PAUSE = 1e-4  # seconds for an empty pipe to fill: reading page by page takes much more CPU
+CAPACITY = 1 << 20  # of a pipe, in bytes: the most that Linux allows to all users; the default is 64 KiB
 
-# Locks that say "this process reads the channel", by process, as a forked child has the dictionary and not the right.
+# Locks of channels that this process reads. The key has the process: a forked child inherits the dictionary, but may
+# not read the channel.
 _claims: dict[tuple[int, Path], int] = {}
-# The last number for which the operator was told to go on; it counts up only after it has opened the pipe.
+# The last number that the operator was given; it increments the number only after it has opened the pipe.
 _told: dict[Path, int] = {}
 _lock = threading.Lock()
 
 
 class ProgramEnded(Exception):
-    """Nobody wants the data any more: a thread that prefetches must not keep a finished program from ending."""
+    """The main thread has ended: a thread that prefetches must not keep the program alive."""
 
 
 class Fifo:
-    """The bytes of one pass, up to its end."""
+    """Read the bytes of one pass, up to its end."""
 
     cut = "the pass ends there, in the middle of a record"
 
@@ -46,15 +47,15 @@ class Fifo:
         self.path = path
         self._descriptor = descriptor
         self._patience = patience
-        self._begun = False  # before there is a writer, poll() waits and read() says that all is over
+        self._begun = False  # until there is a writer, poll() waits, and read() would report the end of the file
         self._ready = select.poll()
         self._ready.register(descriptor, select.POLLIN)
 
     def read_into(self, view: memoryview, linger: float | None = None) -> int | None:
-        """Number of bytes read, 0 at the end of the pass; None where none came for `linger` seconds.
+        """Return the number of bytes read: 0 at the end of the pass, None if none came within `linger` seconds.
 
         Raises:
-            DataError: No byte came for as long as there is patience.
+            DataError: No byte came within the patience.
         """
         waiting = None
         paused = False
@@ -77,21 +78,21 @@ class Fifo:
 
 
 class Passes:
-    """The pipes of a channel, one after another, from the number in `state` on."""
+    """Open the pipes of a channel one after another, from the number in folder `state` on."""
 
     def __init__(self, channel: Channel, state: Path, patience: float) -> None:
         self.channel = channel
         self._state = state / f".{channel.name}-pipe_mode-state"
         self._lock = state / f".{channel.name}-pipe_mode-lock"
-        self._claim = state / f".{channel.name}-pipe_mode-reader"  # ours; the operator has no such file
+        self._claim = state / f".{channel.name}-pipe_mode-reader"  # the library's own; the operator has no such file
         self._patience = patience
 
     @contextmanager
     def next(self) -> Iterator[Fifo]:
-        """Waits for the next pipe and opens it, from which time on its number is used up.
+        """Wait for the next pipe and open it, which uses its number.
 
         Raises:
-            DataError: Another process reads the channel, or the pipe did not come.
+            DataError: Another process reads the channel, or the pipe was not created within the patience.
         """
         claim(self._claim, self.channel.name)
         path, descriptor = self._wait_for(self._open)
@@ -101,7 +102,7 @@ class Passes:
             os.close(descriptor)
 
     def await_next(self) -> None:
-        """Returns when the operator may open the next pipe, which it does without a lock and waiting for a writer.
+        """Return when the operator may open the next pipe. It opens it without a lock, and waits for a writer.
 
         Raises:
             DataError: As for `next`.
@@ -110,7 +111,7 @@ class Passes:
         self._wait_for(self._tell)
 
     def _wait_for(self, attempt: Callable[[int, Path], int | None]) -> tuple[Path, int]:
-        """(path, result) of `attempt`, once it has one for the pipe that is next."""
+        """Call `attempt` for the next pipe until it returns a result, and return (path, result)."""
         waiting = _Wait(self._patience)
         while True:
             with locked(self._lock):
@@ -121,7 +122,7 @@ class Passes:
                 return path, result
             later = self.channel.fifo(number + 1)
             if waiting.seconds > GRACE and later.exists() and not path.exists():
-                # Nobody else reads now. Whoever did has ended between opening that pipe and counting it.
+                # This process is the only reader. An earlier one exited between opening that pipe and counting it.
                 LOGGER.warning("%s is gone and %s is there: going on with that pass", path, later.name)
                 with locked(self._lock):
                     if read_number(self._state) == number:
@@ -146,7 +147,7 @@ class Passes:
         write_number(self._state, number + 1)
         try:
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, CAPACITY)
-        except OSError:  # this machine allows less, and it works with less
+        except OSError:  # this machine allows less, which suffices
             pass
         return descriptor
 
@@ -158,10 +159,10 @@ class Passes:
 
 
 def claim(path: Path, channel: str) -> None:
-    """Makes this process the channel's one reader, until it ends. Whoever holds the lock is named in its file.
+    """Make this process the channel's only reader until it exits. The lock's file names the process that holds it.
 
-    Two readers would each get half of the records of a pipe, or the second one would wait for a pass that comes only
-    when the first one has read its own: ranks that wait for one another then stand still for ever.
+    Two readers would each get part of a pipe's records; or the second would wait for a pass that begins only when the
+    first has read its own, and ranks that wait for one another would hang.
 
     Raises:
         DataError: Another process is the reader.
@@ -193,6 +194,7 @@ def claim(path: Path, channel: str) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which is created if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
     try:
@@ -203,14 +205,14 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def read_number(path: Path) -> int:
-    """Return the number of the next pass; 0 where there is no file yet.
+    """Return the number of the next pass; 0 if there is no file yet.
 
     Raises:
-        DataError: There is something else in it.
+        DataError: The file has something other than a number.
     """
     try:
         text = path.read_text()
-        return int(text or 0)  # the operator empties the file before it writes
+        return int(text or 0)  # the operator truncates the file before it writes
     except FileNotFoundError:
         return 0
     except ValueError:
@@ -218,7 +220,10 @@ def read_number(path: Path) -> int:
 
 
 def write_number(path: Path, number: int) -> None:
-    """In one call, so that whoever is killed leaves the old number or the new one; a new one is never shorter."""
+    """Write the number in one call, so that a process that is killed leaves the old or the new one.
+
+    A new number is never shorter than the old one.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
     try:
         os.pwrite(descriptor, str(number).encode(), 0)
@@ -228,7 +233,7 @@ def write_number(path: Path, number: int) -> None:
 
 @dataclass
 class _Wait:
-    """One wait: says now and then that it goes on, and gives up in the end."""
+    """Log now and then that a wait continues, and end it with DataError after `patience` seconds."""
 
     patience: float
 
@@ -241,6 +246,7 @@ class _Wait:
         return time.monotonic() - self._began
 
     def look(self, what: str, why: str) -> None:
+        """Log or raise if it is time to; ProgramEnded if the main thread has ended."""
         if self.seconds > self.patience:
             raise DataError(f"{what}, since {_clock(self._since)}, for {self.seconds:.0f} s. {why}")
         if not threading.main_thread().is_alive():

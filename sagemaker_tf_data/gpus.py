@@ -1,4 +1,4 @@
-"""Which of the host's GPUs are this process's."""
+"""Choose this process's GPUs among those of the host."""
 
 import os
 from collections.abc import Mapping
@@ -10,11 +10,14 @@ LOCAL_RANK = "OMPI_COMM_WORLD_LOCAL_RANK"
 
 
 def pin_gpu(environ: Mapping[str, str] = os.environ) -> list[Any]:
-    """Let TensorFlow see this process's GPUs only, and take of their memory what it needs. Returns them.
+    """Make only this process's GPUs visible to TensorFlow, let their memory grow as needed, and return them.
 
     Under mpirun that is one, by local rank, of those that the process sees: all of the host, or the part that the
-    launcher has given it (ENTRYPOINT_PIN_GPUS=always). Elsewhere it is all that it sees, since the launcher has divided
-    them. Call it before TensorFlow has done anything with a device.
+    launcher assigned (ENTRYPOINT_PIN_GPUS=always). Otherwise it is all that the process sees, as the launcher has
+    divided them. Call it before TensorFlow uses a device.
+
+    Raises:
+        DataError: TensorFlow has initialised its devices already.
     """
     import tensorflow as tf
 

@@ -1,6 +1,6 @@
-"""Which files of a channel's folder are data, and not what notebooks, Spark, macOS and Windows leave beside them.
+"""Separate the data in a channel's folder from what notebooks, Spark, macOS and Windows leave beside them.
 
-The expressions are for Python's `re` and for RE2, which graphs have.
+The expressions work in Python's `re` and in RE2, which TensorFlow's graphs use.
 """
 
 import logging
@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 LOGGER = logging.getLogger(__name__)
-OF_WINDOWS = r"(?is).*/(desktop\.ini|thumbs\.db)"  # paths below the folder, each with a / in front
-_SHOWN = 3  # files that are named
+OF_WINDOWS = r"(?is).*/(desktop\.ini|thumbs\.db)"  # for paths below the folder, with a leading /
+_SHOWN = 3  # files that a message names
 
 _told: set[Path] = set()
 
 
 def data(pattern: str) -> str:
-    """Return an expression for paths below the folder, each with a / in front, without names that begin with . or _.
+    """Return an expression that matches data, as paths below the folder with a leading /: no name begins with . or _.
 
-    `pattern` may ask for such names: `_part-*`, `.cache/*.csv`.
+    `pattern` may allow such names: `_part-*`, `.cache/*.csv`.
     """
     plain = "/[^./_][^/]*"
     parts = ["**", *filter(None, pattern.split("/"))]
@@ -25,14 +25,14 @@ def data(pattern: str) -> str:
 
 
 def tell(channel: str, folder: Path, left_out: Sequence[str]) -> None:
-    """Say once for each folder what is left out."""
+    """Log what is left out, once for each folder."""
     if left_out and folder not in _told:
         _told.add(folder)
         LOGGER.warning("channel '%s': %s", channel, listed(left_out))
 
 
 def listed(left_out: Sequence[str]) -> str:
-    """Return what is left out, as words."""
+    """Return a text that names what is left out."""
     more = f" and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
     return (
         f"left out as no data: {', '.join(left_out[:_SHOWN])}{more} (names that begin with . or _, and those of "

@@ -1,7 +1,7 @@
-"""What MXNet's im2rec puts into a record: labels and an image, behind a header of 24 bytes.
+"""Pack and unpack records of MXNet's im2rec: labels and an image, behind a header of 24 bytes.
 
-The header is a flag, a label, and two numbers by which the image may be called. Flag 0 says that the label is the
-image's; a larger one, that so many labels of four bytes each follow the header instead.
+The header has a flag, a label, and two numbers that identify the image. With flag 0 the image has that label; a larger
+flag is the number of labels, of four bytes each, that follow the header instead.
 """
 
 import struct
@@ -15,14 +15,14 @@ _BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")  # JPEG, PNG: what im2rec 
 
 
 def pack(image: bytes, labels: float | Sequence[float], number: int = 0) -> bytes:
-    """Return a record: with flag 0 for one label that is a number, with one label or more for a sequence of them."""
+    """Return a record: with flag 0 if `labels` is a number, with the labels behind the header if it is a sequence."""
     if isinstance(labels, int | float):
         return _header.pack(0, labels, number, 0) + image
     return _header.pack(len(labels), 0.0, number, 0) + struct.pack(f"<{len(labels)}f", *labels) + image
 
 
 def unpack(record: bytes, labels: int | None) -> tuple[bytes, bytes]:
-    """(image, its labels: little-endian float32 one after another); `labels` says how many are wanted, None any number.
+    """Return (image, its labels as little-endian float32 in a row). `labels`: the expected number, None for any.
 
     Raises:
         DataError: The record is too short, its image is neither JPEG nor PNG, or it has more or fewer labels.

@@ -1,7 +1,7 @@
-"""The same numbers, read by the process that runs the graph.
+"""Read a process's shard with operations of the graph that the process runs.
 
-The dataset function of a ClusterCoordinator is traced on the chief and runs in the workers' servers, where no Python of
-the script is. What is a worker's own is in its environment, and that is a file.
+The dataset function of a ClusterCoordinator is traced on the chief and runs in the workers' servers, without the
+script's Python. A worker's own values are in its environment, which Linux shows as a file.
 """
 
 from typing import TYPE_CHECKING
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def part(key: str) -> "tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]":
-    """(channel, mode, count, index) as `channels.part(key)` has them, as scalar tensors: two strings, two int64.
+    """Return (channel, mode, count, index) of `channels.part(key)` as scalar tensors: two strings, two int64.
 
-    Where the process was not started by the launcher, the graph fails with InvalidArgumentError, which says so.
+    If the launcher did not start the process, the graph fails with an InvalidArgumentError that names the reason.
     """
     import tensorflow as tf
 
@@ -38,10 +38,10 @@ def part(key: str) -> "tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]":
 
 
 def variable(name: str) -> "tf.Tensor":
-    """Return the environment variable as a scalar string; empty where there is none.
+    """Return the environment variable as a scalar string, with its value at the process's start; empty if not set.
 
-    As it was when the process began. The kernel says that the file has no bytes, so an operation that asks for its size
-    reads nothing; the reader of text lines does not ask.
+    The kernel reports a size of 0 for the file, so operations that rely on the size read nothing; the reader of text
+    lines does not.
     """
     import tensorflow as tf
 
@@ -53,7 +53,7 @@ def variable(name: str) -> "tf.Tensor":
 
 
 def input_folder() -> "tf.Tensor":
-    """`channels.input_folder()` of the process that runs the graph."""
+    """Return `channels.input_folder()` of the process that runs the graph."""
     import tensorflow as tf
 
     named, base = variable("SM_INPUT_DIR"), variable("SAGEMAKER_BASE_DIR")
@@ -62,5 +62,5 @@ def input_folder() -> "tf.Tensor":
 
 
 def _literal(text: str) -> str:
-    """For RE2: channel names may hold dots and hyphens."""
+    """Escape `text` for RE2: channel names may have dots and hyphens."""
     return "".join(c if c.isalnum() or c == "_" else f"\\{c}" for c in text)

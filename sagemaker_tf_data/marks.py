@@ -1,8 +1,8 @@
-"""Tell the monitor what the script does: steps, waits for data, checkpoints, evaluations, metrics, weights.
+"""Report to the monitor what the script does: steps, waits for data, checkpoints, evaluations, metrics, weights.
 
-It goes to a socket of this host's launcher, at most twice a second. Where nobody listens, as in the first quarter of a
-second of a job, it is summed up for the next message. Outside of a job, or without a monitor, all of this does nothing.
-What cannot be told is left out: no training fails by it.
+Messages go to a socket of this host's launcher, at most twice a second. If nothing listens there, as in the first
+quarter of a second of a job, the values are added to the next message. Outside of a job, or without a monitor, all of
+this does nothing. Values that cannot be sent are dropped: reporting never makes a training fail.
 """
 
 import atexit
@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     import tensorflow as tf
 
-SOCKET, PROCESS = "ENTRYPOINT_MARKS", "ENTRYPOINT_PROCESS"  # environment variables of the launcher
-OFTEN = 0.5  # seconds between two messages
-LONGEST = 1 << 14  # bytes of a message
+SOCKET, PROCESS = "ENTRYPOINT_MARKS", "ENTRYPOINT_PROCESS"  # environment variables that the launcher sets
+OFTEN = 0.5  # seconds between two messages, at least
+LONGEST = 1 << 14  # bytes of a message, at most
 Batch = TypeVar("Batch")
 
 
 def _harmless(told: Callable[..., None]) -> Callable[..., None]:
-    """Have a failure cost what was to be told, and nothing else."""
+    """Return the method so that an exception in it drops the values, and nothing else fails."""
 
     @functools.wraps(told)
     def tell(*args: Any, **kwargs: Any) -> None:
@@ -37,7 +37,7 @@ def _harmless(told: Callable[..., None]) -> Callable[..., None]:
 
 
 class Teller:
-    """Sums up what happens between two messages. `where`: the launcher's socket, or "" for nobody."""
+    """Collect values and send them. `where`: the launcher's socket; if it is "", nothing is collected."""
 
     def __init__(self, where: str, process: str) -> None:
         self._where, self._process = where, process
@@ -50,7 +50,7 @@ class Teller:
 
     @_harmless
     def mark(self, what: str, seconds: float) -> None:
-        """Note that something took so long."""
+        """Add `seconds` to the time of `what`, and one to its number."""
         if self._where:
             sums = self._marks.setdefault(str(what), [0, 0.0])
             sums[0] += 1
@@ -59,25 +59,25 @@ class Teller:
 
     @_harmless
     def metrics(self, values: Mapping[str, Any]) -> None:
-        """Note numbers; of one name, the last counts. What is no number is left out."""
+        """Add numbers by name, each replacing an earlier one. Values that are not numbers are dropped."""
         if self._where:
             self._metrics.update(_numbers(values))
             self._tell_if_due()
 
     @_harmless
     def model(self, weights: int) -> None:
-        """Note how many weights are trained; it goes with the next message."""
+        """Add the number of trained weights to the next message."""
         self._model = {"weights": weights} if self._where and weights else {}
 
     @_harmless
     def weights(self, step: int, norm: float, total: float) -> None:
-        """Note what the weights are after a step, in two numbers."""
+        """Send the norm and the sum of the weights after a step."""
         if self._where:
             self._weights = [step, norm, total]
             self.tell()
 
     def is_due(self) -> bool:
-        """Return whether what is noted next is sent at once."""
+        """Return whether the next value is sent at once."""
         return bool(self._where) and time.monotonic() >= self._told + OFTEN
 
     def _tell_if_due(self) -> None:
@@ -86,7 +86,7 @@ class Teller:
 
     @_harmless
     def tell(self) -> None:
-        """Send what there is, or keep it for the next message if nobody takes it now: no step of the training waits."""
+        """Send what was collected; if the socket does not accept it, keep it for the next message. Never blocks."""
         if not (self._marks or self._metrics or self._weights or self._model):
             return
         self._told = time.monotonic()
@@ -101,7 +101,7 @@ class Teller:
             self._marks, self._metrics, self._weights, self._model = {}, {}, [], {}
 
     def close(self) -> None:
-        """Send what there is, the last."""
+        """Send what was collected, and close the socket."""
         self.tell()
         if self._socket:
             self._socket.close()
@@ -113,9 +113,9 @@ atexit.register(_TELLER.close)
 
 @contextlib.contextmanager
 def mark(what: str) -> Iterator[None]:
-    """Tell how long the block takes: `with mark("checkpoint"): ...`.
+    """Report how long the block takes: `with mark("checkpoint"): ...`.
 
-    The report knows `step`, `data_wait`, `compute`, `checkpoint` and `evaluation`; others are shown by their names.
+    The report knows `step`, `data_wait`, `compute`, `checkpoint` and `evaluation`, and shows others by their names.
     """
     began = time.monotonic()
     try:
@@ -125,14 +125,14 @@ def mark(what: str) -> Iterator[None]:
 
 
 def log_metrics(**values: float) -> None:
-    """Tell numbers of the training, as `log_metrics(step=300, loss=0.51)`, without printing them."""
+    """Report numbers of the training, as `log_metrics(step=300, loss=0.51)`, without printing them."""
     _TELLER.metrics(values)
 
 
 def timed(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Yield the batches, and tell of each how long it was waited for, and how long the body of the loop took.
+    """Yield the batches, and report for each how long the loop waited for it and how long its body took.
 
-    For loops of your own: `for images, labels in timed(dataset): ...`. In Keras' `fit` the wait is inside of the step.
+    For loops of your own: `for images, labels in timed(dataset): ...`. In Keras' `fit` the step includes the wait.
     """
     asked = time.monotonic()
     for batch in batches:
@@ -146,10 +146,10 @@ def timed(batches: Iterable[Batch]) -> Iterator[Batch]:
 
 @_harmless
 def tell_weights(step: int, variables: "Iterable[tf.Variable]") -> None:
-    """Tell what the trained variables are after a step, so that ranks whose weights differ are found.
+    """Report the trained variables after a step, so that the monitor finds ranks whose weights differ.
 
-    Each rank is to call it after the same steps. Two sums over all weights are sent, and no weight; of a model that has
-    none, nothing is.
+    Call it on each rank after the same steps. It sends two sums over all weights, and no weight; nothing for a model
+    without weights.
     """
     variables = list(variables)
     if not variables:
@@ -163,10 +163,10 @@ def tell_weights(step: int, variables: "Iterable[tf.Variable]") -> None:
 
 
 def keras_callback(weights_every: int = 500, base: type | None = None) -> Any:
-    """Return a callback for Keras' `fit` that tells its steps, epochs, evaluations and metrics, and the weights.
+    """Return a callback for Keras' `fit` that reports its steps, epochs, evaluations and metrics, and the weights.
 
-    `weights_every`: steps between two looks at the weights; 0: never (as with parameter servers, whose weights all
-    share). `base`: the class Callback, where it is not `tf.keras`'s, as with tf_keras beside Keras 3.
+    `weights_every`: steps between two reports of the weights; 0: none (as with parameter servers, whose weights all
+    workers share). `base`: the class Callback, if it is not `tf.keras`'s, as with tf_keras beside Keras 3.
     """
     if base is None:
         import tensorflow as tf
@@ -176,7 +176,7 @@ def keras_callback(weights_every: int = 500, base: type | None = None) -> Any:
     class Tell(base):  # type: ignore[misc, valid-type]
         def __init__(self) -> None:
             super().__init__()
-            self._supports_tf_logs = True  # Keras 2: else it waits for each step, to have numbers for us
+            self._supports_tf_logs = True  # otherwise Keras 2 waits for each step to compute its logs
             self._step, self._began, self._test_began = 0, 0.0, 0.0
             self._epochs = 0
 
@@ -197,7 +197,7 @@ def keras_callback(weights_every: int = 500, base: type | None = None) -> Any:
             self._step += 1
             if self._step == 1:
                 _TELLER.model(_count(self.model.trainable_variables))
-            # To read a loss that is still computed waits for it.
+            # Reading a loss blocks until it is computed, so only when a message is due.
             _TELLER.metrics({"step": self._step, **(_numbers(logs) if _TELLER.is_due() else {})})
             if weights_every and self._step % weights_every == 0:
                 tell_weights(self._step, self.model.trainable_variables)
@@ -219,7 +219,7 @@ def keras_callback(weights_every: int = 500, base: type | None = None) -> Any:
 def _numbers(logs: Any) -> dict[str, float]:
     found = {}
     for name, value in (logs or {}).items():
-        with contextlib.suppress(Exception):  # what is no number, or one that is not known yet
+        with contextlib.suppress(Exception):  # not a number, or not computed yet
             found[str(name)] = float(value)
     return found
 

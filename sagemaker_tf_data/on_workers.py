@@ -1,8 +1,8 @@
-"""Python's generators in TensorFlow servers that are workers of a ClusterCoordinator.
+"""Run Python's generators in TensorFlow servers that are workers of a ClusterCoordinator.
 
-A dataset function is traced on the chief, and its graph runs in the workers. What calls Python in a graph
-(`Dataset.from_generator`, `tf.py_function`) goes by a name that TensorFlow makes up, and that only the process which
-traced it knows. Ours has a name that is agreed on: the worker gives it to its functions, the chief's graph asks for it.
+A dataset function is traced on the chief, and its graph runs in the workers. Operations that call Python
+(`Dataset.from_generator`, `tf.py_function`) use a name that TensorFlow generates, and that only the tracing process
+knows. Here the names are fixed: the worker registers its functions under them, and the chief's graph calls them.
 """
 
 import itertools
@@ -14,19 +14,19 @@ from sagemaker_tf_data.errors import DataError
 if TYPE_CHECKING:
     import tensorflow as tf
 
-# The error of a worker without them quotes it.
+# A worker without these functions has the name in its error.
 NAME = "pipe_dataset (only the launcher's servers have it; a script that is a worker calls serve_pipes() first)"
 
-_functions: dict[str, Callable[..., Any]] = {}  # TensorFlow holds them weakly
+_functions: dict[str, Callable[..., Any]] = {}  # kept alive here: TensorFlow has weak references
 _running: dict[int, Generator[Any, None, None]] = {}
 _numbers = itertools.count(1)
 
 
 def serve(generate: Callable[..., Generator[Any, None, None]]) -> None:
-    """Let the graphs that this process runs iterate over `generate(words)`, for as long as it lives.
+    """Let the graphs that this process runs iterate over `generate(words)`, until it exits.
 
     Raises:
-        DataError: This TensorFlow keeps its functions of Python elsewhere.
+        DataError: This TensorFlow has another registry of Python functions.
     """
     import numpy as np
     import tensorflow as tf
@@ -53,7 +53,7 @@ def serve(generate: Callable[..., Generator[Any, None, None]]) -> None:
 
 
 def dataset(words: "list[str]", signature: "tuple[tf.TensorSpec, ...]") -> "tf.data.Dataset":
-    """Return what `generate(words)` of the process that runs the graph yields; every iterator begins anew."""
+    """Return a dataset of what `generate(words)` yields in the process that runs the graph, anew for each iterator."""
     import tensorflow as tf
 
     def call(function: str, argument: Any, types: list[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""`pipe_dataset`: a channel in Pipe mode as a dataset, whichever TensorFlow is installed."""
+"""Read a channel in Pipe mode as a dataset, by sagemaker-tensorflow's operator or by a reader of our own."""
 
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -32,25 +32,26 @@ def pipe_dataset(
     """Return the records of a Pipe mode channel, as scalar strings; with `attributes` its examples, as dictionaries.
 
     Every iterator, and so every round of `repeat()`, reads one pass: the next named pipe, from the first byte to the
-    last. Only one process of a host can read a channel; `shard(pipe_dataset(...))` takes its part of the records.
+    last. Only one process of a host can read a channel; `shard(pipe_dataset(...))` keeps its part of the records.
 
-    With `reader` "auto" sagemaker-tensorflow's operator reads, where it is installed for this TensorFlow, else a reader
-    of our own; "operator" and "own" insist. Default: $SAGEMAKER_TF_DATA_READER, or "auto". What the dataset function of
-    a ClusterCoordinator returns is read on the workers: by the launcher's servers, or after `serve_pipes`.
+    In the dataset function of a ClusterCoordinator, the workers read: the launcher's servers, or scripts that have
+    called `serve_pipes`.
 
     Args:
         channel: As for `channels.channel`.
         record_format: "TFRecord", "RecordIO" (where the channel has record_wrapper="RecordIO") or "TextLine". For
             objects that are RecordIO themselves there are `image_records` and `protobuf_records`.
-        attributes: Of an augmented manifest, the AttributeNames of the job, in their order: so many records are one
-            example, {name: scalar string}, which `shard`, `shuffle` and `batch` keep whole. Takes "RecordIO".
-        patience: Seconds to wait for a pipe to come, or for bytes in it, before it is an error. Default:
+        attributes: For an augmented manifest, the AttributeNames of the job, in their order: one record for each makes
+            an example, {name: scalar string}, which `shard`, `shuffle` and `batch` keep whole. Needs "RecordIO".
+        reader: "operator" is sagemaker-tensorflow's, "own" that of this library; "auto" is the operator if it is
+            installed for this TensorFlow, else our own. Default: $SAGEMAKER_TF_DATA_READER, or "auto".
+        patience: Seconds to wait for a pipe, or for bytes in it, before it is an error. Default:
             $SAGEMAKER_TF_DATA_PATIENCE, or half an hour: SageMaker may need minutes for the first object of a pass.
 
     Raises:
         DataError: There is no such channel, it is in File mode, or an argument is wrong. Iterating raises TensorFlow's
-            errors with a DataError's text: no pipe came, another process reads the channel, the format is another one,
-            or the pass ends within a record or an example.
+            errors with a DataError's text: no pipe appeared, another process reads the channel, the pass has another
+            format, or it ends within a record or an example.
     """
     if record_format not in FORMATS:
         raise DataError(f"record_format is {record_format!r}; wanted one of {', '.join(FORMATS)}")
@@ -92,10 +93,10 @@ def _dataset(channel: str | None, record_format: str, reader: str | None, patien
 
 
 def serve_pipes() -> None:
-    """Let this process, a TensorFlow server, read pipes for a ClusterCoordinator by our own reader.
+    """Register our own reader in this process, a TensorFlow server, so that it reads pipes for a ClusterCoordinator.
 
-    The launcher's servers do. A script that is a worker itself calls it before `server.join()`; for the operator it
-    imports sagemaker_tensorflow.
+    The launcher's servers do so. A script that is a worker itself calls this before `server.join()`; to use the
+    operator it imports sagemaker_tensorflow instead.
     """
 
     def pieces(channel: str, record_format: str, patience: str, *more: str) -> Generator[Any, None, None]:
@@ -111,18 +112,19 @@ def serve_pipes() -> None:
 
 
 def records(fifo: Fifo, record_format: str) -> "tf.data.Dataset":
-    """Return the records of one pass that is open; for `pipe_dataset`, and for measuring our reader on a file."""
+    """Return the records of one open pass; `benchmarks/pipe.py` measures our reader with it."""
     return _generated(lambda: _pieces(fifo, record_format), record_format)
 
 
 def passes_of(channel: str | None, patience: float) -> Passes:
+    """Return the passes of a channel; DataError if it is not in Pipe mode."""
     found = channel_of(channel)
     found.need("Pipe")
     return Passes(found, _state_folder(), patience)
 
 
 def _by_operator(operator: Any, passes: Passes, record_format: str) -> "tf.data.Dataset":
-    """Makes sure that the operator's pipe is there, and is ours, before the operator waits for it in its own way."""
+    """Read by the operator, once its pipe exists and this process has the channel: it would wait without limit."""
     import tensorflow as tf
 
     def turn() -> Iterator[int]:
@@ -150,7 +152,7 @@ def _pieces(fifo: Fifo, record_format: str) -> Iterator[Any]:
 
 
 def _signature(record_format: str) -> "tuple[tf.TensorSpec, ...]":
-    """Of a piece: a file and how to read it, or an array of records."""
+    """Return the signature of a piece: a file and its buffer's size, or an array of records."""
     import tensorflow as tf
 
     if record_format == "TFRecord":
@@ -167,20 +169,20 @@ def _generated(pieces: Callable[[], Iterator[Any]], record_format: str) -> "tf.d
 
 
 def _records(pieces: "tf.data.Dataset", record_format: str) -> "tf.data.Dataset":
-    """One piece is made while another is read, and no more: `chunks.of_tfrecords` counts on it."""
+    """Return the records of pieces, of which one is made while another is read: `chunks.of_tfrecords` relies on it."""
     import tensorflow as tf
 
     pieces = pieces.prefetch(1)
     if record_format == "TFRecord":
-        # tf.distribute's automatic sharding looks through flat_map and map for a reader of files. It would deal our
-        # files out among the workers, and skip some while their memory is filled again. It does not look through
-        # take_while, and so deals out records, as of any source that it does not know.
+        # tf.distribute's automatic sharding searches flat_map and map for a reader of files. It would distribute our
+        # files to the workers, and skip some while their memory is filled again. It does not search take_while, and so
+        # distributes records, as for any source that it does not know.
         return pieces.map(_of_file).take_while(lambda _: True).flat_map(lambda records: records)
     return pieces.flat_map(tf.data.Dataset.from_tensor_slices)
 
 
 def _of_file(path: "tf.Tensor", buffer_size: "tf.Tensor") -> "tf.data.Dataset":
-    """The operation itself: tf.data.TFRecordDataset brings a flat_map of its own, one more call for every record."""
+    """Return the raw operation: tf.data.TFRecordDataset adds a flat_map, which is one more call per record."""
     import tensorflow as tf
 
     variant = tf.raw_ops.TFRecordDataset(filenames=[path], compression_type="", buffer_size=buffer_size)
@@ -188,7 +190,7 @@ def _of_file(path: "tf.Tensor", buffer_size: "tf.Tensor") -> "tf.data.Dataset":
 
 
 def _by_operator_of_workers(operator: Any, key: str, record_format: str) -> "tf.data.Dataset":
-    """Traced on the chief, run by worker servers, which have loaded the operator."""
+    """Return a dataset for worker servers that have loaded the operator; it is traced on the chief."""
     import tensorflow as tf
 
     def of_the_reader(_: Any) -> "tf.data.Dataset":
@@ -198,7 +200,7 @@ def _by_operator_of_workers(operator: Any, key: str, record_format: str) -> "tf.
         streams = tf.debugging.Assert(
             tf.equal(mode, "Pipe"), ["pipe_dataset: wanted Pipe mode; channel and mode on the worker:", own, mode]
         )
-        made = tf.io.write_file(tf.strings.join([state, ".here"], separator="/"), "")  # makes the folder
+        made = tf.io.write_file(tf.strings.join([state, ".here"], separator="/"), "")  # creates the folder
         with tf.control_dependencies([each for each in (streams, made) if each is not None]):
             state = tf.identity(state)
         return _read_by(operator, record_format, state, own, tf.strings.join([folder, "data"], separator="/"))
@@ -217,7 +219,7 @@ def _read_by(operator: Any, record_format: str, state: Any, channel: Any, folder
 
 
 def _load_operator(required: bool) -> Any:
-    """Return the operator's module, or None where it is not installed or was built for another TensorFlow."""
+    """Return the operator's module, or None if it is not installed or was built for another TensorFlow."""
     import tensorflow as tf
 
     try:
@@ -234,7 +236,7 @@ def _load_operator(required: bool) -> Any:
 
 
 def _state_folder() -> Path:
-    """Return where the operator has it by default: /opt/ml/pipe_state."""
+    """Return the folder of the operator's state, created if need be: by default /opt/ml/pipe_state."""
     state = input_folder().parent / "pipe_state"
     state.mkdir(parents=True, exist_ok=True)
     return state
@@ -248,6 +250,7 @@ def _reader(given: str | None) -> str:
 
 
 def patience_of(given: float | None) -> float:
+    """Return seconds: `given`, else $SAGEMAKER_TF_DATA_PATIENCE, else 1800. DataError if they are not above 0."""
     text = os.environ.get(PATIENCE) or "1800"
     try:
         seconds = float(text) if given is None else given

@@ -1,4 +1,4 @@
-"""Which of the job's training processes this is: from Horovod, Open MPI's variables or TF_CONFIG."""
+"""Find this process's place among the training processes: from Horovod, Open MPI's variables or TF_CONFIG."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any
 
 from sagemaker_tf_data.errors import DataError
 
-LAUNCHERS = (  # of ranks; their names for size, rank, local size, local rank
+LAUNCHERS = (  # variables of mpirun and horovodrun for size, rank, local size, local rank
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
     ("HOROVOD_SIZE", "HOROVOD_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_LOCAL_RANK"),
 )
@@ -28,10 +28,10 @@ class Place:
 
 
 def here(environ: Mapping[str, str] = os.environ) -> Place:
-    """Return the place of this process. One that does not train beside others (an evaluator, say) is one of one.
+    """Return the place of this process; for one that does not train with others, such as an evaluator, one of one.
 
     Raises:
-        DataError: TF_CONFIG is not what TensorFlow wants.
+        DataError: TF_CONFIG has another form than TensorFlow's.
     """
     if (hvd := horovod()) is not None:
         return _of_ranks(hvd.size(), hvd.rank(), hvd.local_size(), hvd.local_rank())
@@ -42,27 +42,27 @@ def here(environ: Mapping[str, str] = os.environ) -> Place:
 
 
 def reads_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether the datasets that this process makes may be read by others: it is the chief of parameter servers.
+    """Return whether other processes may read the datasets that this one makes: on the chief of parameter servers.
 
-    Its ClusterCoordinator sends them to the workers, where no Python of the script runs.
+    Its ClusterCoordinator sends them to the workers, which do not run the script's Python.
     """
     config = tf_config(environ)
     return "ps" in config.get("cluster", {}) and config["task"]["type"] == "chief"
 
 
 def horovod() -> Any:
-    """`horovod.tensorflow` if the script has imported and initialised it, else None."""
+    """Return `horovod.tensorflow` if the script has imported and initialised it, else None."""
     hvd = sys.modules.get("horovod.tensorflow")
     return hvd if hvd is not None and hvd.is_initialized() else None
 
 
 def ranks(environ: Mapping[str, str] = os.environ) -> int:
-    """Return how many ranks a launcher of ranks has started; 1 without one."""
+    """Return how many ranks mpirun or horovodrun has started; 1 without them."""
     return max((int(environ[names[0]]) for names in LAUNCHERS if environ.get(names[0], "").isdigit()), default=1)
 
 
 def tf_config(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """TF_CONFIG, checked as far as it is used here; {} where there is none or it names no cluster."""
+    """Return TF_CONFIG, checked as far as it is used here; {} if it is not set or names no cluster."""
     text = environ.get("TF_CONFIG") or "{}"
     try:
         config = json.loads(text)
@@ -90,7 +90,7 @@ def _of_task(config: dict[str, Any]) -> Place:
     if not config:
         return Place()
     cluster, task = config["cluster"], config["task"]
-    # With parameter servers a chief coordinates; TF1's master trains as the workers do. Elsewhere a chief is a worker.
+    # With parameter servers a chief coordinates, and TF1's master trains like a worker. Otherwise a chief is a worker.
     first = "master" if "ps" in cluster else "chief"
     training = [(job, index) for job in (first, "worker") for index in range(len(cluster.get(job, ())))]
     if (task["type"], task["index"]) not in training:

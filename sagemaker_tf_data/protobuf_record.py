@@ -1,13 +1,13 @@
-"""The records of SageMaker's own algorithms: a protobuf with tensors by name, some features and some labels.
+"""Unpack and pack records of SageMaker's own algorithms: a protobuf with named tensors, features and labels.
 
     Record          features 1, label 2: maps of name to Value; and texts that no algorithm uses
     Value           Float32Tensor 2, Float64Tensor 3, Int32Tensor 7, or Bytes 9
-    ...Tensor       values 1; keys 2: where the values are, if most are zero; shape 3
+    ...Tensor       values 1; keys 2: the values' positions, if most are zero; shape 3
     Bytes           value 1
 
-Read by what little of protobuf's wire format it takes, and numpy. Generated code would tie the script to one of
-protobuf's versions, which differ between TensorFlows; `tf.io.decode_proto` can say neither which record is broken nor
-how, and ends with an error of its own before anybody else can.
+Protobuf's wire format is parsed here, with numpy, as far as these records need it. Generated code would tie the script
+to one version of protobuf, which differs between TensorFlows. `tf.io.decode_proto` names neither the broken record nor
+the fault in it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 KIND = "SageMaker's RecordIO of protobuf"
 MAPS = ("features", "label")  # fields 1 and 2 of a Record
-# Field of a Value -> what it is called, its dtype, how numpy finds its values (None: they are varints).
+# Field of a Value -> its name, its dtype, numpy's type for its values (None: they are varints).
 TENSORS = {
     2: ("Float32Tensor", "float32", "<f4"),
     3: ("Float64Tensor", "float64", "<f8"),
@@ -34,9 +34,9 @@ _FIXED = {_EIGHT: 8, _FOUR: 4}
 
 @dataclass(frozen=True)
 class Column:
-    """What is wanted of each record: the tensor `name` of `features` or `label`, of this dtype and shape.
+    """Name a tensor to read from each record: `name` of `map` ("features" or "label"), of this dtype and shape.
 
-    `dtype` is "float32", "float64" or "int32", or "string" for Bytes, which then have shape [].
+    `dtype` is "float32", "float64" or "int32", or "string" for Bytes, which have shape [].
     """
 
     map: str
@@ -47,6 +47,7 @@ class Column:
 
     @property
     def size(self) -> int:
+        """Return the number of values."""
         size = 1
         for length in self.shape:
             size *= length
@@ -60,9 +61,9 @@ class Column:
 
 
 def unpack(record: bytes, columns: Sequence[Column]) -> list[Any]:
-    """One entry for each column: bytes, an array of its shape, or if it is sparse (keys in order, their values).
+    """Return an entry for each column: bytes, an array of its shape, or if it is sparse (sorted keys, their values).
 
-    A tensor comes in the column's form, whichever it has in the record.
+    A tensor is returned dense or sparse as the column is, whatever it is in the record.
 
     Raises:
         DataError: The record is no protobuf, lacks a column, or has it in another dtype or size.
@@ -84,7 +85,7 @@ def unpack(record: bytes, columns: Sequence[Column]) -> list[Any]:
 
 
 def _entries(record: bytes) -> dict[tuple[str, str], tuple[int, int]]:
-    """(map, name) -> where its Value is. Of several with one name protobuf's rule takes the last."""
+    """Return (map, name) -> where its Value is. Of several entries with one name the last counts, as in protobuf."""
     found = {}
     for number, kind, value in _fields(record, 0, len(record)):
         if number not in (1, 2) or kind != _BLOCK:
@@ -100,7 +101,7 @@ def _entries(record: bytes) -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def _content(record: bytes, begin: int, end: int, column: Column) -> tuple[int, tuple[int, int]]:
-    """(field of the Value, where its content is), which must be what the column wants."""
+    """Return (field of the Value, where its content is); DataError if it is not of the column's dtype."""
     given = [(number, value) for number, kind, value in _fields(record, begin, end) if kind == _BLOCK]
     number, content = given[-1] if given else (0, (0, 0))
     known = {**{field: (name, dtype) for field, (name, dtype, _) in TENSORS.items()}, BYTES: ("Bytes", "string")}
@@ -124,7 +125,7 @@ def _bytes(record: bytes, content: tuple[int, int], column: Column) -> bytes:
 def _tensor(
     record: bytes, content: tuple[int, int], field: int, column: Column
 ) -> "tuple[np.ndarray, np.ndarray | None]":
-    """(values, keys if there are any)."""
+    """Return (values, keys or None)."""
     import numpy as np
 
     _, dtype, packed = TENSORS[field]
@@ -140,7 +141,7 @@ def _tensor(
 
 
 def _values(record: bytes, kind: int, value: Any, packed: str | None, column: Column) -> "np.ndarray":
-    """One piece of a repeated field: all of it, or, as protobuf allows, a single value."""
+    """Return one piece of a repeated field: a packed array, or, as protobuf allows, a single value."""
     import numpy as np
 
     if packed is None:
@@ -162,7 +163,7 @@ def _joined(parts: "list[np.ndarray]", dtype: Any) -> "np.ndarray":
 
 
 def _varints(encoded: "np.ndarray") -> "np.ndarray":
-    """Seven bits in each byte, the lowest first; the highest bit says that the number goes on."""
+    """Decode varints: seven bits in each byte, the lowest first; the highest bit means that the number continues."""
     import numpy as np
 
     if not len(encoded):
@@ -215,7 +216,7 @@ def _sparse(values: "np.ndarray", keys: "np.ndarray | None", column: Column) -> 
 
 
 def _fields(record: bytes, at: int, end: int) -> Iterator[tuple[int, int, Any]]:
-    """(number, wire type, value) of a message's fields: a varint's number, or where the content begins and ends."""
+    """Yield (number, wire type, value) of a message's fields; value: a varint, or (begin, end) of the content."""
     while at < end:
         tag, at = _varint(record, at, end)
         number, kind = tag >> 3, tag & 7
@@ -228,7 +229,7 @@ def _fields(record: bytes, at: int, end: int) -> Iterator[tuple[int, int, Any]]:
         elif kind in _FIXED:
             size = _FIXED[kind]
         else:
-            size = end  # more than there is
+            size = end  # more bytes than the record has, which raises below
         if at + size > end or not number:
             raise DataError(
                 f"found no field of protobuf at byte {at} of the record (tag {tag}); wanted a Record of SageMaker's "
@@ -239,7 +240,7 @@ def _fields(record: bytes, at: int, end: int) -> Iterator[tuple[int, int, Any]]:
 
 
 def _varint(record: bytes, at: int, end: int) -> tuple[int, int]:
-    """(number, where it ends)."""
+    """Return (number, where it ends)."""
     number = shift = 0
     while at < end and shift < 70:
         byte = record[at]

@@ -1,10 +1,10 @@
-"""RecordIO, MXNet's format of records: magic number, length, content, padding to four bytes.
+"""Split, count and write RecordIO, MXNet's format of records: magic number, length, content, padding to four bytes.
 
-The upper three bits of the length say that a record goes on in the next frame (1 and 2) or not. There are two opinions
-on how its parts are joined. MXNet's writer begins a new frame where the content happens to hold the magic number, and
-leaves that out; so its reader puts it back between the parts (`glue=WORD`), and only so do its `.rec` files come out as
-they went in. (Of ImageNet's 140 GB some eight images hold it.) sagemaker-tensorflow's operator joins them as they are,
-and so do we where SageMaker has wrapped the objects of a channel.
+The upper three bits of the length tell whether a record continues in the next frame (1 and 2). There are two ways to
+join its parts. MXNet's writer begins a new frame where the content happens to have the magic number, and drops that
+number; so its reader restores it between the parts (`glue=WORD`), and `.rec` files must be read so. (In ImageNet's
+140 GB some eight images have it.) sagemaker-tensorflow's operator joins the parts without it; this library does the
+same for a channel whose objects SageMaker has wrapped.
 """
 
 import mmap
@@ -21,12 +21,12 @@ _LENGTH = (1 << 29) - 1
 
 
 def split(buffer: mmap.mmap | bytearray, end: int, last: bool, glue: bytes = b"") -> tuple[list[bytes], int]:
-    """Return the whole records in `buffer[:end]`, and how many bytes they take; `last` if nothing follows.
+    """Return the whole records in `buffer[:end]`, and how many bytes they take.
 
-    `glue` comes between the parts of a record that has several.
+    `last`: nothing follows. `glue` is inserted between the parts of a record of several frames.
 
     Raises:
-        DataError: The first record is none.
+        DataError: The buffer does not begin with a record.
     """
     records: list[bytes] = []
     at = 0
@@ -35,7 +35,7 @@ def split(buffer: mmap.mmap | bytearray, end: int, last: bool, glue: bytes = b""
             magic, word = _header(view, at)
             stop = at + 8 + word
             after = (stop + 3) & ~3  # every frame begins at a multiple of four
-            if magic == MAGIC and word <= _LENGTH and after <= end:  # nearly always, so nothing else happens here
+            if magic == MAGIC and word <= _LENGTH and after <= end:  # nearly always: keep this path short
                 records.append(view[at + 8 : stop].tobytes())
                 at = after
                 continue
@@ -43,7 +43,7 @@ def split(buffer: mmap.mmap | bytearray, end: int, last: bool, glue: bytes = b""
                 record, at = _in_frames(view[:end], at, last, glue)
             except DataError:
                 if records:
-                    break  # these first; the next call begins here
+                    break  # return these; the next call begins here, and raises
                 raise
             if record is None:
                 break
@@ -52,7 +52,7 @@ def split(buffer: mmap.mmap | bytearray, end: int, last: bool, glue: bytes = b""
 
 
 def skip(buffer: mmap.mmap | bytearray, end: int, last: bool, number: int) -> int:
-    """Return where so many records end, all of which are in `buffer[:end]`."""
+    """Return where the first `number` records end, all of which are in `buffer[:end]`."""
     at = 0
     with memoryview(buffer) as view:
         for _ in range(number):
@@ -61,10 +61,10 @@ def skip(buffer: mmap.mmap | bytearray, end: int, last: bool, number: int) -> in
 
 
 def count(file: BinaryIO, size: int) -> int:
-    """Return how many records a file of `size` bytes has, by the headers of their frames.
+    """Return the number of records in a file of `size` bytes, by the headers of their frames.
 
     Raises:
-        DataError: It is not, or not all, RecordIO, or ends within a record.
+        DataError: The file is not, or not all, RecordIO, or ends within a record.
     """
     at = records = 0
     within = False  # a record of several frames
@@ -88,10 +88,11 @@ def count(file: BinaryIO, size: int) -> int:
 
 
 def frame(record: bytes) -> bytes:
-    """Return the record as MXNet writes it: in one frame, or in several where it holds the magic number.
+    """Return the record as MXNet writes it: in one frame, or in several if it contains the magic number.
 
     Raises:
-        DataError: It has 2^29 bytes or more, for which RecordIO has no way, as its parts are not joined as they are.
+        DataError: The record has 2^29 bytes or more. A frame cannot hold that, and to split it elsewhere than at the
+            magic number is not possible, as readers insert that number between the parts.
     """
     if len(record) > _LENGTH:
         raise DataError(
@@ -99,7 +100,7 @@ def frame(record: bytes) -> bytes:
         )
     parts, begin, at = [], 0, record.find(WORD)
     while at >= 0:
-        aligned = at % 4 == 0  # frames begin only there, so elsewhere it does not look like one
+        aligned = at % 4 == 0  # frames begin at multiples of four, so elsewhere it is not taken for one
         if aligned:
             parts.append(record[begin:at])
             begin = at + 4
@@ -113,7 +114,7 @@ def frame(record: bytes) -> bytes:
 
 
 def _in_frames(view: memoryview, at: int, last: bool, glue: bytes) -> tuple[bytes | None, int]:
-    """Return the record that begins at `at`, and where it ends; None, and `at`, if that is not in `view` yet."""
+    """Return (record that begins at `at`, where it ends), or (None, `at`) if `view` does not have all of it yet."""
     parts = []
     here = at
     while here + 8 <= len(view):

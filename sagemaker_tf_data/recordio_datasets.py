@@ -1,7 +1,7 @@
-"""`image_records` and `protobuf_records`: RecordIO of MXNet and of SageMaker's algorithms, in File and in Pipe mode.
+"""Read RecordIO of MXNet and of SageMaker's algorithms as datasets, in File and in Pipe mode.
 
-Both are read by Python, in pieces: a piece's records are taken apart here, where it is known which record of which
-file is broken, and TensorFlow gets whole arrays of them.
+Python reads it in pieces and unpacks their records, so that errors can name the record and the file. TensorFlow gets
+whole arrays of records.
 """
 
 import json
@@ -30,22 +30,23 @@ Pieces = Iterator[tuple[Any, ...]]
 def image_records(
     source: Any = None, *, labels: int | None = 1, pattern: str = "*.rec", patience: float | None = None
 ) -> "tf.data.Dataset":
-    """Return pairs (image, label) of MXNet's im2rec: the file of an image as a scalar string, and float32.
+    """Return pairs (image, label) of MXNet's im2rec: an image's file as a scalar string, and its label as float32.
 
-    The image is a JPEG or PNG, for `tf.io.decode_image` or `decode_jpeg`. Of a channel in Pipe mode every iterator
-    reads the next pass; only our own reader does.
+    The image is a JPEG or PNG, for `tf.io.decode_image` or `decode_jpeg`. In Pipe mode every iterator reads the next
+    pass, always by our own reader.
 
     Args:
         source: A channel, as for `channels.channel`; or files: a list of paths, or a dataset of them, as `file_names`
-            and `shard` make it.
-        labels: How many each image has. 1 makes the label a scalar, more a vector of that length, None a vector of any.
-        pattern: What the channel's files are called in File mode.
+            and `shard` return it.
+        labels: The number of each image's labels. 1 makes the label a scalar, more a vector of that length, None a
+            vector of any length.
+        pattern: Of the names of the channel's files in File mode.
         patience: As for `pipe_dataset`.
 
     Raises:
         DataError: There is no such channel, or no such file in it. Iterating raises TensorFlow's errors with a
-            DataError's text: a file is cut off or no RecordIO, an image is none, or has other labels. It says the file,
-            after how many records, and at which byte.
+            DataError's text: a file is truncated or not RecordIO; an image is neither JPEG nor PNG, or has another
+            number of labels. The text has the file, the number of records before, and the byte.
     """
     import tensorflow as tf
 
@@ -71,23 +72,23 @@ def protobuf_records(
     pattern: str = "*",
     patience: float | None = None,
 ) -> "tf.data.Dataset":
-    """Return what is asked for of the records of SageMaker's own algorithms (application/x-recordio-protobuf).
+    """Return the requested tensors of records of SageMaker's own algorithms (application/x-recordio-protobuf).
 
-    `tf.TensorSpec(shape, dtype)` asks for a dense tensor and `tf.SparseTensorSpec(shape, dtype)` for a sparse one,
-    whichever of them the file has; the dtype is the file's: float32, float64, int32, or string (shape []) for Bytes.
+    `tf.TensorSpec(shape, dtype)` requests a dense tensor and `tf.SparseTensorSpec(shape, dtype)` a sparse one,
+    whichever the file has. The dtype must be the file's: float32, float64, int32, or string (shape []) for Bytes.
 
     Args:
         source: As for `image_records`; None is the job's channel.
-        features: By name; or one alone, which is called "values", as the algorithms have it.
-        labels: The same. With labels an element is a pair (features, labels), without features only.
-        pattern: What the channel's files are called in File mode.
+        features: Specs by name; or one spec, of the tensor "values", as the algorithms call it.
+        labels: The same. With labels an element is a pair (features, labels), without them the features.
+        pattern: Of the names of the channel's files in File mode.
         patience: As for `pipe_dataset`.
 
     Raises:
-        DataError: There is no such channel, or no such file in it, or what is asked for is nothing that a record holds.
-            Iterating raises TensorFlow's errors with a DataError's text: a file is cut off or no RecordIO, a record no
-            protobuf, or its tensor missing, of another type or size. It says the file, after how many records, and at
-            which byte.
+        DataError: There is no such channel, or no such file in it, or no record can have such a tensor. Iterating
+            raises TensorFlow's errors with a DataError's text: a file is truncated or not RecordIO, a record is not a
+            protobuf, or its tensor is missing or has another type or size. The text has the file, the number of records
+            before, and the byte.
     """
     import tensorflow as tf
 
@@ -119,7 +120,7 @@ def protobuf_records(
 
 
 def serve(channel: str, reading: str, patience: float, pattern: str) -> Pieces:
-    """Pieces of a channel of this process, for a graph that was made elsewhere; `serve_pipes` has it."""
+    """Yield pieces of this process's channel for a graph of another process; `serve_pipes` registers it."""
     return _of_channel(channel, json.loads(reading), pattern, patience)
 
 
@@ -145,7 +146,7 @@ def _dataset(
         else:
             channel = channel_of(source)
             if channel.mode == "File":
-                files(source, pattern)  # or an error at once
+                files(source, pattern)  # raises DataError at once
             made = partial(_of_channel, source, reading, pattern, seconds)
             pieces = tf.data.Dataset.from_generator(made, output_signature=signature)
         return pieces.prefetch(1).flat_map(finish)
@@ -194,7 +195,7 @@ def _of_file(path: Path, reading: dict[str, Any]) -> Pieces:
 
 
 class _File:
-    """A file as `chunks` reads a pipe."""
+    """Provide a file's bytes as a `chunks.Source`."""
 
     cut = "the file ends there, in the middle of a record; wanted all of it: copy it, or make it, anew"
 
@@ -207,7 +208,7 @@ class _File:
 
 
 def _taken_apart(source: chunks.Source, reading: dict[str, Any]) -> Pieces:
-    """Pieces as arrays, in the order of the dataset's signature."""
+    """Yield pieces as arrays, in the order of the dataset's signature."""
     import numpy as np
 
     if "images" in reading:
@@ -225,7 +226,7 @@ def _taken_apart(source: chunks.Source, reading: dict[str, Any]) -> Pieces:
 
 
 def _split_by(unpack: Callable[[bytes], Any]) -> chunks.Split:
-    """Splits RecordIO and takes its records apart, up to one that is wrong: the next call begins there and says so."""
+    """Return a function that splits RecordIO and unpacks records up to a broken one, where the next call raises."""
 
     def split(buffer: chunks.Buffer, end: int, last: bool) -> tuple[list[Any], int]:
         records, used = recordio.split(buffer, end, last, recordio.WORD)
@@ -246,6 +247,7 @@ def _split_by(unpack: Callable[[bytes], Any]) -> chunks.Split:
 
 
 def _column(map_: str, name: str, spec: Any) -> Column:
+    """Return the column that a spec requests; DataError if no record can have it."""
     import tensorflow as tf
 
     sparse = isinstance(spec, tf.SparseTensorSpec)
@@ -260,7 +262,7 @@ def _column(map_: str, name: str, spec: Any) -> Column:
 
 
 def _arrays(column: Column, found: Sequence[Any]) -> list[Any]:
-    """One column of a piece: one array, or of sparse tensors their indices and values."""
+    """Return a column of a piece: one array, or for sparse tensors their indices and values."""
     import numpy as np
 
     if column.dtype == "string":
@@ -273,6 +275,7 @@ def _arrays(column: Column, found: Sequence[Any]) -> list[Any]:
 
 
 def _whole(column: Column, number: "tf.Tensor", arrays: "Iterator[tf.Tensor]") -> Any:
+    """Return a column of a piece of `number` records as one tensor, dense or sparse, from the next arrays."""
     import tensorflow as tf
 
     if not column.sparse:

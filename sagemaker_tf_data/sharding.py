@@ -1,4 +1,4 @@
-"""Each training process's own part of the data, with numbers that nobody has to work out."""
+"""List a channel's files, and shard a dataset by the numbers of the process that reads it."""
 
 import re
 from typing import TYPE_CHECKING, Any
@@ -9,20 +9,20 @@ from sagemaker_tf_data.errors import DataError
 if TYPE_CHECKING:
     import tensorflow as tf
 
-DEPTH = 4  # folders below a channel's that `file_names` looks into where a graph has to list them
+DEPTH = 4  # levels that `file_names` lists in a graph: the channel's folder, and three below it
 
 
 def shard(dataset: "tf.data.Dataset", channel: str | None = None) -> "tf.data.Dataset":
-    """Return the records, or file names, of `dataset` that are this process's: those whose number modulo N is I.
+    """Return this process's records, or file names, of `dataset`: those whose number modulo N is I.
 
-    N and I are the launcher's for the channel (ENTRYPOINT_SHARDS), or follow from the ranks and the channel's
-    S3DistributionType; N is 1 where the channel's data is this process's alone. Call it on what is the same, in the
-    same order, on all processes that share the channel: before `shuffle`. `channel` as for `channels.channel`.
+    The launcher sets N and I for the channel (ENTRYPOINT_SHARDS); otherwise they follow from the ranks and the
+    channel's S3DistributionType. N is 1 if no other process reads the channel's data. Call it before `shuffle`, while
+    the dataset has the same elements in the same order on all processes that share the channel. `channel` as for
+    `channels.channel`.
 
-    Works for Horovod, MultiWorkerMirroredStrategy and parameter servers. tf.data's own sharding of
-    MultiWorkerMirroredStrategy is switched off for the dataset that is returned (AutoShardPolicy.OFF), since it would
-    shard a second time. What the dataset function of a ClusterCoordinator returns is sharded by the numbers of the
-    worker that reads it.
+    Works for Horovod, MultiWorkerMirroredStrategy and parameter servers. MultiWorkerMirroredStrategy would shard a
+    second time, so its sharding is off for the returned dataset (AutoShardPolicy.OFF). In the dataset function of a
+    ClusterCoordinator, the numbers are those of the worker that reads the dataset.
 
     Raises:
         DataError: There is no such channel, or it belongs to another local rank.
@@ -46,14 +46,14 @@ def shard(dataset: "tf.data.Dataset", channel: str | None = None) -> "tf.data.Da
 
 
 def files(channel: str | None = None, pattern: str = "*") -> list[str]:
-    """Return paths of the files of this process's channel, at any depth, whose names match `pattern`, sorted.
+    """Return sorted paths of the files of this process's channel, at any depth, whose names match `pattern`.
 
-    So they are in the same order on all hosts that have the same files. Not sharded yet. Names of files and folders
-    that begin with . or _, and desktop.ini, are left out, and said once, unless the pattern begins so, too.
+    The order is the same on all hosts that have the same files; the list is not sharded. Files and folders whose names
+    begin with . or _, desktop.ini and Thumbs.db are left out, and logged once, unless the pattern begins so, too.
 
     Raises:
         DataError: There is no such channel, it is in Pipe mode, no file matches, or a dataset function of a
-            ClusterCoordinator asks: its files are on other hosts, and `file_names` finds them there.
+            ClusterCoordinator calls this: its files are on other hosts, where `file_names` lists them.
     """
     if places.reads_elsewhere() and _tracing():
         raise DataError("files() looks on the chief's disk, and workers read what is made here: use file_names()")
@@ -73,15 +73,15 @@ def files(channel: str | None = None, pattern: str = "*") -> list[str]:
 
 
 def _expressions(pattern: str) -> tuple[str, str]:
-    """Return what data match, and what files of Windows match."""
+    """Return two expressions: the first matches data, the second Windows' own files."""
     asked_for = re.fullmatch(hidden.OF_WINDOWS, f"/{pattern}")
     return hidden.data(pattern), "" if asked_for else hidden.OF_WINDOWS
 
 
 def file_names(channel: str | None = None, pattern: str = "*") -> "tf.data.Dataset":
-    """`files` as a dataset of scalar strings, listed by the process that reads it. Not sharded yet.
+    """Return `files` as a dataset of scalar strings, listed by the process that reads it, and not sharded.
 
-    In a job with a ClusterCoordinator `pattern` must not match folders, and files may lie at most three folders deep.
+    In a job with a ClusterCoordinator `pattern` must not match folders, and files lie at most three folders deep.
     """
     import tensorflow as tf
 
@@ -106,6 +106,7 @@ def file_names(channel: str | None = None, pattern: str = "*") -> "tf.data.Datas
 
 
 def _tracing() -> bool:
+    """Return whether this code runs while TensorFlow traces a function."""
     import tensorflow as tf
 
     return bool(tf.inside_function())

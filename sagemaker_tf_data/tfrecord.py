@@ -1,4 +1,4 @@
-"""Where TFRecord's records end. Their contents and checksums are TensorFlow's business."""
+"""Find where TFRecords end. TensorFlow reads their contents and checks their checksums."""
 
 import mmap
 import struct
@@ -6,13 +6,13 @@ import struct
 from sagemaker_tf_data.errors import DataError
 
 HEADER = 12  # length 8 bytes, its checksum 4
-FRAME = HEADER + 4  # and the content's checksum behind it
+FRAME = HEADER + 4  # with the content's checksum, which follows the content
 _length = struct.Struct("<Q").unpack_from
 _header = struct.Struct("<QI").unpack_from
 
 
 def whole(buffer: memoryview | bytes, end: int) -> tuple[int, int]:
-    """(number, bytes) of the whole records at the beginning of `buffer[:end]`."""
+    """Return (number, bytes) of the whole records at the beginning of `buffer[:end]`."""
     at = number = 0
     while at + HEADER <= end:
         (length,) = _length(buffer, at)
@@ -25,10 +25,10 @@ def whole(buffer: memoryview | bytes, end: int) -> tuple[int, int]:
 
 
 def size(buffer: mmap.mmap | bytes) -> int:
-    """Return bytes of the first record with its frame; its header must be there.
+    """Return the size in bytes of the first record with its frame; the buffer must have its header.
 
     Raises:
-        DataError: There begins no record: the checksum of the length is wrong.
+        DataError: No record begins there: the checksum of the length is wrong.
     """
     length, checksum = _header(buffer, 0)
     if masked_crc32c(buffer[:8]) != checksum:
@@ -37,7 +37,7 @@ def size(buffer: mmap.mmap | bytes) -> int:
 
 
 def masked_crc32c(content: bytes) -> int:
-    """TFRecord's checksum. Slow: for lengths, not for contents."""
+    """Return TFRecord's checksum. Slow: for lengths, not for contents."""
     crc = 0xFFFFFFFF
     for byte in content:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
