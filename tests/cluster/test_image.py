@@ -345,6 +345,32 @@ def test_without_a_daemon_it_says_what_to_do() -> None:
     assert "Start it" in result.stderr
 
 
+# ---- serving
+
+
+KERAS = """
+import sys
+from pathlib import Path
+import numpy as np
+import tensorflow as tf
+from entrypoint.serving.find import find_model
+from entrypoint.serving.tensorflow_model import load
+folder = Path("/tmp/model")
+folder.mkdir()
+model = tf.keras.Sequential([tf.keras.layers.Input((2,)), tf.keras.layers.Dense(1, kernel_initializer="ones")])
+model.save(folder / sys.argv[1])
+loaded = load(find_model(folder))
+(signature,) = [each for name, each in loaded.signatures.items() if name == "serving_default"]
+(answer,) = loaded.predict("serving_default", {signature.inputs[0].name: np.array([[1, 2]], "float32")}).values()
+print("answer", answer.tolist())
+"""
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.h5"])
+def test_a_file_of_keras_can_be_served(image: str, name: str) -> None:
+    assert "answer [[3.0]]" in inside(image, "python", "-W", "ignore", "-c", KERAS, name).stdout
+
+
 # ---- parameter servers
 
 
