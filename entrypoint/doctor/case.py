@@ -12,7 +12,7 @@ from entrypoint.plan.plan import Role
 HOROVOD = ("horovod.*", "smdistributed.dataparallel.*")
 WORKERS = (".MultiWorkerMirroredStrategy", ".CollectiveAllReduceStrategy")
 SERVERS = (".ParameterServerStrategy", ".ParameterServerStrategyV2", ".replica_device_setter")
-SESSIONS = (".MonitoredTrainingSession", ".train_and_evaluate", "*.estimator.Estimator", ".replica_device_setter")
+SESSIONS = (".MonitoredTrainingSession", ".train_and_evaluate", "tensorflow.*estimator.*", ".replica_device_setter")
 LINES = ((2, 14), (2, 21))  # of our image
 TRAINING = (Role.RANK, Role.CHIEF, Role.WORKER, Role.SCRIPT)
 

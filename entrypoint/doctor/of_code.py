@@ -142,7 +142,8 @@ def _of_horovod(case: Case) -> Iterator[Finding]:
         and not code.says("CUDA_VISIBLE_DEVICES|visible_device_list")
     ):
         pinned = bool(case.job and case.job.settings.pin_gpus == "always")
-        if not pinned:
+        hidden = case.environment.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+        if not pinned and not hidden:
             make = error if (case.gpus or 0) > 1 else warning
             on = f"on hosts with {case.gpus} GPUs, each rank" if case.gpus else "on hosts with several GPUs, each rank"
             yield make(

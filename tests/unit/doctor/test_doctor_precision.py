@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
+import corpus_programs
 import corpus_scripts
 from looking import MPI, MWMS, PS, look
 
@@ -40,12 +41,19 @@ def read(text: str) -> list[tuple[str, str, set[str], str, str]]:
 def test_precision_and_recall(tmp_path: Path, capsys) -> None:
     right, wrong, missed, errors_wrong, errors = Counter(), Counter(), Counter(), Counter(), Counter()
     told = []
-    cases = read(corpus_scripts.HEALTHY) + read(corpus_scripts.ILL)
-    assert len(cases) >= 60
-    for name, job, wanted, requirements, source in cases:
+    short = read(corpus_scripts.HEALTHY) + read(corpus_scripts.ILL)
+    assert len(short) >= 60
+    cases = [(name, source, JOBS[job], requirements, {}, wanted) for name, job, wanted, requirements, source in short]
+    cases += [
+        (f"program: {name}", each.script, each.change, each.requirements, each.files, each.wanted)
+        for name, each in corpus_programs.PROGRAMS.items()
+    ]
+    for name, source, change, requirements, files, wanted in cases:
         folder = tmp_path / name
         folder.mkdir()
-        report = look(folder, source, JOBS[job], requirements)
+        for beside, text in files.items():
+            (folder / beside).write_text(text)
+        report = look(folder, source, change, requirements)
         worse = [each for each in report.findings if each.severity > Severity.NOTE]
         seen = {
             each.check
