@@ -643,6 +643,22 @@ PROGRAMS = {
     "a failure that exits with 255": Program(script=GUARDED.replace("ENDS", "sys.exit(255)")),
     "a failure that is raised again": Program(script=GUARDED.replace("ENDS", "raise")),
     "a failure with a text": Program(script=GUARDED.replace("ENDS", 'sys.exit(f"failed: {error}")')),
+    "a failure that is remembered": Program(
+        script=GUARDED.replace("ENDS", "failed = True\n    if failed:\n        sys.exit(1)").replace(
+            "    try:\n        model = train", "    failed = False\n    try:\n        model = train"
+        )
+    ),
+    "a failure by a function that ends": Program(
+        script=GUARDED.replace("ENDS", "give_up(error)").replace(
+            "def main():", "def give_up(error):\n    log.error(error)\n    sys.exit(3)\n\n\ndef main():"
+        )
+    ),
+    "a failure of what is not needed": Program(
+        script=GUARDED.replace("ENDS", "raise").replace(
+            '        tell("done")',
+            "        try:\n            model.summary()\n        except Exception:\n            log.error('no summary')",
+        )
+    ),
     # --- attributes-missing ---
     "pairs, dealt out apart": Program(
         script=reader('rows = shard(pipe_dataset("train", "RecordIO")).batch(2)'),
@@ -694,6 +710,22 @@ PROGRAMS = {
     "a channel of two that nobody can tell": Program(
         script=reader('rows = shard(pipe_dataset(os.environ["WHICH"], "RecordIO")).batch(2)'),
         change=pairs("source-ref", "label", more=(OTHER,)),
+    ),
+    "pairs, in their order": Program(
+        script=reader(
+            'records = iter(pipe_dataset("train", "RecordIO"))\n'
+            "        rows = tf.data.Dataset.from_generator(lambda: zip(records, records), (tf.string, tf.string))",
+            "decode",
+        ).replace(".batch(self.batch)", ""),
+        change=pairs("source-ref", "label"),
+    ),
+    "options in a dictionary": Program(
+        script=reader(
+            'given = {"attributes": ["source-ref", "label"]}\n'
+            '        rows = shard(pipe_dataset("train", "RecordIO", **given))',
+            BY_NAME,
+        ),
+        change=pairs("source-ref", "label"),
     ),
     "the other channel": Program(
         script=reader('rows = shard(pipe_dataset("words", "RecordIO"))', "lambda row: decode(row, row)"),
