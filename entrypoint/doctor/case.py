@@ -48,6 +48,11 @@ class Case:
         return self.described.gpus if self.described else None
 
     @property
+    def hides_gpus(self) -> bool:
+        """Return whether the job keeps its processes from all GPUs."""
+        return self.environment.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+
+    @property
     def processes(self) -> int:
         """Return how many processes train together; 0 where nobody knows."""
         if self.job is None or self.described is None or self.described.plan is None:

@@ -285,11 +285,10 @@ def _on_gpus(case: Case) -> dict[str, int]:
     """Return what is known of the job's GPUs, and of what meets there; where nobody knows, as if there was one."""
     plan = case.described.plan if case.described else None
     rows: tuple[ProcessSpec, ...] = plan.processes if plan else ()
-    hidden = case.environment.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     sees = not any(row.role is Role.CHIEF and row.gpu_share == NO_GPU for row in rows)
     servers = sum(row.role is Role.PS for row in rows) if plan else 2 * case.may_be(Mode.PS)
     return {
-        "gpus": 0 if hidden else 1 if case.gpus is None else case.gpus,
+        "gpus": 0 if case.hides_gpus else 1 if case.gpus is None else case.gpus,
         "servers": servers if sees else 0,
         "ranks": sum(row.role is Role.RANK and row.host == rows[0].host for row in rows),
     }

@@ -222,13 +222,8 @@ def test_launch_scripts_of_public_shapes(name: str, tmp_path: Path, monkeypatch:
     assert bool(renamed) == ("distributions=" in call or "train_" in call), as_text(report)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, id=name, marks=[] if name == "ModelTrainer of SDK v2" else [pytest.mark.more])  # 4 s each
-        for name in corpus_v3.SCRIPTS
-    ],
-)
+@pytest.mark.more  # 5 s each; tests above have each kind, and tests/unit/doctor the release of SDK v2 with this class
+@pytest.mark.parametrize("name", corpus_v3.SCRIPTS)
 def test_launch_scripts_of_model_trainer(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = corpus_v3.SCRIPTS[name]
     report = ask(script.sdk, tmp_path, script.text, monkeypatch, train=script.train, requirements=script.requirements)
