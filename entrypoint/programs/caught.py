@@ -258,6 +258,7 @@ def of_local_mode(module: Any) -> None:
 WATCHED = {
     "sagemaker.estimator": of_v2,
     "sagemaker.train.model_trainer": of_v3,
+    "sagemaker.modules.train.model_trainer": of_v3,  # the same class, in late releases of SDK v2
     "sagemaker.local.local_session": of_local_mode,
 }
 

@@ -35,7 +35,7 @@ def _through_keras(tf: Any, path: Path) -> Any:
     """As a SavedModel, which has what a file of Keras has not: signatures that name inputs and outputs."""
     model = tf.keras.models.load_model(str(path), compile=False)
     with tempfile.TemporaryDirectory() as folder:
-        if tf.keras.__version__.startswith("2."):
+        if getattr(tf.keras, "__version__", "2.").startswith("2."):
             model.save(folder, save_format="tf")
         else:
             model.export(folder, verbose=False)  # Keras 3 saves in no other format than its own

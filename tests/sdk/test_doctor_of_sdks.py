@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import corpus_launches
+import corpus_v3
 import pytest
 from local_mode import ROOT, python_of
 from test_submit import IMAGE, ROLE, blocks_for
@@ -64,6 +65,7 @@ def ask(
     monkeypatch: pytest.MonkeyPatch,
     arguments: tuple[str, ...] = (),
     train: str = TRAIN,
+    requirements: str = "",
 ) -> Report:
     """Examine a launch script with an SDK's own Python, in a folder with src/train.py."""
     python = python_of(sdk)
@@ -72,6 +74,8 @@ def ask(
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
     (folder / "src").mkdir()
     (folder / "src/train.py").write_text(train)
+    if requirements:
+        (folder / "src/requirements.txt").write_text(requirements)
     (folder / "submit_job.py").write_text(text)
     monkeypatch.chdir(folder)
     home = {**ENVIRONMENT, "HOME": str(folder)}
@@ -216,3 +220,11 @@ def test_launch_scripts_of_public_shapes(name: str, tmp_path: Path, monkeypatch:
     assert set(checks(report)) == wanted, as_text(report)
     renamed = [each for each in report.findings if each.check == "argument-renamed"]
     assert bool(renamed) == ("distributions=" in call or "train_" in call), as_text(report)
+
+
+@pytest.mark.more  # 5 s each; tests above have each kind, and tests/unit/doctor the release of SDK v2 with this class
+@pytest.mark.parametrize("name", corpus_v3.SCRIPTS)
+def test_launch_scripts_of_model_trainer(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = corpus_v3.SCRIPTS[name]
+    report = ask(script.sdk, tmp_path, script.text, monkeypatch, train=script.train, requirements=script.requirements)
+    assert (set(checks(report)), len(report.jobs)) == (script.wanted, script.jobs), as_text(report)

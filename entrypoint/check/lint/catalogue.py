@@ -123,6 +123,12 @@ CHECKS = {
         "warning",
         "`ShardedByS3Key`, and `shard(size, rank)` on top: most of the data is read by nobody.",
     ),
+    "attributes-missing": (
+        "script",
+        "warning",
+        "`pipe_dataset` of a manifest with several `AttributeNames`, without `attributes=` or with other ones: the "
+        "records of an example are dealt out apart.",
+    ),
     "uneven-ranks": ("script", "warning, note", "Nothing makes ranks take the same number of steps."),
     "batch-size": ("script", "note", "The batch size is that of all replicas together."),
     "learning-rate": ("script", "note", "The learning rate does not depend on the number of ranks."),

@@ -109,7 +109,7 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
                 )
     yield from _of_values(case, options)
     for option in options:
-        if option.required and not option.keys & given.keys():
+        if option.required and not any(_is_of(option, key) for key in given) and not _of_another_command(option.use):
             name = next(iter(sorted(option.keys, key=len, reverse=True)))
             yield error(
                 "argument-missing",
@@ -117,6 +117,25 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
                 f"{option.names[0]} is required, and the job has no such hyperparameter: argparse exits with 2",
                 f'hyperparameters={{"{name}": ...}}, or default= in place of required=',
             )
+
+
+def _is_of(option: Option, key: str) -> bool:
+    """Return whether argparse takes a hyperparameter for an option: by its name, or by the beginning of a long one."""
+    return key in option.keys or any(name.startswith(key) for name in option.keys if len(key) > 1)
+
+
+def _of_another_command(use: Use) -> bool:
+    """Return whether an option is one of some runs only: added in a condition, or to the parser of a subcommand."""
+    if tried(use.source, use.node):
+        return True
+    node = use.node.func if isinstance(use.node, ast.Call) else None
+    parser = ast.unparse(node.value) if isinstance(node, ast.Attribute) else ""
+    return any(
+        use.source.dotted(each.value.func).endswith(".add_parser")
+        for each in ast.walk(use.source.tree)
+        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Call)
+        if parser in map(ast.unparse, each.targets)
+    )
 
 
 def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:

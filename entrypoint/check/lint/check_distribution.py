@@ -96,7 +96,7 @@ def _of_gpus(case: Case) -> Iterator[Finding]:
     spread = code.has(
         *WORKERS, *HOROVOD, ".MirroredStrategy", ".ParameterServerStrategy", ".device", ".multi_gpu_model"
     )
-    if case.mode is Mode.SINGLE and (case.gpus or 0) > 1 and learns and not spread:
+    if case.mode is Mode.SINGLE and (case.gpus or 0) > 1 and learns and not spread and not case.hides_gpus:
         yield warning(
             "gpus-idle",
             learns.place,
@@ -142,7 +142,7 @@ def _of_horovod(case: Case) -> Iterator[Finding]:
         and not code.says("CUDA_VISIBLE_DEVICES|visible_device_list")
     ):
         pinned = bool(case.job and case.job.settings.pin_gpus == "always")
-        if not pinned:
+        if not pinned and not case.hides_gpus:
             make = error if (case.gpus or 0) > 1 else warning
             on = f"on hosts with {case.gpus} GPUs, each rank" if case.gpus else "on hosts with several GPUs, each rank"
             yield make(

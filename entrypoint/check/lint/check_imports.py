@@ -5,13 +5,13 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from entrypoint.check.finding import Finding, Place, error, note, warning
 from entrypoint.check.lint.context import never_taken, tried
-from entrypoint.check.lint.source import Source, matches
+from entrypoint.check.lint.source import Source, Use, matches
 from entrypoint.check.lint.subject import HOROVOD, Case
 from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.plan.plan import NO_GPU, ProcessSpec, Role
@@ -21,9 +21,15 @@ SHIM = 'import tensorflow.compat.v1 as tf; tf.disable_v2_behavior(); or environm
 _PATHS = re.compile(r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)")
 _MAY_BE_THERE = ("/mnt/", "/data/")  # in an image of one's own
 _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
+# Calls by which somebody is told of an exception.
+_TELL = (
+    *("print", "print_exc", "exception", "error", "warning", "info", "critical", "debug", "format_exc", "str", "repr"),
+    *("open", "write", "writelines", "flush", "close", "dumps", "encode", "format", "join", "get", "getenv", "type"),
+    *("urlopen", "post", "publish", "send", "end_run", "finish", "capture_exception"),
+)
+_HAVE_FIT = ("sklearn", "xgboost", "lightgbm", "catboost", "statsmodels", "imblearn", "category_encoders", "scipy")
 # Where a doubt of the job's start has no line: the uses that it may be of.
 _OF_DOUBTS = {
-    "keras-3-fit": (".fit",),
     "estimator-never-ends": (".train_and_evaluate", ".Estimator"),
     "ps-xla": (),
     "ranks-and-gpus": (),
@@ -108,7 +114,7 @@ def _of_hidden_failures(case: Case) -> Iterator[Finding]:
                         "an exception is caught, and the script exits with 0: the job counts as completed",
                         "raise",
                     )
-            if _only_tells(source, node) and _trains(source, source.parents[node]):
+            if _only_tells(source, node.body) and _trains(source, source.parents[node]):
                 yield warning(
                     "failure-hidden",
                     source.at(node),
@@ -117,18 +123,50 @@ def _of_hidden_failures(case: Case) -> Iterator[Finding]:
                 )
 
 
-def _only_tells(source: Source, handler: ast.ExceptHandler) -> bool:
-    calls = [each.value for each in handler.body if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)]
-    names = {source.dotted(each.func).rpartition(".")[2] for each in calls}
-    told = names <= {"print", "print_exc", "exception", "error", "warning", "info"}
-    return told and len(calls) + sum(isinstance(each, ast.Pass) for each in handler.body) == len(handler.body)
+def _only_tells(source: Source, body: Sequence[ast.stmt], depth: int = 2) -> bool:
+    """Return whether statements do no more than tell somebody: they print, log, write a file, or call what does."""
+    for stmt in body:
+        if isinstance(stmt, ast.With):
+            inside = _only_tells(source, stmt.body, depth) and _all_tell(source, stmt.items, depth)
+        elif isinstance(stmt, ast.Try):
+            handlers = [each for handler in stmt.handlers for each in handler.body]
+            inside = _only_tells(source, [*stmt.body, *handlers, *stmt.orelse, *stmt.finalbody], depth)
+        elif isinstance(stmt, ast.Expr):
+            inside = _all_tell(source, [stmt], depth)
+        else:
+            # A value of a function that tells is its own; of the handler it may be asked for behind it.
+            inside = isinstance(stmt, ast.Pass) or (depth < 2 and isinstance(stmt, ast.Assign))
+            inside = inside and _all_tell(source, [stmt], depth)
+        if not inside:
+            return False
+    return True
+
+
+def _all_tell(source: Source, nodes: Sequence[ast.AST], depth: int) -> bool:
+    calls = [each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call)]
+    for call in calls:
+        own = _function(source, call)
+        tells = bool(own and depth and _only_tells(source, own.body, depth - 1))
+        if not tells and source.dotted(call.func).rpartition(".")[2] not in _TELL:
+            return False
+    return True
+
+
+def _function(source: Source, call: ast.Call) -> ast.FunctionDef | None:
+    """Return the function at the top of the file that is called."""
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    return next((each for each in source.tree.body if isinstance(each, ast.FunctionDef) and each.name == name), None)
 
 
 def _trains(source: Source, attempt: ast.AST) -> bool:
-    """Return whether a `try` trains, and is no attempt of several."""
+    """Return whether a `try` trains, itself or by a function of the file, and is no attempt of several."""
     again = any(isinstance(outer, ast.For | ast.While) for outer in source.around(attempt))
-    inside = [each for node in getattr(attempt, "body", []) for each in ast.walk(node) if isinstance(each, ast.Call)]
-    return not again and any(source.dotted(each.func).endswith((".fit", ".train_and_evaluate")) for each in inside)
+    if again or getattr(attempt, "finalbody", None):
+        return False
+    calls = [each for node in getattr(attempt, "body", []) for each in ast.walk(node) if isinstance(each, ast.Call)]
+    functions = [own for call in calls if (own := _function(source, call))]
+    calls += [each for own in functions for each in ast.walk(own) if isinstance(each, ast.Call)]
+    return any(source.dotted(each.func).endswith((".fit", ".train_and_evaluate")) for each in calls)
 
 
 def _catches_all(name: str) -> bool:
@@ -144,7 +182,8 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
     """What the launcher itself looks for when a job starts: by its own program."""
     settings = case.job.settings if case.job else None
     shim = bool(settings and settings.tf1 == "shim")
-    told = _look(case, settings.ps_workers if settings else "script")
+    fit = _fit_of_keras(case)
+    told = _look(case, settings.ps_workers if settings else "script", fit)
     at = {source.shown: source for source in case.code.sources}
     for name, lines, old, new, gone in told["names"]:
         for line in [line for line in lines if not _is_asked_first(at[name], line)][:1]:
@@ -158,7 +197,11 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
                     "tf1-name", place, f"tf.{old}{more} is of TensorFlow 1; AttributeError", f"{new}; or {SHIM}"
                 )
     for check, name, line, found, instead in told["doubts"]:
-        if name:
+        if check == "keras-3-fit":
+            use = fit if fit and fit.source.shown == name else None
+            if use is None:  # another library's, or another file's
+                continue
+        elif name:
             use = next((use for use in at[name].uses if use.name.endswith(_OF_DOUBTS[check])), None)
         else:
             use = case.code.first(*HOROVOD, kind="import")
@@ -193,9 +236,40 @@ def _is_asked_first(source: Source, line: int) -> bool:
     return False
 
 
-def _look(case: Case, ps_workers: str) -> dict[str, Any]:
+def _fit_of_keras(case: Case) -> Use | None:
+    """Return the first call of `fit` that may be a Keras model's: not of what another library has made."""
+    if not any("keras" in source.plain for source in case.code.sources):
+        return None
+    for use in case.code.calls(".fit"):
+        assert isinstance(use.node, ast.Call)
+        on = use.node.func.value if isinstance(use.node.func, ast.Attribute) else None
+        made = on if isinstance(on, ast.Call) else _made_by(use.source, on)
+        maker = use.source.dotted(made.func) if made else ""
+        others = maker.partition(".")[0] in _HAVE_FIT or maker.endswith((".ImageDataGenerator", ".Tokenizer"))
+        if not others:
+            return use
+    return None
+
+
+def _made_by(source: Source, name: ast.AST | None) -> ast.Call | None:
+    """Return the call that makes what a name stands for, where each of its assignments has the same."""
+    written = ast.unparse(name) if name else ""
+    found = [
+        node.value
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Assign) and written in map(ast.unparse, node.targets)
+    ]
+    calls = [value for value in found if isinstance(value, ast.Call)]
+    one = len(calls) == len(found) and len({source.dotted(call.func) for call in calls}) == 1
+    return calls[0] if one else None
+
+
+def _look(case: Case, ps_workers: str, fit: Use | None) -> dict[str, Any]:
+    # What the launcher looks for are words of one file; a model that a module makes is of Keras where it is fitted.
+    of_keras = fit.source if fit else None
+    files = [(source.shown, source.text) for source in case.code.sources if source.path.suffix == ".py"]
     asked = {
-        "files": [(source.shown, source.text) for source in case.code.sources if source.path.suffix == ".py"],
+        "files": [(name, f"{text}\nkeras" if of_keras and name == of_keras.shown else text) for name, text in files],
         "tensorflow": ".".join(map(str, case.tensorflow)),
         "mode": str(case.mode) if case.several and case.mode else "",
         "ps_workers": ps_workers,
@@ -211,11 +285,10 @@ def _on_gpus(case: Case) -> dict[str, int]:
     """Return what is known of the job's GPUs, and of what meets there; where nobody knows, as if there was one."""
     plan = case.described.plan if case.described else None
     rows: tuple[ProcessSpec, ...] = plan.processes if plan else ()
-    hidden = case.environment.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     sees = not any(row.role is Role.CHIEF and row.gpu_share == NO_GPU for row in rows)
     servers = sum(row.role is Role.PS for row in rows) if plan else 2 * case.may_be(Mode.PS)
     return {
-        "gpus": 0 if hidden else 1 if case.gpus is None else case.gpus,
+        "gpus": 0 if case.hides_gpus else 1 if case.gpus is None else case.gpus,
         "servers": servers if sees else 0,
         "ranks": sum(row.role is Role.RANK and row.host == rows[0].host for row in rows),
     }

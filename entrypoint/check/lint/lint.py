@@ -182,7 +182,8 @@ def _entry_missing(job: Described) -> list[Finding]:
     name = program or (job.job.program.name if job.job else "")
     if not (folder and name and Path(folder).is_dir()):
         return []
-    near = ", ".join(sorted(path.name for path in Path(folder).glob("*.py"))[:5])
+    inside = sorted(Path(folder).glob(f"*/**/{Path(name).name}")) or sorted(Path(folder).glob("*.py"))
+    near = ", ".join(str(path.relative_to(folder)) for path in inside[:5])
     return [
         error(
             "entry-missing",

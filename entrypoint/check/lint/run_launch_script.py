@@ -25,6 +25,7 @@ ENDS = 5.0  # seconds in which it ends what the script has started
 NOWHERE = "http://127.0.0.1:9"  # nobody listens there
 _CLASSES = ("Estimator", "EstimatorBase", "TensorFlow", "PyTorch", "Framework", "ModelTrainer", "HyperparameterTuner")
 _OF_SDK = tuple(f"sagemaker.*{name}" for name in _CLASSES)
+_OF_CORE = "sagemaker*.TrainingJob.create"
 _OF_BOTO3 = (".create_training_job", ".create_hyper_parameter_tuning_job")
 
 
@@ -43,7 +44,7 @@ class Launched:
 
 def submits(code: Code) -> bool:
     """Return whether a program submits jobs: it, or a module beside it, makes what SDKs submit by, or asks boto3."""
-    if code.has(*_OF_SDK):
+    if code.has(*_OF_SDK) or code.has(_OF_CORE, kind="call"):
         return True
     return code.has("boto3*", kind="import") and code.has(*_OF_BOTO3, kind="call")
 

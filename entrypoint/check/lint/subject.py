@@ -12,7 +12,7 @@ from entrypoint.launcher.plan.plan import Role
 HOROVOD = ("horovod.*", "smdistributed.dataparallel.*")
 WORKERS = (".MultiWorkerMirroredStrategy", ".CollectiveAllReduceStrategy")
 SERVERS = (".ParameterServerStrategy", ".ParameterServerStrategyV2", ".replica_device_setter")
-SESSIONS = (".MonitoredTrainingSession", ".train_and_evaluate", "*.estimator.Estimator", ".replica_device_setter")
+SESSIONS = (".MonitoredTrainingSession", ".train_and_evaluate", "tensorflow.*estimator.*", ".replica_device_setter")
 LINES = ((2, 14), (2, 21))  # of our image
 TRAINING = (Role.RANK, Role.CHIEF, Role.WORKER, Role.SCRIPT)
 
@@ -46,6 +46,11 @@ class Case:
     def gpus(self) -> int | None:
         """Return GPUs of each host; None where nobody knows."""
         return self.described.gpus if self.described else None
+
+    @property
+    def hides_gpus(self) -> bool:
+        """Return whether the job keeps its processes from all GPUs."""
+        return self.environment.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
 
     @property
     def processes(self) -> int:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from corpus_launches import BOTO3, DEFAULT, OF_BOTO3
+from corpus_v3 import SCRIPTS
 from looking import REQUEST
 
 from entrypoint.check.finding import Severity
@@ -34,3 +35,36 @@ def test_what_is_told_of_a_launch_script(name: str, tmp_path: Path) -> None:
     report = examine([str(written(tmp_path, name))])
     worse = {each.check for each in report.findings if each.severity > Severity.NOTE}
     assert (worse, len(report.jobs)) == (OF_BOTO3[name][2], OF_BOTO3[name][3]), report.findings
+
+
+def test_launch_scripts_of_sdk_v3_are_known(tmp_path: Path) -> None:
+    """What is told of them is asked in tests/sdk, where the SDK is."""
+    for at, script in enumerate(SCRIPTS.values()):
+        path = tmp_path / f"submit{at}.py"
+        path.write_text(script.text)
+        assert sort_out([str(path)]).launches, script.text
+
+
+@pytest.mark.parametrize("package", ["sagemaker/train", "sagemaker/modules/train"])
+def test_a_model_trainer_is_heard(package: str, tmp_path: Path) -> None:
+    """Of SDK v3, and of late releases of v2: a class of a few lines in the place of theirs."""
+    folder = tmp_path / package
+    folder.mkdir(parents=True)
+    (folder / "model_trainer.py").write_text(f"""
+import boto3
+from types import SimpleNamespace
+
+
+class ModelTrainer:
+    distributed, training_mode = None, ""
+    source_code = SimpleNamespace(source_dir="src", command="exec train")
+
+    def train(self, channels):
+        boto3.client("sagemaker", region_name="eu-west-1").create_training_job(**{REQUEST!r})
+""")
+    path = tmp_path / "submit.py"
+    path.write_text(f"from {package.replace('/', '.')}.model_trainer import ModelTrainer\nModelTrainer().train([])\n")
+    (job,) = examine([str(path)]).jobs
+    launch = job.request.launch
+    assert launch is not None
+    assert (launch.sdk, launch.command, launch.source_dir, launch.line) == ("v3", "exec train", "src", 2)

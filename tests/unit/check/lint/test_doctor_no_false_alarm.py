@@ -13,6 +13,7 @@ from entrypoint.check.lint.subject import tensorflow_of
 FIT = 'model.fit(x, y, epochs=3)\nmodel.save(os.environ["SM_MODEL_DIR"])\n'
 KERAS = f"import os\nimport tensorflow as tf\nmodel = tf.keras.Sequential()\n{FIT}"
 ALONE: dict[str, Any] = {}
+GPUS = {"ResourceConfig": {"InstanceType": "ml.p3.8xlarge"}}
 ON_A_GPU = {
     "ResourceConfig": {"InstanceType": "ml.p3.2xlarge"},
     "AlgorithmSpecification": {"TrainingImage": IMAGE.replace("-cpu-", "-gpu-")},
@@ -117,6 +118,17 @@ def test_nothing_is_wrong(script: str, change: dict[str, Any] | None, tmp_path: 
             MPI,
         ),
         (WORKERS.replace("strategy.num_replicas_in_sync", "num_workers"), "batch-size", MWMS),
+        (KERAS, "gpus-idle", {**GPUS, "Environment": {"CUDA_VISIBLE_DEVICES": "-1"}}),
+        # argparse has the option of a subcommand required only where that is run.
+        (
+            SCRIPT.replace(
+                "args = ",
+                'export = parser.add_subparsers().add_parser("export")\n'
+                'export.add_argument("--to", required=True)\nargs = ',
+            ),
+            "argument-missing",
+            ALONE,
+        ),
     ],
 )
 def test_no_false_alarm(script: str, check: str, change: dict[str, Any], tmp_path: Path) -> None:

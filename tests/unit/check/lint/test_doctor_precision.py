@@ -1,13 +1,25 @@
 """Precision and recall of checks, on scripts of public shapes: no check under 0.95 precision is an error."""
 
+import contextlib
+import importlib
+import io
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import corpus_programs
 import corpus_scripts
-from looking import MPI, MWMS, PS, look
+import pytest
+from looking import MPI, MWMS, PS, REQUEST, look
 
 from entrypoint.check.finding import Severity
+from entrypoint.check.lint import check_imports
 from entrypoint.check.lint.catalogue import CHECKS
+from entrypoint.check.lint.lint import _entry_missing, program_of
+from entrypoint.check.lint.planned_job import described
+from entrypoint.check.lint.request import Launch, Request
 
 LEAST = 0.95
 JOBS = {"none": None, "one": {}, "mpi": MPI, "mwms": MWMS, "ps": PS}
@@ -37,15 +49,44 @@ def read(text: str) -> list[tuple[str, str, set[str], str, str]]:
     return [(*each[:3], each[3].replace(";", "\n"), each[4]) for each in scripts("\n".join(lines))]
 
 
+@pytest.fixture
+def _looks_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the launcher's own program look at a script in this process: its start is most of the time of a script."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(check_imports.LOOK.parent))
+    look_at = importlib.import_module("look")
+
+    def run(_command: list[str], *, input: str, **_: object) -> SimpleNamespace:
+        out = io.StringIO()
+        with monkeypatch.context() as patch, contextlib.redirect_stdout(out):
+            patch.setattr(sys, "stdin", io.StringIO(input))
+            look_at.main()
+        return SimpleNamespace(stdout=out.getvalue())
+
+    monkeypatch.setattr(check_imports, "subprocess", SimpleNamespace(run=run))
+    yield
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == check_imports.LOOK.parent:
+            del sys.modules[name]
+
+
+@pytest.mark.usefixtures("_looks_here")
 def test_precision_and_recall(tmp_path: Path, capsys) -> None:
     right, wrong, missed, errors_wrong, errors = Counter(), Counter(), Counter(), Counter(), Counter()
     told = []
-    cases = read(corpus_scripts.HEALTHY) + read(corpus_scripts.ILL)
-    assert len(cases) >= 60
-    for name, job, wanted, requirements, source in cases:
+    short = read(corpus_scripts.HEALTHY) + read(corpus_scripts.ILL)
+    assert len(short) >= 60
+    cases = [(name, source, JOBS[job], requirements, {}, wanted) for name, job, wanted, requirements, source in short]
+    cases += [
+        (f"program: {name}", each.script, each.change, each.requirements, each.files, each.wanted)
+        for name, each in corpus_programs.PROGRAMS.items()
+    ]
+    for name, source, change, requirements, files, wanted in cases:
         folder = tmp_path / name
         folder.mkdir()
-        report = look(folder, source, JOBS[job], requirements)
+        for beside, text in files.items():
+            (folder / beside).write_text(text)
+        report = look(folder, source, change, requirements)
         worse = [each for each in report.findings if each.severity > Severity.NOTE]
         seen = {
             each.check
@@ -59,6 +100,18 @@ def test_precision_and_recall(tmp_path: Path, capsys) -> None:
         errors.update(of_errors)
         errors_wrong.update(of_errors - wanted)
         told += [f"{name}: {sorted(seen - wanted)} too many, {sorted(wanted - seen)} missed"] if seen != wanted else []
+    for name, (program, files, missing) in corpus_programs.ENTRIES.items():
+        folder = tmp_path / f"entry {name}"
+        for path, text in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+        launch = Launch(entry_point=program, source_dir=str(folder))
+        job = described(Request(body=REQUEST, file="submit.py", line=3, launch=launch))
+        seen = program_of(job, ()) is None and _entry_missing(job) != []
+        (right if missing else wrong)["entry-missing"] += seen
+        missed["entry-missing"] += missing and not seen
+        errors["entry-missing"] += seen
+        errors_wrong["entry-missing"] += seen and not missing
     with capsys.disabled():
         print(f"\n{'check':22} right wrong missed precision recall")
         for check in sorted({*right, *wrong, *missed}):
@@ -70,4 +123,5 @@ def test_precision_and_recall(tmp_path: Path, capsys) -> None:
         print("\n".join(told))
     low = {check for check in errors if 1 - errors_wrong[check] / errors[check] < LEAST}
     assert not low, f"{sorted(low)} are errors with a precision under {LEAST}: {told}"
-    assert not missed, told
+    assert not missed.total() and not wrong.total(), told
+    assert not never - {*right}, "each error has a script that has it"
