@@ -70,7 +70,7 @@ def show(value: object) -> str:
 
 
 def did_you_mean(word: str, names: Iterable[str], form: str = "{}") -> str:
-    """Return `; did you mean NAME?` for the name nearest to `word`, as `form` writes it; nothing if none is near."""
+    """Return `; did you mean NAME?` for the name nearest to `word`, as `form` writes it; "" if none is near."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, list(names), n=1)

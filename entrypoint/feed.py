@@ -52,7 +52,7 @@ class Feed:
         self._told_again: deque[bytes] = deque()  # of these, what a restarted monitor has not been sent yet
         self._waiting: deque[bytes] = deque(maxlen=KEPT)
         self._room, self._at = float(BURST), time.monotonic()
-        self._unseen: Counter[str] = Counter()  # bytes of output by process that it has not been told about yet
+        self._unseen: Counter[str] = Counter()  # process -> bytes of output that were dropped and not reported yet
         self._is_wanted = job.settings.monitor
         self._socket: socket.socket | None = None
         self._pid = 0

@@ -97,7 +97,7 @@ class Callers:
             name = self._next()
             try:
                 answers = socket.getaddrinfo(self._names[name], None, type=socket.SOCK_STREAM)
-            except (OSError, ValueError):  # ValueError: nothing of that name can be in DNS
+            except (OSError, ValueError):  # ValueError: DNS cannot have such a name
                 continue
             with self._changed:
                 self._note(name, {str(answer[4][0]) for answer in answers})

@@ -56,7 +56,7 @@ class Addresses:
         try:
             answers = socket.getaddrinfo(host.address, None, type=socket.SOCK_STREAM)
             found, why = [str(answer[4][0]) for answer in answers], ""
-        except (OSError, ValueError) as error:  # ValueError: nothing of that name can be in DNS
+        except (OSError, ValueError) as error:  # ValueError: DNS cannot have such a name
             why = f"{host.address}: {getattr(error, 'strerror', None) or error}"
         with self._changed:
             if found:

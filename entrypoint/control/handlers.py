@@ -28,7 +28,7 @@ from entrypoint.live.serve import LIVE, PAGE, PATHS, headers, is_ours, page, sta
 from entrypoint.policy.events import Event, Informed, Rejected, Replaced, Reported
 
 TOKEN_HEADER = "X-Entrypoint-Token"
-TOKEN_KEY = "X_ENTRYPOINT_TOKEN"  # as waitress has it
+TOKEN_KEY = "X_ENTRYPOINT_TOKEN"  # as waitress spells it
 RECORD = "/record/"  # followed by the host and the position of a piece of its record
 # The first two are for hosts; the last two are the live page and its data.
 HEARS = {"/report": "POST", "/news": "POST", "/status": "GET", PAGE: "GET", LIVE: "GET"}

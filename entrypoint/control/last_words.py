@@ -41,7 +41,7 @@ def tell(
             try:
                 call(host, path, message.encode(), timeout=ANSWERING)
                 waiting.remove(host)
-            except (OSError, ValueError, Refused):  # ValueError: nothing of that name can be in DNS
+            except (OSError, ValueError, Refused):  # ValueError: DNS cannot have such a name
                 if enough():
                     break
         time.sleep(AGAIN if waiting else 0.0)

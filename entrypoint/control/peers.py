@@ -133,7 +133,7 @@ class Peers:
             if not self._call.takes_connection(follower, address, KNOCK):
                 self._put(Unreached(host=host))
 
-        with contextlib.suppress(RuntimeError):  # no thread is left: silence will tell
+        with contextlib.suppress(RuntimeError):  # no thread is left: the host will be lost by its silence
             threading.Thread(target=knock, args=(address,), name="knock", daemon=True).start()
 
     def flush(self, within: float) -> None:
@@ -263,7 +263,7 @@ class Peers:
             )
             shortage = Shortage(self._put if self._cluster.followers else lambda _: None)
             server = ControlServer(control, shortage, listen, port, keep)
-        except Exception as error:  # no thread, descriptor or memory, say: the others wait for us
+        except Exception as error:  # no thread, descriptor or memory, for example
             if len(self._cluster.hosts) > 1:
                 where, number = f"{listen or 'any address'} port {port}", getattr(error, "errno", None)
                 reason = os.strerror(number) if number else error

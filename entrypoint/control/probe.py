@@ -57,7 +57,7 @@ def _ways_to(hosts: Sequence[Host], control_port: int) -> dict[str, list[Way] | 
 def _ways(host: Host, control_port: int) -> list[Way] | str:
     try:
         return list(socket.getaddrinfo(host.address, host.port(control_port), type=socket.SOCK_STREAM))
-    except (OSError, ValueError) as error:  # ValueError: nothing of that name can be in DNS
+    except (OSError, ValueError) as error:  # ValueError: DNS cannot have such a name
         return getattr(error, "strerror", None) or str(error)
 
 

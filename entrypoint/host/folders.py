@@ -109,7 +109,7 @@ def _has_files(folder: Path) -> bool:
     try:
         return any(folder.iterdir())
     except OSError:
-        return os.path.lexists(folder) and not os.access(folder, os.R_OK)  # the prepare step says what is wrong with it
+        return os.path.lexists(folder) and not os.access(folder, os.R_OK)  # the prepare step reports the error
 
 
 def _user() -> str:

@@ -5,7 +5,7 @@ The plan is the same on every host and only names shares. The numbers are each h
 TensorFlow's wheels for x86 read TF_NUM_INTRAOP_THREADS and TF_NUM_INTEROP_THREADS for their two thread pools, in eager
 code, functions, sessions and servers, unless the program itself sets a number. They are not built with OpenMP, so
 OMP_NUM_THREADS does not affect them; it affects NumPy, SciPy and scikit-learn. KMP_* affects Intel's OpenMP only. A
-rank that waits in Open MPI polls as fast as a CPU can, unless it is told to yield.
+rank that waits in Open MPI polls as fast as a CPU can, unless it is set to yield.
 """
 
 import os

@@ -8,7 +8,7 @@ from entrypoint.values import Value
 
 
 class Part(StrEnum):
-    """Say what a host does in the job, in rank order. All hosts train, unless instance groups say otherwise."""
+    """Name what a host does in the job, in rank order. All hosts train, unless instance groups differ."""
 
     TRAINS = "trains"  # runs scripts, workers or ranks; also parameter servers, if no host SERVES
     SERVES = "serves"  # runs parameter servers only

@@ -24,7 +24,7 @@ class Mode(StrEnum):
 
 
 class Tree(Value):
-    """Name the files that SageMaker mounts below `base`: /opt/ml, unless SAGEMAKER_BASE_DIR says otherwise."""
+    """Name the files that SageMaker mounts below `base`: /opt/ml, unless SAGEMAKER_BASE_DIR names another folder."""
 
     base: Path
 

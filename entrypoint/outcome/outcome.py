@@ -46,7 +46,7 @@ class Exit(Value):
 
 
 class Confidence(StrEnum):
-    """Tell how sure it is that a failure came first and is no symptom of another."""
+    """Rate how sure it is that a failure came first and is no symptom of another."""
 
     HIGH = "high"
     LOW = "low"

@@ -54,7 +54,7 @@ NOISE = re.compile(
 
 
 class Link(StrEnum):
-    """Tell how an exception is linked to the one that was printed before it."""
+    """Name how an exception is linked to the one that was printed before it."""
 
     NONE = ""
     CONTEXT = "context"  # it was raised while that one was handled

@@ -38,7 +38,7 @@ class Role(StrEnum):
 
 
 class Duty(StrEnum):
-    """Say what the end of a process means, and when the process is stopped."""
+    """Define what the end of a process means, and when the process is stopped."""
 
     STEP = "step"  # exits with 0 before others start
     SCRIPT = "script"  # user's program: its end decides; it gets SIGTERM first
@@ -60,15 +60,15 @@ USERS = tuple(duty for duty in Duty if duty.is_users)
 
 
 class Serves(StrEnum):
-    """Say whether a script may only let TensorFlow serve others, so that it never ends by itself."""
+    """Define whether a script may only let TensorFlow serve others, so that it never ends by itself."""
 
     NEVER = "never"
     MAYBE = "maybe"  # its process shows whether it does
-    ALWAYS = "always"  # the settings say so: its end does not decide
+    ALWAYS = "always"  # by the settings: its end does not decide
 
 
 class Restart(StrEnum):
-    """Say what happens to a process when the job is tried again."""
+    """Define what happens to a process when the job is tried again."""
 
     KEEP = "keep"  # keeps running
     GROUP = "group"  # ends and starts again with all others
@@ -76,7 +76,7 @@ class Restart(StrEnum):
 
 
 class Ready(StrEnum):
-    """Say when a process counts as ready."""
+    """Define when a process counts as ready."""
 
     STARTED = "started"
     ENDED = "ended"  # ended with exit code 0

@@ -1,4 +1,4 @@
-"""Hold what one host knows of this attempt: what is ready, what failed, who was asked. The next attempt forgets it."""
+"""Hold what one host knows of this attempt: what is ready, what failed, what was asked. The next attempt forgets it."""
 
 from collections.abc import Iterable, Mapping
 

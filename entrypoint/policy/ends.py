@@ -22,7 +22,7 @@ SAY_WHO_WORKS = 30.0  # seconds after the chief's end, if its workers still work
 
 
 class Ends:
-    """Judge ends. It remembers only when to look again, and what it has logged."""
+    """Decide what ends mean. It remembers only when to look again, and what it has logged."""
 
     def __init__(self, facts: Facts, settings: Settings, restarts: Restarts, now: float) -> None:
         self.facts, self.settings, self.restarts = facts, settings, restarts
@@ -70,7 +70,7 @@ class Ends:
         )  # fmt: skip
 
     def _may_follow(self, exit: Exit, error: str) -> bool:
-        """Return whether a rank's end may follow from another's, although its output does not tell so."""
+        """Return whether a rank's end may follow from another's, although its output does not show that."""
         if self.facts.plan.daemon == DAEMONS[PRRTE]:
             return exit.code == LOST_PEER
         return exit.signal == SIGKILL and not error  # mpirun kills the other ranks when one fails
@@ -92,7 +92,7 @@ class Ends:
         yield from self._say_who_is_waited_for(now)
 
     def _watch_the_dying(self, now: float) -> Iterator[Action]:
-        """After a failure, ask which processes are about to end; blame one that announced its end and stays."""
+        """Ask, after a failure, which processes are about to end; blame one that announced its end and stays."""
         facts = self.facts
         if not facts.attempt.polled_within(DYING, now) or not facts.phase.is_active:
             return

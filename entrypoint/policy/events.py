@@ -43,12 +43,12 @@ class Report(Value):
     exits: tuple[tuple[str, str, float], ...] = ()  # (process, how it ended, seconds since the host's start)
     ack: int = 0  # the last poll that it received
     dying: bool = False  # a process here has printed why it ends, and has not ended yet
-    artifacts: Artifacts | None = None  # what the host leaves after a success; None before that, or if it cannot tell
+    artifacts: Artifacts | None = None  # what the host leaves after a success; None before that, or if it is not known
     gone: bool = False  # the host's last report
 
 
 class News(Value):
-    """Tell the followers all that the coordinator knows of the job."""
+    """Report all facts of the job to the followers."""
 
     attempt: int = 0  # the rest is of this attempt; end what is left of earlier ones
     go: bool = True  # the processes of this attempt may start

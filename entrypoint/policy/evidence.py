@@ -20,7 +20,7 @@ def in_short(facts: Facts, outcome: Outcome) -> list[str]:
     """Return lines for the log: what went wrong, and how each process ended."""
     noted = [*facts.history, *facts.attempt.causes]
     if outcome.cause is None or (len(noted) <= 1 and not facts.others):
-        return []  # the cause has told everything
+        return []  # the cause is all that is known
     return [*_causes(facts, ROWS), *_exits(facts, ROWS)]
 
 

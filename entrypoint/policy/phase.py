@@ -4,7 +4,7 @@ from entrypoint.python310 import StrEnum
 
 
 class Phase(StrEnum):
-    """Tell how far the job is. If two phases are true at once, the later one in this list counts.
+    """Name how far the job is. If two phases are true at once, the later one in this list counts.
 
     STARTING --the user's first program starts here--> RUNNING
      ^    |                                            |    |

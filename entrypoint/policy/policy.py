@@ -77,7 +77,7 @@ class Policy:
         hosts = self.facts.hosts
         match event:
             case events.Unreached(host=host):
-                return host not in hosts.link_ended  # else it matters where something has failed
+                return host not in hosts.link_ended  # else it matters after a failure
             case events.Reported(report=report):
                 return hosts.reports.get(report.host) == report
             case events.Informed(news=news):

@@ -17,7 +17,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Found:
-    """Say where the model is, and how requests may name it."""
+    """Hold the place of the model, and how requests may name it."""
 
     path: Path  # a folder with saved_model.pb, or a file of Keras
     name: str

@@ -23,7 +23,7 @@ WITH_CUDA = {
 def has_gpus(seen: int, instance_type: str) -> bool:
     """Return whether this host has GPUs of NVIDIA, even if the container does not see them, that the job does not hide.
 
-    Arguments as of `unused`.
+    The arguments are those of `unused`.
     """
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return False
@@ -31,7 +31,7 @@ def has_gpus(seen: int, instance_type: str) -> bool:
 
 
 def visible(seen: int) -> int:
-    """Return how many GPUs the programs of this host see; `seen` as of `unused`."""
+    """Return how many GPUs the programs of this host see; `seen` as in `unused`."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is None or not _count(seen):
         return _count(seen)
@@ -42,7 +42,7 @@ def unused(seen: int, instance_type: str, path: Sequence[str]) -> str:
     """Return the number of GPUs and why TensorFlow cannot use them; "" if it can.
 
     `seen`: GPUs that nvidia-smi lists; `instance_type` as in resourceconfig.json; `path`: sys.path of the program. The
-    result is "", too, if there is no TensorFlow, if it does not tell how it was built, or if the job hides its GPUs.
+    result is "", too, if there is no TensorFlow, if its build is unknown, or if the job hides its GPUs.
     """
     if not has_gpus(seen, instance_type):
         return ""

@@ -19,7 +19,7 @@ from typing import IO
 from unusable import Unusable
 
 RUN_PIP = Path(__file__).parents[1] / "run_pip.py"
-LAST_RETRY = "Retry(total=0,"  # in pip's line that says why its index was not reached
+LAST_RETRY = "Retry(total=0,"  # in pip's line about an index that it did not reach
 UNREACHED = (
     " (pip did not reach its index: under network isolation, or in a VPC without a way to one, a job has only what the "
     "image or the code brings)"
