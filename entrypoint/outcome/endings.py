@@ -1,7 +1,7 @@
 """Recognise lines that programs print whenever they end, whatever the reason, and remove them. Pure.
 
-Experiment trackers print a last line, the interpreter reports what it could not clean up, and Open MPI reports what happened
-to the other ranks. None of these lines is the reason of the end.
+Experiment trackers print a last line, the interpreter reports what it could not clean up, and Open MPI reports what
+happened to the other ranks. None of these lines is the reason of the end.
 """
 
 import re

@@ -60,7 +60,7 @@ class Leaving:
             return there and now < self._wait_until(host, settled)
 
         if self._awaited is None or not is_awaited(self._awaited):
-            self._awaited = next(filter(is_awaited, reversed(self.facts.others)), None)  # hosts get the news in this order
+            self._awaited = next(filter(is_awaited, reversed(self.facts.others)), None)  # they hear in this order
         return self._awaited is not None
 
     def _wait_until(self, host: str, settled: Outcome) -> float:
