@@ -1,4 +1,4 @@
-"""Run `train`: read the config, plan, run, report, exit. No other module of it ends the process."""
+"""Run `train`: read the config, plan, run, report, exit. Only this module ends the process of `train`."""
 
 import contextlib
 import gc
@@ -34,7 +34,7 @@ STDERR = 0.5  # seconds to write to stderr what stdout did not take
 def train() -> None:
     """Run as the command `train`, which SageMaker starts on every host. Does not return."""
     began = time.monotonic()
-    gc.disable()  # what is imported now stays; collection begins when the programs run
+    gc.disable()  # what is imported now stays; _supervisor enables it again
     signals: list[int] = []  # PID 1 ignores signals without handlers, and the imports take a moment
     _note_signals(signals)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the image blocks it until here
@@ -272,7 +272,7 @@ def _say_more(supervisor: "Supervisor", outcome: Outcome, log: Log) -> None:
 
 
 def _end_record(feed: "Feed", outcome: Outcome, supervisor: "Supervisor | None", log: Log) -> None:
-    """Tell the monitor how the job ended, and which hosts' monitors can still be reached.
+    """Report to the monitor how the job ended, and which hosts' monitors can still be reached.
 
     The coordinator waits for the monitors of hosts that have left in good order; a follower's waits for the
     coordinator.

@@ -15,7 +15,7 @@ from entrypoint.policy.restarts import Restarts
 from entrypoint.policy.verdict import DYING
 
 LOOK_AGAIN = 0.1  # seconds between two checks of what processes print while something goes wrong
-LOOKED_AT = 4000.0  # checks a second of all hosts together, at most: their results take the coordinator longer to read
+LOOKED_AT = 4000.0  # checks a second on all hosts together, at most: the coordinator has to read the results
 UNENDING = 2.0  # seconds that a process has from its last output to its end
 NO_SERVER = 60.0  # seconds within which a chief's script listens, if it ever does
 SAY_WHO_WORKS = 30.0  # seconds after the chief's end, if its workers still work
