@@ -182,7 +182,7 @@ class Peers:
 
     def _bring(self, report: bytes) -> None:
         """Send a report to the coordinator and read its answer; over our link, if there is one."""
-        # A lost answer is repeated within UNHEARD at most: leave time for another attempt.
+        # The kernel repeats a lost answer for UNHEARD at most: leave time for another attempt.
         patience = self._settings.peer_timeout / 2
         if link := self._link:
             with self._lock:

@@ -21,7 +21,7 @@ from entrypoint.job.cluster import Cluster, Host
 from entrypoint.policy.events import Reach
 
 AT_ONCE = 64
-PATIENCE = 3.0  # seconds for one address of a host; since packets may be lost, each attempt takes NEXT or longer
+PATIENCE = 3.0  # seconds for one address of a host; in these, attempts of NEXT and more, as packets may be lost
 RESOLVING = 5.0  # seconds after which a resolver that does not answer is given up
 
 Way = tuple[Any, ...]  # as getaddrinfo returns it: family, kind, protocol, name, address

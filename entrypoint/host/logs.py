@@ -175,7 +175,7 @@ class Log:
         read = 0
         while self._sink.is_full:
             self._sink.wait_for_room(0 if read else _ROOM)
-            self._sink.hand_over()  # this counts if there is no thread for it
+            self._sink.hand_over()  # without a thread for it, this call writes
             read = 0
             if self._sink.is_stalled:
                 with self._lock:
