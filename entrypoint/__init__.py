@@ -1,6 +1,6 @@
-"""Launches, watches and ends distributed TensorFlow training jobs inside a SageMaker container.
+"""Launch, watch and end distributed TensorFlow training jobs inside a SageMaker container.
 
-The story, one direction only (see README.md in this folder):
+Data flows in one direction (see README.md in this folder):
 config files -> Job -> Plan -> Supervisor -> Outcome -> failure file and exit code.
 """
 

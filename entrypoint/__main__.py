@@ -1,4 +1,4 @@
-"""`python -m entrypoint` is `entrypoint`."""
+"""Run the command `entrypoint` for `python -m entrypoint`."""
 
 from entrypoint.cli.main import main
 

@@ -1,4 +1,4 @@
-"""The story of `train`: read the config, plan, run, report, exit. The one place that ends the process."""
+"""Run `train`: read the config, plan, run, report, exit. Only this module ends the process of `train`."""
 
 import contextlib
 import gc
@@ -17,7 +17,7 @@ from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.outcome.outcome import Cause, Outcome, failed
 from entrypoint.observe.monitor.feed import Feed
 
-if TYPE_CHECKING:  # `train` and `entrypoint` import no more than they need, when they need it
+if TYPE_CHECKING:  # `train` and `entrypoint` import each module only when they need it
     from entrypoint.launcher.control.pages import Routes
     from entrypoint.launcher.host.process import Process
     from entrypoint.launcher.job.job import Job
@@ -26,33 +26,33 @@ if TYPE_CHECKING:  # `train` and `entrypoint` import no more than they need, whe
 
 DEFAULT_BASE = "/opt/ml"
 DEFAULT_RUN = "/run/entrypoint"
-COMING = 30.0  # seconds in which hosts that are about to start are told of a fault of ours
-THERE = 3.0  # the same, of hosts that were there, and may have gone by now
+COMING = 30.0  # seconds during which we report a fault of our own to hosts that are still starting
+THERE = 3.0  # the same, to hosts that were up and may have ended since
 SPARE = 12  # file descriptors
-STDERR = 0.5  # seconds for words about stdout to be written elsewhere
+STDERR = 0.5  # seconds to write to stderr what stdout did not take
 
 
 def train() -> None:
-    """Be what SageMaker calls on every host, as `train`. Does not return."""
+    """Run as the command `train`, which SageMaker starts on every host. Does not return."""
     began = time.monotonic()
-    gc.disable()  # what is imported now stays; until there is somebody to wait for
-    signals: list[int] = []  # PID 1 ignores SIGTERM unless it says otherwise, and importing takes a moment
+    gc.disable()  # what is imported now stays; _supervisor enables it again
+    signals: list[int] = []  # PID 1 ignores signals without handlers, and the imports take a moment
     _note_signals(signals)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the image blocks it until here
     code = _train(began, signals)
     surroundings.remove_temporary()
-    # Threads of the control channel may still wait for a socket: leave without asking them.
+    # Threads of the control channel may still wait for a socket: exit without joining them.
     os._exit(code)
 
 
 def _note_signals(signals: list[int]) -> None:
-    """Have SIGTERM and SIGINT only be noted, from now on."""
+    """Collect SIGTERM and SIGINT in a list, instead of ending the process."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: signals.append(number))
 
 
 def _train(began: float, signals: list[int]) -> int:
-    """Return the exit code of this host. Whatever goes wrong on the way becomes an Outcome, too."""
+    """Return the exit code of this host. Every error on the way becomes an Outcome."""
     spare = _Spare()
     try:
         spare.hold()
@@ -80,7 +80,7 @@ def _with_log(began: float, signals: list[int], spare: "_Spare") -> int:
             log = Log(host, prefix=job.settings.log_prefix, streams=job.settings.log_streams, secret=secret)
             job = surroundings.settled(job, os.environ, log.say)
             plan = _plan(job, log)
-            feed = Feed(job, plan, began)  # before there is a second thread
+            feed = Feed(job, plan, began)  # fork before a second thread exists
             log.show = feed.show
             supervisor = _supervisor(began, job, plan, log, spare, feed)
             feed.listen(supervisor.inbox.put, log.say, log.write, supervisor.inbox.ask)
@@ -90,7 +90,7 @@ def _with_log(began: float, signals: list[int], spare: "_Spare") -> int:
             outcome = _tell_of(error, host, log, spare, signals)
     except Exception as error:
         spare.free()
-        settled = supervisor.facts.outcome if supervisor else None  # which the other hosts know
+        settled = supervisor.facts.outcome if supervisor else None  # the other hosts know this one
         outcome = settled or _of_fault(error, host, log.say)
         descendants.end_descendants(within=10.0)
         _tell_others(outcome, supervisor, signals, log.say)
@@ -107,7 +107,7 @@ def _with_log(began: float, signals: list[int], spare: "_Spare") -> int:
 
 
 class _Spare:
-    """File descriptors that are held for the worst case: to say and to tell what is wrong takes some."""
+    """Hold spare file descriptors: logging and reporting a fault of our own takes some."""
 
     def __init__(self) -> None:
         self._held: list[int] = []
@@ -119,11 +119,11 @@ class _Spare:
     def free(self) -> None:
         while self._held:
             os.close(self._held.pop())
-        importlib.invalidate_caches()  # a folder that could not be opened counts as empty
+        importlib.invalidate_caches()  # Python takes a folder that it could not open for an empty one
 
 
 def _of_fault(error: Exception, host: str, say: Callable[[str], None]) -> Outcome:
-    """Return the outcome of a fault of ours; or of a container that does not let us be."""
+    """Return the outcome of a fault of ours, or of a container that refuses to run us."""
     import traceback
 
     from entrypoint.launcher.host.resource_limits import in_words, refused
@@ -138,12 +138,12 @@ def _of_fault(error: Exception, host: str, say: Callable[[str], None]) -> Outcom
 def _tell_others(
     outcome: Outcome, supervisor: "Supervisor | None", signals: list[int], say: Callable[[str], None]
 ) -> None:
-    """Of a fault of ours that leaves nobody else to tell of it: the control channel may never have come up."""
+    """Report a fault of ours to the other hosts, since the control channel may never have been opened."""
     from entrypoint.launcher.control import emergency_report
     from entrypoint.launcher.job.config import read_what_can_be
 
     facts = supervisor.facts if supervisor else None
-    # They know how the job ended, unless this host settled on it alone, having reached nobody.
+    # They know the outcome already, unless this host settled on it without reaching anybody.
     if facts and facts.outcome is not None and (facts.is_coordinator or facts.coordinator in facts.hosts.heard):
         return
     heard = len(signals)
@@ -165,7 +165,7 @@ def _tell_others(
 
 
 def _without_log(error: Exception, signals: list[int]) -> int:
-    """Return the exit code of a host that cannot even have a log, or has a fault in its last lines."""
+    """Return the exit code if the log could not be opened, or if its last lines failed."""
     from entrypoint.launcher.host.stdout_writer import Sink
     from entrypoint.launcher.job.config import this_host
     from entrypoint.launcher.job.job import Tree
@@ -188,7 +188,7 @@ def _without_log(error: Exception, signals: list[int]) -> int:
 
 
 def _tell_of(error: ConfigError, host: str, log: Log, spare: _Spare, signals: list[int]) -> Outcome:
-    """Return the outcome of a job that is described wrongly. Other hosts may not see what is wrong: they are told."""
+    """Return the outcome of a wrong configuration. It is reported to the other hosts, which may not see the fault."""
     from entrypoint.launcher.job.config import read_what_can_be
     from entrypoint.launcher.plan.plan import Plan
     from entrypoint.launcher.policy import events
@@ -197,7 +197,7 @@ def _tell_of(error: ConfigError, host: str, log: Log, spare: _Spare, signals: li
     job, _ = read_what_can_be(base_folder(), os.environ, Path(DEFAULT_RUN))
     if job is None or len(job.cluster.hosts) == 1:
         return _own_failure(host, "configuration", str(error), ExitCode.CONFIG)
-    with contextlib.suppress(ConfigError):  # to tell the others takes none
+    with contextlib.suppress(ConfigError):  # the report to the others needs no folder
         job = surroundings.with_temporary_folder(job, os.environ)
     nothing = Plan(title="", hosts=tuple(host.name for host in job.cluster.hosts), processes=())
     wrong = events.Broken(what="configuration", why=str(error), code=ExitCode.CONFIG)
@@ -209,7 +209,7 @@ def _plan(job: "Job", log: Log) -> "Plan":
 
     plan = plan_for(job)
     log.say(plan.title)
-    if job.cluster.is_coordinator:  # one host says it for all
+    if job.cluster.is_coordinator:  # one host logs them for all
         for note in plan.notes:
             log.say(f"warning: {note}")
     _look_for_programs(job, plan)
@@ -218,7 +218,7 @@ def _plan(job: "Job", log: Log) -> "Plan":
 
 def _supervisor(began: float, job: "Job", plan: "Plan", log: Log, spare: _Spare, feed: "Feed") -> "Supervisor":
     begun = _begin(job, plan, log)
-    from entrypoint.launcher.supervisor import Supervisor  # here, since this takes as long as half of what was begun
+    from entrypoint.launcher.supervisor import Supervisor  # here: it takes half as long as the prepare step
 
     gc.freeze()
     gc.enable()
@@ -233,7 +233,7 @@ def _pages() -> "Routes":
 
 
 def _look_for_programs(job: "Job", plan: "Plan") -> None:
-    """Raise ConfigError where this host lacks what its part of the plan is started with."""
+    """Raise ConfigError if this host lacks a program that its part of the plan starts."""
     from entrypoint.launcher.host.required_programs import lacking, programs
 
     if absent := lacking(programs(plan.on(job.cluster.me.name), plan.daemon)):
@@ -241,21 +241,21 @@ def _look_for_programs(job: "Job", plan: "Plan") -> None:
 
 
 def _begin(job: "Job", plan: "Plan", log: Log) -> "dict[str, Process]":
-    """This host's prepare step, which waits for nothing: it is long on the way when there is somebody to watch it."""
+    """Start this host's prepare step, which waits for nothing, before the imports for the supervisor."""
     from entrypoint.launcher.host.fork import fork
     from entrypoint.launcher.plan.plan import ATTEMPT, PREPARE
 
     begun = {}
     for spec in plan.on(job.cluster.me.name):
         if spec.name == PREPARE:
-            with contextlib.suppress(OSError, ValueError):  # the supervisor tries again, and says why
+            with contextlib.suppress(OSError, ValueError):  # the supervisor tries again, and reports the error
                 environment = {**os.environ, ATTEMPT: "0", **spec.environment(())}
                 begun[spec.name] = fork(spec, environment, log)
     return begun
 
 
 def _say_more(supervisor: "Supervisor", outcome: Outcome, log: Log) -> None:
-    """Say what is known of an end that was no success, beyond its cause; and how long everything took."""
+    """Log and write what is known about the end: evidence if it was no success, the times, the summary."""
     from entrypoint.launcher.outcome import report
     from entrypoint.launcher.outcome.outcome import Kind
     from entrypoint.launcher.policy.status import summary
@@ -280,7 +280,11 @@ def _say_more(supervisor: "Supervisor", outcome: Outcome, log: Log) -> None:
 
 
 def _end_record(feed: "Feed", outcome: Outcome, supervisor: "Supervisor | None", log: Log) -> None:
-    """Tell the monitor how the job ended, and whose monitors it may still hear, or on a follower be heard by."""
+    """Report to the monitor how the job ended, and which hosts' monitors can still be reached.
+
+    The coordinator waits for the monitors of hosts that have left in good order; a follower's waits for the
+    coordinator.
+    """
     masked = outcome.with_texts(log.secret.mask)
     cause, there = masked.cause, list[str]()
     if supervisor and supervisor.facts.is_coordinator:
@@ -294,7 +298,7 @@ def _end_record(feed: "Feed", outcome: Outcome, supervisor: "Supervisor | None",
 
 
 def _finish(log: Log, host: str, supervisor: "Supervisor | None", signals: list[int]) -> None:
-    """Give output that is still to be written its time. Where nobody reads it, that is said where it may be seen."""
+    """Write the remaining output. If nobody reads stdout, report the loss in the evidence file and on stderr."""
     stops = supervisor is not None and supervisor.facts.stopping_since is not None
     missing = log.finish(hurries=lambda: stops or bool(signals))
     if not missing:
@@ -316,5 +320,5 @@ def _own_failure(host: str, what: str, why: str, code: int) -> Outcome:
 
 
 def base_folder() -> Path:
-    """Return /opt/ml, or what SAGEMAKER_BASE_DIR says, as sagemaker-training takes it."""
+    """Return /opt/ml, or the folder in SAGEMAKER_BASE_DIR, as sagemaker-training does."""
     return Path(os.environ.get("SAGEMAKER_BASE_DIR") or DEFAULT_BASE)

@@ -1,6 +1,6 @@
-"""Values of the policy, such as events, as JSON and back, by the types of their fields.
+"""Convert values of the policy, such as events, to JSON and back, by the types of their fields.
 
-An object for a Value, by its fields' names, all of them; an array for a tuple or a set.
+A Value becomes an object with all its fields by name; a tuple or a set becomes an array.
 """
 
 import math
@@ -14,7 +14,7 @@ from entrypoint.base.values import Value
 
 
 def plain(value: Any) -> Any:
-    """Return what JSON can hold; sets in order, so that equal messages are the same text."""
+    """Return a value that JSON can hold. Sets are sorted, so that equal messages give equal text."""
     if isinstance(value, str | int | float | None):
         return value
     if isinstance(value, frozenset):
@@ -29,12 +29,14 @@ def plain(value: Any) -> Any:
 
 @cache
 def reader(kind: Any) -> Callable[[Any], Any]:
-    """Return what makes a value of this type from JSON; it raises KeyError, TypeError or ValueError if it cannot.
+    """Return the function that makes a value of this type from JSON.
 
-    Made once for each type: a coordinator reads the reports of a thousand hosts.
+    It raises KeyError, TypeError or ValueError on others.
+
+    It is made once for each type: a coordinator reads the reports of a thousand hosts.
     """
     origin, inner = get_origin(kind), get_args(kind)
-    if origin is UnionType:  # of a type and None
+    if origin is UnionType:  # a type or None
         read = reader(next(each for each in inner if each is not NoneType))
         return lambda value: None if value is None else read(value)
     if origin in (tuple, frozenset):

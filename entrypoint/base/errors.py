@@ -1,7 +1,7 @@
-"""Our own exceptions and the exit code of each class of failure that is not a user process's own.
+"""Define the launcher's exceptions and the exit code of each class of failure that is not a user process's own.
 
-A user's process keeps its code (or 128 + signal); the codes below follow sysexits.h, so that they
-do not collide with what scripts commonly return. tests/unit/launcher/outcome/test_outcome.py holds them unique.
+A user's process keeps its own code (or 128 + signal). The codes below follow sysexits.h, so that they do not collide
+with what scripts commonly return. tests/unit/outcome/test_outcome.py checks that they are unique.
 """
 
 import json
@@ -12,39 +12,42 @@ from typing import Any, TypeVar, cast
 T = TypeVar("T")
 
 
-FAULT = "fault of the launcher"  # what a cause is where the launcher itself is to blame
+FAULT = "fault of the launcher"  # `what` of a cause when the launcher itself is to blame
 
 
 class ExitCode(IntEnum):
-    """Exit codes that the launcher itself chooses."""
+    """List the exit codes that the launcher itself chooses."""
 
     SUCCESS = 0
     CODE = 65  # the user's code could not be fetched, installed or found
     START_TIMEOUT = 68  # not every host came up in time
     HOST_LOST = 69  # a host of the job stopped answering
-    INTERNAL = 70  # a fault of ours
-    HUNG = 72  # no process of training gets on, and the settings say that this is a failure
-    NOT_ENDED = 71  # a process survives SIGKILL, and no other attempt can start beside it
+    INTERNAL = 70  # the launcher has a fault
+    HUNG = 72  # training makes no progress, and the settings call that a failure
+    NOT_ENDED = 71  # a process survives SIGKILL, so no other attempt can start beside it
     CONFIG = 78  # the job's configuration is wrong
     STOPPED = 143  # SIGTERM: StopTrainingJob, or the maximum runtime
 
 
 class _OneLine(Exception):
-    """What was found, what was wanted, where, what to do: in one line, whatever was found."""
+    """Hold a message of one line: what was found, what was wanted, where, and what to do.
+
+    Characters that a terminal would interpret are escaped.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))
 
 
 class ConfigError(_OneLine):
-    """The job was described wrongly."""
+    """Report that the job is described wrongly."""
 
 
 class ConfigErrors(list[ConfigError]):
-    """What is wrong with a description of which the rest is read all the same."""
+    """Collect the errors of a description, so that the rest of it can still be read."""
 
     def instead(self, otherwise: Any, read: Callable[..., T], *what: Any) -> T:
-        """Read; where that is an error, note it and go on with another value."""
+        """Return what `read(*what)` returns. If it raises ConfigError, note the error and return `otherwise`."""
         try:
             return read(*what)
         except ConfigError as error:
@@ -53,21 +56,21 @@ class ConfigErrors(list[ConfigError]):
 
 
 class CodeError(_OneLine):
-    """The user's code is not where it was said to be."""
+    """Report that the user's code is not where the job says it is."""
 
 
 def printable(text: str) -> str:
-    """Return a text as a terminal may have it: what would be a command to that, as an escape."""
+    """Return a text with everything that a terminal would interpret as a command written as an escape."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def show(value: object) -> str:
-    """Return a value that was found, for a message about it."""
+    """Return a value as short JSON, for a message that shows what was found."""
     return shorten(json.dumps(value, default=str))
 
 
 def did_you_mean(word: str, names: Iterable[str], form: str = "{}") -> str:
-    """Return `; did you mean NAME?` for the name nearest to `word`, as `form` writes it; nothing if none is near."""
+    """Return `; did you mean NAME?` for the name nearest to `word`, as `form` writes it; "" if none is near."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, list(names), n=1)

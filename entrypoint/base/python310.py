@@ -1,4 +1,4 @@
-"""What Python 3.10 lacks, and AWS's image of TensorFlow 2.14 has that Python."""
+"""Provide what Python 3.10 lacks. AWS's image of TensorFlow 2.14 has that Python."""
 
 import sys
 
@@ -10,7 +10,7 @@ else:
     from typing import Any, NoReturn
 
     class StrEnum(str, Enum):
-        """Names that are texts, in format() and str(), too."""
+        """Enumerate texts: str() and format() give the value, as in Python 3.11's StrEnum."""
 
         __str__ = str.__str__
         __format__ = str.__format__
@@ -22,7 +22,7 @@ else:
         return lambda kind: kind
 
 
-# The option that keeps the folder of a script, or the current one, out of sys.path.
+# This option keeps the folder of a script, or the current folder, out of sys.path.
 SAFE_PATH = ("-P",) if sys.version_info >= (3, 11) else ()  # novm
 
 __all__ = ["SAFE_PATH", "StrEnum", "assert_never", "dataclass_transform"]

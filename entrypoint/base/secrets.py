@@ -1,9 +1,8 @@
-"""Which values are secret, and texts without them. Pure.
+"""Find the secret values of a job and mask them in texts. Pure.
 
 A value is secret by the name of the environment variable or hyperparameter that holds it (`DB_PASSWORD`, `api_key`),
-or as the password in a URL. Where it says enough to be nothing else, it is masked wherever it appears. A value that is
-also an ordinary word or number (`disabled`, `10000000`) is masked after its name only: a mask must not eat
-what a log is read for.
+or as the password in a URL. A value that is unlike ordinary text is masked wherever it appears. A value that is also an
+ordinary word or number (`disabled`, `10000000`) is masked only behind its name, so that the log stays readable.
 """
 
 import json
@@ -16,13 +15,13 @@ from urllib.parse import quote, unquote
 from entrypoint.base.secret_names import is_secret
 
 MASK = "***"
-SHORTEST = 8  # characters; a shorter value appears in texts that mean something else
+SHORTEST = 8  # characters; a shorter value also appears in texts that mean something else
 _LONGEST_JSON = 1 << 20
 
-# Reads a text once: from each `://` on to the next of what cannot be in a password.
+# Reads a text once: from each `://` to the next character that cannot be in a password.
 _IN_URL = re.compile(r"(?<=[A-Za-z0-9+.-])://(?:[^\s/:@]*:([^\s/@]+)|([^\s/:@]{16,}))@")
 
-_WORD = r"(?:[A-Z]?[a-z]{2,}(?:[A-Z][a-z]{2,})*|[A-Z]+|[a-z])"  # there is one way only to read a word
+_WORD = r"(?:[A-Z]?[a-z]{2,}(?:[A-Z][a-z]{2,})*|[A-Z]+|[a-z])"  # there is only one way to read a word
 _WORDS = re.compile(rf"{_WORD}(?:[ _./:-]+{_WORD})*")
 _FIGURES = re.compile(r"[-+0-9.,:/_eE\s]+")
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY")  # of a PEM file
@@ -31,7 +30,7 @@ _PLACE = re.compile(r"(~|\.{1,2})?(/[a-z0-9._-]+)+/?|(s3://|arn:)\S+")
 
 
 def tells(value: str) -> bool:
-    """Return whether a secret is unlike enough to ordinary text to be masked wherever it appears."""
+    """Return whether a secret is so unlike ordinary text that it can be masked wherever it appears."""
     if len(value) < SHORTEST or len(set(value)) < 4 or _PLACE.fullmatch(value):
         return False
     if _WORDS.fullmatch(value):
@@ -40,13 +39,13 @@ def tells(value: str) -> bool:
 
 
 class Secrets:
-    """The secret values of a job. Masking is quick where there is nothing to mask: it is done to every line."""
+    """Mask the secret values of a job. Text without secrets passes quickly, since every line of output is masked."""
 
     def __init__(self, *sources: Mapping[str, Any]) -> None:
-        """From mappings of names to values, such as an environment and hyperparameters."""
+        """Take mappings of names to values, such as an environment and hyperparameters."""
         pairs = {pair for source in sources for key, value in source.items() for pair in _pairs(str(key), value)}
         everywhere = {form for name, value in pairs for line in _lines(value) if tells(line) for form in _forms(line)}
-        # Longest first, since one may hold another.
+        # Longest first, since one value may contain another.
         self._values = sorted(map(_bytes, everywhere), key=len, reverse=True)
         self._after_name = [
             (_bytes(name), _after(name, value))
@@ -54,7 +53,7 @@ class Secrets:
             if key and value.strip() and not tells(value)
             for name in sorted({key, key.upper().replace("-", "_")})
         ]
-        # A pattern is longer than what it matches.
+        # A pattern is longer than the text that it matches.
         self.longest = max(map(len, [*self._values, *(pattern.pattern for _, pattern in self._after_name)]), default=0)
 
     def mask(self, text: str) -> str:
@@ -78,9 +77,10 @@ class Secrets:
         return data
 
     def open_end(self, data: bytes, names: bool = False) -> int:
-        """Return bytes at the end of a masked text that may be the first part of a secret, as long as more may come.
+        """Return how many bytes at the end of a masked text may be the beginning of a secret that is not complete yet.
 
-        With `names`, so is the name that a secret may follow: whoever cuts the text there needs it to know the secret.
+        With `names`, a name that a secret may follow counts as well: whoever cuts the text there needs the name to find
+        the secret.
         """
         length = 0
         for value in [*self._values, *(name for name, _ in self._after_name if names)]:
@@ -97,7 +97,7 @@ class Secrets:
 
 
 def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """(name, text) of what is secret in a value: all of it, what is secret inside of it, passwords in URLs."""
+    """Yield (name, text) of each secret in a value: the value itself, secrets inside of it, passwords in URLs."""
     text = value if isinstance(value, str) else json.dumps(value)
     if _holds_secret(name, text):
         yield name, text
@@ -116,14 +116,14 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _holds_secret(name: str, text: str) -> bool:
-    """Return whether all of a value is secret: by its name, or as a private key."""
+    """Return whether a value is secret as a whole: by its name, or because it is a private key."""
     if is_secret(name, content=_is_content(name, text)):
         return True
     return text.lstrip()[:1] not in ("{", "[") and bool(_PRIVATE_KEY.search(text))
 
 
 def _is_content(name: str, text: str) -> bool:
-    """Return whether a value cannot be the path of a file, though its name speaks of one; PWD is an absolute path."""
+    """Return whether a value whose name may mean a file cannot be a path. For PWD, only an absolute path is one."""
     text = text.strip()
     if name == "PWD":
         return not text.startswith("/")
@@ -142,12 +142,12 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _lines(value: str) -> set[str]:
-    """Return a value, and its lines: a program may print it as they stand."""
+    """Return a value and its lines, since a program may print single lines of it."""
     return {value.strip(), *(line.strip() for line in value.splitlines())}
 
 
 def _forms(value: str) -> set[str]:
-    """Return the ways in which programs print a text: as it is, as JSON, as Python, for a shell, in a URL."""
+    """Return the forms in which programs print a text: as it is, as JSON, as Python, for a shell, in a URL."""
     as_json = json.dumps(value)[1:-1]
     texts = {value, as_json, json.dumps(value, ensure_ascii=False)[1:-1], value.replace("\n", "\\n")}
     texts |= {json.dumps(as_json)[1:-1], *(repr(text)[1:-1] for text in (value, as_json))}
@@ -157,13 +157,16 @@ def _forms(value: str) -> set[str]:
 
 
 def _after(name: str, value: str) -> re.Pattern[bytes]:
-    """`name=value`, `"name": "value"`, `--name value`, `'--name', 'value'`."""
+    """Return a pattern for a value behind its name.
+
+    It finds `name=value`, `"name": "value"`, `--name value` and `'--name', 'value'`.
+    """
     before, after = re.escape(_bytes(name)), re.escape(_bytes(value.strip()))
     return re.compile(rb"(" + before + rb"[\"']?[\s=:,]{1,3}[\"']?)" + after + rb"(?!\w)")
 
 
 def _bytes(text: str) -> bytes:
-    """As a process prints it; an environment may hold bytes that are not UTF-8."""
+    """Return the bytes that a process prints for a text; an environment may hold bytes that are not UTF-8."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -1,7 +1,8 @@
-"""Bases for types that are fields and little else: as dataclasses, which would compile six methods for each.
+"""Provide base classes for types that consist of fields, without the import time that dataclasses take.
 
-A launcher has some seventy such types, and needs them before it starts anything. With dataclasses, that took more time
-than all else that it imports. Fields are given by name. Defaults are shared by all instances, or `fresh`.
+A launcher has some seventy such types and needs them before it starts anything. A dataclass compiles six methods for
+each type; with dataclasses, that took more time than all other imports together. Fields are given by name. Defaults are
+shared by all instances, unless they are made by `fresh`.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ T = TypeVar("T")
 
 
 class Default:
-    """What a field begins with, where an instance is not to share it, or where more is to be said of the field."""
+    """Describe the default of a field that instances must not share, or of which more is known than its value."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.make = make
@@ -27,7 +28,7 @@ def fresh(make: Callable[[], T]) -> T:
 
 
 class _Fields:
-    """Made of all fields that have no default; TypeError where one lacks, or is none."""
+    """Take all fields that have no default, by name; raise TypeError if one is missing or unknown."""
 
     fields: ClassVar[tuple[str, ...]] = ()
     defaults: ClassVar[dict[str, Any]] = {}
@@ -36,7 +37,7 @@ class _Fields:
     _checks = False  # whether a subclass has a __post_init__
 
     def __init_subclass__(cls) -> None:
-        """Take the fields of a new type, after those of the one that it extends."""
+        """Collect the fields of a new type, after those of the type that it extends."""
         own = vars(cls)
         added = [name for name, kind in own.get("__annotations__", {}).items() if "ClassVar" not in str(kind)]
         given = {name: own[name] for name in added if name in own}
@@ -59,7 +60,7 @@ class _Fields:
             self.__post_init__()
 
     def __post_init__(self) -> None:
-        """Check or complete what was given."""
+        """Check or complete the given values."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.fields)})"
@@ -67,13 +68,16 @@ class _Fields:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Value(_Fields):
-    """Never changes, and equals another of its type with equal fields; but for those in `apart`."""
+    """Hold fields that never change.
+
+    Two Values are equal if their types are equal and so are their fields, except for those in `apart`.
+    """
 
     apart: ClassVar[frozenset[str]] = frozenset()
     _compared: ClassVar[Callable[[dict[str, Any]], Any]]
 
     def __init_subclass__(cls) -> None:
-        """Take the fields of a new type, and those that are compared."""
+        """Collect the fields of a new type, and note which of them are compared."""
         super().__init_subclass__()
         compared = [name for name in cls.fields if name not in cls.apart]
         cls._compared = itemgetter(*compared) if compared else _nothing
@@ -93,7 +97,7 @@ class Value(_Fields):
 
 @dataclass_transform(kw_only_default=True)
 class State(_Fields):
-    """Changes; equal to itself alone."""
+    """Hold fields that may change. A State is equal only to itself."""
 
 
 def replace(value: T, **changes: Any) -> T:
@@ -103,4 +107,4 @@ def replace(value: T, **changes: Any) -> T:
 
 
 def _nothing(_: dict[str, Any]) -> None:
-    """Return what all values without fields have in common."""
+    """Return None: the key of a type without compared fields."""

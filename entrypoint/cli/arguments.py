@@ -1,4 +1,4 @@
-"""What each command of `entrypoint` takes, and what its help says."""
+"""Define the arguments and the help text of each command of `entrypoint`."""
 
 import argparse
 import sys
@@ -127,7 +127,7 @@ DIR may be a manifest file, too. A name that ends like an option is given with a
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands; `command` of what it parses is the name of one."""
+    """Return the parser of all commands. `command` of its result is the name of the chosen command."""
     raw = argparse.RawDescriptionHelpFormatter
     made = argparse.ArgumentParser(
         prog="entrypoint",

@@ -1,4 +1,4 @@
-"""What people call: `entrypoint plan`, `local`, `host`, `top`, `report`, `replay`, `doctor`, `rehearse` and so on."""
+"""Run the commands of `entrypoint`: `plan`, `local`, `host`, `top`, `report`, `replay`, `doctor` and others."""
 
 import argparse
 import errno
@@ -16,7 +16,7 @@ from entrypoint.cli.arguments import parser
 
 
 def main() -> None:
-    """Be the console script `entrypoint`. Where its reader goes away it ends quietly, as others do of SIGPIPE."""
+    """Run the console script `entrypoint`. If the reader of its output goes away, end quietly, as on SIGPIPE."""
     code = 1
     try:
         try:
@@ -32,18 +32,18 @@ def main() -> None:
         _print_no_more()
         print(f"error: stdout cannot be written: {error.strerror}", file=sys.stderr)
         code = code or 1
-    if "tensorboard" in sys.modules:  # it leaves native threads, by which the end of Python may become SIGABRT
+    if "tensorboard" in sys.modules:  # it leaves native threads, which may turn Python's end into SIGABRT
         os._exit(code)
     sys.exit(code)
 
 
 def _print_no_more() -> None:
-    """Have what is still to be written go nowhere."""
+    """Redirect stdout to nowhere, so that Python's last flush cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def run(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
-    """Do what `argv` says; the exit code. What is wrong with a job is one line on stderr."""
+    """Run the command in `argv` and return the exit code. A fault of the job becomes one line on stderr."""
     try:
         args = parser().parse_args(list(argv))
         return int(COMMANDS[args.command](args, environment))
@@ -87,7 +87,7 @@ def _plan(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _description(args: argparse.Namespace, environment: Mapping[str, str], scratch: Path) -> tuple[Path, Path | None]:
-    """(base folder, folder of the config files if the job is not this machine's) of the job to plan."""
+    """Return (base folder, folder of the config files if the job is not this machine's) of the job to plan."""
     from entrypoint import train
     from entrypoint.simulate.tree import write_config
 
@@ -158,7 +158,7 @@ def _doctor(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _doctor_of_files(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    """0: nothing but notes, or warnings without --strict; 1: more; 2: a file that cannot be looked at."""
+    """Check files of a job. Return 0 for notes, or warnings without --strict; 1 for more; 2 if a file is unreadable."""
     from entrypoint.check.finding import Severity
     from entrypoint.check.lint.lint import examine
     from entrypoint.check.lint.output import as_json, as_text
@@ -272,7 +272,7 @@ def _local_job(args: argparse.Namespace, program: str, source: Path, output: Pat
 
 
 def _program(given: Path, source: Path | None) -> tuple[str, Path]:
-    """(name of the program in the code folder, code folder)."""
+    """Return (name of the program in the code folder, code folder)."""
     if source is None:
         return given.name, given.parent
     for path in (given, source / given):

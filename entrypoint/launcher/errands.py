@@ -1,4 +1,4 @@
-"""What takes too long for the loop: it has threads of its own, and what comes of it is an event."""
+"""Run slow jobs in threads and put their results into the loop's queue as events."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from entrypoint.launcher.policy.events import Event
 
 
 class Errands:
-    """Knows what does not change, so its threads may read it."""
+    """Start threads for slow jobs. It holds only what never changes, so that its threads may read it."""
 
     def __init__(self, job: Job, log: Log, put: Callable[[Event], None]) -> None:
         self._job, self._log, self._put = job, log, put
@@ -27,14 +27,14 @@ class Errands:
             from entrypoint.launcher.control import probe
 
             found = probe.look_for(self._job.cluster, hosts, self._job.settings.control_port)
-        except Exception as error:  # an answer is waited for
+        except Exception as error:  # the policy waits for an answer, so every failure becomes one
             found = tuple(events.Reach(host=host, why=f"{type(error).__name__}: {error}") for host in hosts)
         self._put(events.Probed(found=found))
 
     def take_inventory(self) -> None:
         try:
             threading.Thread(target=self._take_inventory, name="inventory", daemon=True).start()
-        except RuntimeError:  # no more threads: no reason to fail either
+        except RuntimeError:  # no thread is left; the job does not fail because of that
             self._put(events.Inventoried(artifacts=None))
 
     def _take_inventory(self) -> None:
@@ -43,6 +43,6 @@ class Errands:
         found = None
         try:
             found = inventory.take(self._job.paths, len(self._job.cluster.hosts))
-        except Exception as error:  # no reason to fail: the job has succeeded
+        except Exception as error:  # the job has succeeded; this failure must not change that
             self._log.say(f"cannot see what is in {self._job.paths.model}: {type(error).__name__}: {error}")
         self._put(events.Inventoried(artifacts=found))

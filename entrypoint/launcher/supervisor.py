@@ -1,7 +1,7 @@
-"""The loop: gather events into one queue, ask the policy, carry out its actions; returns the Outcome.
+"""Run the loop: take events from one queue, ask the policy, carry out its actions, and return the Outcome.
 
-Time, signals, processes and sockets meet here and nowhere else. Signal handlers and threads only put events
-into its inbox, or ask there, and are answered between two events.
+Only this module brings time, signals, processes and sockets together. Signal handlers and threads put events into its
+inbox, or ask questions there, which the loop answers between two events.
 """
 
 import contextlib
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from entrypoint.launcher.control.peers import Peers
     from entrypoint.launcher.control.records import Records
 
-# Seconds between two looks whether a process listens, while one is awaited; and their part of the time since it was
-# started: one that never listens costs nothing.
+# Seconds between two checks whether an awaited process listens, and the same as a part of the time since its start:
+# waiting for a process that never listens costs next to nothing.
 POLL_PORTS, POLL_PART = 0.02, 0.02
-ALONE = 1.0  # seconds in which a host that is alone is to start its program, before it opens its control channel
-BROKEN = 5.0  # seconds beyond the grace in which a launcher with a fault of its own may end in good order
+ALONE = 1.0  # seconds for the program of a single host to start, before that opens its control channel
+BROKEN = 5.0  # seconds beyond the grace in which a launcher with a fault of its own may still end in good order
 
 
 class Supervisor:
@@ -61,9 +61,9 @@ class Supervisor:
     ) -> None:
         self.job, self.plan, self.log = job, plan, log
         self._tell, self._routes = tell, routes  # to the monitor, if there is one; what people may look at
-        self._free_spare = spare  # gives file descriptors back that are held for the worst case
+        self._free_spare = spare  # frees the file descriptors that are held for the worst case
         self.host = job.cluster.me.name
-        self.began = time.monotonic() if began is None else began  # when the launcher did
+        self.began = time.monotonic() if began is None else began  # when the launcher started
         self.policy = Policy(plan, self.host, job.settings, self.began)
         self.facts = self.policy.facts
         self.history = History(
@@ -81,15 +81,15 @@ class Supervisor:
         self.rests = idle_workers.Rests(job.settings.ps_quiet)
         self.by_pid: dict[int, str] = {}
         self.reaped: dict[str, Exit] = {}
-        self.held_ranks: dict[str, Callable[[], None]] = {}  # that have ended -> how mpirun hears of it
+        self.held_ranks: dict[str, Callable[[], None]] = {}  # rank that has ended -> function that lets mpirun see it
         self.peers: Peers | None = None
         self.outcome: Outcome | None = None
         self._told_phase: Phase | None = None
 
     def run(self, signals: list[int], early: Sequence[Event] = ()) -> Outcome:
-        """Start, watch and stop this host's processes until the job is over, everywhere or for us.
+        """Start, watch and stop this host's processes until the job is over, here or everywhere.
 
-        `signals` are those that came until now, and grow by what comes from now on; `early` is what else happened.
+        `signals` are those that came until now; later ones are appended. `early` are other events that came before.
         """
         self._hear_the_kernel(signals)
         signalled = [events.Signalled(number=number) for number in signals]
@@ -97,7 +97,7 @@ class Supervisor:
         self.spawner.say_parts()
         for event in (*signalled, *early, *self.spawner.ports_taken()):
             self._decide(event)
-        self._decide(events.Due())  # the first processes start before we import what they do not need
+        self._decide(events.Due())  # start the first processes before importing what they do not need
         fault: Exception | None = None
         give_up = inf
         while self.outcome is None:
@@ -107,7 +107,7 @@ class Supervisor:
                 for happened in self._next_events():
                     self._decide(*happened)
             except Exception as error:
-                # The other hosts are to hear of it from us, not to find out by our silence.
+                # Report it to the other hosts: otherwise they would only notice our silence.
                 if fault:
                     raise
                 fault, give_up = error, time.monotonic() + self.job.settings.failure_grace + BROKEN
@@ -115,7 +115,7 @@ class Supervisor:
 
                 self.log.say(traceback.format_exc())
                 self.inbox.put(broken(error))
-            if fault and time.monotonic() > give_up:  # what we know may be wrong now; do not wait for it to come true
+            if fault and time.monotonic() > give_up:  # our facts may be wrong now: do not wait for them
                 raise fault
         self._clean_up()
         return self.outcome
@@ -123,13 +123,13 @@ class Supervisor:
     # --- events in ---
 
     def _hear_the_kernel(self, signals: list[int]) -> None:
-        """What a process can do only once, in its main thread."""
+        """Take over the signals and orphans of this process, which only its main thread can do, once."""
         self.inbox.hear_signals(signals)
-        self.inbox.put(events.ChildrenChanged())  # what was begun before may have ended
+        self.inbox.put(events.ChildrenChanged())  # a process that was started before may have ended
         process.become_subreaper()
 
     def _next_events(self) -> list[tuple[Event, ...]]:
-        """Return what happened next, and what follows of that: one after another, but for what comes together."""
+        """Return what happened next and what follows from it. Each tuple holds events that came together."""
         awaited = self.facts.awaited()
         due = min(self.policy.deadline(time.monotonic()), self.endings.look_at, self.rests.look_at)
         wait = due - time.monotonic()
@@ -147,7 +147,7 @@ class Supervisor:
                         self.reaped[name] = Exit.from_wait_status(wait_status)
             case (events.RankEnded(name=name, exit=exit, let_go=let_go),):
                 came, self.held_ranks[name] = (), let_go
-                if name in self.facts.own.specs:  # else it is of an attempt that is over, which nobody else knows
+                if name in self.facts.own.specs:  # else it belongs to an attempt that is over
                     self.endings.look_soon()
                     self.reaped[name] = exit
             case (events.RankStarted(name=name, pid=pid),):
@@ -165,14 +165,14 @@ class Supervisor:
         return [*([came] if came else []), *((each,) for each in found)]
 
     def _let_ranks_go(self) -> None:
-        """What mpirun hears of a rank's end during a stop, it may take for a reason to end those that still save."""
+        """Let mpirun see which ranks have ended, except during a stop: it could end the ranks that still save."""
         if self.facts.phase is not Phase.STOPPING:
             for name in self.held_ranks.keys() - self.reaped.keys():
                 self.held_ranks.pop(name)()
 
     def _decide(self, *happened: Event) -> None:
         if any(isinstance(event, events.NotStarted | events.Broken) for event in happened):
-            self._free_spare()  # to say it, to tell the others and to end takes some
+            self._free_spare()  # logging it, reporting it and ending take some
         for event in happened:
             if isinstance(event, events.Probed):
                 self.spawner.note_addresses(reach.address for reach in event.found)
@@ -186,7 +186,7 @@ class Supervisor:
         for event in happened:
             if isinstance(event, events.Ended):
                 self._tell("ended", event.name, str(event.exit))
-            # It may have been told to end when it was over. What it has left behind is told before its end.
+            # It may have ended before it was terminated. Its descendants are reported before its own end.
             if isinstance(event, events.Ended | events.NotStarted | events.Survived):
                 self.endings.forget(event.name)
 
@@ -214,7 +214,7 @@ class Supervisor:
 
                     seen = [(name, dying(self.log.tail(name))) for name in names]
                     found = tuple((name, why.error, why.details) for name, why in seen if why)
-                    if found or self.facts.attempt.dying:  # else it is what was known
+                    if found or self.facts.attempt.dying:  # otherwise nothing has changed
                         self.inbox.put(events.Looked(found=found))
                 case events.Probe(hosts=hosts):
                     self.errands.probe(hosts)
@@ -263,7 +263,7 @@ class Supervisor:
     # --- around the loop ---
 
     def _is_time_to_meet(self) -> bool:
-        """Whether other hosts wait for us; of one alone, whether its program has no longer to wait for our imports."""
+        """Return whether to open the control channel. A single host starts its program before it imports that."""
         alone = len(self.job.cluster.hosts) == 1
         return not (alone and self.facts.phase is Phase.STARTING and time.monotonic() < self.began + ALONE)
 
@@ -294,7 +294,7 @@ class Supervisor:
         return masked
 
     def _clean_up(self) -> None:
-        """Last words to the others, then nothing of ours is left: no process, no key, no unread output."""
+        """Send the last report, and leave nothing behind: no process, no key, no unread output."""
         if self.peers and not self.job.cluster.is_coordinator and self.facts.coordinator not in self.facts.lost():
             self.peers.flush(within=1.0)
         self.endings.end_the_rest(self.job.settings.kill_timeout, self.log.say)
@@ -304,14 +304,14 @@ class Supervisor:
 
 
 def _import_for_the_end() -> None:
-    """Import it while the programs run, so that the end waits for none of it."""
-    with contextlib.suppress(OSError):  # without file descriptors; who needs it tries again, and says so
+    """Import what the end needs while the programs run."""
+    with contextlib.suppress(OSError):  # no file descriptor is left; a later import tries again and reports the error
         from entrypoint.launcher.host import inventory  # noqa: F401
         from entrypoint.launcher.outcome import explain, symptoms  # noqa: F401
 
 
 def _records(job: Job) -> "Records | None":
-    """Return where the coordinator keeps the others' records; None on others, and where there are none."""
+    """Return the store for the followers' records; None on followers, and if nothing is recorded."""
     if not (job.settings.monitor and job.cluster.is_coordinator):
         return None
     from entrypoint.launcher.control.records import Records

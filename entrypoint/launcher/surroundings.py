@@ -1,7 +1,7 @@
-"""What the container around a launcher lets it have, and what its programs inherit of that.
+"""Adapt the job to the container around it, and prepare what the user's programs inherit.
 
-Its usual places may be closed to this user, and a proxy of the environment may stand between its hosts. What can be put
-elsewhere is; what is lost is said, once and at the start.
+This user may not be able to write to the usual folders, and the environment may name a proxy that would stand between
+the hosts. What can be placed elsewhere is placed there; what is lost is logged once, at the start.
 """
 
 from collections.abc import Callable, MutableMapping
@@ -12,11 +12,14 @@ from entrypoint.base.values import replace
 from entrypoint.launcher.host import folders, proxies
 from entrypoint.launcher.job.job import Job
 
-_made: list[Path] = []  # folders that go with us
+_made: list[Path] = []  # folders that are removed when the launcher ends
 
 
 def with_run_folder(job: Job, environment: MutableMapping[str, str]) -> Job:
-    """Make the private folder for keys and sockets, 0700; where it cannot be made, and nobody asked for it, another."""
+    """Make the private folder for keys and sockets (mode 0700).
+
+    If it cannot be made, use a temporary folder, unless a setting asked for this one: then raise ConfigError.
+    """
     folder, asked = job.paths.run, job.settings.run_dir
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -29,13 +32,13 @@ def with_run_folder(job: Job, environment: MutableMapping[str, str]) -> Job:
 
 
 def with_temporary_folder(job: Job, environment: MutableMapping[str, str]) -> Job:
-    """Make a private folder that goes with us."""
+    """Make a private temporary folder, which is removed when the launcher ends."""
     _made.append(folders.private_folder(job.paths, environment))
     return replace(job, paths=replace(job.paths, run=_made[-1]))
 
 
 def settled(job: Job, environment: MutableMapping[str, str], say: Callable[[str], None]) -> Job:
-    """Return the job as it can be here; and have the environment say what its programs are to know of that."""
+    """Return the job as this container can run it, and update the environment that the programs inherit."""
     job, told = folders.settled(job)
     if place := folders.place_for_others(job.paths.run, environment):
         told.append(
@@ -51,7 +54,7 @@ def settled(job: Job, environment: MutableMapping[str, str], say: Callable[[str]
 
 
 def remove_temporary() -> None:
-    """Remove the folders that were to go with us."""
+    """Remove the temporary folders."""
     if _made:
         import shutil
 

@@ -1,6 +1,6 @@
-"""Runs the user's program with TensorFlow 1's names: `on_path_tf1/entrypoint_tf1.py` says which they are.
+"""Run the user's program with TensorFlow 1's names, which `on_path_tf1/entrypoint_tf1.py` provides.
 
-As `python` takes it: `as_tf1.py train.py ARGUMENT...` or `as_tf1.py -m MODULE ARGUMENT...`.
+It takes what `python` takes: `as_tf1.py train.py ARGUMENT...` or `as_tf1.py -m MODULE ARGUMENT...`.
 """
 
 import importlib
@@ -15,10 +15,10 @@ ON_PATH = str(Path(__file__).resolve().parent / "on_path_tf1")
 
 
 class Main(types.ModuleType):
-    """Has what the program's module has, under the name that its objects bear in processes of multiprocessing's.
+    """Provide the program's names under the name that its objects have in processes of multiprocessing.
 
-    multiprocessing gives that name to the main module that it finds when it is imported. Where that is before the
-    program's module is made (from a sitecustomize, for example), it would be ours.
+    When multiprocessing is imported, it gives that name to the present main module. If that happens before the
+    program's module is made (in a sitecustomize, for example), the main module would be ours.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -27,12 +27,12 @@ class Main(types.ModuleType):
 
 def main() -> None:
     module = sys.argv[2] if sys.argv[1:2] == ["-m"] else ""
-    program = "" if module else os.path.abspath(sys.argv[1])  # noqa: PTH100 - as `python` has it, links and all
+    program = "" if module else os.path.abspath(sys.argv[1])  # noqa: PTH100 - keeps links, as `python` does
     del sys.argv[: 2 if module else 1]
     sys.path.insert(0, ON_PATH)
     entrypoint_tf1: Any = importlib.import_module("entrypoint_tf1")
     sys.path.remove(ON_PATH)
-    if sys.path and Path(sys.path[0]) == Path(__file__).resolve().parent:  # in place of ours, as `python` has it
+    if sys.path and Path(sys.path[0]) == Path(__file__).resolve().parent:  # as with `python`
         sys.path[0] = str(Path(program).resolve().parent) if program else str(Path.cwd())
     entrypoint_tf1.begin(Path.cwd(), module.partition(".")[0])
     sys.modules["__mp_main__"] = Main("__mp_main__")

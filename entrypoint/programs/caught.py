@@ -1,12 +1,12 @@
-"""Runs a launch script with nothing leaving the machine, and writes down which training jobs it would have asked for.
+"""Run a launch script while nothing leaves the machine, and write down the training jobs that it would start.
 
     python caught.py RESULT SCRIPT [ARGUMENT]...
 
-`entrypoint doctor` starts it, with any Python that has boto3 and a SageMaker SDK. Requests are caught in botocore's
-event `before-call`: by then they have been checked against the description of the API, and not yet sent. Sockets and
-programs are refused by an audit hook, and by the kernel where it gives us a network of our own; what the script leaves
-running is killed. RESULT is a file, written as JSON: {"requests", "launches", "uploads", "error", "unsealed"}, of which
-the last says why there is no such network.
+`entrypoint doctor` starts it with any Python that has boto3 and a SageMaker SDK. It catches requests in botocore's
+event `before-call`: by then they are checked against the API's description, and not sent yet. An audit hook refuses
+sockets and programs; so does the kernel, if it gives us a network namespace. What the script leaves running is killed.
+RESULT is a JSON file: {"requests", "launches", "uploads", "error", "unsealed"}; the last says why there is no such
+namespace.
 """
 
 import ast
@@ -46,8 +46,8 @@ REFUSED = (
     "os.spawn",
 )
 DONE = ("Completed", "InService", "Succeeded", "Active", "ACTIVE", "Available", "Ready")
-ASKS_ABOUT_ROLES = "sagemaker.core.helper.iam_role_resolver"  # of SDK v3: it goes on where it must not ask
-# What SDK v2 still takes under an older name.
+ASKS_ABOUT_ROLES = "sagemaker.core.helper.iam_role_resolver"  # of SDK v3: it goes on if it may not ask about roles
+# Older names that SDK v2 still accepts.
 RENAMED = {
     "train_instance_count": "instance_count",
     "train_instance_type": "instance_type",
@@ -63,12 +63,12 @@ DRIVERS = "/sm_drivers/"
 NEW_USER, NEW_PIDS, NEW_NETWORK = 0x10000000, 0x20000000, 0x40000000  # linux/sched.h
 
 result: dict[str, Any] = {"requests": [], "launches": [], "uploads": {}, "error": None, "unsealed": ""}
-objects: list[Any] = []  # of launches, one each
+objects: list[Any] = []  # the object of each launch
 state: dict[str, Any] = {"target": "", "script": "", "current": None, "local": False}
 
 
 def line_of_script() -> int:
-    """Return the line of the script that led here; 0 outside of it."""
+    """Return the line of the script that called this; 0 if none did."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename == state["script"]:
@@ -87,7 +87,7 @@ def keep_in(event: str, args: object) -> None:
 
 
 def answer(model: Any, params: Any, **_: object) -> tuple[Any, dict[str, Any]]:
-    """Answer in the place of AWS, where whatever was asked for is done at once."""
+    """Answer in place of AWS: whatever is asked for is done at once."""
     service, name = model.service_model.service_name, model.name
     ok = SimpleNamespace(status_code=200)
     if service == "iam" and (name != "GetRole" or ASKS_ABOUT_ROLES in sys.modules):
@@ -111,7 +111,7 @@ def described() -> dict[str, Any]:
         "SecondaryStatus": "Completed",
         "SecondaryStatusTransitions": [{"Status": "Completed", "StartTime": now, "StatusMessage": ""}],
         "ModelArtifacts": {"S3ModelArtifacts": "s3://caught/model.tar.gz"},
-        "TrainingTimeInSeconds": 60,  # of spot instances SDK v2 tells how much of it is paid
+        "TrainingTimeInSeconds": 60,  # SDK v2 prints which part of it is billed
         "BillableTimeInSeconds": 60,
     }
 
@@ -128,11 +128,11 @@ def note(request: dict[str, Any], operation: str) -> None:
             "uploads": dict(result["uploads"]),
         }
     )
-    result["uploads"].clear()  # those of the next job are its own
+    result["uploads"].clear()  # later uploads belong to the next job
 
 
 def invented(shape: Any, name: str = "", depth: int = 0) -> Any:
-    """Return a value of that shape: nothing more to come, nothing in progress, everything of one account."""
+    """Invent a value of a shape: nothing more to come, nothing in progress, everything in one account."""
     kind = shape.type_name if shape is not None else ""
     if kind == "structure":
         members = shape.members.items() if depth < 4 else ()
@@ -167,11 +167,11 @@ def catch_botocore() -> None:
     botocore.session.Session.__init__ = caught
 
 
-# --- the SDKs, as far as a request does not show what they were told ---
+# --- the SDKs: what a request does not show of their arguments ---
 
 
 def of_v2(module: Any) -> None:
-    """Note estimators: where they are made, and which arguments nobody reads."""
+    """Record estimators: where they are made, and which of their arguments are ignored."""
     base = module.EstimatorBase
     start, fit = base.__init__, base.fit
     known = set(inspect.signature(start).parameters)
@@ -205,7 +205,7 @@ def of_v2(module: Any) -> None:
 
 
 def of_v3(module: Any) -> None:
-    """Note trainers: the source and the distribution that they are given, and a local folder as channel `code`."""
+    """Record trainers: their source and distribution, and a local folder as channel `code`."""
     real = module.ModelTrainer.train
 
     @functools.wraps(real)
@@ -225,13 +225,13 @@ def of_v3(module: Any) -> None:
                 "code": folder_of_code(channels or []),
             }
         )
-        # Its local mode would start Docker: it is asked for the request of the same job on SageMaker.
+        # Its local mode would start Docker: ask for the request of the same job on SageMaker.
         kinds = type(self.training_mode)
         state["local"] = getattr(kinds, "LOCAL_CONTAINER", None) == self.training_mode
         if state["local"]:
             self.training_mode = kinds.SAGEMAKER_TRAINING_JOB
             self.role = self.role or ROLE
-            self.model_post_init(None)  # where it finds what only such jobs have
+            self.model_post_init(None)  # sets what only such jobs have
         return real(self, *args, **given)
 
     module.ModelTrainer.train = train
@@ -246,7 +246,7 @@ def folder_of_code(channels: Any) -> str:
 
 
 def of_local_mode(module: Any) -> None:
-    """Take what SDK v2's local mode would run in Docker for a request."""
+    """Turn a run of SDK v2's local mode, which would start Docker, into a request."""
 
     def create_training_job(self: Any, TrainingJobName: str, **given: Any) -> None:
         described = {key: value for key, value in given.items() if value is not None}
@@ -264,7 +264,7 @@ WATCHED = {
 
 
 class Watch:
-    """Finds modules as Python does, and lets some be changed as soon as they are loaded."""
+    """Find modules as Python does, and change some as soon as they are loaded."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
@@ -289,7 +289,7 @@ def short(value: object) -> str:
 
 
 def where_code_lies() -> None:
-    """Add to each launch the local files that it names, as it stands at the end."""
+    """Add the local files that each launch names at the end of the script."""
     for launch, made in zip(result["launches"], objects, strict=True):
         source = getattr(made, "source_code", None) or made
         entry = getattr(source, "entry_script", None) or getattr(source, "entry_point", None)
@@ -298,7 +298,7 @@ def where_code_lies() -> None:
         launch["source_dir"] = folder if isinstance(folder, str) else ""
         launch["command"] = str(getattr(source, "command", None) or "")
         mirrored = "multi_worker_mirrored_strategy" in (getattr(made, "distribution", None) or {})
-        # A class that hands an argument to its base, and keeps it, reads it itself.
+        # A class that keeps an argument of its base reads it itself.
         launch["dropped"] = {key: value for key, value in launch["dropped"].items() if not getattr(made, key, None)}
         given = getattr(made, "dependencies", None)
         launch["dependencies"] = [each for each in given or [] if isinstance(each, str)]
@@ -309,7 +309,7 @@ def where_code_lies() -> None:
 
 
 def run(script: str, arguments: Sequence[str]) -> dict[str, Any] | None:
-    """Run it as Python would; return what ended it, or None."""
+    """Run the script as Python would. Return what ended it, or None."""
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).absolute().parent)
     try:
@@ -327,7 +327,7 @@ def run(script: str, arguments: Sequence[str]) -> dict[str, Any] | None:
 
 
 def run_file(script: str) -> None:
-    """Run a script as `__main__`; of an export of a notebook the text that the doctor has made of it."""
+    """Run a script as `__main__`. For the export of a notebook, run the text that the doctor has made of it."""
     plain = Path(state["target"]).with_name("script.py")
     text = plain.read_text() if plain.exists() else Path(script).read_text("utf-8", errors="replace")
     if "get_ipython" not in text and not plain.exists():
@@ -340,7 +340,7 @@ def run_file(script: str) -> None:
 
 
 class Notebook:
-    """What get_ipython() returns: runs cells of Python, writes files, and lets all else be."""
+    """Replace the object of get_ipython(): run cells of Python, write files, ignore everything else."""
 
     CELLS = ("time", "timeit", "capture", "prun")
 
@@ -373,7 +373,7 @@ class Notebook:
 
 
 def last_line(error: BaseException) -> int:
-    """Return the last line of the script in a traceback; that of the text where it is a syntax error."""
+    """Return the script's last line in a traceback; for a syntax error in the script, the line of the error."""
     if isinstance(error, SyntaxError) and error.filename == state["script"]:
         return error.lineno or 0
     lines = [
@@ -386,9 +386,9 @@ def last_line(error: BaseException) -> int:
 
 
 def seal() -> str:
-    """Leave this machine's network, and have a process namespace for what is started from now on; else why not.
+    """Leave this machine's network, and make a process namespace for later children. Return why not, if that fails.
 
-    Root may do so at once, others in a user namespace of their own, where the kernel lets them.
+    Root may do so at once, others in a user namespace of their own, if the kernel allows that.
     """
     user, group = os.getuid(), os.getgid()
     try:
@@ -408,9 +408,9 @@ def seal() -> str:
 
 
 def apart(do: Callable[[], None]) -> None:
-    """Do it in a child, and end with all that it has started: the kernel ends a process namespace with its first.
+    """Run `do` in a child, and kill everything that it has started. The kernel ends a process namespace with its first.
 
-    Where there is none, what it has started comes to us when it loses its parent (Linux, prctl).
+    Without a namespace, processes that lose their parent become our children (Linux, prctl).
     """
     tell_kernel(36, 1)  # PR_SET_CHILD_SUBREAPER
     child = os.fork()
@@ -435,7 +435,7 @@ def tell_kernel(what: int, value: int) -> None:
 
 
 def children() -> list[int]:
-    """Return processes whose parent we are."""
+    """Return the processes whose parent we are."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError):
@@ -455,8 +455,8 @@ def catch() -> None:
     try:
         catch_botocore()
     except ImportError:
-        pass  # no SDK is without it; the script will say what it misses
-    time.sleep = lambda seconds: None  # SDKs ask after a job every few seconds, though it is over at once
+        pass  # every SDK needs it; the script will report what is missing
+    time.sleep = lambda seconds: None  # SDKs poll a job every few seconds, though ours is over at once
     sys.meta_path.insert(0, Watch)
     sys.addaudithook(keep_in)
     result["error"] = run(script, arguments)
@@ -465,7 +465,7 @@ def catch() -> None:
         json.dump(result, file, default=str)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # not waiting for threads of the SDK's, which would tell Amazon of it
+    os._exit(0)  # without waiting for threads of the SDK, which would report to Amazon
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""The forced command of the job's ssh key: starts Open MPI's daemon and nothing else.
+"""Run as the forced command of the job's ssh key: start Open MPI's daemon and nothing else.
 
 mpirun asks for `orted -mca NAME "VALUE" ...`, and from Open MPI 5 on for `prted --prtemca NAME "VALUE" ...`, quoted for
-a shell. No shell sees it here: it is split as a shell would, looked at, and executed. Anything else is refused, and so
-are settings by which the daemon would load, start or write something, unless the job's own mpirun options ask for that.
-What the daemon then starts is for mpirun to say: who has the coordinator's key can run the job.
+a shell. No shell reads it here: it is split as a shell would split it, checked, and executed. Anything else is refused.
+So are settings by which the daemon would load, start or write something, unless the job's own mpirun options ask for
+them. mpirun decides what the daemon starts then: whoever has the coordinator's key can run the job.
 
-An Open MPI that was configured to say where it lies, as AWS's is, puts settings of PATH and library path in front. What
-they name is not looked at: the daemon is the one on this host's own PATH.
+An Open MPI that was configured with its own place, as AWS's is, puts settings of PATH and library path in front. They
+are ignored: the daemon is the one on this host's own PATH.
 """
 
 import json
@@ -16,7 +16,7 @@ import shlex
 import sys
 
 OPTIONS = "ENTRYPOINT_MPI_OPTIONS"  # environment variable: file with the words of the job's own mpirun options
-# Whatever mpirun sends of these, unless the user's options say otherwise.
+# The values that mpirun sends for these, unless the user's options change them.
 FIXED = {
     "ess": re.compile(r"env"),
     "plm": re.compile(r"rsh|ssh"),
@@ -25,12 +25,12 @@ FIXED = {
     "plm_rsh_agent": (agent := re.compile(r"sh /[\w@%+=:,./-]+/ssh/client")),
     "plm_ssh_agent": agent,
 }
-# In front of it, from an Open MPI that says where it lies: settings, and the daemon's folder.
+# What an Open MPI that knows its place puts in front: settings, and the daemon's folder.
 PLACE = re.compile(
     r"( *(OPAL_PREFIX|PRTE_PREFIX|PMIX_PREFIX|(DY)?(LD_LIBRARY_)?PATH)=[\w@%+=:,./${}-]* ?; ?export \w+ ?;)+ *"
     r"(/[^ ;]+/)?(?=(orted|prted) )"
 )
-# What each daemon is started with: options with NAME VALUE, and options that stand alone.
+# The arguments of each daemon: options with NAME VALUE, and options that stand alone.
 DAEMONS = {
     "orted": ({"-mca", "--mca"}, set[str]()),
     "prted": (
@@ -38,14 +38,14 @@ DAEMONS = {
         {"--leave-session-attached", "--allow-run-as-root", "--debug", "--debug-daemons"},
     ),
 }
-# Around all of it, for users whose shell is sh. Here nobody's profile is read.
+# Around everything, for users whose shell is sh. Nobody's profile is read here.
 PROFILE = re.compile(r"\( test ! -r \./\.profile \|\| \. \./\.profile;(.*)\) *")
 TELLING = re.compile(
     r"agent|args|chdir|command|component|debugger|dir|env|events|exec|file|launch|output|param|path|plugin|prefix|script"
     r"|server|tmp|uri|xterm"
 )
 FOR_A_SHELL = set(";&|<>$`\\'\"")
-# Settings whose values mpirun makes itself from what stands behind these options.
+# Settings whose values mpirun makes from the arguments of these options.
 _FILES = {"-am", "--am", "-tune", "--tune"}
 MADE_FROM = {
     "mca_base_envar_file_prefix": _FILES,
@@ -57,7 +57,7 @@ MADE_FROM = {
 
 
 def split(asked: str) -> list[str]:
-    """Return the words of a command as a shell would, without those that say where Open MPI lies."""
+    """Return the words of a command as a shell would, without those that name Open MPI's place."""
     if profile := PROFILE.fullmatch(asked):
         asked = profile[1]
     place = PLACE.match(asked)
@@ -65,7 +65,7 @@ def split(asked: str) -> list[str]:
 
 
 def complaint(words: list[str], asked_for: set[str]) -> str:
-    """Return what is wrong with a command; empty if it is a plain call of Open MPI's daemon."""
+    """Return what is wrong with a command; "" if it is a plain call of Open MPI's daemon."""
     daemon = words[0] if words else ""
     if daemon not in DAEMONS:
         return "this key starts Open MPI's daemon only"

@@ -1,11 +1,11 @@
-"""What mpirun starts in place of the user's program: one per rank.
+"""Run one rank: mpirun starts this program in place of the user's.
 
-It tells the supervisor of its host which rank it is, gets back the command, this host's environment and the
-ends of two pipes for stdout and stderr, runs the command, and reports how it ended. So each rank has the
-environment of its own host, and its lines never pass through mpirun.
+It sends the supervisor of its host the rank's number. It gets back the command, this host's environment, and the ends
+of two pipes for stdout and stderr; it runs the command and reports how that ended. So each rank has the environment of
+its own host, and its lines never pass through mpirun.
 
-With the word `apart`, all of that is done in a session of its own, out of reach for what Open MPI kills; the process
-that Open MPI knows only waits for the end.
+With the argument `apart`, all of that happens in a session of its own, which Open MPI's signals do not reach; the
+process that Open MPI knows only waits for the end.
 """
 
 import contextlib
@@ -30,9 +30,9 @@ def receive(connection: socket.socket) -> tuple[dict, list[int]]:
 
 
 def added_by_mpirun(parent: int) -> dict[str, str]:
-    """Return mpirun's own variables and what the user passed with -x.
+    """Return mpirun's own variables, and those that the user passed with -x.
 
-    The rest of our environment is that of mpirun or, on other hosts, of an ssh session: not the job's.
+    The rest of our environment is that of mpirun or, on other hosts, of an ssh session, and not the job's.
     """
     try:
         with open(f"/proc/{parent}/environ", "rb") as file:
@@ -45,8 +45,8 @@ def added_by_mpirun(parent: int) -> dict[str, str]:
 
 
 def outlives(pid: int, parent: int) -> bool:
-    """Wait for the end of the first of two processes; whether `pid`, a child of ours, is still there."""
-    with contextlib.suppress(OSError):  # an old kernel, or the parent is gone already
+    """Wait until the first of two processes ends. Return whether `pid`, a child of ours, is still running."""
+    with contextlib.suppress(OSError):  # the kernel is old, or the parent is gone already
         child, poll = os.pidfd_open(pid), select.poll()
         poll.register(child, select.POLLIN)
         poll.register(os.pidfd_open(parent), select.POLLIN)
@@ -55,14 +55,14 @@ def outlives(pid: int, parent: int) -> bool:
 
 
 def stand_for(pid: int, parent: int) -> int:
-    """Be what Open MPI knows of a rank that is apart: end as that does, or with what has started us."""
+    """Stand in for a rank that runs apart: end as that does, or when our parent ends."""
     for number in HEARD:
         signal.signal(number, signal.SIG_IGN)  # the supervisor ends ranks
     return 70 if outlives(pid, parent) else end_as(os.waitpid(pid, 0)[1])
 
 
 def end_as(status: int) -> int:
-    """Return the exit code of a wait status, or be killed by the same signal."""
+    """Return the exit code of a wait status, or die of the same signal."""
     if os.WIFSIGNALED(status):
         signal.signal(os.WTERMSIG(status), signal.SIG_DFL) if os.WTERMSIG(status) != signal.SIGKILL else None
         os.kill(os.getpid(), os.WTERMSIG(status))
@@ -92,7 +92,7 @@ def main() -> int:
         print(f"rank {me['rank']}: {order['refused']}", file=sys.stderr)
         return 70
     environment = {**order["env"], **added_by_mpirun(parent)}
-    # Signals for this rank's group are the program's business; this process only waits. None may fall between.
+    # The program handles signals for this rank's group; this process only waits. No signal may get lost in between.
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     try:
         pid = os.fork()
@@ -120,19 +120,19 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
     os.close(out)
     os.close(err)
-    if is_apart:  # Open MPI waits for the end of our output, too
+    if is_apart:  # Open MPI also waits for the end of our output
         with open(os.devnull, "r+b") as nothing:
             for fd in range(3):
                 os.dup2(nothing.fileno(), fd)
-    if outlives(pid, parent):  # the supervisor hears of the end of what has started us: others may not
+    if outlives(pid, parent):  # report it, since other hosts may not notice that mpirun's part here is gone
         with contextlib.suppress(OSError):
             connection.sendall(b'{"orphaned": true}\n')
     status = os.waitpid(pid, 0)[1]
     try:
         connection.sendall(json.dumps({"wait_status": status}).encode() + b"\n")
-        connection.recv(1)  # the supervisor has noted it: it knows before mpirun does
+        connection.recv(1)  # the supervisor has noted the end, so it knows before mpirun does
     except OSError:
-        pass  # the supervisor is gone; mpirun still hears of the end
+        pass  # the supervisor is gone; mpirun still sees the end
     return end_as(status)
 
 

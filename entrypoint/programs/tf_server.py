@@ -1,9 +1,9 @@
-"""One TensorFlow server, as the task that TF_CONFIG names. Runs until it is ended.
+"""Run one TensorFlow server, as the task that TF_CONFIG names, until it is ended.
 
-What serves is no Python. A parameter server imports of TensorFlow's Python what leads there, and nothing else: that
-takes a seventh of the processor time and a third of the memory. All ops and kernels are there, but for what TensorFlow
-has in libraries of their own: AudioMicrofrontend, and in TensorFlow 2.14 SobolSample. A TensorFlow that cannot be
-imported so is imported whole, and so is one that loads more than its own: plugins, or a file system for gs://.
+The server itself is no Python code. A parameter server imports only the part of TensorFlow's Python that leads there:
+that takes a seventh of the CPU time and a third of the memory. All ops and kernels are there, except those in libraries
+of their own: AudioMicrofrontend, and in TensorFlow 2.14 SobolSample. A TensorFlow that cannot be imported so is
+imported as a whole, and so is one that loads more than its own files: plugins, or a file system for gs://.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ def main() -> None:
     else:
         try:
             server, cluster, session = _import_what_serves()
-        except Exception:  # in a new process: what was imported by now is in the way of the rest
+        except Exception:  # in a new process: what was imported by now would disturb the full import
             os.execv(sys.executable, [*sys.orig_argv, WHOLE])
     options = session()
     if task["type"] == "ps":
@@ -58,7 +58,7 @@ def _import_what_serves() -> tuple[Any, Any, Any]:
     from tensorflow.core.protobuf import config_pb2
     from tensorflow.python.training import server_lib
 
-    # Where a script keeps checkpoints in S3, the servers write their parts there, too. TensorFlow 1 did so by itself.
+    # If a script keeps checkpoints in S3, the servers write their parts there, too. TensorFlow 1 could do so by itself.
     io = importlib.util.find_spec("tensorflow_io")
     if io and io.origin:
         from tensorflow.python.client import pywrap_tf_session
@@ -69,7 +69,10 @@ def _import_what_serves() -> tuple[Any, Any, Any]:
 
 
 def _import_all(reads: bool) -> tuple[Any, Any, Any]:
-    """Return the same of the whole TensorFlow. `reads`: datasets that the chief makes of its channels, too."""
+    """Return the same three from the whole TensorFlow.
+
+    `reads`: this server may read the chief's datasets of channels.
+    """
     import tensorflow as tf
 
     # s3://, as above; there may be none, or one of another TensorFlow
@@ -77,7 +80,7 @@ def _import_all(reads: bool) -> tuple[Any, Any, Any]:
         import tensorflow_io  # noqa: F401
 
     if reads and '"Pipe"' in os.environ.get("ENTRYPOINT_SHARDS", ""):
-        # A dataset that the chief makes of a Pipe mode channel is read here, by the operator if there is one.
+        # A dataset that the chief makes of a Pipe mode channel is read here; the operator does it if it is installed.
         with contextlib.suppress(ImportError, AttributeError, tf.errors.OpError):
             import sagemaker_tensorflow  # noqa: F401
         with contextlib.suppress(ImportError):
@@ -85,7 +88,7 @@ def _import_all(reads: bool) -> tuple[Any, Any, Any]:
 
             try:
                 sagemaker_tf_data.serve_pipes()
-            except sagemaker_tf_data.DataError as error:  # the operator may read them all the same
+            except sagemaker_tf_data.DataError as error:  # the operator may still read them
                 print(error, flush=True)
     return tf.distribute.Server, tf.train.ClusterSpec, tf.compat.v1.ConfigProto
 

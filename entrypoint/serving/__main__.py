@@ -1,4 +1,4 @@
-"""The story of `serve`: find the model, listen, load it, answer, and end on SIGTERM."""
+"""Run `serve`: find the model, listen, load it, answer requests, and end on SIGTERM."""
 
 import logging
 import os
@@ -21,7 +21,7 @@ log = logging.getLogger("serve")
 
 
 def main() -> None:
-    """Be the console script `serve`. Does not return."""
+    """Run the console script `serve`. Does not return."""
     early: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: early.append(number))
@@ -40,11 +40,11 @@ def main() -> None:
         code = ExitCode.INTERNAL
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # threads of TensorFlow's and of requests that were given up are not waited for
+    os._exit(code)  # do not wait for threads of TensorFlow, or of requests that were given up
 
 
 def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
-    """Return the exit code. What is wrong is said before the port is opened, where it can be known by then."""
+    """Serve, and return the exit code. Faults that can be found before the port is opened are raised before."""
     imported("flask", "serving", "`serve`")
     imported("numpy", "tensorflow", "`serve`")
     from entrypoint.serving.app import Service
@@ -63,7 +63,7 @@ def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
     def load_then_answer() -> None:
         try:
             _load(service, found)
-        except BaseException as error:  # else this thread would be gone, and /ping say 503 for ever
+        except BaseException as error:  # otherwise this thread would end, and /ping would answer 503 for ever
             failures.append(error)
             server.stop()
 
@@ -80,7 +80,7 @@ def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
 
 
 def _load(service: "Service", found: Found) -> None:
-    """While the port is open already: /ping says 503 until this is done."""
+    """Load the user's code and the model. The port is open already; /ping answers 503 until this is done."""
     from entrypoint.serving.answer import ACCEPTED
     from entrypoint.serving.tensorflow_model import load
     from entrypoint.serving.user_code import load_user_code

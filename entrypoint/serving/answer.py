@@ -1,4 +1,4 @@
-"""From the model's arrays to the body of a response, in the form that was asked for."""
+"""Write the model's arrays as the body of a response, in the form that the client accepts."""
 
 import base64
 import csv
@@ -12,11 +12,11 @@ import numpy as np
 from entrypoint.serving.model import Refused
 from entrypoint.serving.request import CSV, JSON, LINES, Question
 
-ACCEPTED = (JSON, *LINES, CSV)  # the first is given where anything will do
+ACCEPTED = (JSON, *LINES, CSV)  # the first is used if the client takes anything
 
 
 def write(outputs: Mapping[str, np.ndarray], question: Question, accept: str) -> bytes:
-    """Write the body as `accept`, one of ACCEPTED, has it. NaN and infinity stand as TensorFlow Serving writes them."""
+    """Write the body as `accept`, one of ACCEPTED. NaN and infinity are written as TensorFlow Serving writes them."""
     if accept == CSV:
         return _csv(outputs)
     if question.rows is None:
@@ -30,7 +30,7 @@ def write(outputs: Mapping[str, np.ndarray], question: Question, accept: str) ->
 
 
 def _join(key: str, value: Any) -> bytes:
-    """Row by row, so that other threads have their turn in between."""
+    """Write an object row by row, so that other threads run in between."""
     if isinstance(value, list):
         return f'{{"{key}": [{", ".join([json.dumps(row) for row in value])}]}}'.encode()
     return json.dumps({key: value}).encode()
@@ -54,7 +54,10 @@ def _one_or_named(plain: Mapping[str, Any]) -> Any:
 
 
 def _plain(name: str, array: np.ndarray) -> Any:
-    """As JSON has it. Bytes are text, unless the output's name ends in _bytes, or they are none."""
+    """Return an array as JSON values.
+
+    Bytes become text, unless the output's name ends in _bytes or they are no text.
+    """
     if array.dtype.kind == "O":
         return _texts(array.tolist(), name.endswith("_bytes"))
     return (array.astype(np.float32) if array.dtype.kind == "V" else array).tolist()  # V: bfloat16

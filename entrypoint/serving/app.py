@@ -1,4 +1,4 @@
-"""The Flask application: what SageMaker calls, and the address that the model would have in TensorFlow Serving."""
+"""Make the Flask application: the routes that SageMaker calls, and the model's address as in TensorFlow Serving."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ log = logging.getLogger("serve")
 
 
 class Service:
-    """What answers: the model, and the user's code around it. None until they are loaded."""
+    """Answer requests by the model, and the user's code around it. Both are None until they are loaded."""
 
     def __init__(self, serving: Serving) -> None:
         self.serving = serving
@@ -30,14 +30,14 @@ class Service:
         self.code: UserCode | None = None
 
     def ask(self, body: bytes, content_type: str = JSON, accept: str = JSON, encoding: str = "") -> bytes:
-        """Return the model's answer; Refused if the request is at fault."""
+        """Return the model's answer. Raise Refused if the request is at fault."""
         assert self.model is not None
         question = read(unpacked(body, encoding, self.serving.max_payload), content_type, self.model.signatures)
         return write(self.model.predict(question.signature.name, question.inputs), question, accept)
 
 
 def make_app(service: Service) -> Any:
-    """Return the application; it answers 503 until the service is ready."""
+    """Return the application. It answers 503 until the service is ready."""
     import flask
     from werkzeug.exceptions import HTTPException
 
@@ -55,14 +55,14 @@ def make_app(service: Service) -> Any:
     @app.errorhandler(HTTPException)
     def no_such_thing(error: HTTPException) -> Any:
         there = f"GET /ping, POST {INVOCATIONS}, GET /execution-parameters"
-        response: Any = error.get_response()  # with its headers: Allow, for one
+        response: Any = error.get_response()  # keeps the headers, such as Allow
         why = f"{flask.request.method} {flask.request.path[:100]}: {error.name}; there are {there}"
         response.data, response.content_type = flask.json.dumps({"error": why}), JSON
         return response
 
     @app.errorhandler(Exception)
     def our_fault(error: Exception) -> Any:
-        """Return a fault of ours, or of the model: one line for the client, all of it for the log."""
+        """Answer for a fault of ours, or of the model: one line for the client, everything for the log."""
         log.exception("%s %s failed", flask.request.method, flask.request.path)
         return refuse(_fault(error), 500)
 
@@ -92,13 +92,13 @@ def make_app(service: Service) -> Any:
             return 200, service.ask(body, encoding=encoding)
         except Refused as error:
             return error.status, flask.json.dumps({"error": str(error)}).encode()
-        except Exception as error:  # for the user's code it is an answer, too
+        except Exception as error:  # the user's code gets it as an answer, too
             log.exception("the model failed")
             return 500, flask.json.dumps({"error": _fault(error)}).encode()
 
     @app.post(f"{INNER}<path:which>")
     def as_tensorflow_serving(which: str) -> Any:
-        """For the user's code, which may ask the model at the address that TensorFlow Serving would have."""
+        """Answer the user's code, which may ask the model at the address that TensorFlow Serving would have."""
         model = _ready(service)
         if which not in (f"{model.name}:predict", f"{model.name}/versions/{model.version}:predict"):
             raise Refused(f"there is no {INNER}{which[:100]}; wanted {INNER}{model.name}:predict", 404)
@@ -108,7 +108,7 @@ def make_app(service: Service) -> Any:
     answer = app.wsgi_app
 
     def answer_whatever_comes(environ: Any, start_response: Any) -> Any:
-        """Flask, and waitress, let go of what is no Exception: the client would wait for ever."""
+        """Answer even if an error is no Exception: Flask and waitress ignore it, and the client would wait for ever."""
         try:
             return answer(environ, start_response)
         except Exception:
@@ -133,7 +133,7 @@ def _ready(service: Service) -> Model:
 
 
 def _accepted(asked: Any, default: str) -> str:
-    """Return which of ours the Accept header takes; the default where it says nothing, or takes anything."""
+    """Return which of our types the Accept header takes; the default if there is none, or it takes anything."""
     asked = type(asked)([(kind.partition(";")[0], quality) for kind, quality in asked])  # without a charset
     kind = default if not asked or asked.best == "*/*" else asked.best_match(ACCEPTED)
     if kind not in ACCEPTED:
@@ -142,8 +142,8 @@ def _accepted(asked: Any, default: str) -> str:
 
 
 def _check_attributes(text: str, model: Model) -> None:
-    """Of the attributes that AWS's containers know, what we cannot do is refused."""
-    found = dict(re.findall(r"(?<![a-z-])(tfs-[a-z-]+)=([^,]+)", text))  # in one pass: it is the client's text
+    """Refuse attributes that AWS's containers know, and that cannot be fulfilled here."""
+    found = dict(re.findall(r"(?<![a-z-])(tfs-[a-z-]+)=([^,]+)", text))  # in one pass, since the client writes the text
     for key, ours in (("tfs-model-name", model.name), ("tfs-model-version", model.version), ("tfs-method", "predict")):
         if found.get(key, ours).strip() != ours:
             raise Refused(f"{ATTRIBUTES} has {key}={found[key][:100]}; wanted {ours}, the only one here", 404)

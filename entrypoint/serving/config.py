@@ -1,4 +1,4 @@
-"""What SageMaker tells a serving container: environment variables and the model folder."""
+"""Read what SageMaker passes to a serving container: environment variables and the model folder."""
 
 import os
 from collections.abc import Mapping
@@ -9,21 +9,21 @@ from entrypoint.base.errors import ConfigError
 
 DEFAULT_PORT = 8080
 MEGABYTE = 1 << 20
-DEFAULT_PAYLOAD = 100  # MB that a request may have where SageMaker does not say; its own limits are below that
-NO_LIMIT = 4096  # MB, where SageMaker says 0
-DEFAULT_BATCH_PAYLOAD = 6  # MB that batch transform is told to send at once
+DEFAULT_PAYLOAD = 100  # MB that a request may have if SageMaker sets no limit; its own limits are lower
+NO_LIMIT = 4096  # MB, if SageMaker sets 0
+DEFAULT_BATCH_PAYLOAD = 6  # MB that batch transform is asked to send at once
 
 
 @dataclass(frozen=True)
 class Serving:
-    """How to serve."""
+    """Hold how to serve."""
 
     base: Path
     port: int
     threads: int  # that predict
     max_payload: int  # bytes
-    accept: str  # what a client gets that does not say what it wants
-    program: str  # of the user's, in the code folder; empty if the SDK does not say
+    accept: str  # what a client gets that accepts anything
+    program: str  # the user's, in the code folder; "" if the SDK names none
     default_name: str  # which model, if there are several
     execution: Mapping[str, int | str]  # for batch transform
 
@@ -33,15 +33,15 @@ class Serving:
 
     @property
     def accept_type(self) -> str:
-        """`accept` without parameters, such as a charset."""
+        """Return `accept` without parameters, such as a charset."""
         return self.accept.partition(";")[0].strip()
 
 
 def read_serving(environment: Mapping[str, str]) -> Serving:
-    """Read the variables; ConfigError if one holds what it cannot mean."""
+    """Read the variables. Raise ConfigError if a value is not possible."""
     payload = _number(environment, "SAGEMAKER_MAX_PAYLOAD_IN_MB", -1, "megabytes, 0 for no limit")
-    # TensorFlow computes outside of Python's lock, and spreads one prediction over all processors: a few more
-    # threads than processors keep these busy while others read and write JSON.
+    # TensorFlow computes outside of Python's lock, and uses all CPUs for one prediction: a few more threads than CPUs
+    # keep these busy while others read and write JSON.
     threads = _number(environment, "SAGEMAKER_MODEL_SERVER_WORKERS", 0, "how many requests are answered at once")
     threads = threads or max(4, 2 * len(os.sched_getaffinity(0)))
     batch_payload = payload if payload > 0 else DEFAULT_BATCH_PAYLOAD
@@ -53,7 +53,7 @@ def read_serving(environment: Mapping[str, str]) -> Serving:
         threads=threads,
         max_payload={-1: DEFAULT_PAYLOAD, 0: NO_LIMIT}.get(payload, payload) * MEGABYTE,
         accept=environment.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT") or "application/json",
-        # Without the other variable, which the SDK always sends, it may be the script of an image for training.
+        # Without the second variable, which the SDK always sends, it may be the script of a training image.
         program=environment.get("SAGEMAKER_PROGRAM", "") if "SAGEMAKER_SUBMIT_DIRECTORY" in environment else "",
         default_name=environment.get("SAGEMAKER_TFS_DEFAULT_MODEL_NAME") or "",
         execution={

@@ -1,4 +1,4 @@
-"""Looks for the model in /opt/ml/model, as scripts, Keras and AWS's images leave it there."""
+"""Find the model in /opt/ml/model, as scripts, Keras and AWS's images leave it there."""
 
 import os
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Found:
-    """Where the model is, and how requests may call it."""
+    """Hold the place of the model, and how requests may name it."""
 
     path: Path  # a folder with saved_model.pb, or a file of Keras
     name: str
@@ -29,7 +29,10 @@ class Found:
 
 
 def find_model(folder: Path, name: str = "") -> Found:
-    """Return the model, of its versions the highest. ConfigError if there is none, or several and none of that name."""
+    """Return the model, with the highest of its versions.
+
+    Raise ConfigError if there is none, or several and no name fits.
+    """
     if not folder.is_dir():
         raise ConfigError(f"there is no folder {folder}; {WANTED}")
     found = [path.parent for path in _files(folder) if path.name in ("saved_model.pb", "saved_model.pbtxt")]
@@ -52,7 +55,7 @@ def find_model(folder: Path, name: str = "") -> Found:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return files of a model folder, but not of the user's code, nor of anything hidden."""
+    """Return the files of a model folder, without the user's code and hidden files."""
     files = []
     for path, folders, names in os.walk(folder):
         here = Path(path)

@@ -1,4 +1,4 @@
-"""What a model looks like from outside: signatures with named tensors, and one method that predicts."""
+"""Define what a model looks like from outside: signatures with named tensors, and one method that predicts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ DEFAULT_SIGNATURE = "serving_default"
 
 
 class Refused(Exception):
-    """A request that is not answered, the HTTP status, and why."""
+    """Report why a request is not answered, with the HTTP status."""
 
     def __init__(self, why: str, status: int = 400) -> None:
         super().__init__(why)
@@ -19,7 +19,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Tensor:
-    """One input or output. Text has dtype object; a shape of None may be anything, and so may a size of None."""
+    """Describe one input or output. Text has dtype object. None as a shape, or as a size, stands for any."""
 
     name: str
     dtype: np.dtype
@@ -44,7 +44,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Signature:
-    """A function of the model: what it takes and what it gives."""
+    """Describe a function of the model: its inputs and outputs."""
 
     name: str
     inputs: tuple[Tensor, ...]
@@ -55,12 +55,12 @@ class Signature:
 
     @property
     def wants(self) -> str:
-        """For a complaint: what a request has to bring."""
+        """Return what a request must bring, for an error message."""
         return f"{self.name} wants {', '.join(map(str, self.inputs))}"
 
 
 class Model(Protocol):
-    """A model that is loaded. `predict` is called by several threads at once; Refused if the input is at fault."""
+    """Describe a loaded model. Several threads call `predict` at once; it raises Refused if the input is at fault."""
 
     name: str
     version: str
@@ -70,7 +70,7 @@ class Model(Protocol):
 
 
 def choose(signatures: Mapping[str, Signature], name: object = None) -> Signature:
-    """Return the signature of that name; without a name the default one, or the only one that there is."""
+    """Return the signature of that name; without a name the default one, or the only one."""
     if name is None:
         name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in signatures or len(signatures) != 1 else next(iter(signatures))
     if not isinstance(name, str) or name not in signatures:

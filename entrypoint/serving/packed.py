@@ -1,4 +1,4 @@
-"""Bodies that a client has compressed: by Content-Encoding, or by their beginning, where a client does not say so."""
+"""Unpack compressed bodies, recognised by Content-Encoding, or by their beginning if a client sends no encoding."""
 
 import zlib
 
@@ -9,7 +9,7 @@ _PACKED = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate"
 
 
 def unpacked(body: bytes, encoding: str, most: int) -> bytes:
-    """Return the body as it was before; Refused if it cannot be, or is larger than `most` bytes then."""
+    """Return the unpacked body. Raise Refused if that fails, or if the result is larger than `most` bytes."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         encoding = "gzip" if body.startswith(_GZIP) else ""

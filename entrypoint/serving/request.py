@@ -1,4 +1,4 @@
-"""From the body of a request to named arrays: JSON as TensorFlow Serving takes it, JSON lines, CSV."""
+"""Read the body of a request into named arrays: JSON as TensorFlow Serving takes it, JSON lines, CSV."""
 
 import csv
 import io
@@ -19,12 +19,12 @@ JSON = "application/json"
 LINES = ("application/jsonlines", "application/x-jsonlines", "application/jsons")
 CSV = "text/csv"
 WANTED = f"{JSON}, {LINES[0]} or {CSV}"
-_BLOCK = 1000  # lines of CSV that NumPy converts at once: in between other threads have their turn
+_BLOCK = 1000  # lines of CSV that NumPy converts at once: other threads run in between
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of the model. By row: the answer is a list with one prediction for each of so many rows."""
+    """Hold the input of the model. With `rows`, the answer is a list with one prediction for each of so many rows."""
 
     signature: Signature
     inputs: Mapping[str, np.ndarray]
@@ -32,7 +32,7 @@ class Question:
 
 
 def read(body: bytes, content_type: str, signatures: Mapping[str, Signature]) -> Question:
-    """Read it; Refused, with what the signature wants, if that fails. Without a content type it is JSON."""
+    """Read a body. Raise Refused, with what the signature wants, if that fails. Without a content type it is JSON."""
     try:
         if content_type in ("", JSON):
             return _read_json(body, signatures)
@@ -51,7 +51,7 @@ def read(body: bytes, content_type: str, signatures: Mapping[str, Signature]) ->
 
 
 class _Piecewise(json.JSONDecoder):
-    """Calls the fast decoder once for each row: in between other threads have their turn, /ping's above all."""
+    """Call the fast decoder once for each row: other threads run in between, above all that of /ping."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ def _from_json(data: Any, signatures: Mapping[str, Signature]) -> Question:
 
 
 def _bare(data: Any, signature: Signature) -> Question:
-    """Just the values, without "instances" around them: several rows, or one; the signature tells which."""
+    """Read values without "instances" around them: several rows, or one; the signature tells which."""
     if isinstance(data, list) and data and isinstance(data[0], dict) and not is_bytes(data[0]):
         return _by_row(data, signature)
     shape = signature.inputs[0].shape if len(signature.inputs) == 1 else None
@@ -155,7 +155,7 @@ def _listed(names: set[str]) -> str:
 
 
 def _read_csv(body: bytes, signature: Signature) -> Question:
-    """A line is a row: its columns are the row's values, in order."""
+    """Read CSV. A line is a row: its columns are the row's values, in order."""
     if len(signature.inputs) != 1:
         raise Refused(f"{CSV} cannot name several inputs; wanted {JSON}; {signature.wants}")
     (tensor,) = signature.inputs
@@ -190,7 +190,7 @@ def _csv_numbers(lines: list[list[str]], tensor: Tensor) -> np.ndarray:
 
 
 def _as_rows(values: Any, tensor: Tensor) -> Any:
-    """Values in lines, in the shape that a row has in the signature, where they are as many as that."""
+    """Return lines of values in the shape of the signature's rows, if the number of values fits."""
     columns = len(values[0])
     row = (None,) * int(columns > 1) if tensor.shape is None else tensor.shape[1:]
     known = math.prod(size for size in row if size is not None)

@@ -1,4 +1,4 @@
-"""The listening end: waitress, with a lane of its own for what must never wait, and an end that loses no request."""
+"""Listen with waitress: /ping never waits for predictions, and the end loses no request."""
 
 import select
 import socket
@@ -12,22 +12,22 @@ from waitress.task import ThreadedTaskDispatcher
 from entrypoint.serving.app import INNER, INVOCATIONS, LOOPBACK, Service, make_app
 
 _LOOKERS = 2  # threads for /ping and the like
-_LINGER = 25.0  # of the 30 s between SIGTERM and SIGKILL, for what is being answered
+_LINGER = 25.0  # seconds to finish requests, of the 30 between SIGTERM and SIGKILL
 
 
 class Server(TcpWSGIServer):
-    """Answers until `stop` is called, from any thread or a signal handler; then finishes what has begun."""
+    """Answer until `stop` is called, from any thread or a signal handler. Then finish the requests that have begun."""
 
     def __init__(self, service: Service) -> None:
         self._service, threads = service, service.serving.threads
         self._asked_to_stop = self._is_ending = False
         self._quick = _lane(_LOOKERS)
-        self._inner = _lane(threads)  # what the user's code asks while it keeps a thread of the first lane
+        self._inner = _lane(threads)  # for what the user's code asks while it holds a thread of the first
         super().__init__(
             make_app(service), host="0.0.0.0", port=service.serving.port, threads=threads, backlog=2048,
             connection_limit=4096, max_request_body_size=service.serving.max_payload, recv_bytes=1 << 17, ident="",
             asyncore_use_poll=True,
-            channel_request_lookahead=1,  # hears of clients that hang up: what they asked is not computed any more
+            channel_request_lookahead=1,  # notices clients that hang up, whose requests are not computed any more
         )  # fmt: skip
 
     def add_task(self, channel: HTTPChannel) -> None:
@@ -45,13 +45,13 @@ class Server(TcpWSGIServer):
         super().set_socket_options(conn)
 
     def run(self) -> bool:
-        """Return whether all that was asked is answered."""
+        """Serve until stopped. Return whether all requests were answered."""
         while not self._asked_to_stop:
             self._turn(1.0)
-        while select.select([self.socket], [], [], 0)[0]:  # who has connected is let in
+        while select.select([self.socket], [], [], 0)[0]:  # accept those that have connected
             self.handle_accept()
         self._is_ending = True
-        if self._service.code is None:  # else requests may be under way that connect to us to ask the model
+        if self._service.code is None:  # else requests may be running that connect to us to ask the model
             self.accepting = False
             wasyncore.dispatcher.close(self)  # the listening socket only
         deadline = time.monotonic() + _LINGER

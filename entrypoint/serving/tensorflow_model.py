@@ -1,4 +1,4 @@
-"""A model that TensorFlow has loaded: a SavedModel with its signatures, or a file of Keras, made into one first."""
+"""Load a model with TensorFlow: a SavedModel with its signatures, or a file of Keras, which is converted first."""
 
 import tempfile
 from collections.abc import Mapping
@@ -11,17 +11,17 @@ from entrypoint.base.errors import CodeError
 from entrypoint.serving.find import Found
 from entrypoint.serving.model import Refused, Signature, Tensor
 
-_SHOWN = 500  # characters of what TensorFlow says
+_SHOWN = 500  # characters of TensorFlow's message
 
 
 def load(found: Found) -> "TensorFlowModel":
-    """Takes seconds: TensorFlow is imported here. CodeError if the model cannot be used."""
+    """Load the model, which imports TensorFlow and takes seconds. Raise CodeError if it cannot be used."""
     import tensorflow as tf
 
     try:
         loaded = tf.saved_model.load(str(found.path)) if found.is_saved_model else _through_keras(tf, found.path)
         signatures = {name: _signature(name, function) for name, function in loaded.signatures.items()}
-    except BaseException as error:  # whatever it is, it is the model's; there are many kinds, and it may hold code
+    except BaseException as error:  # whatever it is, it is the model's; there are many kinds, and a model may hold code
         raise CodeError(f"the model {found.path} cannot be loaded: {type(error).__name__}: {_brief(error)}") from error
     if not signatures:
         raise CodeError(
@@ -32,7 +32,7 @@ def load(found: Found) -> "TensorFlowModel":
 
 
 def _through_keras(tf: Any, path: Path) -> Any:
-    """As a SavedModel, which has what a file of Keras has not: signatures that name inputs and outputs."""
+    """Return a file of Keras as a SavedModel, since only that has signatures with named inputs and outputs."""
     model = tf.keras.models.load_model(str(path), compile=False)
     with tempfile.TemporaryDirectory() as folder:
         if getattr(tf.keras, "__version__", "2.").startswith("2."):
@@ -43,7 +43,7 @@ def _through_keras(tf: Any, path: Path) -> Any:
 
 
 class TensorFlowModel:
-    """Its functions are called by several threads at once; TensorFlow computes without Python's lock."""
+    """Call the model's functions, by several threads at once; TensorFlow computes without Python's lock."""
 
     def __init__(self, found: Found, loaded: Any, signatures: Mapping[str, Signature]) -> None:
         self.name, self.version, self.signatures = found.name, found.version, signatures
@@ -76,7 +76,7 @@ def _tensor(name: str, spec: Any) -> Tensor:
 
 
 def _brief(error: BaseException) -> str:
-    """Return what TensorFlow says, without the graph and the places in its sources."""
+    """Return TensorFlow's message without the graph and the places in its sources."""
     text = str(getattr(error, "message", "") or error).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip() and "node " not in line]
     return " ".join(lines[:3])[:_SHOWN] or type(error).__name__

@@ -1,4 +1,4 @@
-"""From JSON values to arrays of exactly the dtype that a signature wants. Nothing is rounded or guessed on the way."""
+"""Convert JSON values to arrays of exactly the dtype that a signature wants. Nothing is rounded or guessed."""
 
 import base64
 from itertools import chain
@@ -9,11 +9,11 @@ import numpy as np
 from entrypoint.serving.model import Refused, Tensor
 
 _FOUND = {type(None): "null", bool: "true or false", str: "text", dict: "an object", int: "a whole number"}
-_EXACT = 2**53  # from here on floats leave out whole numbers
+_EXACT = 2**53  # from here on floats skip whole numbers
 
 
 def to_array(value: Any, tensor: Tensor) -> np.ndarray:
-    """Return a JSON value as the array that `tensor` wants, its shape included; Refused if it is none."""
+    """Return a JSON value as the array that `tensor` wants, with its shape. Raise Refused if it does not fit."""
     array = _texts(value, tensor) if tensor.is_text else _numbers(value, tensor)
     if not tensor.fits(array.shape):
         raise Refused(f"{tensor.name} has shape {list(array.shape)}; wanted {tensor}")
@@ -21,7 +21,7 @@ def to_array(value: Any, tensor: Tensor) -> np.ndarray:
 
 
 def depth(value: Any) -> int:
-    """Return how deep lists are nested, going by the first of each."""
+    """Return how deep lists are nested, judged by the first element of each."""
     levels = 0
     while isinstance(value, list) and levels <= 64:
         levels, value = levels + 1, value[0] if value else None
@@ -29,13 +29,13 @@ def depth(value: Any) -> int:
 
 
 def is_bytes(value: Any) -> bool:
-    """Return whether it is how TensorFlow Serving writes bytes: {"b64": "..."}."""
+    """Return whether a value is bytes as TensorFlow Serving writes them: {"b64": "..."}."""
     return isinstance(value, dict) and set(value) == {"b64"}
 
 
 def _numbers(value: Any, tensor: Tensor) -> np.ndarray:
     boolean = tensor.dtype.kind == "b"
-    # Looked at one by one, since NumPy makes a number of what is true among numbers.
+    # Checked one by one, since NumPy makes a number of a boolean among numbers.
     types = _types(value)
     if odd := types - ({bool} if boolean else {int, float}):
         found = next((words for kind, words in _FOUND.items() if kind in odd), "a number")
@@ -46,18 +46,18 @@ def _numbers(value: Any, tensor: Tensor) -> np.ndarray:
         raise Refused(f"{tensor.name} holds lists of different lengths; wanted {tensor}") from None
     if array.dtype.kind == "O":
         raise Refused(f"{tensor.name} holds a whole number too large; wanted {tensor}")
-    if array.dtype.kind == "f" and types == {int} and np.all(array >= 0):  # NumPy's choice where some are above 2**63
+    if array.dtype.kind == "f" and types == {int} and np.all(array >= 0):  # NumPy's choice if some are above 2**63
         array = np.asarray(value, dtype=np.uint64)
     with np.errstate(over="ignore", invalid="ignore"):
         cast = array.astype(tensor.dtype)
         if tensor.dtype.kind in "iu":
             same = (cast.astype(array.dtype) == array) & ((cast < 0) == (array < 0))
-        else:  # NaN and infinity are fine, as TensorFlow Serving takes them; a number that becomes one is not
+        else:  # NaN and infinity are allowed, as in TensorFlow Serving; a number must not become one
             same = np.isfinite(cast.astype(np.float64)) | ~np.isfinite(array) if not boolean else np.True_
     if not np.all(same):
         wrong = array[~same].flat[0]
         raise Refused(f"{tensor.name} holds {wrong}, which is no {tensor.dtype.name}; wanted {tensor}")
-    # Where one number is a float NumPy makes all of them floats, and large ones are not what was sent any more.
+    # If one number is a float, NumPy makes all of them floats, and large ones lose digits.
     if tensor.dtype.kind in "iu" and array.dtype.kind == "f" and np.any(large := np.abs(array) >= _EXACT):
         wrong = array[large].flat[0]
         raise Refused(f"{tensor.name} holds {wrong}, which as a float may have lost digits; wanted {tensor}")
@@ -91,7 +91,7 @@ def _encode(value: Any, tensor: Tensor) -> Any:
 
 
 def _types(value: Any) -> set[type]:
-    """Of everything in nested lists, or in an array that CSV was made into."""
+    """Return the types of everything in nested lists, or in an array made from CSV."""
     if isinstance(value, np.ndarray):
         return {float}
     kinds: set[type] = set()

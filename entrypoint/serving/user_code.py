@@ -1,9 +1,9 @@
-"""The user's `inference.py`, as SageMaker's TensorFlow containers take it.
+"""Run the user's `inference.py`, as SageMaker's TensorFlow containers do.
 
-    def input_handler(data, context): ...      what arrived -> the body of a request to TensorFlow Serving
+    def input_handler(data, context): ...      request -> the body of a request to TensorFlow Serving
     def output_handler(response, context): ... its response -> (body, content type)
 
-or one `handler(data, context)` for both, which asks the model by itself, at `context.rest_uri`.
+or one `handler(data, context)` for both, which asks the model itself, at `context.rest_uri`.
 """
 
 import importlib.util
@@ -26,14 +26,14 @@ Context = namedtuple(
     "model_name, model_version, method, rest_uri, grpc_port, channel, custom_attributes, request_content_type, "
     "accept_header, content_length",
 )
-Ask = Callable[[bytes], tuple[int, bytes]]  # a request to the model -> status, body
+Ask = Callable[[bytes], tuple[int, bytes]]  # a request to the model -> (status, body)
 
 RUN_PIP = Path(__file__).parents[1] / "programs" / "run_pip.py"
 _ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 
 
 class Response:
-    """What the model answered, as a response of the library requests."""
+    """Hold the model's answer as a response of the library requests."""
 
     def __init__(self, status: int, content: bytes) -> None:
         self.status_code, self.content = status, content
@@ -49,7 +49,10 @@ class Response:
 
 
 def load_user_code(serving: Serving) -> "UserCode | None":
-    """Return the user's handlers, if there are any; installs their requirements. CodeError if they cannot be used."""
+    """Return the user's handlers, if there are any, with their requirements installed.
+
+    Raise CodeError if they are unusable.
+    """
     folders = (serving.model / "code", serving.base / "code")
     program = serving.program or "inference.py"
     folder = next((folder for folder in folders if (folder / program).is_file()), None)
@@ -70,7 +73,7 @@ def load_user_code(serving: Serving) -> "UserCode | None":
     sys.modules["inference"] = module
     try:
         spec.loader.exec_module(module)
-    except BaseException as error:  # sys.exit(), for one
+    except BaseException as error:  # for example sys.exit()
         traceback.print_exc()
         raise CodeError(f"{path} cannot be imported: {_what(error)}") from error
     handlers = {name: getattr(module, name, None) for name in ("handler", "input_handler", "output_handler")}
@@ -94,7 +97,7 @@ def _install(folder: Path) -> None:
 
 
 class UserCode:
-    """The user's functions. What they raise is the user's fault, not the client's: status 500."""
+    """Call the user's functions. What they raise is the user's fault, not the client's: status 500."""
 
     def __init__(self, path: Path, handlers: Mapping[str, Any], accept: str) -> None:
         self.path, self._handlers, self._accept = path, handlers, accept
@@ -111,7 +114,7 @@ class UserCode:
             asked = self._handlers["input_handler"](io.BytesIO(body), context)
             response = Response(*ask(_to_bytes(asked)))
             return _checked(self._handlers["output_handler"](response, context))
-        except BaseException as error:  # what nobody catches here, such as sys.exit(), nobody would ever answer
+        except BaseException as error:  # even sys.exit(): otherwise the request would never be answered
             traceback.print_exc()
             raise Refused(f"{self.path.name}: {_what(error)}", 500) from error
 

@@ -1,4 +1,4 @@
-"""Who calls, and how much: the addresses of the job's hosts, and what each address may take of our time."""
+"""Identify callers by the addresses of the job's hosts, and limit how much each address may ask for."""
 
 import ipaddress
 import socket
@@ -13,17 +13,17 @@ LOOPBACK = ("127.0.0.1", "::1")  # people on the host itself
 # A host sends a heartbeat a second and a report for each change; while it is refused, 20 reports a second.
 RATE, BURST = 100.0, 200.0  # requests a second of one address, and at once
 MAX_MESSAGE = 1 << 20  # bytes
-PAID_BY = 1 << 14  # bytes of a message that cost as much as one more request
-STRANGERS_RATE, STRANGERS_BURST = 20.0, 40.0  # of all strangers together: they are told no, while there are few of them
-OPEN = 32  # connections of one address at the same time, and of all strangers
+PAID_BY = 1 << 14  # bytes of a message that count as one more request
+STRANGERS_RATE, STRANGERS_BURST = 20.0, 40.0  # of all strangers together: while they are few, they get an answer
+OPEN = 32  # open connections of one address, and of all strangers together
 
-LOOKERS = 8  # names that are looked up side by side; a name that does not resolve can take 10 s
+LOOKERS = 8  # names that are looked up in parallel; one that does not resolve can take 10 s
 LOOKS_RATE, LOOKS_BURST = 100.0, 100.0  # lookups a second, and at once
 LOOK_AGAIN = 0.5  # seconds until the same name is looked up again
 
 
 class Bucket:
-    """So much a second on average, so much at once; may be in debt by as much."""
+    """Limit requests to a rate, with a burst. `charge` may put it into debt by as much as the burst."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
@@ -39,7 +39,7 @@ class Bucket:
             return True
 
     def charge(self, amount: float) -> None:
-        """Take what was used already."""
+        """Take an amount that was used already."""
         with self._lock:
             self._fill()
             self._left = max(-self._burst, self._left - amount)
@@ -51,17 +51,17 @@ class Bucket:
 
 
 class Callers:
-    """Knows the hosts of the job by their addresses.
+    """Find the hosts of the job by address.
 
-    Names may resolve late, or to another address later, so an unknown caller makes us look again. That is done by
-    threads of its own, at a bounded rate: no caller waits for it, and no flood of strangers becomes one of lookups.
+    A name may resolve late, or to another address later, so an unknown caller starts new lookups. Threads make them at
+    a bounded rate: no caller waits, and a flood of strangers does not become a flood of lookups.
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._given: dict[str, list[str]] = {}  # by address, where the job has it
+        self._given: dict[str, list[str]] = {}  # by address, if the job gives it
         self._hosts_at: dict[str, frozenset[str]] = {}  # by address; all that a name ever resolved to
-        self._names: dict[str, str] = {}  # host -> what is looked up
-        self._looked: dict[str, float] = {}  # host -> when
+        self._names: dict[str, str] = {}  # host -> name that is looked up
+        self._looked: dict[str, float] = {}  # host -> when it was looked up
         self._found: set[str] = set()
         self._looks = Bucket(LOOKS_RATE, LOOKS_BURST)
         self._asked = now = time.monotonic()
@@ -72,12 +72,12 @@ class Callers:
             else:
                 self._names[host.name] = host.address
                 if not (cluster.is_coordinator or host is cluster.coordinator):
-                    self._looked[host.name] = now  # a follower is called by the coordinator; others may never call
+                    self._looked[host.name] = now  # the coordinator calls a follower; other followers may never call
         for _ in range(min(LOOKERS, len(self._names))):
             threading.Thread(target=self._keep_looking, name="lookups", daemon=True).start()
 
     def hosts_at(self, address: str) -> frozenset[str]:
-        """Return the hosts of the job that have this address; none for a stranger."""
+        """Return the hosts of the job that have this address; an empty set for a stranger."""
         found = self._hosts_at.get(address, frozenset()).union(self._given.get(address, ()))
         if not found and self._names:
             now = time.monotonic()
@@ -97,13 +97,16 @@ class Callers:
             name = self._next()
             try:
                 answers = socket.getaddrinfo(self._names[name], None, type=socket.SOCK_STREAM)
-            except (OSError, ValueError):  # ValueError: nothing of that name can be in DNS
+            except (OSError, ValueError):  # ValueError: DNS cannot have such a name
                 continue
             with self._changed:
                 self._note(name, {str(answer[4][0]) for answer in answers})
 
     def _next(self) -> str:
-        """Wait until somebody was asked for whom we have not looked since; names that were never found come first."""
+        """Wait for a name to look up: one not looked up since somebody asked.
+
+        Names that were never found come first.
+        """
         with self._changed:
             while True:
                 now = time.monotonic()
@@ -120,7 +123,7 @@ class Callers:
 
 
 def canonical(address: str) -> str:
-    """Return an address as it is compared: in one spelling, without interface, IPv4's as such if it came by IPv6."""
+    """Return an address in the one form that is compared: no interface, and IPv4 as such if it came by IPv6."""
     if ":" not in address:
         return address
     number = ipaddress.IPv6Address(address.partition("%")[0])
@@ -128,15 +131,15 @@ def canonical(address: str) -> str:
 
 
 class Limits:
-    """What each caller may take. A host that takes too much is not heard for a moment; the others are."""
+    """Limit each caller. A host that takes too much is refused for a moment; others are not affected."""
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
         self._strangers = Bucket(STRANGERS_RATE, STRANGERS_BURST)
-        self._known: dict[str, Bucket] = {}  # no more than the job has addresses
+        self._known: dict[str, Bucket] = {}  # at most one for each address of the job
 
     def party(self, address: str) -> str:
-        """Return whose limits apply: the address's own, or those that all strangers share, as ''."""
+        """Return the key of the limits that apply: the address, or "" for all strangers together."""
         return address if address in LOOPBACK or self._callers.hosts_at(address) else ""
 
     def take(self, party: str) -> bool:

@@ -1,7 +1,7 @@
-"""Where hosts are. Names are looked up by threads of their own, and who knows an address waits for none of them.
+"""Look up the addresses of hosts. Threads ask the name servers, so that a known address needs no waiting.
 
-A name that was found stays known, though it may not resolve any more, or take long to. It is looked up again when the
-host is not reached; what is found then counts.
+An address that was found stays known, even if its name stops resolving or resolves slowly. When the host is not
+reached, the name is looked up again, and the result replaces the old one.
 """
 
 import socket
@@ -12,7 +12,7 @@ from entrypoint.launcher.job.cluster import Host
 
 
 class Addresses:
-    """The addresses of other hosts, of IPv4 and IPv6; first the one where a host was reached last."""
+    """Hold the IPv4 and IPv6 addresses of other hosts. The first is the one by which a host was reached last."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[str, ...]] = {}  # by host
@@ -21,7 +21,10 @@ class Addresses:
         self._changed = threading.Condition()
 
     def of(self, host: Host, within: float) -> tuple[str, ...]:
-        """Return its addresses, if known; else look, and wait so many seconds. Unreachable if there is none."""
+        """Return a host's addresses.
+
+        If none is known, look and wait for `within` seconds; raise Unreachable if none is found.
+        """
         if host.is_at_number:
             return (host.address,)
         with self._changed:
@@ -38,14 +41,14 @@ class Addresses:
             self._found[host.name] = (address, *others)
 
     def look_for(self, host: Host) -> None:
-        """Look its name up, if nobody does already."""
+        """Look up a host's name, unless that is under way."""
         with self._changed:
             if host.name in self._looking or host.is_at_number:
                 return
             self._looking.add(host.name)
         try:
             threading.Thread(target=self._look, args=(host,), name="look up", daemon=True).start()
-        except RuntimeError:  # no more threads: somebody has to wait
+        except RuntimeError:  # no thread is left, so the caller has to wait
             self._look(host)
 
     def _look(self, host: Host) -> None:
@@ -53,7 +56,7 @@ class Addresses:
         try:
             answers = socket.getaddrinfo(host.address, None, type=socket.SOCK_STREAM)
             found, why = [str(answer[4][0]) for answer in answers], ""
-        except (OSError, ValueError) as error:  # ValueError: nothing of that name can be in DNS
+        except (OSError, ValueError) as error:  # ValueError: DNS cannot have such a name
             why = f"{host.address}: {getattr(error, 'strerror', None) or error}"
         with self._changed:
             if found:

@@ -1,13 +1,13 @@
-"""One POST to another host, over a connection of its own, which may stay. Bytes in, bytes out; opinions: peers.py.
+"""Send one POST to another host, over a connection that may stay open. Bytes go out, bytes come back.
 
-A host may have several addresses, of which not all work, and a network may lose what is said to it: so after a moment
-without an answer the next address is tried, or the same again.
+A host may have several addresses, of which not all work, and a network may lose packets. So after a moment without an
+answer, the next address is tried, or the same one again.
 
-A thousand hosts make this often: it costs a third of what http.client's objects do.
+A thousand hosts do this often: it costs a third of what http.client's objects cost.
 """
 
 import contextlib
-import encodings.idna  # noqa: F401 - getaddrinfo would import it, when there may be no file descriptor left for that
+import encodings.idna  # getaddrinfo would import it later, when no file descriptor may be left  # noqa: F401
 import errno
 import os
 import re
@@ -20,8 +20,8 @@ from entrypoint.base.values import Value, replace
 from entrypoint.launcher.control.access import MAX_MESSAGE
 
 CONNECTING = 1.0  # seconds: the other's kernel answers, however busy its processes are
-NEXT = 0.25  # seconds until another connection is tried. The kernel itself would say a lost word again after 1 s
-UNHEARD = 1000  # milliseconds in which the other's kernel is to confirm what we said
+NEXT = 0.25  # seconds until another connection is tried; the kernel itself repeats a lost packet after 1 s
+UNHEARD = 1000  # milliseconds within which the other's kernel must confirm what we sent
 _BLOCK = 1 << 16
 _MAX_HEAD = 1 << 14
 _STATUS = re.compile(rb"HTTP/1\.\d (\d{3})\b")
@@ -30,17 +30,17 @@ _STAYS = re.compile(rb"\r\nConnection:[ \t]*keep-alive[ \t]*(?:\r|$)", re.IGNORE
 
 
 class Unreachable(OSError):
-    """There was no connection."""
+    """Report that no connection could be made."""
 
 
 class Answer(Value):
     status: int
     body: bytes
-    asked: float  # when the question went out, on the monotonic clock
-    heard: float  # when the answer was there
-    address: str  # where the other was, as a number
-    link: socket.socket | None = None  # the connection, if both sides want to keep it
-    rest: bytes = b""  # what came over it behind the answer
+    asked: float  # when the request was sent, on the monotonic clock
+    heard: float  # when the answer was complete
+    address: str  # the other's address, as a number
+    link: socket.socket | None = None  # the connection, if both sides keep it
+    rest: bytes = b""  # bytes that came behind the answer
 
 
 def post(
@@ -54,12 +54,11 @@ def post(
     headers: str = "",
     stay: bool = False,
 ) -> Answer:
-    """Ask, and wait for the answer, at most `timeout` seconds. OSError if there is none that is HTTP; Unreachable if it
-    could not be asked.
+    """Send a request, and wait for the answer, at most `timeout` seconds.
 
-    `addresses` are numbers, the best first; `source` is the one that we are to call from, `headers` are whole lines
-    with their ends. With `stay`, the other is asked to leave the connection open; it is then the answer's `link`, and
-    the caller's to close.
+    Raise Unreachable if no connection could be made, OSError if no HTTP answer came. `addresses` are numbers, the best
+    first; `source` is the address to call from; `headers` are whole lines with their ends. With `stay`, the other side
+    is asked to keep the connection; if it does, it is the answer's `link`, and the caller must close it.
     """
     deadline = time.monotonic() + timeout
     head = (
@@ -93,7 +92,7 @@ def post(
 
 
 def _whole(text: bytes) -> tuple[int, bytes, bytes, bool] | None:
-    """(status, body, what is behind it, whether the connection stays) of an answer; None if more of it is to come."""
+    """Return (status, body, bytes behind it, whether the connection stays) of an answer; None if it is not complete."""
     head, end, rest = text.partition(b"\r\n\r\n")
     if not end:
         return None
@@ -107,9 +106,9 @@ def _whole(text: bytes) -> tuple[int, bytes, bytes, bool] | None:
 
 
 def connected(addresses: Sequence[str], port: int, timeout: float, source: str) -> socket.socket:
-    """Return the first connection that comes, to any of these addresses. Who refuses is not asked again.
+    """Return the first connection to any of these addresses. An address that refuses is not tried again.
 
-    Each try waits twice as long as the one before, so that a network that is only slow is reached, too.
+    Each attempt waits twice as long as the one before, so that a slow network is reached, too.
     """
     deadline, patience = time.monotonic() + timeout, NEXT
     error: OSError = TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
@@ -127,6 +126,6 @@ def connected(addresses: Sequence[str], port: int, timeout: float, source: str) 
 
 
 def prepare(connection: socket.socket) -> None:
-    """Tell the kernel what both ends of a connection want: to wait for nothing, and to hear soon that nobody hears."""
+    """Set up a connection: send without delay, and detect soon that the other side does not confirm."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD)

@@ -1,7 +1,7 @@
-"""What a launcher that can do nothing else tells the other hosts: from its main thread, with one socket at a time.
+"""Report this launcher's end to the other hosts if nothing else works, from the main thread, with one socket at a time.
 
-A host with too few processes, threads or file descriptors for a control channel can still send a message mostly. Else
-the others would wait for it until the start timeout, and then name the wrong cause.
+A host with too few processes, threads or file descriptors for a control channel can usually still send a message.
+Otherwise the others would wait for it until the start timeout, and then blame a wrong cause.
 """
 
 import json
@@ -15,17 +15,17 @@ from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome.outcome import Outcome
 from entrypoint.launcher.policy.events import News, Report
 
-AGAIN = 0.2  # seconds between two tries
+AGAIN = 0.2  # seconds between two attempts
 ANSWERING = 1.0  # seconds
 
 
 def tell(
     cluster: Cluster, settings: Settings, outcome: Outcome, attempt: int, within: float, enough: Callable[[], bool]
 ) -> list[str]:
-    """Tell the coordinator, which tells all others, of our end; as the coordinator, tell everybody.
+    """Report our end to the coordinator, which informs all others; as the coordinator, report it to all.
 
-    Who does not answer, since it is about to start perhaps, is asked again for `within` seconds, or until it is
-    `enough`. The hosts that have not heard it.
+    A host that does not answer may only be starting: it is tried again for `within` seconds, or until `enough()`.
+    Return the hosts that were not reached.
     """
     if cluster.is_coordinator:
         path, waiting = "/news", list(cluster.followers)
@@ -41,7 +41,7 @@ def tell(
             try:
                 call(host, path, message.encode(), timeout=ANSWERING)
                 waiting.remove(host)
-            except (OSError, ValueError, Refused):  # ValueError: nothing of that name can be in DNS
+            except (OSError, ValueError, Refused):  # ValueError: DNS cannot have such a name
                 if enough():
                     break
         time.sleep(AGAIN if waiting else 0.0)

@@ -1,14 +1,14 @@
-"""The application behind the control channel, which hears the job's own hosts, and nobody else.
+"""Answer the requests of the control channel. Only the job's own hosts get an answer.
 
-What is protected, and from whom. An address that no host name of the job resolves to is refused, whatever it says;
-a report is taken from the address of the host that it is of, news from the coordinator's. With ENTRYPOINT_TOKEN set,
-whoever calls must show it too. Callers are limited (server.py, access.py), so none can keep another from being heard,
-and what is not a message of this protocol changes nothing.
+What is protected. A caller whose address belongs to no host name of the job is refused. A report is taken only from the
+address of its host, news only from the coordinator's. With ENTRYPOINT_TOKEN set, every caller must show the token, too.
+Callers are limited (server.py, access.py), so that none can keep another from being answered. A message that does not
+follow the protocol changes nothing.
 
-What is not. Messages travel as plain text within the job's network: who can read or forge packets there can read the
-token. Without a token every process on a host of the job is trusted, as it has the host's address. A message that was
-recorded and is sent again is refused from other addresses, and without the token; from the host itself it says
-what that host has said before. And a process on a host can always use up what its own host may ask for.
+What is not protected. Messages travel as plain text in the job's network: whoever can read or forge packets there can
+read the token. Without a token, every process on a host of the job is trusted, since it has the host's address. A
+recorded message that is sent again is refused from other addresses, and without the token; from the host itself it
+repeats what that host has sent before. And a process on a host can always use up that host's limits.
 """
 
 import json
@@ -29,11 +29,12 @@ from entrypoint.launcher.job.cluster import Cluster
 from entrypoint.launcher.policy.events import Event, Informed, Rejected, Replaced, Reported
 
 TOKEN_HEADER = "X-Entrypoint-Token"
-TOKEN_KEY = "X_ENTRYPOINT_TOKEN"  # as waitress has it
-RECORD = "/record/"  # and what follows: a piece of a follower's record
+TOKEN_KEY = "X_ENTRYPOINT_TOKEN"  # as waitress spells it
+RECORD = "/record/"  # followed by the host and the position of a piece of its record
+# The first two are for hosts; the last two are the live page and its data.
 HEARS = {"/report": "POST", "/news": "POST", "/status": "GET"}  # the first two are what hosts send to one another
-STATUS_AT_ONCE = 2  # of the server's threads, so that others may look, too
-SAY_AGAIN = 1.0  # seconds between two events about the same host that is refused
+STATUS_AT_ONCE = 2  # of the server's threads, so that requests for the page are answered, too
+SAY_AGAIN = 1.0  # seconds between two events about a host that is refused
 
 Put = Callable[[Event], None]
 Status = Callable[[], dict[str, Any]]
@@ -41,9 +42,9 @@ Answer = tuple[int, bytes, str]  # HTTP status, JSON, the follower whose report 
 
 
 class Control:
-    """What one host answers: to other hosts by `answer`, to people as a WSGI application.
+    """Answer other hosts by `answer`, and people as a WSGI application.
 
-    `news` are the coordinator's, as JSON. `life` tells this launcher from another one on the same host.
+    `news` returns the coordinator's news as JSON. `life` distinguishes this launcher from another one on the same host.
     """
 
     def __init__(
@@ -63,10 +64,10 @@ class Control:
         self._followers = frozenset(host.name for host in cluster.followers if cluster.is_coordinator)
         self._status, self._lookers = status, threading.BoundedSemaphore(STATUS_AT_ONCE)
         self._news, self._life = news, json.dumps(life).encode()
-        self._records = records  # the coordinator's
+        self._records = records  # on the coordinator
         self._routes = routes  # what people may look at
-        self._lives: dict[str, Any] = {}  # by host, of its launcher
-        self._lock = threading.Lock()  # the server, its threads and the reader of links all come here
+        self._lives: dict[str, Any] = {}  # host -> the life of its launcher
+        self._lock = threading.Lock()  # the server, its threads and the reader of links call this
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         method, path, caller = environ["REQUEST_METHOD"], environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR", "")
@@ -80,7 +81,7 @@ class Control:
         return [text]
 
     def answer(self, method: str, path: str, caller: str, shown: str, body: bytes) -> Answer:
-        """Return what a caller is told; `shown` is its token."""
+        """Return the answer to a caller; `shown` is its token."""
         try:
             self._refuse(method, path, caller, shown)
             if path == "/report":
@@ -113,7 +114,7 @@ class Control:
         if not self._lookers.acquire(blocking=False):
             raise Refused("others are looking, too; ask again", 503)
         try:
-            return json.dumps(self._status(), separators=(",", ":")).encode() + b"\n"  # as it is asked for by grep
+            return json.dumps(self._status(), separators=(",", ":")).encode() + b"\n"  # compact, for grep
         except queue.Empty:
             raise Refused("the supervisor did not answer in time", 503) from None
         finally:
@@ -123,7 +124,7 @@ class Control:
         return path in self._routes and self._routes[path].is_page
 
     def _show_job(self, path: str) -> bytes:
-        """Return what one of the routes shows, on the coordinator of a job that is recorded."""
+        """Return the live page, or its data. The monitor has them in a file, so nothing waits."""
         if not self._cluster.is_coordinator:
             raise Refused(f"the job is shown by its coordinator, {self._cluster.coordinator.name}", 404)
         if not self._records:
@@ -132,7 +133,7 @@ class Control:
 
     def _take_report(self, caller: str, body: bytes) -> tuple[bytes, str]:
         cluster = self._cluster
-        if not cluster.is_coordinator:  # groups and settings say who it is: somebody reads them differently
+        if not cluster.is_coordinator:  # hosts disagree on the coordinator if they have different groups or settings
             me, other = cluster.me.name, cluster.coordinator.name
             raise Refused(f"{me} takes {other} for the coordinator; groups and settings must be the same on all hosts")
         data, hosts = parse(body), self.callers.hosts_at(caller)
@@ -163,7 +164,7 @@ class Control:
 
 
 class _Refusals:
-    """Tells the policy, on the coordinator, which hosts of the job are refused for what will not change by itself."""
+    """Report, on the coordinator, hosts of the job that are refused for a reason that will not change by itself."""
 
     def __init__(self, cluster: Cluster, put: Put) -> None:
         self._followers = {host.name for host in cluster.followers} if cluster.is_coordinator else set()
@@ -186,7 +187,7 @@ def _same(one: bytes, other: bytes) -> bool:
 
 
 def parse(text: bytes) -> Any:
-    """Read JSON as hosts send it: no key twice, nothing too deep. Refused if it is else; wire.py does the rest."""
+    """Read JSON from a host, without double keys or deep nesting; raise Refused otherwise. wire.py checks the rest."""
     try:
         return json.loads(text.decode(), object_pairs_hook=_no_double)
     except (ValueError, RecursionError) as error:

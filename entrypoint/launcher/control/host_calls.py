@@ -1,4 +1,4 @@
-"""Calls to other hosts of the job: where they are, what we show them, and what their answer says."""
+"""Call other hosts of the job: find them, show them our token, and read their refusals."""
 
 import json
 import time
@@ -10,11 +10,11 @@ from entrypoint.launcher.control.wire import Refused
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.job.settings import Settings
 
-AGAIN = 0.02  # seconds between two tries to reach a host that hangs up
+AGAIN = 0.02  # seconds between two attempts to reach a host that hangs up
 
 
 class Calls:
-    """POSTs of one host to the others."""
+    """Send POSTs from one host to the others."""
 
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
         self._settings = settings
@@ -23,15 +23,17 @@ class Calls:
         self._addresses = Addresses()
 
     def __call__(self, host: Host, path: str, message: bytes, timeout: float, stay: bool = False) -> Answer:
-        """POST to another host. Unreachable if it takes no connection, OSError if it does not answer, Refused if it
-        says no."""
+        """POST to another host.
+
+        Raise Unreachable if the host takes no connection, OSError if it does not answer, Refused if it refuses.
+        """
         try:
             addresses, port = self._addresses.of(host, within=CONNECTING), host.port(self._settings.control_port)
             answer = post(
                 addresses, port, path, message, timeout, source=self._source, headers=self._headers, stay=stay
             )
         except Unreachable:
-            self._addresses.look_for(host)  # and go on with what is known meanwhile
+            self._addresses.look_for(host)  # and use the known addresses meanwhile
             raise
         self._addresses.note(host, answer.address)
         if answer.status != 200:
@@ -39,10 +41,10 @@ class Calls:
         return answer
 
     def takes_connection(self, host: Host, address: str, within: float) -> bool:
-        """Return whether a host's kernel takes a connection for its launcher, which may be too busy to say a word.
+        """Return whether a host's kernel takes a connection for its launcher, even if that is too busy to answer.
 
-        One that is being killed may close the connection that it had before it stops listening: what it takes then is
-        reset, and the next is refused. So it is looked at for a moment.
+        A launcher that is being killed may close its connection before it stops listening: the kernel then resets the
+        new connection and refuses the next. So the new one is watched for a moment.
         """
         port, deadline = host.port(self._settings.control_port), time.monotonic() + within
         while (left := deadline - time.monotonic()) > 0:

@@ -1,9 +1,9 @@
-"""Connections between the coordinator and each follower that stay open. Opinions are in policy.py.
+"""Keep connections between the coordinator and each follower open. The policy judges what happens to them.
 
-A link is the connection of a follower's first report, kept. What the two say to one another from then on goes over it,
-a line of JSON each: reports, their answers, news. So nobody has to connect for them; and when either process is
-killed, its kernel ends the link at once, where silence takes seconds to be believed. A link that cannot be had or
-breaks is no harm: reports are POSTs then, and bring the news back.
+A link is the connection of a follower's first report, kept open. Later messages go over it, each a line of JSON:
+reports, their answers, news. So nobody has to connect for them. And if either process is killed, its kernel closes the
+link at once, while silence takes seconds to be believed. Without a link nothing is lost: reports are POSTs then, and
+their answers bring the news.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ from entrypoint.launcher.control.access import MAX_MESSAGE
 from entrypoint.launcher.control.client import prepare
 from entrypoint.launcher.policy.events import Event, LinkEnded, Unreached
 
-LONGEST = 1 << 17  # bytes that the kernel takes at once; longer news are heard with the answer to a POST
+LONGEST = 1 << 17  # bytes that the kernel takes at once; longer news come with the answer to a POST
 _BLOCK = 1 << 16
 
-Answer = Callable[[bytes], bytes]  # report -> answer; nothing where it is refused
-# Takes over a connection: (host, connection, who answers, what was answered)
+Answer = Callable[[bytes], bytes]  # report -> answer; b"" if it is refused
+# Takes over a connection: (host, connection, function that answers, answer that was sent)
 Keep = Callable[[str, socket.socket, Answer, bytes], None]
 
 
@@ -33,17 +33,17 @@ class _Link(State):
 
 
 class Links:
-    """The coordinator's ends, at most one of each follower, read by a thread of their own."""
+    """Hold the coordinator's links, at most one for each follower. A thread of their own reads them."""
 
     def __init__(self, put: Callable[[Event], None]) -> None:
         self._put, self._lock = put, threading.Lock()
         self._of: dict[str, _Link] = {}
-        self._at: dict[str, str] = {}  # host -> the address from which it came last
+        self._at: dict[str, str] = {}  # host -> the address of its last link
         self._selector: selectors.BaseSelector | None = None
 
     def keep(self, host: str, connection: socket.socket, answer: Answer) -> None:
-        """Take over the host's connection; one that it had is closed, and nothing is said of that."""
-        with contextlib.suppress(OSError), self._lock:  # it may be reset by now, of which its reader will tell
+        """Take over a host's connection. An older one is closed without an event."""
+        with contextlib.suppress(OSError), self._lock:  # if it was reset by now, its reader reports that
             self._at[host] = str(connection.getpeername()[0])
         connection.setblocking(False)
         prepare(connection)
@@ -63,12 +63,12 @@ class Links:
             self._selector.register(connection, selectors.EVENT_READ, link)
 
     def address(self, host: str) -> str | None:
-        """Return from where a host's link came last; None if it never had one."""
+        """Return the address of a host's last link; None if it never had one."""
         with self._lock:
             return self._at.get(host)
 
     def tell(self, host: str, message: bytes) -> bool:
-        """Return whether the message is on its way to the host. Never waits."""
+        """Send a message to a host if that needs no waiting. Return whether it was sent."""
         with self._lock:
             link = self._of.get(host)
             return link is not None and self._send(link, message)
@@ -80,7 +80,7 @@ class Links:
             sent = link.connection.send(message + b"\n")
         except OSError:
             return False
-        if sent <= len(message):  # it does not read; what comes next would be read as the rest of this
+        if sent <= len(message):  # the host does not read; the next message would be taken for the rest of this
             self._close(link.host)
             return False
         return True
@@ -96,14 +96,14 @@ class Links:
                 self._read(key.data)
 
     def _read(self, link: _Link) -> None:
-        """Answer what has come. Where it is us who end the link, nothing is said of that."""
+        """Answer the reports that have come. If we close the link ourselves, no event is put."""
         try:
             block = link.connection.recv(_BLOCK)
-        except BlockingIOError:  # it was another one's, with the same number
+        except BlockingIOError:  # the descriptor belonged to another link before
             return
         except ConnectionResetError:
             block = b""
-        except OSError:  # what we said was not confirmed in time
+        except OSError:  # what we sent was not confirmed in time
             self._end(link, Unreached(host=link.host))
             return
         link.unread += block
@@ -132,8 +132,10 @@ class Links:
 
 
 def messages(connection: socket.socket, text: bytes) -> Iterator[bytes]:
-    """Yield what is said to a follower over its link, beginning with `text`, until it ends. OSError if the
-    coordinator's kernel did not confirm what we said."""
+    """Yield what a follower receives over its link, beginning with `text`, until the link ends.
+
+    Raise OSError if the coordinator's kernel did not confirm what we sent.
+    """
     while True:
         *whole, text = text.split(b"\n")
         yield from whole

@@ -1,8 +1,8 @@
-"""The wire between hosts: a small HTTP server on each, reports to the coordinator, news from it; over kept connections.
+"""Connect the hosts: a small HTTP server on each, reports to the coordinator, news from it, over kept connections.
 
-Reports and news hold whole facts, not changes, so a lost or repeated message does no harm: the next
-heartbeat repairs it. No opinions here: what is heard becomes an event, what to say comes from the policy.
-Waitress is imported in a thread of its own, beside the start of the first processes.
+Reports and news hold whole facts, not changes, so a lost or repeated message does no harm: the next heartbeat repairs
+it. Nothing is decided here: what is received becomes an event, and the policy decides what to send. A thread imports
+waitress while the first processes start.
 """
 
 import collections
@@ -41,29 +41,30 @@ from entrypoint.launcher.policy.events import (
     Unreached,
 )
 
-RETRY = 0.05  # seconds until the next try while the coordinator is not reached; each next is after twice as many,
-TRIES = 2000.0  # until all followers together make so many a second: else they take the time in which it would start
+RETRY = 0.05  # seconds until the first retry if the coordinator is not reached; the pause doubles each time,
+TRIES = 2000.0  # until all followers together retry so often a second: more would slow the coordinator's start
 FORBIDDEN = 403
 KNOCK = 0.5  # seconds for a follower's kernel to take a connection
 
 
 class Clock:
-    """The difference between another host's clock and ours, from questions and answers. Monotonic clocks, seconds.
+    """Measure the difference between another host's monotonic clock and ours, in seconds.
 
-    As NTP does it: the other's time was read between our two; of the last few exchanges the quickest is believed.
+    As in NTP, the other's time is taken as read in the middle between request and answer. Of the last few exchanges,
+    the quickest counts.
     """
 
     def __init__(self) -> None:
         self._measured: collections.deque[tuple[float, float]] = collections.deque(maxlen=16)
 
     def compare(self, sent: float, theirs: Any, received: float) -> None:
-        """Note one exchange; `theirs` is what the other host said its time was, and ignored if it is no number."""
+        """Note one exchange. `theirs` is the time in the answer; it is ignored if it is no number."""
         if isinstance(theirs, int | float) and math.isfinite(theirs) and received >= sent:
             self._measured.append((received - sent, theirs - (sent + received) / 2))
 
     @property
     def offset(self) -> float | None:
-        """Their clock minus ours; None if nothing was measured."""
+        """Return their clock minus ours; None if nothing was measured."""
         return min(self._measured)[1] if self._measured else None
 
 
@@ -84,13 +85,13 @@ class Peers:
         self._lock = threading.Condition()
         self._report: Report | None = None
         self._news = _in_json(News())
-        self._links = Links(put)  # the coordinator's
-        self._link: socket.socket | None = None  # a follower's
-        self._link_again = 0.0  # when it may ask for another one
+        self._links = Links(put)  # on the coordinator
+        self._link: socket.socket | None = None  # on a follower
+        self._link_again = 0.0  # when it may ask for another link
         self._shortage = Shortage(put)
         self._report_again = False
-        self._clock = Clock()  # the coordinator's
-        self._life, self._coordinators_life = os.urandom(8).hex(), ""  # which launcher it is, on the same host
+        self._clock = Clock()  # of the coordinator
+        self._life, self._coordinators_life = os.urandom(8).hex(), ""  # tells launchers on one host apart
         self._asked = 0.0  # when we last reported over our link
         self._answered = False
         self._delivered = threading.Event()
@@ -101,28 +102,31 @@ class Peers:
             threading.Thread(target=self._keep_reporting, name="reports", daemon=True).start()
 
     def report(self, report: Report) -> None:
-        """Tell the coordinator, now and with each heartbeat: a follower's facts have changed."""
+        """Report a follower's new facts to the coordinator, now and with each heartbeat."""
         with self._lock:
             self._report = report
             self._delivered.clear()
             self._lock.notify_all()
 
     def announce(self, news: News) -> None:
-        """Tell the followers: the coordinator's facts have changed. Who has no link hears it with its next report."""
+        """Send the coordinator's new facts to the followers.
+
+        A follower without a link gets them with its next report.
+        """
         with self._lock:
             self._news = _in_json(news)
             for follower in self._cluster.followers:
                 self._links.tell(follower.name, self._news)
 
     def _keep(self, host: str, connection: socket.socket, answer: Answer, said: bytes) -> None:
-        """Take over a follower's connection; what is new since `said`, for which it was kept, is told over it."""
+        """Take over a follower's connection. Send what is new since `said`, the answer for which it was kept."""
         self._links.keep(host, connection, answer)
         with self._lock:
             if not said.startswith(self._news[:-1]):
                 self._links.tell(host, self._news)
 
     def knock(self, host: str) -> None:
-        """See, by a thread of its own, whether a follower takes a connection; Unreached if it takes none."""
+        """Check in a thread whether a follower takes a connection. Put Unreached if it does not."""
         follower = next(each for each in self._cluster.followers if each.name == host)
         if (address := self._links.address(host)) is None:
             return
@@ -131,18 +135,19 @@ class Peers:
             if not self._call.takes_connection(follower, address, KNOCK):
                 self._put(Unreached(host=host))
 
-        with contextlib.suppress(RuntimeError):  # no more threads: silence will tell
+        with contextlib.suppress(RuntimeError):  # no thread is left: the host will be lost by its silence
             threading.Thread(target=knock, args=(address,), name="knock", daemon=True).start()
 
     def flush(self, within: float) -> None:
-        """Wait, at most so many seconds, until the coordinator has the last report."""
+        """Wait, for at most so many seconds, until the coordinator has the last report."""
         self._delivered.wait(within)
 
     def _keep_reporting(self) -> None:
         last: Report | None = None
         reached = False
         refused_since, complaint, again = 0.0, "", RETRY
-        # Who is heard is looked for at once. A look that comes before our server listens costs PROBE_AGAIN.
+        # The coordinator probes a host as soon as that reports. If our server did not listen yet, that would cost
+        # PROBE_AGAIN.
         self._tried_to_open.wait()
         while True:
             with self._lock:
@@ -160,7 +165,7 @@ class Peers:
                         self._delivered.set()
             except Refused as error:
                 refused_since = refused_since or time.monotonic()
-                # Not a host of the job, it says: perhaps our name does not resolve there yet. All else will not change.
+                # FORBIDDEN: our name may not resolve there yet. Other reasons do not change by themselves.
                 coordinator = self._cluster.coordinator.name
                 refused = error.status != FORBIDDEN
                 self._put(Rejected(host=coordinator, why=str(error)) if refused else Answered(host=coordinator))
@@ -178,8 +183,8 @@ class Peers:
                 again = max(RETRY, min(2 * again, len(self._cluster.hosts) / TRIES))
 
     def _bring(self, report: bytes) -> None:
-        """To the coordinator, and hear its answer; over our link, if we have one."""
-        # An answer that is lost is not said again for longer than UNHEARD: time for another try has to be left.
+        """Send a report to the coordinator and read its answer; over our link, if there is one."""
+        # The kernel repeats a lost answer for UNHEARD at most: leave time for another attempt.
         patience = self._settings.peer_timeout / 2
         if link := self._link:
             with self._lock:
@@ -197,11 +202,11 @@ class Peers:
         self._hear(answer.body, answer.asked, answer.heard)
 
     def _hear(self, said: bytes, asked: float, heard: float) -> None:
-        """News, or the answer to a report, which are news, too."""
+        """Take news from a message. The answer to a report is news, too."""
         data = json.loads(said)
         news = news_from_json(data)
         life = str(data.get("life", ""))
-        with self._lock:  # two threads hear: one what a POST is answered, one what comes over the link
+        with self._lock:  # two threads come here: with answers to POSTs, and with messages of the link
             self._coordinators_life = self._coordinators_life or life
             replaced = bool(life) and life != self._coordinators_life
             if "clock" in data and not replaced:
@@ -217,12 +222,12 @@ class Peers:
         self._link, self._link_again = link, time.monotonic() + self._settings.heartbeat
         try:
             threading.Thread(target=self._listen, args=(link, said), name="link", daemon=True).start()
-        except RuntimeError:  # no more threads: it goes without
+        except RuntimeError:  # no thread is left: it goes on without a link
             self._link = None
             link.close()
 
     def _listen(self, link: socket.socket, said: bytes) -> None:
-        """Hear what comes over our link until it ends. Who is still there hears of us at once, then."""
+        """Take what comes over our link until it ends. Then report at once, so that the coordinator notices us."""
         coordinator = self._cluster.coordinator.name
         ended: Event = LinkEnded(host=coordinator)
         with link, contextlib.suppress(Refused, ValueError):
@@ -239,12 +244,12 @@ class Peers:
                 self._lock.notify_all()
 
     def _drop_link(self) -> None:
-        """Of a coordinator that could not be reached it is not known whether the link leads to it any more."""
+        """Close our link: the coordinator could not be reached, so the link may not lead to it any more."""
         with self._lock:
             link, self._link = self._link, None
         if link:
             with contextlib.suppress(OSError):
-                link.shutdown(socket.SHUT_RDWR)  # which ends _listen
+                link.shutdown(socket.SHUT_RDWR)  # this ends _listen
 
     def _serve(self) -> None:
         logging.getLogger("waitress").setLevel(logging.ERROR)
@@ -259,7 +264,7 @@ class Peers:
             control = Control(self._cluster, token, self._put, self._status, news, self._life, self._records, routes)
             shortage = Shortage(self._put if self._cluster.followers else lambda _: None)
             server = ControlServer(control, shortage, listen, port, keep)
-        except Exception as error:  # no thread, no descriptor, no memory, ...: whatever it is, others wait for us
+        except Exception as error:  # no thread, descriptor or memory, for example
             if len(self._cluster.hosts) > 1:
                 where, number = f"{listen or 'any address'} port {port}", getattr(error, "errno", None)
                 reason = os.strerror(number) if number else error

@@ -1,7 +1,7 @@
-"""Looks for other hosts: does the name resolve, does the control port answer, over the interface that we are to use?
+"""Look for other hosts: check that the name resolves and that the control port answers over the job's interface.
 
-All are looked for side by side, no more than AT_ONCE at the same time: there are up to a thousand hosts. One thread
-waits for all connections; only name servers, which cannot be waited for so, take threads.
+There are up to a thousand hosts, so they are checked in parallel, AT_ONCE of them at a time. One thread waits for all
+connections; only name servers need threads of their own.
 """
 
 import concurrent.futures
@@ -21,17 +21,17 @@ from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.policy.events import Reach
 
 AT_ONCE = 64
-PATIENCE = 3.0  # seconds for one way to a host; of a word that the network loses, another try hears sooner: NEXT
-RESOLVING = 5.0  # seconds after which a resolver that says nothing is not waited for
+PATIENCE = 3.0  # seconds for one address of a host; in these, attempts of NEXT and more, as packets may be lost
+RESOLVING = 5.0  # seconds after which a resolver that does not answer is given up
 
-Way = tuple[Any, ...]  # as getaddrinfo gives it: family, kind, protocol, name, address
-# Yields each connection that it waits for, and how many seconds; is sent whether the other's kernel answered by then;
-# returns what came of it
+Way = tuple[Any, ...]  # as getaddrinfo returns it: family, kind, protocol, name, address
+# Yields each connection that it waits for, with seconds; gets whether the other's kernel answered in time; returns the
+# result.
 Look = Generator[tuple[socket.socket, float], bool | None, Reach]
 
 
 def look_for(cluster: Cluster, names: Sequence[str], control_port: int) -> tuple[Reach, ...]:
-    """Tell what came of looking for each of these hosts, side by side. Blocks for seconds where one is missing."""
+    """Return the result of looking for each of these hosts. It blocks for seconds if one is missing."""
     asked = set(names)
     wanted = [host for host in cluster.hosts if host.name in asked]
     ways = _ways_to(wanted, control_port)
@@ -40,7 +40,7 @@ def look_for(cluster: Cluster, names: Sequence[str], control_port: int) -> tuple
 
 
 def _ways_to(hosts: Sequence[Host], control_port: int) -> dict[str, list[Way] | str]:
-    """The ways to each host, or why there is none."""
+    """Return the addresses of each host, or why there are none."""
     named = [host for host in hosts if not host.is_at_number]
     ways: dict[str, list[Way] | str] = {host.name: _ways(host, control_port) for host in hosts if host.is_at_number}
     if named:
@@ -57,12 +57,12 @@ def _ways_to(hosts: Sequence[Host], control_port: int) -> dict[str, list[Way] | 
 def _ways(host: Host, control_port: int) -> list[Way] | str:
     try:
         return list(socket.getaddrinfo(host.address, host.port(control_port), type=socket.SOCK_STREAM))
-    except (OSError, ValueError) as error:  # ValueError: nothing of that name can be in DNS
+    except (OSError, ValueError) as error:  # ValueError: DNS cannot have such a name
         return getattr(error, "strerror", None) or str(error)
 
 
 def _side_by_side(looks: Iterable[Look]) -> dict[str, Reach]:
-    """Return what came of each, by host."""
+    """Run the checks in parallel. Return the result of each by host."""
     to_come, found = deque(looks), dict[str, Reach]()
 
     def go_on(look: Look, answered: bool | None) -> None:
@@ -89,9 +89,9 @@ def _side_by_side(looks: Iterable[Look]) -> dict[str, Reach]:
 
 
 def _reach(cluster: Cluster, host: Host, ways: list[Way] | str, port: int) -> Look:
-    """Connect to a host, in the first of its ways that works.
+    """Connect to a host at the first of its addresses that works.
 
-    Each try waits twice as long as the one before, as in client.py.
+    Each attempt waits twice as long as the one before, as in client.py.
     """
     if isinstance(ways, str):
         return Reach(host=host.name, why=ways)
@@ -124,7 +124,8 @@ def _from_here(cluster: Cluster, kind: Sequence[Any]) -> socket.socket:
         if own.startswith("127."):  # hosts that are simulated on this machine
             probe.bind((own, 0))
         elif cluster.interface:
-            # Takes a right that a container may lack, and a kernel that knows it; else the system's routes decide.
+            # It needs a right that a container may lack, and support in the kernel; otherwise the system's routes
+            # decide.
             with contextlib.suppress(OSError):
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, cluster.interface.encode())
     except OSError:

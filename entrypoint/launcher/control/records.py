@@ -1,4 +1,4 @@
-"""Where the coordinator keeps the followers' records, as their monitors bring them: bytes, which nobody here reads."""
+"""Store the followers' records, as their monitors bring them: bytes that nothing here reads."""
 
 import json
 import re
@@ -13,16 +13,21 @@ _PATH = re.compile(r"/record/([^/]+)/(\d{1,12})(/end)?")
 
 
 class Records:
-    """Files HOST.jsonl.gz in `folder`; what the coordinator's own monitor has written into `wants` goes back."""
+    """Keep files HOST.jsonl.gz in `folder`.
+
+    The answers carry what the coordinator's own monitor has written into `wants`.
+    """
 
     def __init__(self, folder: Path, wants: Path, followers: Container[str]) -> None:
         self.folder, self._wants, self._followers = folder, wants, followers
-        self._lock = threading.Lock()  # a piece that was given up and the next try may come together
+        self._lock = threading.Lock()  # a piece that was given up and its next attempt may come together
 
     def take(self, path: str, hosts: Container[str], piece: bytes) -> bytes:
-        """Add a piece to the record of one of these hosts; how much of it is here, and what is wanted of that host.
+        """Add a piece to the record of one of these hosts.
 
-        A piece that does not begin where the record ends is not taken: a host that is told so brings the right one.
+        Return how much of it is here, and what is wanted of that host.
+
+        A piece that does not begin where the record ends is not taken: the answer tells the host where to continue.
         """
         asked = _PATH.fullmatch(path)
         if not asked or asked[1] not in self._followers:

@@ -1,14 +1,14 @@
-"""The listening end of the control channel: waitress, with bounds on who comes in and how long they stay.
+"""Listen for the control channel with waitress, and limit who may connect and for how long.
 
-Bounded here, before a thread or the application has any work: connections a second and open ones of each host and of
-all strangers together, the size of a request, and the time that it may take to arrive. One request per connection; a
-follower's may stay open behind its first report, and links.py has it from then on, with a limit of its own.
+Limits apply before a thread or the application has any work: connections a second and open connections of each host and
+of all strangers together, the size of a request, and the time that it may take to arrive. A connection has one request.
+A follower's may stay open after its first report; then links.py takes it over, with a limit of its own.
 
-What hosts say to one another is answered by the thread that reads it: nobody is waited for, and a thousand hosts may
-speak at once. What people ask may have to wait for the supervisor, and has threads.
+Requests of hosts are answered by the thread that reads them: they never wait, and a thousand hosts may call at once.
+Requests of people may have to wait for the supervisor, and have threads.
 
-Waitress documents none of this to build on; the image pins its version. Of a channel we use what its own tasks do:
-`requests`, `write_soon`, `close_when_flushed`, `will_close`; and `total_outbufs_len`, as nothing else tells whether
+Waitress documents none of this as an interface; the image pins its version. Of a channel we use what its own tasks use:
+`requests`, `write_soon`, `close_when_flushed`, `will_close`; and `total_outbufs_len`, since nothing else tells whether
 all was sent. Of the server: the methods that are replaced here, and `active_channels`.
 """
 
@@ -33,17 +33,17 @@ from entrypoint.launcher.control.links import LONGEST, Keep
 from entrypoint.launcher.host.resource_limits import NAP, Shortage
 
 _MAX_HEAD = 1 << 14  # bytes
-_LONGEST = 10.0  # seconds from connecting to the answer, however busily a caller sends byte after byte
-THREADS = 4  # for what people ask, from the first that asks on; of these, two may wait for the supervisor
-_MOST = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2  # descriptors; connections that stay leave as many to others
-_AT_ONCE = 64  # connections that are taken in a row, so that those in the kernel's queue wait for no slow one
+_LONGEST = 10.0  # seconds from connecting to the answer, even if a caller keeps sending single bytes
+THREADS = 4  # for requests of people, started with the first; two of them may wait for the supervisor
+_MOST = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2  # descriptors, for connections that stay open
+_AT_ONCE = 64  # connections that are taken in a row, so that those in the kernel's queue do not wait for a slow one
 
 
 class _Channel(HTTPChannel):
-    """One request, one answer: what a caller sends behind its first request is not read."""
+    """Serve one request per connection. What a caller sends after its first request is not read."""
 
     party: str | None = None
-    came: float  # on the monotonic clock: the other may be set
+    came: float  # on the monotonic clock, since the other one may be set
 
     def handle_read(self) -> None:
         super().handle_read()
@@ -61,17 +61,17 @@ class _Channel(HTTPChannel):
             f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: {'keep-alive' if link else 'close'}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
         )
-        self.write_soon(head.encode() + text)  # as a task's thread would, and without one
+        self.write_soon(head.encode() + text)  # as a task's thread would, but without one
         self.close_when_flushed = True
         self.handle_write()
-        if link and self.total_outbufs_len:  # it does not read; it may ask again
+        if link and self.total_outbufs_len:  # the follower does not read; it may ask again
             link.close()
-        elif link:  # others read it from now on
+        elif link:  # links.py reads it from now on
             server.keep(who, link, partial(server.answer_again, Bucket(RATE, BURST), self.addr[0], shown), text)
 
     def _to_keep(self) -> socket.socket | None:
-        """Return the connection once more: what waitress closes, that has been said, is not its end then."""
-        with contextlib.suppress(OSError):  # no descriptor is left for that; the answer needs none
+        """Return a duplicate of the connection, so that it survives waitress closing its own."""
+        with contextlib.suppress(OSError):  # no descriptor is left; the answer needs none
             return self.socket.dup()
         return None
 
@@ -87,7 +87,10 @@ class _Channel(HTTPChannel):
 
 
 def _listening(address: str, port: int) -> socket.socket:
-    """Return a socket for one address, or for all that this host has, of IPv4 and IPv6. OSError if it cannot be had."""
+    """Return a socket that listens on one address, or on all IPv4 and IPv6 addresses of this host.
+
+    Raise OSError if it fails.
+    """
     if not address and socket.has_dualstack_ipv6():
         try:
             return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -98,7 +101,7 @@ def _listening(address: str, port: int) -> socket.socket:
 
 
 def _has_hung_up(connection: socket.socket) -> bool:
-    """Return whether it was only looked whether we are there."""
+    """Return whether a caller only checked that we listen."""
     try:
         return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
@@ -111,9 +114,9 @@ def _is_quick(channel: _Channel) -> bool:
 
 
 class ControlServer(TcpWSGIServer):
-    """A waitress server whose callers are limited. OSError if it cannot listen; `run()` serves.
+    """Run a waitress server whose callers are limited. Raise OSError if it cannot listen; `run()` serves.
 
-    `keep` takes the connections of followers that want to leave theirs open.
+    `keep` takes over the connections that followers want to keep open.
     """
 
     channel_class = _Channel
@@ -125,7 +128,7 @@ class ControlServer(TcpWSGIServer):
         self._look_at = 0.0
         self._polled: dict[int, Any] = {}  # by file descriptor: this server and its channels
         opened = _listening(address, port)
-        super().__init__(  # `_sock` is how waitress itself passes a socket that is there, as `sockets` of `serve`
+        super().__init__(  # `_sock` is how waitress itself passes an open socket, as `sockets` of `serve`
             control, map=self._polled, dispatcher=ThreadedTaskDispatcher(), _sock=opened, bind_socket=False,
             sockinfo=(opened.family, opened.type, opened.proto, opened.getsockname()), connection_limit=2000,
             backlog=4096, cleanup_interval=1, max_request_body_size=MAX_MESSAGE,
@@ -138,7 +141,7 @@ class ControlServer(TcpWSGIServer):
                 return
 
     def _accept_one(self) -> bool:
-        """Take one connection from the kernel's queue, and let it in or close it. False if there is none."""
+        """Take one connection from the kernel's queue and serve or close it. Return False if there is none."""
         try:
             taken = self.accept()
             if taken is None:
@@ -155,16 +158,16 @@ class ControlServer(TcpWSGIServer):
                     channel.party, channel.came = party, time.monotonic()
             else:
                 connection.close()
-        except OSError as error:  # it has hung up already, or we have no file descriptor left
+        except OSError as error:  # it was closed already, or no file descriptor is left
             if self._shortage.note(error):
                 time.sleep(NAP)
             return False
         return True
 
     def answer_again(self, limit: Bucket, caller: str, shown: str, report: bytes) -> bytes:
-        """Return the answer to one more report over a connection that stays; nothing where it is refused.
+        """Return the answer to one more report over a kept connection; b"" if it is refused.
 
-        It has a limit of its own, so that nothing else on that host can use up what its launcher may ask for.
+        The connection has a limit of its own, so that nothing else on that host can use up what its launcher needs.
         """
         if not limit.take():
             return b""
@@ -173,19 +176,19 @@ class ControlServer(TcpWSGIServer):
         return text if code == HTTPStatus.OK else b""
 
     def left(self, channel: _Channel) -> None:
-        """Note that a connection is closed; waitress may say so twice."""
+        """Note that a connection is closed. waitress may call this twice."""
         with self._lock:
             if channel.party is not None:
                 self._open[channel.party] -= 1
                 channel.party = None
 
     def add_task(self, task: _Channel) -> None:
-        if not _is_quick(task):  # else the channel sees to it when it has read all that came
+        if not _is_quick(task):  # a quick request is answered by the channel that reads it
             self.task_dispatcher.set_thread_count(THREADS)
             super().add_task(task)
 
     def readable(self) -> bool:
-        """Return whether to accept. Waitress asks whenever something happens, and at least every second."""
+        """Return whether to accept connections. Waitress asks at every event, and at least every second."""
         if (now := time.monotonic()) >= self._look_at:
             self._look_at = now + 1
             for channel in list(self.active_channels.values()):
@@ -195,4 +198,4 @@ class ControlServer(TcpWSGIServer):
         return readable
 
     def maintenance(self, now: float) -> None:
-        """Do nothing: waitress's own idea is to wait for silence, and to go by a clock that may be set."""
+        """Do nothing: waitress would wait for silence, by a clock that may be set."""

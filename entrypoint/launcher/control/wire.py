@@ -1,6 +1,6 @@
-"""Reports and news as JSON and back. What is not what a host of this job would send is Refused.
+"""Convert reports and news to JSON and back. Raise Refused for what no host of this job would send.
 
-The types of `Report` and `News` say what may stand in a message: `base/codec.py` reads it by them.
+`base/codec.py` reads a message by the types of `Report` and `News`.
 """
 
 import re
@@ -16,7 +16,7 @@ _KEY = re.compile(r"[a-z0-9-]+ [A-Za-z0-9+/]+={0,3}")  # as in a .pub file
 
 
 class Refused(Exception):
-    """A message that is not what a host of this job would send; `status` is HTTP's, 400 and up."""
+    """Report a message that no host of this job would send. `status` is HTTP's, 400 and up."""
 
     def __init__(self, why: str, status: int = 400) -> None:
         super().__init__(why)
@@ -28,7 +28,7 @@ def to_json(message: Report | News) -> dict[str, Any]:
 
 
 def report_from_json(data: Any, followers: Container[str]) -> Report:
-    """Read what to_json wrote; Refused if none of these hosts would have sent `data`."""
+    """Return the report in `data`, as to_json wrote it. Raise Refused if none of these hosts would have sent it."""
     report: Report = _message(Report, data)
     if report.host not in followers:
         raise Refused(f"{report.host!r} is not a follower in this job")
@@ -36,7 +36,7 @@ def report_from_json(data: Any, followers: Container[str]) -> Report:
 
 
 def news_from_json(data: Any) -> News:
-    """Read what to_json wrote; Refused if the coordinator would not have sent `data`."""
+    """Return the news in `data`, as to_json wrote it. Raise Refused if the coordinator would not have sent it."""
     news: News = _message(News, data)
     return news
 
@@ -48,7 +48,7 @@ def _message(kind: Any, data: Any) -> Any:
             raise Refused(f"protocol {found!r}, wanted {PROTOCOL}: the hosts of one job must run the same image")
         message = reader(kind)(data)
         for name, key in message.public_keys:
-            # What is no key could become another line of a file, or an option in one.
+            # Other text could become another line of ssh's files, or an option in one.
             if not _KEY.fullmatch(key):
                 raise ValueError(f"public key {name!r} is no public key")
     except (KeyError, TypeError, ValueError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""Our control groups: the folders in which the kernel tells of a host's memory and CPUs, in version 1 or 2.
+"""Read this process's control groups, in which the kernel accounts for memory and CPUs, in version 1 or 2.
 
 See the kernel's admin-guide/cgroup-v2 and cgroup-v1. A container sees its own group at the mount point, whatever the
 group's path is outside.
@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 def groups(controller: str, process: Path = Path("/proc/self")) -> Iterator[list[Path]]:
-    """Return our group's folder and those of its ancestors, whose limits hold for us as well; none if none is told.
+    """Yield the folders of our group and its ancestors, whose limits apply to us as well.
 
-    One list for each hierarchy that may have this controller.
+    There is one list for each hierarchy that may have this controller; none if /proc does not show our groups.
     """
     try:
         own = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
@@ -34,7 +34,10 @@ def groups(controller: str, process: Path = Path("/proc/self")) -> Iterator[list
 
 
 def read(folder: Path, *names: str) -> str:
-    """Return what the files of these names hold. Of most things, each version has its own; the other's is absent."""
+    """Return the contents of the files of these names.
+
+    Each version has names of its own; the other's files are absent.
+    """
     found = ""
     for name in names:
         with contextlib.suppress(OSError):
@@ -43,6 +46,6 @@ def read(folder: Path, *names: str) -> str:
 
 
 def most_processes() -> int | None:
-    """Return how many processes and threads the kernel allows our group and those above it; None if it does not say."""
+    """Return the least limit of processes and threads of our group and its ancestors; None if there is none."""
     said = [read(folder, "pids.max").strip() for group in groups("pids") for folder in group]
     return min((int(most) for most in said if most.isdecimal()), default=None)  # "max" is no limit

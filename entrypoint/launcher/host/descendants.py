@@ -1,16 +1,17 @@
-"""What descends from the processes of this host: found, told to end, and named where SIGKILL does not end it.
+"""Find the descendants of this host's processes, end them, and name those that SIGKILL does not end.
 
-The kernel says who descends from whom: as PID 1 or subreaper we adopt whatever loses its parent, so nothing leaves our
-tree, whatever session or process group it has. Whose an adopted process is, its environment says.
+The kernel tells which process descends from which: as PID 1 or subreaper we adopt every process that loses its parent,
+so nothing leaves our tree, whatever its session or process group. The environment of an adopted process tells to which
+process of the plan it belongs.
 
-At a stop nobody hears SIGTERM from us twice, since a second one would interrupt the saving that the first began:
+At a stop no process gets SIGTERM from us twice, since a second one would interrupt the saving that the first began:
 
-- the process group of the program hears it at once, as from `kill -- -PGID`;
-- who is outside of it and has lost its parent hears it then, alone: what it started is its own to tell;
-- who is outside and whose parent lives may have heard it of that. One that would have died of it has not, and hears it
-  after a second. One that handles SIGTERM hears it when half of the grace is over; under a program whose trade is to
-  pass signals on, never;
-- what was started after SIGTERM belongs to the saving, and hears nothing.
+- the process group of the program gets it at once, as from `kill -- -PGID`;
+- a process outside of it that has lost its parent gets it then, alone; its own children are its own business;
+- a process outside whose parent lives may have got it from the parent. If it would have died of SIGTERM, it has not got
+  it, and gets it after a second. If it handles SIGTERM, it gets it when half of the grace is over; under a program that
+  exists to pass signals on, it never does;
+- a process that started after SIGTERM belongs to the saving and gets nothing.
 """
 
 import contextlib
@@ -25,9 +26,9 @@ from entrypoint.base.values import State, Value, fresh
 from entrypoint.launcher.host.process import Process, reap
 
 MARK = "ENTRYPOINT_PROCESS"  # environment variable: the process of the plan from which a process descends
-PASSED_ON = 1.0  # seconds in which a living parent has passed SIGTERM on, if it does; a quarter of the grace if less
+PASSED_ON = 1.0  # seconds in which a living parent would have passed SIGTERM on; a quarter of the grace if that is less
 RELAYS = {"timeout", "tini", "docker-init", "dumb-init", "catatonit", "sudo", "runuser", "su"}
-APART: set[int] = set()  # children of ours that are no process of the job: the monitor
+APART: set[int] = set()  # children of ours that are no processes of the job: the monitor
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SSH = ("sshd", "orted", "prted")
 _TERM = 1 << (signal.SIGTERM - 1)
@@ -37,7 +38,7 @@ _STATES = {
 
 
 class Stat(Value):
-    """A line of /proc/PID/stat."""
+    """Hold a line of /proc/PID/stat."""
 
     pid: int
     name: str  # of the program, as the kernel has it
@@ -45,17 +46,17 @@ class Stat(Value):
     parent: int
     group: int
     threads: int
-    worked: int  # ticks of processor time, of children that it waited for, too
+    worked: int  # ticks of CPU time, with those of children that it waited for
     began: int  # ticks since the machine's start
 
     @property
     def alive(self) -> bool:
-        """Also where the main thread has ended, and another has not."""
+        """Return whether a thread is alive, even if the main thread has ended."""
         return self.state not in "ZX" or self.threads > 1
 
     @property
     def key(self) -> tuple[int, int]:
-        """What no other process has, though pids come again."""
+        """Return what no other process shares, although pids are used again."""
         return self.pid, self.began
 
     def __str__(self) -> str:
@@ -63,7 +64,7 @@ class Stat(Value):
 
 
 def read_stat(pid: int | str) -> Stat | None:
-    """Read it from /proc; None if there is no such process."""
+    """Return the process's line of /proc; None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", errors="replace") as file:
             head, _, rest = file.read().rpartition(")")
@@ -78,10 +79,10 @@ def read_stat(pid: int | str) -> Stat | None:
 
 
 def where_it_is(stat: Stat) -> str:
-    """Return a process that SIGKILL did not end, and what the kernel says of it; reads nothing that may wait for it."""
+    """Describe a process that SIGKILL did not end, with its state in the kernel. It reads nothing that may block."""
     waits, seen = "", stat
     with contextlib.suppress(OSError):
-        if stat.state in "ZX":  # of its main thread; another one keeps it
+        if stat.state in "ZX":  # this is the state of its main thread; another one may live
             threads = map(read_stat, os.listdir(f"/proc/{stat.pid}/task"))  # noqa: PTH208
             seen = next((thread for thread in threads if thread and thread.state not in "ZX"), stat)
         waits = Path(f"/proc/{seen.pid}/wchan").read_text().strip("0")
@@ -90,7 +91,10 @@ def where_it_is(stat: Stat) -> str:
 
 
 class Descendants:
-    """Looks at our descendants. `processes`: those of the plan; `are_users`: whether one is the user's program."""
+    """Find the descendants of `processes`, those of the plan.
+
+    `are_users(name)` tells whether one is the user's program.
+    """
 
     def __init__(self, processes: Mapping[str, Process], are_users: Callable[[str], bool]) -> None:
         self._processes, self._are_users = processes, are_users
@@ -98,10 +102,10 @@ class Descendants:
         self._children: dict[int, list[Stat]] = {}
         self._owners: dict[tuple[int, int], str | None] = {}  # of those that we adopted
         self._owned: dict[str | None, list[Stat]] = {}
-        self.told: dict[tuple[int, int], float] = {}  # who has SIGTERM from us, and since when: whoever they belong to
+        self.told: dict[tuple[int, int], float] = {}  # process that got SIGTERM from us -> when
 
     def look(self) -> None:
-        """See who is there now."""
+        """Read which processes exist now."""
         pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208
         found = [stat for pid in pids if pid not in APART and (stat := read_stat(pid))]
         self._all = {stat.pid: stat for stat in found}
@@ -115,21 +119,22 @@ class Descendants:
                 self._owned.setdefault(self._owner(stat), []).append(stat)
 
     def _owner(self, stat: Stat) -> str | None:
-        """Return whose an adopted process is: a name, "" for some program of the user's, None for ssh's sessions."""
+        """Return the owner of an adopted process: a name, "" for any program of the user's, None for ssh's sessions."""
         if stat.key not in self._owners:
             words: list[bytes] = []
-            with contextlib.suppress(OSError):  # what sleeps uninterruptibly may hold the lock that reading this takes
+            with contextlib.suppress(OSError):  # a process in state D may hold the lock that this takes
                 words = [] if stat.state == "D" else Path(f"/proc/{stat.pid}/environ").read_bytes().split(b"\0")
             marks = [word.partition(b"=")[2].decode(errors="replace") for word in words if word.startswith(_MARKED)]
-            # sshd writes what it does over its own environment; Open MPI's daemon has none of ssh's.
+            # sshd overwrites its environment with its title; Open MPI's daemon lacks ssh's variables.
             ssh = stat.name.startswith(_SSH) or any(word.startswith(b"SSH_CONNECTION=") for word in words)
             self._owners[stat.key] = next(iter(marks), None if ssh else "")
         return self._owners[stat.key]
 
     def of(self, name: str) -> list[Stat]:
-        """Return living processes that are this one's, its own first; parents before their children.
+        """Return the living processes that belong to `name`, its own first, parents before their children.
 
-        Only the user's programs have others. Of a rank, what mpirun has started is none of it, but what that runs is.
+        Only the user's programs own other processes. A rank does not own the program that mpirun started, but what that
+        runs.
         """
         process = self._processes.get(name)
         if process is None:
@@ -144,7 +149,7 @@ class Descendants:
         return [stat for stat in self._with_descendants(below) if stat.alive]
 
     def below_us(self, spare: Collection[int] = ()) -> list[Stat]:
-        """Return all that descends from us; those in `spare` live on with what descends from them."""
+        """Return all our descendants, except those in `spare` and what descends from them."""
         ours = [stat for stat in self._children.get(os.getpid(), ()) if stat.pid not in spare]
         return [stat for stat in self._with_descendants(ours, spare) if stat.alive]
 
@@ -162,7 +167,7 @@ class Descendants:
         return self._all.get(pid)
 
     def is_relayed(self, stat: Stat) -> bool:
-        """Return whether a program above it, below us, passes signals on."""
+        """Return whether a program between us and the process passes signals on."""
         above = self._all.get(stat.parent)
         while above and above.pid not in (0, 1, os.getpid()):
             if above.name in RELAYS:
@@ -175,7 +180,7 @@ _MARKED = f"{MARK}=".encode()
 
 
 class Ending(State):
-    """A process of the plan that was told to end, with all that descends from it. Times are our clock's, in seconds."""
+    """End a process of the plan with all its descendants. Times are seconds of our clock."""
 
     name: str
     process: Process
@@ -187,7 +192,7 @@ class Ending(State):
     _tick: float = 0.0
 
     def ask(self, now: float) -> None:
-        """Send SIGTERM to its process group."""
+        """Send SIGTERM to the process group."""
         self._asked, self._tick = now, time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS
         self.descendants.told |= {
             stat.key: now for stat in self.descendants.of(self.name) if self.process.in_group(stat.group)
@@ -195,13 +200,13 @@ class Ending(State):
         self.process.signal(signal.SIGTERM)
 
     def force(self) -> None:
-        """Send SIGKILL to all that is left of it, now and whenever it is looked at."""
+        """Send SIGKILL to everything that is left, now and at each `press`."""
         self.forced = True
         self.process.signal(signal.SIGKILL)
         self.press(0.0)
 
     def press(self, now: float) -> None:
-        """Signal those whose turn it is, after a look at who is there."""
+        """Look which descendants exist, and signal those whose turn it is."""
         self.living = self.descendants.of(self.name)
         for stat in self.living:
             if self.forced:
@@ -227,10 +232,10 @@ class Ending(State):
 def end_descendants(
     within: float, spare: Collection[int] = (), known: Container[tuple[int, int]] = ()
 ) -> tuple[list[Stat], list[tuple[int, int]]]:
-    """Kill whatever still descends from us; (what is left, what was reaped, as `reap` does).
+    """Kill everything that still descends from us. Return (what is left, what was reaped, as `reap` returns it).
 
-    It ends when only `known` are left, or after `within` seconds. The children in `spare` live on with what descends
-    from them.
+    It ends when only `known` processes are left, or after `within` seconds. The children in `spare`, and what descends
+    from them, keep running.
     """
     descendants, pause, deadline = Descendants({}, lambda _: False), 0.002, time.monotonic() + within
     ended: list[tuple[int, int]] = []

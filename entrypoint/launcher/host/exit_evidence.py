@@ -1,4 +1,4 @@
-"""What the end of a process brings beside its exit: its last output, what the kernel says, what it left in files."""
+"""Collect evidence when a process ends: its last output, what the kernel reports, what it left in files."""
 
 import contextlib
 import json
@@ -17,19 +17,19 @@ from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Event
 from entrypoint.launcher.policy.facts import Facts
 
-FAILURE = 4000  # characters of what a script writes to the failure file that are told
-MOST = 1 << 20  # that are read
+FAILURE = 4000  # characters that are reported of what a script wrote to the failure file
+MOST = 1 << 20  # characters of it that are read
 
 
 class LastOutput:
-    """Belongs to the loop, like the facts that it reads. `prepared` hears what the prepare step has left."""
+    """Collect evidence; for the loop only, like the facts that it reads. `prepared` gets the prepare step's result."""
 
     def __init__(self, paths: Paths, facts: Facts, log: Log, prepared: Callable[[dict[str, Any]], None]) -> None:
         self._paths, self._failure, self._facts, self._log = paths, paths.failure, facts, log
         self._note_prepared, self._meter = prepared, Meter()
 
     def events_of_end(self, spec: ProcessSpec, exit: Exit) -> list[Event]:
-        """Return an end, and before it what it brings: its last output, a public key, what the prepare step found."""
+        """Return an Ended event, after events for what comes with it: a public key, the prepare step's findings."""
         before: list[Event] = []
         output = shortage = wrote = ""
         try:
@@ -44,12 +44,12 @@ class LastOutput:
                 self._note_prepared(found)
                 flags, fingerprints = frozenset(found["flags"]), tuple(found["fingerprints"].items())
                 before.append(events.Prepared(flags=flags, fingerprints=fingerprints, unused_gpus=found["unused_gpus"]))
-        except Exception as error:  # whatever it was: an end that is not told would be waited for for ever
+        except Exception as error:  # whatever it was: an end that is not reported would be awaited for ever
             before.append(broken(error))
         return [*before, events.Ended(name=spec.name, exit=exit, output=output, memory=shortage, wrote=wrote)]
 
     def forget(self) -> None:
-        """Forget what was killed: what was written of a failure until now explains nothing that comes."""
+        """Forget what was killed and what a failed script wrote: neither explains a later end."""
         self._meter.killed_since()
         with contextlib.suppress(OSError):
             said = self._masked(most=1000)
@@ -57,15 +57,18 @@ class LastOutput:
             self._log.say(f"the script wrote {self._failure}, removed before the next attempt: {said}")
 
     def _memory(self, name: str, exit: Exit) -> str:
-        """What the kernel says, if it may have killed this process; a shell passes the end of its program on as 137."""
+        """Return what the kernel reports if it may have killed this process.
+
+        A shell passes its program's end on as 137.
+        """
         if name in self._facts.own.forced or exit.code != 128 + signal.SIGKILL:
             return ""
         return self._meter.killed_since()
 
     def _failure_of(self, spec: ProcessSpec, exit: Exit) -> str:
-        """Return what the user's program says of its end in the failure file, if it writes that itself.
+        """Return what the user's program wrote to the failure file about its end.
 
-        Nobody can tell whose words they are where several programs of the user's run on this host.
+        If several programs of the user's run on this host, nobody knows which of them wrote it.
         """
         alone = sum(each.duty.is_users for each in self._facts.own.specs.values()) == 1
         if exit.clean or exit.signal is not None or not (spec.duty.is_users and alone):
@@ -75,6 +78,9 @@ class LastOutput:
         return ""
 
     def _masked(self, most: int) -> str:
-        """So many characters of what a script wrote, cut when it is masked: half of a secret is known to nobody."""
+        """Return the beginning of what a script wrote.
+
+        It is masked before it is cut, since half of a secret is not recognised.
+        """
         with self._failure.open(encoding="utf-8", errors="replace") as file:
             return self._log.secret.mask(file.read(MOST))[:most]

@@ -1,7 +1,7 @@
-"""Where our own files lie on this host, and what an earlier run has left there.
+"""Place the launcher's own files on this host, and remove what an earlier run has left.
 
-As a rule in /run and in SageMaker's tree. A container may have another user than root, a disk that is only read, or no
-/tmp: then they lie wherever this user may write. What is secret goes after the last process.
+Usually they lie in /run and in SageMaker's tree. A container may have another user than root, a read-only disk or no
+/tmp: then they lie wherever this user may write. Secrets are removed after the last process.
 """
 
 import contextlib
@@ -13,18 +13,18 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.base.values import replace
 from entrypoint.launcher.job.job import Job, Paths
 
-TEMPORARY = ("/tmp", "/var/tmp", "/usr/tmp")  # where programs look for a place, after TMPDIR
+TEMPORARY = ("/tmp", "/var/tmp", "/usr/tmp")  # where programs look for a temporary folder after TMPDIR
 MEMORY = "/dev/shm"
 
 
 def is_writable(folder: Path) -> bool:
-    """Return whether this user may make files in a folder, or may make the folder where it is not there."""
+    """Return whether this user may make files in a folder, or make the folder if it does not exist."""
     there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def private_folder(paths: Paths, environment: Mapping[str, str]) -> Path:
-    """Make a folder for nobody else, for keys and sockets, anywhere; ConfigError if nothing can be written."""
+    """Make a private folder for keys and sockets, wherever that is possible. Raise ConfigError if it is not."""
     import tempfile
 
     last = [MEMORY, str(paths.base), str(paths.output)]
@@ -38,7 +38,7 @@ def private_folder(paths: Paths, environment: Mapping[str, str]) -> Path:
 
 
 def settled(job: Job) -> tuple[Job, list[str]]:
-    """Return the job with what cannot lie in SageMaker's tree in our own folder; and what is to be said of it."""
+    """Return the job with folders of ours in place of closed ones in SageMaker's tree, and lines for the log."""
     paths, program, told = job.paths, job.program, list[str]()
     kept = {paths.model: "the model", paths.output: "the failure file", paths.data: "the report"}
     if os.path.lexists(checkpoints := paths.base / "checkpoints"):
@@ -50,7 +50,7 @@ def settled(job: Job) -> tuple[Job, list[str]]:
         paths = replace(paths, other_data=paths.run / "data")
     if not _has_files(paths.code) and not is_writable(paths.code):
         there, paths = str(paths.code), replace(paths, other_code=paths.run / "code")
-        # A job that names no other place for its code has it in this one, or in channel `code`.
+        # A job that names no other place for its code has it here, or in channel `code`.
         program = replace(program, source=str(paths.code)) if program.source == there else program
         told.append(f"{_user()} cannot write to {there}: the code lies in {paths.code}")
         if not program.name.endswith(".py") and os.statvfs(paths.run).f_flag & os.ST_NOEXEC:
@@ -62,9 +62,9 @@ def settled(job: Job) -> tuple[Job, list[str]]:
 
 
 def place_for_others(run: Path, environment: Mapping[str, str]) -> str:
-    """Return what TMPDIR is to be; "" where it is well as it is, or /tmp is.
+    """Return the TMPDIR for the programs; "" if the present one, or /tmp, can be used.
 
-    Python would look further than there, but most other programs would not. One that a script may still make stays.
+    Python would search further folders, but most other programs would not. A TMPDIR that a script may still make stays.
     """
     given = environment.get("TMPDIR")
     if is_writable(Path(given)) if given else _is_open(TEMPORARY[0]):
@@ -76,8 +76,8 @@ def place_for_others(run: Path, environment: Mapping[str, str]) -> str:
 
 
 def make_ready(job: Job, say: Callable[[str], None]) -> None:
-    """Make the run folder, and remove what an earlier run has left: the container was started again."""
-    with contextlib.suppress(OSError):  # nothing can be written anywhere, which is told now
+    """Make the run folder, and remove what an earlier run has left: the container may have been started again."""
+    with contextlib.suppress(OSError):  # nothing can be written anywhere, as was logged
         job.paths.run.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in job.paths.run.glob("prte*"):  # see plan/distributions/mpi.py
         import shutil
@@ -90,7 +90,7 @@ def make_ready(job: Job, say: Callable[[str], None]) -> None:
 
 
 def remove_secrets(paths: Paths) -> None:
-    """Remove keys, what the prepare step has left, and the socket of the ranks."""
+    """Remove keys, the result of the prepare step, and the socket of the ranks."""
     for path in (*paths.ssh.glob("*_key"), paths.prepared, paths.ranks):
         path.unlink(missing_ok=True)
 
@@ -109,7 +109,7 @@ def _has_files(folder: Path) -> bool:
     try:
         return any(folder.iterdir())
     except OSError:
-        return os.path.lexists(folder) and not os.access(folder, os.R_OK)  # the prepare step says what is wrong with it
+        return os.path.lexists(folder) and not os.access(folder, os.R_OK)  # the prepare step reports the error
 
 
 def _user() -> str:

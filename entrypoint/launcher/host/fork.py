@@ -1,7 +1,7 @@
-"""Runs a helper program of ours in a fork of the launcher: a Python of its own would start, and import what we have.
+"""Run a helper program in a fork of the launcher, since a new Python would start and import again what we have.
 
-That is for the first program alone, as long as the launcher has no thread that holds anything. It finds what it would
-find if its command were run: its environment, its input, the usual handlers of signals, and Python's own `sys.path`.
+Only the first program runs so, while the launcher has no thread that could hold a lock. The program finds what it would
+find as a command: its environment, its input, the usual signal handlers, and Python's own `sys.path`.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from entrypoint.launcher.plan.plan import ProcessSpec
 
 
 def fork(spec: ProcessSpec, env: Mapping[str, str], log: Log) -> process.Process:
-    """Start a spec whose command is `python OPTIONS FOLDER`, as `spawn` would; OSError if that cannot be."""
+    """Start a spec whose command is `python OPTIONS FOLDER`, as `spawn` would. Raise OSError if that fails."""
     with process.plumbing(spec, log) as (stdin, out, err):
         pid = os.fork()
         if pid == 0:
@@ -34,7 +34,7 @@ def _be(folder: Path, env: dict[str, str], streams: tuple[int, int, int]) -> NoR
         _become(env, streams)
         sys.path[:] = [str(folder), *path_of_python(sys.path, env)]
         with contextlib.suppress(OSError):
-            Path("/proc/self/comm").write_text(folder.name)  # for people; its command line is ours
+            Path("/proc/self/comm").write_text(folder.name)  # for people; its command line stays ours
         file = str(folder / "__main__.py")
         program = SourceFileLoader("__main__", file).get_code("__main__")
         assert program
@@ -58,20 +58,20 @@ def _become(env: dict[str, str], streams: tuple[int, int, int]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     most = os.sysconf("SC_OPEN_MAX")
     for above, below in itertools.pairwise(sorted({2, *streams, most})):
-        os.closerange(above + 1, below)  # first, as there may be hardly room for more
+        os.closerange(above + 1, below)  # first, since there may be hardly any free descriptor
     for number, fd in enumerate([os.dup(fd) for fd in streams]):
         os.dup2(fd, number)
     os.closerange(3, most)
     os.environ.clear()
     os.environ.update(env)
-    sys.stdin = open(0)  # noqa: SIM115 - as long as the process is there
+    sys.stdin = open(0)  # noqa: SIM115 - open for as long as the process lives
     sys.stdout, sys.stderr = open(1, "w"), open(2, "w", buffering=1, errors="backslashreplace")  # noqa: SIM115
 
 
 def path_of_python(path: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """Return `sys.path` as a new Python in this environment has it, from that of one that has added to it in front.
+    """Return `sys.path` as a new Python in this environment has it, given one with entries added in front.
 
-    Before its own library, which begins with an archive that hardly ever exists, stands what PYTHONPATH names.
+    What PYTHONPATH names stands before Python's library, which begins with an archive that hardly ever exists.
     """
     library = next(at for at, entry in enumerate(path) if Path(entry).name == _LIBRARY)
     given = env.get("PYTHONPATH", "")

@@ -1,9 +1,9 @@
-"""Whether a worker script still works, or only lets TensorFlow serve: told by what its process does, not by its text.
+"""Detect whether a worker script only lets TensorFlow serve, from what its process does rather than from its text.
 
-TensorFlow 2's tutorial has workers start a `tf.distribute.Server` and join it, for ever. Others look again and again
-for a file that says that all is done. Either process listens on its own port of TF_CONFIG and takes no processor time.
-In `join()`, moreover, the main thread waits for another thread of its process in C (pthread_join) and without a limit,
-which Python's own threads never do, and all other threads wait for one another or for messages.
+TensorFlow 2's tutorial has workers start a `tf.distribute.Server` and join it, for ever. Others check again and again
+for a file that shows the end. Either process listens on its own port of TF_CONFIG and uses no CPU time. In `join()`,
+moreover, the main thread waits in C for another thread of its process (pthread_join) without a limit, which Python's
+own threads never do, and all other threads wait for one another or for messages.
 """
 
 import contextlib
@@ -17,19 +17,19 @@ from entrypoint.launcher.host.descendants import read_stat
 from entrypoint.launcher.host.process import listening
 
 LOOK = 0.5  # seconds between two looks
-JOINED = 2.0  # seconds that a process in `join` is watched before it counts as one that only serves
-IDLE = 0.02  # of one CPU: what looking for a file now and then takes at most
+JOINED = 2.0  # seconds that a process in `join` is watched before it counts as only serving
+IDLE = 0.02  # of one CPU: what checking for a file now and then uses at most
 _TICKS = os.sysconf("SC_CLK_TCK")
 _FUTEX, *_EPOLL = {"x86_64": (202, 232, 281, 441), "aarch64": (98, 22, 441)}.get(os.uname().machine, (-1,))
-_PRIVATE = 0x80  # FUTEX_PRIVATE_FLAG; the kernel wakes who waits for a thread's end without it
+_PRIVATE = 0x80  # FUTEX_PRIVATE_FLAG; the kernel wakes those who wait for a thread's end without it
 
 
 class Rest(State):
-    """What was seen of one process. Times are seconds of our clock."""
+    """Watch one process. Times are seconds of our clock."""
 
     pid: int
     port: int
-    since: float = inf  # it takes no processor time
+    since: float = inf  # it uses no CPU time
     joined_since: float = inf
     _looked: float = inf
     _worked: float = 0.0
@@ -37,7 +37,7 @@ class Rest(State):
     def look(self, now: float, patience: float) -> float | None:
         """Return for how many seconds it was seen only to serve, as far as needed; None while it may work.
 
-        That is JOINED for one in `join`, else `patience`.
+        A process in `join` needs JOINED seconds, others `patience`.
         """
         stat = read_stat(self.pid)
         worked = stat.worked / _TICKS if stat else None
@@ -55,7 +55,7 @@ class Rest(State):
 
 
 class Rests:
-    """Scripts that may only serve. `patience`: seconds of one that is not in `join`."""
+    """Watch scripts that may only serve. `patience`: seconds for one that is not in `join`."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
@@ -64,14 +64,14 @@ class Rests:
 
     @property
     def look_at(self) -> float:
-        """When to look at them the next time."""
+        """Return when to call `look` next."""
         return self._look_at if self._rests else inf
 
     def add(self, name: str, pid: int, port: int) -> None:
         self._rests[name] = Rest(pid=pid, port=port)
 
     def look(self, now: float, running: Collection[str]) -> tuple[tuple[str, float], ...]:
-        """Return those that do nothing else, and the seconds for which each has been seen to."""
+        """Return the scripts that only serve, with the seconds for which each was seen to."""
         self._look_at = now + LOOK
         self._rests = {name: rest for name, rest in self._rests.items() if name in running}
         seen = [(name, rest.look(now, self._patience)) for name, rest in self._rests.items()]
@@ -79,7 +79,7 @@ class Rests:
 
 
 def _alone_and_listening(pid: int, port: int) -> bool:
-    """Return whether it runs no other program, and what listens on the port is its own."""
+    """Return whether the process runs no other program, and listens on the port itself."""
     with contextlib.suppress(OSError):
         tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
         if any(_text(f"/proc/{pid}/task/{task}/children").strip() for task in tasks):
@@ -91,7 +91,7 @@ def _alone_and_listening(pid: int, port: int) -> bool:
 
 
 def _in_join(pid: int) -> bool:
-    """Return whether the main thread waits for another's end, and every thread waits for a thread or a message."""
+    """Return whether the main thread waits for another's end, and every other thread for a thread or a message."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
         calls = {task: _text(f"/proc/{pid}/task/{task}/syscall").split() for task in tasks}

@@ -1,4 +1,4 @@
-"""Where everything happens to the loop: what signal handlers and threads have to say to it, and ask it."""
+"""Queue events and questions of signal handlers and threads for the loop."""
 
 import contextlib
 import os
@@ -11,13 +11,13 @@ from typing import Any
 
 from entrypoint.launcher.policy.events import ChildrenChanged, Due, Event, LinkEnded, Reported, Signalled
 
-FEW = 64  # file descriptors that a host allows, of which none is to spare
+FEW = 64  # with fewer descriptors than this, none is spared for signals
 Question = Callable[[], None]
 """What another thread asks; answered between two events, so that the answer is consistent."""
 
 
 class Inbox:
-    """`put` and `ask` are for all threads and signal handlers, `take` is the loop's."""
+    """Queue events and questions. All threads and signal handlers call `put` and `ask`; only the loop calls `take`."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Event | Question] = queue.SimpleQueue()
@@ -25,9 +25,9 @@ class Inbox:
         self.put: Callable[[Event], None] = self._queue.put
 
     def hear_signals(self, signals: list[int]) -> None:
-        """Have SIGTERM, SIGINT and SIGCHLD be events from now on; the first two are noted in `signals`, too.
+        """Turn SIGTERM, SIGINT and SIGCHLD into events from now on. Append the first two to `signals`, too.
 
-        That is for those who look when nobody takes events any more.
+        Code that runs when nobody takes events any more reads that list.
         """
 
         def hear(number: int, _: object) -> None:
@@ -40,8 +40,11 @@ class Inbox:
         self._end_waits_by_signals()
 
     def _end_waits_by_signals(self) -> None:
-        """Have every signal end a wait. One that came just before it, or to another thread, would be heard after it."""
-        if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FEW:  # others need them more; it is heard within a heartbeat
+        """Let every signal end a wait.
+
+        Otherwise one that came just before, or to another thread, would be noticed late.
+        """
+        if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FEW:  # others need them more
             return
         heard, told = os.pipe()
         try:
@@ -55,16 +58,19 @@ class Inbox:
 
     def _wake(self, heard: int) -> None:
         while os.read(heard, 4096):
-            self.put(Due())  # its handler has its turn before this is taken
+            self.put(Due())  # its handler runs before this is taken
 
     def ask(self, what: Callable[[], dict[str, Any]], patience: float | None = None) -> dict[str, Any]:
-        """Have the loop answer, which may read all that is its own; queue.Empty if it takes longer."""
+        """Let the loop answer a question about what belongs to it.
+
+        Raise queue.Empty if that takes longer than `patience`.
+        """
         answer: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._queue.put(lambda: answer.put(what()))
         return answer.get(timeout=patience)
 
     def take(self, timeout: float) -> tuple[Event, ...]:
-        """Return what happened next: an event; or several that are heard of other hosts, which come in swarms."""
+        """Return what happened next: one event; or several reports and ends of links, which come in swarms."""
         event = self._next(timeout) or Due()
         if callable(event):
             event()

@@ -1,6 +1,6 @@
-"""Looks what this host leaves in the folders that SageMaker packs: bounded in time, in what is read and in length.
+"""List what this host leaves in the folders that SageMaker packs, with limits on time, reading and length.
 
-The end of the job waits for it. A large file is told by its size and both ends; of many files the first are listed.
+The end of the job waits for it. A large file is compared by its size and both ends; of many files the first are listed.
 """
 
 import hashlib
@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from entrypoint.launcher.job.job import Tree
 from entrypoint.launcher.policy.artifacts import DATA, MODEL, Artifacts, File, is_version
 
-SECONDS = 0.5  # for all; what was not seen by then is not told
+SECONDS = 0.5  # for everything; what was not seen by then is left out
 READ = 4 << 20  # bytes that are read of all files together
 END = 1 << 16  # bytes at each end of a large file
 LIST = 1 << 17, 1 << 12  # bytes of the list of one host, at most and at least
-LISTS = 1 << 22  # of the lists of all hosts
+LISTS = 1 << 22  # bytes of the lists of all hosts
 
 
 def take(tree: Tree, hosts: int) -> Artifacts:
-    """Return what lies below `tree` now, as one of so many hosts may tell it."""
+    """Return what lies below `tree` now, within the share of one of so many hosts."""
     ours = {tree.records.name, tree.report.name, f".{tree.report.name}.new"}
     reader = _Reader(str(tree.base), time.monotonic() + SECONDS, ours)
     room = max(LIST[1], min(LIST[0], LISTS // hosts)) // 2
@@ -30,11 +30,12 @@ def take(tree: Tree, hosts: int) -> Artifacts:
 
 
 class _Reader:
-    """Remembers what was seen, and what may still be read."""
+    """Read folders and files. It remembers what was seen, and how much may still be read."""
 
     def __init__(self, base: str, until: float, ours: set[str]) -> None:
         self.base, self.until, self.left = base, until, READ
-        self.ours = ours  # still written where hosts share the folder, as in the SDK's local mode; named by host
+        # Our own files are left out: where hosts share the folder, as in the SDK's local mode, they still change.
+        self.ours = ours
         self.model, self.saved, self.whole = False, "", True
 
     def list(self, part: str, room: int) -> Iterator[File]:
@@ -52,7 +53,7 @@ class _Reader:
                     yield file
 
     def _walk(self, folder: str) -> Iterator[tuple[str, os.stat_result]]:
-        """Yield all files below a folder, in an order that is the same on every host."""
+        """Yield all files below a folder, in the same order on every host."""
         try:
             with os.scandir(f"{self.base}/{folder}") as entries:
                 found = sorted(entries, key=lambda entry: entry.name)
@@ -76,7 +77,7 @@ class _Reader:
             self.saved = self.saved if is_version(self.saved) else folder
 
     def _digest(self, name: str, status: os.stat_result) -> str:
-        """Of the whole content, or of both ends of a large file; of a link, of what it points at by name."""
+        """Return a digest of the content: of both ends of a large file, of the target's name of a link."""
         if self.left <= 0:
             return ""
         self.left -= min(status.st_size, 2 * END)

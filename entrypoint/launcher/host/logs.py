@@ -1,10 +1,10 @@
-"""Every line that reaches stdout: ours, and those of the children, whole and labelled.
+"""Write every line that reaches stdout: the launcher's own and those of its processes, whole and labelled.
 
-One thread reads the pipes of all children; the sink's thread writes, so that nobody waits for whoever reads our stdout,
-but the children where too much waits to be written. What is written is always whole lines, so lines of different
-processes never mix; each pipe is read in order, so the lines of one process keep theirs. A line that has no end yet is
-shown as it stands after a moment, and again, whole, when it has grown. Secrets are masked in all of them, before
-anything is written or kept.
+One thread reads the pipes of all processes; the sink's thread writes. So nobody waits for the reader of our stdout,
+except the processes when too much waits to be written. Whole lines are written at a time, so lines of different
+processes never mix; each pipe is read in order, so the lines of one process keep their order. A line without an end is
+shown after a moment as it is, and again as a whole when it has grown. Secrets are masked before anything is written or
+kept.
 """
 
 import codecs
@@ -22,16 +22,16 @@ from entrypoint.launcher.host.stdout_writer import PATIENCE, RESERVE, Sink
 from entrypoint.launcher.outcome.tails import LAST, Tail
 
 _BLOCK = 1 << 16
-_LONGEST_LINE = 8 << 20  # bytes of one unfinished line that are kept before it is written as it is
+_LONGEST_LINE = 8 << 20  # bytes of an unfinished line that are kept; a longer one is written as it is
 _SHOW = 1.0  # seconds after which a line without an end is shown, and shown again if it has grown
-_LOOK = 0.25  # seconds between two looks for such lines
-_AGAIN = 1 << 11  # bytes of such a line, up to which it is shown again from its beginning
-_PACE = 0.02  # seconds in which we read no more if what was read is not written: so we read in few large pieces
-_PAUSE = 0.001  # seconds in which we do not read from who prints little and often: likewise
-_LITTLE = _BLOCK // 8  # bytes of all pipes in such a moment, that are little
-_ROOM = 0.05  # seconds between two looks, while stdout is not read, for who may print nevertheless
-_OVER = re.compile(rb"\x08*(\r\n|\r|\n)")  # what comes after the state of a progress bar, or a line
-_BACK = re.compile(rb"(?<!\x08)\x08+\r")  # as Keras goes back in a line; backspaces only show in a log
+_LOOK = 0.25  # seconds between two checks for such lines
+_AGAIN = 1 << 11  # bytes of such a line up to which it is shown again from its beginning
+_PACE = 0.02  # seconds without reading if what was read is not written yet: this makes few large reads
+_PAUSE = 0.001  # seconds without reading from processes that print little and often: likewise
+_LITTLE = _BLOCK // 8  # bytes of all pipes in such a moment that count as little
+_ROOM = 0.05  # seconds between two checks, while nobody reads stdout, for processes that must not be held up
+_OVER = re.compile(rb"\x08*(\r\n|\r|\n)")  # what follows the state of a progress bar, or a line
+_BACK = re.compile(rb"(?<!\x08)\x08+\r")  # Keras goes back in a line so; in a log, backspaces only show
 
 
 class _Pipe(State):
@@ -39,15 +39,15 @@ class _Pipe(State):
     owner: str
     unfinished: bytearray = fresh(bytearray)  # what has no end of line yet
     since: float = 0.0  # when that began, or was shown
-    grown: bool = False  # whether something has come to it since then
+    grown: bool = False  # whether it has grown since then
     shown: int = 0  # bytes at its beginning that stand in the log as a line
-    may_lose: bool = False  # its process is to end: what it prints must not hold it up
+    may_lose: bool = False  # its process is to end: its output must not hold it up
 
 
 class Log:
-    """Writes to `fd` (stdout). Labels are `[host process]`, or nothing with prefix=False.
+    """Write lines to `fd` (stdout). Labels are `[host process]`; there are none with prefix=False.
 
-    Nothing here waits for whoever reads `fd`, but for `finish`.
+    Nothing here waits for the reader of `fd`, except `finish`.
     """
 
     def __init__(
@@ -60,21 +60,21 @@ class Log:
         fd: int = 1,
     ) -> None:
         self._host, self._prefix, self._streams = host, prefix, streams
-        self.secret = secret  # for others that write down what happens
+        self.secret = secret  # for other writers of what happens
         self.show: Callable[[str, bytes], None] = lambda process, lines: (
             None
-        )  # who else sees what processes print, and we say (as "")
+        )  # gets what processes print, and our own lines (as "")
         self._sink = Sink(fd)
-        self._missed = 0  # bytes, of which was said that they were not written
-        self._lock = threading.Lock()  # of what follows
+        self._missed = 0  # lost bytes that were reported
+        self._lock = threading.Lock()  # protects the attributes below
         self._pipes: dict[int, _Pipe] = {}
         self._tails: dict[str, Tail] = {}
-        self._grows = False  # whether there is part of a line that is not shown yet
-        self._poll = select.epoll()  # what other threads register there, the reading thread sees at once
+        self._grows = False  # whether part of a line is not shown yet
+        self._poll = select.epoll()  # what other threads register here, the reading thread notices at once
         self._thread: threading.Thread | None = None
 
     def say(self, message: str) -> None:
-        """Say one event of ours, as a line (or several, each labelled)."""
+        """Log a message of the launcher as a line, or as several labelled lines."""
         label = f"[{self._host}] " if self._prefix else ""
         lines = self.secret.mask(message).splitlines() or [""]
         self._write("".join(f"{label}{line}\n" for line in lines).encode("utf-8", "replace"), RESERVE)
@@ -87,7 +87,7 @@ class Log:
         self._sink.hand_over()
 
     def open_pipes(self, process: str) -> tuple[int, int]:
-        """Open ends to write for stdout and stderr of a process; the caller closes them after handing them on."""
+        """Open a process's stdout and stderr for writing. The caller passes them to the process and closes them."""
         with self._lock:
             self._tails[process] = Tail()
             if self._thread is None:
@@ -100,15 +100,15 @@ class Log:
         return self._open(process, f"{process} stdout"), self._open(process, f"{process} stderr")
 
     def tail(self, process: str) -> str:
-        """Return the last output of a process, before it where its last traceback began: some thousand characters."""
+        """Return the last output of a process, after the beginning of its last traceback: some thousand characters."""
         with self._lock:
             unfinished = b"".join(self._end_of(p.unfinished) for p in self._pipes.values() if p.owner == process)
             return self._tails.get(process, Tail()).whole(unfinished).decode("utf-8", "replace")
 
     def drain(self, process: str | None = None) -> None:
-        """Read all that was printed until now (by one process), whether or not it can be written.
+        """Read what was printed until now (by one process), whether or not it can be written.
 
-        Not until the pipes end, but as much as one can hold: an orphan may keep them open, and print, for ever.
+        It reads as much as a pipe can hold, not until its end: an orphan may keep it open, and print, for ever.
         """
         with self._lock:
             for fd in [fd for fd, pipe in self._pipes.items() if process in (None, pipe.owner)]:
@@ -118,20 +118,23 @@ class Log:
         self._sink.hand_over()
 
     def hold_up_no_more(self, process: str) -> None:
-        """Read what a process prints from now on, even if nobody reads our stdout and it must be lost."""
+        """Read what a process prints from now on, even if nobody reads our stdout and it is lost."""
         with self._lock:
             for pipe in self._pipes.values():
                 pipe.may_lose = pipe.may_lose or pipe.owner == process
 
     def flush_unfinished(self) -> None:
-        """Write what processes printed without an end of line, when nobody will end it any more."""
+        """Write lines that processes left without an end."""
         with self._lock:
             for pipe in self._pipes.values():
                 self._end_line(pipe)
         self._sink.hand_over()
 
     def finish(self, patience: float = PATIENCE, hurries: Callable[[], bool] = bool) -> int:
-        """Wait until all is written, or nobody took anything for so many seconds; bytes that were not written, ever."""
+        """Wait until all is written, or nothing was taken for `patience` seconds.
+
+        Return how many bytes were lost in all.
+        """
         return self._sink.finish(patience, hurries)
 
     def _open(self, owner: str, label: str) -> int:
@@ -162,26 +165,26 @@ class Log:
             if self._sink.is_full:
                 self._wait_for_room()
             elif 0 < count < _LITTLE:
-                # The first line after a pause is not kept waiting.
+                # The first line after a pause is not delayed.
                 if time.monotonic() < rested + 2 * _PAUSE:
                     time.sleep(_PAUSE)
                 rested = time.monotonic()
 
     def _wait_for_room(self) -> None:
-        """Leave the children's output in their pipes, which fill; but for those that are to end."""
+        """Leave output in the pipes, which fill up; but read from processes that are to end."""
         read = 0
         while self._sink.is_full:
             self._sink.wait_for_room(0 if read else _ROOM)
-            self._sink.hand_over()  # which counts where there is no thread for it
+            self._sink.hand_over()  # without a thread for it, this call writes
             read = 0
             if self._sink.is_stalled:
                 with self._lock:
                     read = sum([self._read(fd) for fd, pipe in list(self._pipes.items()) if pipe.may_lose])
 
     def _read(self, fd: int) -> int:
-        """Read once from a pipe; bytes that were read, 0 if it is empty or has ended."""
+        """Read once from a pipe. Return how many bytes were read; 0 if it is empty or has ended."""
         pipe = self._pipes.get(fd)
-        if pipe is None:  # another thread was here before us
+        if pipe is None:  # another thread was faster
             return 0
         try:
             block = os.read(fd, _BLOCK)
@@ -208,7 +211,7 @@ class Log:
     # --- lines ---
 
     def _emit(self, pipe: _Pipe, lines: bytes) -> None:
-        """Write whole lines, the first of which is what was unfinished until now."""
+        """Write whole lines. The first begins with what was unfinished until now."""
         masked = self.secret.mask_bytes(lines)
         self._tails[pipe.owner].add(masked)
         if pipe.shown:
@@ -222,7 +225,7 @@ class Log:
             self._emit(pipe, bytes(pipe.unfinished) + b"\n")
 
     def _show_unfinished(self) -> None:
-        """Show lines that have no end yet, such as progress bars."""
+        """Show lines without an end, such as progress bars."""
         with self._lock:
             for pipe in self._pipes.values():
                 if pipe.grown and time.monotonic() >= pipe.since + _SHOW and not self._sink.is_stalled:
@@ -230,10 +233,10 @@ class Log:
             self._grows = any(pipe.grown for pipe in self._pipes.values())
 
     def _show(self, pipe: _Pipe) -> None:
-        """Write a line that has no end yet, but for what may be the first part of a secret.
+        """Write a line that has no end yet, except for what may be the beginning of a secret.
 
-        What stands behind its last carriage return may still grow, and is then shown again, from its beginning: who
-        looks for a number in a line is to find it whole. Unless it is long: then what comes is a line of its own.
+        What stands behind its last carriage return may still grow. Then it is shown again from its beginning, so that a
+        number in it is found whole. If it is long, what follows becomes a line of its own instead.
         """
         line = bytes(pipe.unfinished)
         new = _not_shown(line, pipe.shown)
@@ -254,7 +257,7 @@ class Log:
             self._write_labelled(pipe, text + b"\n")
 
     def _end_of(self, unfinished: bytearray) -> bytes:
-        """Return the end of what may be a very long line, and nothing of a secret that is cut there."""
+        """Return the end of a possibly very long line, without a secret that the cut divides."""
         cut = max(0, len(unfinished) - LAST - self.secret.longest)
         masked = self.secret.mask_bytes(bytes(unfinished[cut:]))
         return masked[self.secret.longest :] if cut else masked
@@ -280,12 +283,12 @@ class Log:
 
 
 def _not_shown(text: bytes, shown: int) -> bytes:
-    """What is still to be shown of a text whose beginning stands in the log, as a line: all, if that line has grown."""
+    """Return what is still to be shown of a text whose beginning is in the log: all, if that line has grown."""
     over = _OVER.match(text, shown) if shown else None
     return text[over.end() :] if over else text
 
 
 def _open_character(text: bytes) -> int:
-    """Return bytes at the end that are the beginning of a character."""
+    """Return how many bytes at the end are the beginning of a character."""
     end = text[-4:]
     return len(end) - codecs.utf_8_decode(end, "replace", False)[1]

@@ -1,11 +1,11 @@
-"""What this host has, CPUs and GPUs, and what a process of the plan is to make of its part: environment variables.
+"""Find this host's CPUs and GPUs, and divide them among processes by environment variables.
 
-The plan is the same on every host and says only how many share. The numbers are each host's own.
+The plan is the same on every host and only names shares. The numbers are each host's own.
 
-What acts on what, in TensorFlow's wheels for x86: TF_NUM_INTRAOP_THREADS and TF_NUM_INTEROP_THREADS on its two thread
-pools, in eager code, functions, sessions and servers, unless the program itself says a number. They are not built with
-OpenMP, so OMP_NUM_THREADS does nothing to them; it acts on NumPy, SciPy and scikit-learn. KMP_* would act on Intel's
-OpenMP only. A rank that waits in Open MPI asks again and again, as fast as a processor can, unless it is told to yield.
+TensorFlow's wheels for x86 read TF_NUM_INTRAOP_THREADS and TF_NUM_INTEROP_THREADS for their two thread pools, in eager
+code, functions, sessions and servers, unless the program itself sets a number. They are not built with OpenMP, so
+OMP_NUM_THREADS does not affect them; it affects NumPy, SciPy and scikit-learn. KMP_* affects Intel's OpenMP only. A
+rank that waits in Open MPI polls as fast as a CPU can, unless it is set to yield.
 """
 
 import os
@@ -24,9 +24,9 @@ LEAST_INTEROP = 2
 
 
 class Machine(Value):
-    """What this host may use."""
+    """Hold what this host may use."""
 
-    allowed: int  # CPUs of the affinity mask: as many threads as a program starts that is told nothing
+    allowed: int  # CPUs of the affinity mask: by default, a program starts as many threads
     quota: float | None = None  # CPUs' time that the control group may use
     gpus: int = 0
 
@@ -40,15 +40,15 @@ class Machine(Value):
         return f"{self.cpus:g} CPU{'s' * (self.cpus != 1)}{quota}{gpus}"
 
     def part_of(self, spec: ProcessSpec, given: Mapping[str, str], allowed: int | None = None) -> dict[str, str]:
-        """Return the environment of a process for its part of this host; what is `given` stays as the user has it.
+        """Return the environment of a process for its part of this host. What is `given` stays as the user has it.
 
-        Nothing is set that the process would find by itself. `allowed`: CPUs of its own affinity mask, if mpirun
-        has bound it to some.
+        Nothing is set that the process would find by itself. `allowed`: CPUs of its own affinity mask, if mpirun has
+        bound it to some.
         """
         part = self._threads(spec, allowed or self.allowed) if spec.cpu_share else {}
         if spec.cpu_share and spec.duty is Duty.RANK and not self.gpus:
-            # A thread that waits for other ranks would take a processor from those that compute. Beside GPUs,
-            # processors compute little, and nobody has measured it.
+            # A thread that waits for other ranks would take a CPU from those that compute. On hosts with GPUs, CPUs
+            # compute little, and the effect was not measured.
             part[YIELD] = "1"
         if GPUS not in given:
             part |= self._gpus(spec)
@@ -71,7 +71,7 @@ class Machine(Value):
         if spec.gpu_share == NO_GPU:
             return {GPUS: "-1"}
         if of > self.gpus:
-            # TensorFlow takes all of a GPU's memory when it starts, unless told to take what it needs.
+            # TensorFlow takes all of a GPU's memory at its start, unless it is told to take what it needs.
             return {GPUS: str(index * self.gpus // of), "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
         each = self.gpus // of
         return {GPUS: ",".join(str(number) for number in range(index * each, (index + 1) * each))}
@@ -82,7 +82,7 @@ def this_machine() -> Machine:
 
 
 def cpu_quota(process: Path = Path("/proc/self")) -> float | None:
-    """Return CPUs' time per time that our control group and its ancestors may use; None: no limit that we see."""
+    """Return the CPUs' time that our control group and its ancestors may use; None if there is no limit."""
     # "150000 100000", or in version 1 two files; "max" and -1 are no limit.
     names = ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us")
     said = [read(folder, *names).split() for group in groups("cpu", process) for folder in group]
@@ -91,5 +91,5 @@ def cpu_quota(process: Path = Path("/proc/self")) -> float | None:
 
 
 def count_gpus() -> int:
-    """Return GPUs that the container sees, by their device files: no process is started for it."""
+    """Return the number of GPUs that the container sees, from their device files: no process is started for it."""
     return sum(1 for path in Path("/dev").glob("nvidia[0-9]*") if path.name[6:].isdigit())

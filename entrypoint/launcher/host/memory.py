@@ -1,4 +1,4 @@
-"""Has the kernel killed for lack of memory? Its own counter says so, and nothing else does: SIGKILL has many senders.
+"""Detect whether the kernel killed a process for lack of memory. Only its own counter tells: SIGKILL has many senders.
 
 The counter is our control group's: `oom_kill` in memory.events (version 2) or memory.oom_control (version 1, Linux 4.13
 and later).
@@ -9,11 +9,11 @@ from pathlib import Path
 
 from entrypoint.launcher.host.cgroups import groups, read
 
-_NO_LIMIT = 1 << 60  # bytes; version 1 says "no limit" as a number of this size
+_NO_LIMIT = 1 << 60  # bytes; version 1 writes "no limit" as a number of this size
 
 
 class Meter:
-    """The counter of our own control group, read when something has ended; without one, it never tells anything."""
+    """Read the counter of our control group. Without one, nothing is ever reported."""
 
     def __init__(self, process: Path = Path("/proc/self")) -> None:
         folders = [group[0] for group in groups("memory", process)]
@@ -21,7 +21,7 @@ class Meter:
         self._seen = _count(self._folder) or 0
 
     def killed_since(self) -> str:
-        """Say what was killed since the last call; nothing if nothing was, or the kernel does not tell."""
+        """Return a line about what was killed since the last call; "" if nothing was, or there is no counter."""
         new = (_count(self._folder) or 0) - self._seen
         if self._folder is None or new <= 0:
             return ""

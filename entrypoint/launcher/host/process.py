@@ -1,4 +1,4 @@
-"""A started ProcessSpec: spawning it in a session of its own, and signalling all of its group."""
+"""Start a ProcessSpec in a session of its own, and signal all of its process group."""
 
 import contextlib
 import os
@@ -11,19 +11,19 @@ from entrypoint.base.values import State
 from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.plan.plan import ProcessSpec
 
-KEPT: dict[int, int | None] = {}  # children of which another thread asks how they ended -> wait status, once reaped
-OOM_SCORE = 300  # of 1000; the same for all that we start, so that among them the largest is still taken first
+KEPT: dict[int, int | None] = {}  # children whose end another thread asks for -> wait status, once reaped
+OOM_SCORE = 300  # of 1000; the same for all that we start, so that among them the largest is still killed first
 
 
 class Process(State):
-    """A running process of this host: a child of ours, or a rank that mpirun started."""
+    """Represent a running process of this host: a child of ours, or a rank that mpirun started."""
 
     name: str
     pid: int
-    group: int | None = None  # its process group, if that is its own from the start
+    group: int | None = None  # its process group, if it has one of its own from the start
 
     def signal(self, number: int) -> None:
-        """Signal the process and all of its group; nothing happens if it is gone."""
+        """Signal the process and all of its group. Nothing happens if it is gone."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.group or os.getpgid(self.pid), number)
 
@@ -35,7 +35,7 @@ class Process(State):
 
 
 def spawn(spec: ProcessSpec, argv: tuple[str, ...], env: Mapping[str, str], log: Log) -> Process:
-    """Start `argv` for a spec; OSError if it cannot be started. Its output goes to the log."""
+    """Start `argv` for a spec, with its output going to the log. Raise OSError if it cannot be started."""
     with plumbing(spec, log) as (stdin, out, err):
         child = subprocess.Popen(
             argv, env=dict(env), cwd=spec.cwd, stdin=stdin, stdout=out, stderr=err, start_new_session=True
@@ -47,7 +47,7 @@ def spawn(spec: ProcessSpec, argv: tuple[str, ...], env: Mapping[str, str], log:
 
 @contextlib.contextmanager
 def plumbing(spec: ProcessSpec, log: Log) -> Iterator[tuple[int, int, int]]:
-    """Open what becomes stdin, stdout and stderr of a process, as long as it takes to start it."""
+    """Open a process's stdin, stdout and stderr for as long as it takes to start it."""
     with contextlib.ExitStack() as held:
         out, err = log.open_pipes(spec.name)
         for fd in (out, err):
@@ -62,7 +62,7 @@ def plumbing(spec: ProcessSpec, log: Log) -> Iterator[tuple[int, int, int]]:
 
 
 def scratch(name: str) -> IO[bytes]:
-    """Return a file without a name in a folder, in memory; where a seccomp profile forbids that, a temporary one."""
+    """Return a nameless file in memory; where a seccomp profile forbids that, a temporary file."""
     try:
         return open(os.memfd_create(name), "w+b", buffering=0)
     except OSError:
@@ -72,13 +72,16 @@ def scratch(name: str) -> IO[bytes]:
 
 
 def started(spec: ProcessSpec, pid: int) -> Process:
-    """Return the process that was started, in a session of its own, and is to go before us where memory is short."""
+    """Return the started process, which has a session of its own.
+
+    If memory runs short, the kernel kills it before us.
+    """
     _prefer_to_kill(pid)
     return Process(name=spec.name, pid=pid, group=pid)
 
 
 def _prefer_to_kill(pid: int) -> None:
-    """Where memory is short, the kernel is to take this process and what it starts, and not us: we would tell of it."""
+    """Let the kernel kill this process and its children rather than us if memory is short: we must report it."""
     path = Path(f"/proc/{pid}/oom_score_adj")
     with contextlib.suppress(OSError, ValueError):
         if int(path.read_text()) < OOM_SCORE:
@@ -111,7 +114,7 @@ def become_subreaper() -> None:
 
 
 def listening(port: int) -> list[str]:
-    """Return the inodes of what listens on a TCP port of this host; found without connecting to it."""
+    """Return the inodes of the sockets that listen on a TCP port of this host. It does not connect to the port."""
     found = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError), open(table) as lines:

@@ -1,8 +1,8 @@
-"""What is asked of no proxy: the job's own hosts, this host itself, and what AWS answers on a host.
+"""Exempt the job's hosts, this host and AWS's services on a host from the environment's proxy.
 
-A proxy of the job's environment leads out of a VPC. TensorFlow's gRPC would ask it for other hosts, too, and wait for
-ever. gRPC knows its variables in small letters only, prefers `no_grpc_proxy`, takes each entry as the end of a name,
-blanks included, and `*` for a name; old versions know no networks. So there are whole names and addresses.
+A proxy of the job's environment leads out of a VPC. TensorFlow's gRPC would use it for other hosts, too, and wait for
+ever. gRPC reads its variables in small letters only, prefers `no_grpc_proxy`, takes each entry as the end of a name,
+with blanks, and `*` for a name; old versions do not know networks. So the variables get whole names and addresses.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ NAMES = ("no_proxy", "NO_PROXY")
 OF_GRPC = "no_grpc_proxy"
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-# Of the metadata of an EC2 instance, and of a container's credentials, which the second variables may put elsewhere.
+# Of an EC2 instance's metadata, and of a container's credentials. The variables below may name other places.
 AWS = ("169.254.169.254", "169.254.170.2")
 AWS_AT = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_EC2_METADATA_SERVICE_ENDPOINT")
-LONGEST = 1 << 16  # bytes of the addresses that are added to the names, well below what Linux passes on
+LONGEST = 1 << 16  # bytes of addresses that are added to the names, well below what Linux passes to a program
 
 
 def told(found: Sequence[str], hosts: int) -> str:
-    """Return the line about it for the log."""
+    """Return the line for the log."""
     whose = "the job's host" if hosts == 1 else f"the {hosts} hosts of the job"
     return (
         f"{', '.join(found)} {'name' if len(found) > 1 else 'names'} a proxy, which no program is to ask for {whose}, "
@@ -37,9 +37,9 @@ def proxies_in(environment: Mapping[str, str]) -> list[str]:
 
 
 def spared(environment: Mapping[str, str], more: Iterable[str]) -> dict[str, str]:
-    """Return the variables that say what no proxy is asked for: what the environment has in either spelling, and more.
+    """Return the variables that exempt from proxies: the environment's own entries in either spelling, and `more`.
 
-    `*`, for everything, stays alone, as programs know it only so; gRPC gets the names in a variable of its own.
+    `*`, for everything, must stand alone for programs to read it; gRPC gets the names in a variable of its own.
     """
     given = [entry for name in NAMES for entry in _entries(environment.get(name, ""))]
     whole = list(dict.fromkeys([*given, *more]))
@@ -58,7 +58,7 @@ def names_of(cluster: Cluster, environment: Mapping[str, str]) -> list[str]:
 
 
 def addresses_with(found: Iterable[str]) -> list[str]:
-    """Return the addresses of other hosts, and our own, by which the kernel would reach each of them."""
+    """Return the addresses of other hosts, and our own address by which the kernel would reach them."""
     addresses = list(dict.fromkeys(address.partition("%")[0] for address in found if address))
     own = dict.fromkeys(address for each in addresses[:1] if (address := _ours_towards(each)))
     known, size = list[str](), 0
@@ -80,7 +80,7 @@ def _ours_towards(address: str) -> str:
         contextlib.suppress(OSError),
         socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as to,
     ):
-        to.connect((address, 9))  # which sends nothing
+        to.connect((address, 9))  # this sends nothing
         return str(to.getsockname()[0])
     return ""
 

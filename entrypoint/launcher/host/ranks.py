@@ -1,7 +1,7 @@
-"""Where the ranks that mpirun starts on this host report: a socket, and one short talk per rank.
+"""Serve the socket where the ranks that mpirun starts on this host report, each in one short talk.
 
-The other end is programs/rank.py. The kernel tells us who is at the other end, so only processes of our own
-user are heard.
+programs/rank.py is the other end. The kernel tells which user is there, so only processes of our own user get an
+answer.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ Its place, where mpirun has put it: size, rank, local size, local rank.
 
 
 class Ranks:
-    """Serves the socket. Puts RankStarted and RankEnded events."""
+    """Serve the socket. Put RankStarted, RankOrphaned and RankEnded events."""
 
     def __init__(self, path: Path, order: Order, put: Callable[[Event], None], log: Log) -> None:
         path.unlink(missing_ok=True)
@@ -51,7 +51,7 @@ class Ranks:
             shortage.over()
             try:
                 threading.Thread(target=self._hear, args=(connection,), daemon=True).start()
-            except RuntimeError as error:  # no more threads: the rank that asks would be waited for
+            except RuntimeError as error:  # no thread is left: others would wait for the rank
                 self._put(broken(error))
                 connection.close()
 
@@ -91,7 +91,7 @@ class Ranks:
                 self._put(RankOrphaned(name=name))
         except (OSError, ValueError, AttributeError):
             said = {}
-        # Nothing said: the rank program itself was killed, and its child with it or soon.
+        # Without a status, the rank program itself was killed, and its child with it or soon after.
         status = said.get("wait_status")
         exit = Exit.from_wait_status(status) if status is not None else Exit(code=137, signal=9)
         over = threading.Event()

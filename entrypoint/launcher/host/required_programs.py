@@ -1,6 +1,6 @@
-"""What a job needs beside Python and the user's code: programs that its image may lack, by name.
+"""Find programs that a plan needs beside Python and the user's code, and that the image lacks.
 
-They are looked for before anything starts. Modules that we start are looked for by the prepare step.
+They are looked for before anything starts. The prepare step looks for modules that we start.
 """
 
 import contextlib
@@ -14,9 +14,9 @@ from entrypoint.launcher.plan.plan import ProcessSpec, Role
 
 SSHD = "/usr/sbin/sshd"
 SHADOW, APT, STATUS = Path("/etc/shadow"), Path("/usr/bin/apt-get"), Path("/proc/self/status")
-# Of root's rights, those by which sshd becomes somebody else, and locks a part of itself in (capabilities(7)).
+# Rights of root with which sshd changes its user and confines a part of itself (capabilities(7)).
 RIGHTS = {6: "SETGID", 7: "SETUID", 18: "SYS_CHROOT"}
-# Debian's and Ubuntu's package, of which Amazon Linux's have the name, or one like it.
+# Packages of Debian and Ubuntu; those of Amazon Linux have the same or a similar name.
 PROGRAMS = {
     "mpirun": "openmpi-bin",
     "orted": "openmpi-bin",
@@ -33,25 +33,25 @@ OF_ROLES = {
 
 
 def programs(specs: Iterable[ProcessSpec], daemon: str = "orted") -> tuple[str, ...]:
-    """Return the programs that the processes of a plan, or of one of its hosts, take; `daemon` is Open MPI's."""
+    """Return the programs that the processes of a plan, or of one of its hosts, need. `daemon` is Open MPI's."""
     roles = {spec.role for spec in specs}
     names = [name for role, names in OF_ROLES.items() if role in roles for name in names]
     return tuple(dict.fromkeys(daemon if name == "orted" else name for name in names))
 
 
 def mpirun() -> str:
-    """Return the name to start mpirun by, which some images have as a script that adds options before it.
+    """Return the name to start mpirun by. Some images have a script of that name that adds options.
 
-    AWS's says `mpirun.real --allow-run-as-root "$@"`, as we do. Open MPI takes no option twice.
+    AWS's runs `mpirun.real --allow-run-as-root "$@"`, which we pass, too; Open MPI takes no option twice.
     """
     wrapper, real = _which("mpirun"), _which("mpirun.real")
     return "mpirun.real" if wrapper and real and Path(wrapper).parent == Path(real).parent else "mpirun"
 
 
 def lacking(names: Collection[str]) -> list[str]:
-    """Return those of the programs that are not there, each with what to do about it."""
+    """Return the programs that are missing, each with a remedy."""
     absent = [name for name in names if not _which(name)]
-    if "mpirun" in absent:  # its daemon is of the same package
+    if "mpirun" in absent:  # its daemon belongs to the same package
         absent = [name for name in absent if name not in ("orted", "prted")]
     found = [f"{Path(name).name} ({_remedy(name)})" for name in absent]
     if SSHD in names and SSHD not in absent and (why := _locked_out()):
@@ -64,7 +64,7 @@ def _which(name: str) -> str:
 
 
 def _locked_out() -> str:
-    """Return what sshd wants to let our own user in, which mpirun starts ranks as on other hosts; "" if nothing."""
+    """Return what sshd lacks to let in our own user, which mpirun uses on other hosts; "" if nothing."""
     user = os.geteuid()
     try:
         account = pwd.getpwuid(user)
@@ -83,7 +83,7 @@ def _locked_out() -> str:
 
 
 def _lost_rights() -> list[str]:
-    """Return what a container's root lacks, as after --cap-drop ALL."""
+    """Return the rights that a container's root lacks, as after --cap-drop ALL."""
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = STATUS.read_text().splitlines()
         held = int(next(line.split()[1] for line in lines if line.startswith("CapEff:")), 16)

@@ -1,4 +1,4 @@
-"""Too few processes, threads or file descriptors: in words, and told where it is more than a moment's lack."""
+"""Describe a lack of processes, threads or file descriptors, and report it if it lasts."""
 
 import errno
 import resource
@@ -10,13 +10,13 @@ from entrypoint.base.errors import ExitCode
 from entrypoint.launcher.host.cgroups import most_processes
 from entrypoint.launcher.policy.events import Broken, Event, NotStarted
 
-NAP = 0.05  # seconds until a connection is tried again that no descriptor was there for
-CLONE3 = 435  # the system call by which glibc starts threads; where it does not exist (ENOSYS) there is an older one
-LASTING = 2.0  # seconds without a descriptor for any connection, after which other hosts will not be heard either
+NAP = 0.05  # seconds until a connection is tried again that found no descriptor
+CLONE3 = 435  # the system call by which glibc starts threads; if it does not exist (ENOSYS) there is an older one
+LASTING = 2.0  # seconds without a descriptor for any connection after which other hosts will not be reached either
 
 
 class Shortage:
-    """Tells, once, that this host can have no connection for lack of file descriptors. For one thread."""
+    """Report, once, that this host has no file descriptors left for connections. For one thread."""
 
     def __init__(self, put: Callable[[Event], None]) -> None:
         self._put = put
@@ -24,7 +24,7 @@ class Shortage:
         self._told = False
 
     def note(self, error: Exception) -> bool:
-        """Note that a connection could not be had; whether that is for lack of descriptors."""
+        """Note that a connection failed. Return whether that is for lack of descriptors."""
         if not _of_descriptors(error):
             return False
         now = time.monotonic()
@@ -35,17 +35,17 @@ class Shortage:
         return True
 
     def over(self) -> None:
-        """Note that one could be had."""
+        """Note that a connection succeeded."""
         self._since = inf
 
 
 def broken(error: Exception) -> Broken:
-    """Return a fault of ours as the job's outcome, so that the other hosts hear of it."""
+    """Return a fault of ours as an event, which the policy reports to the other hosts."""
     return Broken(why=in_words(error), code=ExitCode.INTERNAL)
 
 
 def in_words(error: Exception) -> str:
-    """Return a fault of ours; where this host allows too little, how much."""
+    """Return a fault of ours as text; if this host allows too little of something, with the limit."""
     words, number = f"{type(error).__name__}: {error}", getattr(error, "errno", None)
     if why := refused(error):
         words += f"; {why}"
@@ -59,20 +59,20 @@ def in_words(error: Exception) -> str:
 
 
 def refused(error: Exception) -> str:
-    """Return why this container lets nobody have threads, if that is why the error came; "" if it is not."""
+    """Return why this container allows no threads, if that is why the error came; else ""."""
     if not (isinstance(error, RuntimeError) and "start new thread" in str(error)):
         return ""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall(ctypes.c_long(CLONE3), None, ctypes.c_size_t(0))  # of a size that no kernel takes
+    libc.syscall(ctypes.c_long(CLONE3), None, ctypes.c_size_t(0))  # with a size that no kernel takes
     if ctypes.get_errno() != errno.EPERM:
         return ""
     return "the seccomp profile of this container refuses clone3, as Docker's before 20.10.10 does; wanted a newer one"
 
 
 def not_started(name: str, program: str, error: Exception) -> NotStarted:
-    """Return why a process could not be started: the program's fault, or this host's, which allows too little."""
+    """Return why a process could not be started: because of the program, or because this host allows too little."""
     if _of_descriptors(error) or getattr(error, "errno", None) == errno.EAGAIN:
         return NotStarted(name=name, why=in_words(error), code=ExitCode.INTERNAL)
     why = str(getattr(error, "strerror", None) or error)

@@ -1,4 +1,4 @@
-"""Starts the processes of one host: each with its command, its environment and its part of the machine."""
+"""Start the processes of one host, each with its command, its environment and its part of the machine."""
 
 import json
 import os
@@ -17,24 +17,24 @@ from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Event
 from entrypoint.launcher.policy.facts import Facts
 
-# After the user's code, and before a sitecustomize of Debian's, a Python of the training finds what looks on: it tells
-# the monitor what is trained, and runs the sitecustomize that would have come without it.
+# On the PYTHONPATH behind the user's code and before Debian's own sitecustomize. It reports to the monitor what is
+# trained, and then runs the sitecustomize that it hides.
 LOOKS_ON = Path(__file__).resolve().parents[2] / "programs" / "on_path"
 
 
 class Spawner:
-    """Belongs to the loop, like the facts that it reads."""
+    """Start processes; for the loop only, like the facts that it reads."""
 
     def __init__(
         self, job: Job, facts: Facts, environment: Mapping[str, str], log: Log, begun: Mapping[str, process.Process]
     ) -> None:
         self._job, self._facts, self._log = job, facts, log
-        self._environment, self._begun = dict(environment), dict(begun)  # begun: started already, and not watched yet
+        self._environment, self._begun = dict(environment), dict(begun)  # begun: started before, not watched yet
         self._machine = this_machine()
-        self._prepared: Mapping[str, Any] | None = None  # what the prepare step left
+        self._prepared: Mapping[str, Any] | None = None  # the result of the prepare step
 
     def start(self, spec: ProcessSpec) -> process.Process:
-        """Start it, or take over what was begun; OSError or ValueError if it cannot be started."""
+        """Start a process, or take over one that was begun. Raise OSError or ValueError if it cannot be started."""
         begun = self._begun.pop(spec.name, None)
         return begun or process.spawn(spec, self._command(spec), self._environment_of(spec), self._log)
 
@@ -42,12 +42,12 @@ class Spawner:
         self._prepared = found
 
     def note_addresses(self, found: Iterable[str]) -> None:
-        """Note where the other hosts were reached: what starts from now on asks no proxy for these addresses."""
+        """Note where the other hosts were reached: programs that start from now on use no proxy for these addresses."""
         if self._job.settings.no_proxy == "hosts" and proxies.proxies_in(self._environment):
             self._environment.update(proxies.spared(self._environment, proxies.addresses_with(found)))
 
     def order(self, rank: int, attempt: int, cpus: int | None, place: tuple[int, ...]) -> dict[str, Any]:
-        """Return what a rank that mpirun has started on this host is to run, as `ranks.Order` says."""
+        """Return what a rank that mpirun has started on this host must run, as `ranks.Order` describes."""
         facts = self._facts
         if attempt != facts.attempt.number or facts.attempt.clearing:
             return {"refused": f"attempt {attempt} is over"}
@@ -55,14 +55,14 @@ class Spawner:
             return {"refused": f"{facts.host} has not prepared the user's code"}
         ranks = {spec.name: spec for spec in facts.plan.processes if spec.duty is Duty.RANK}
         spec = ranks.get(f"rank {rank}") or next(iter(ranks.values()))
-        if place:  # what it divides the host with are the ranks that are here
+        if place:  # the ranks that are here divide the host
             *_, among, index = place
             gpu_share = spec.gpu_share and (index, among)
             spec = spec.but(name=f"rank {rank}", cpu_share=spec.cpu_share and among, gpu_share=gpu_share)
         return {"argv": self._command(spec), "env": self._environment_of(spec, cpus, place), "cwd": str(spec.cwd)}
 
     def say_parts(self) -> None:
-        """Say which threads and GPUs our processes are told to use; nothing, where they are told nothing."""
+        """Log which threads and GPUs our processes are given; nothing is logged if none are set."""
         parts: dict[str, list[str]] = {}
         for name, spec in self._facts.own.specs.items():
             if part := self._machine.part_of(spec, self._environment):
@@ -72,7 +72,7 @@ class Spawner:
             self._log.say(f"{self._machine}; {who}: {variables}")
 
     def ports_taken(self) -> list[Event]:
-        """Return the first port that a process of this host is to listen on, and something else does."""
+        """Return an event if a port of this host's processes is taken by another program."""
         for spec in self._facts.own.specs.values():
             for port in filter(process.listening, spec.ports):
                 why = f"{spec.name} is to listen there, and something else on this host does already; end that"
@@ -80,7 +80,7 @@ class Spawner:
         return []
 
     def _command(self, spec: ProcessSpec) -> tuple[str, ...]:
-        """Return the plan's; where the user's code turned out to be a package, its module in place of its file."""
+        """Return the plan's command; if the user's code is a package, with its module in place of the file."""
         module = self._prepared and self._prepared["module"]
         return spec.program.argv(module) if spec.program and module else spec.argv
 
@@ -101,7 +101,7 @@ class Spawner:
         return {**given, **part, **count, **self._shards(spec, place), **spec.environment(flags)}
 
     def _shards(self, spec: ProcessSpec, place: tuple[int, ...]) -> dict[str, str]:
-        """Return what it is to read; a rank in its true place, which the user's options for mpirun may have moved."""
+        """Return ENTRYPOINT_SHARDS. The user's options for mpirun may have moved a rank, so its true place counts."""
         reader = spec.reader_with(self._facts.flags or ())
         if reader and place:
             reader = reader.at(self._job.cluster.me.rank, *place)
@@ -109,9 +109,9 @@ class Spawner:
 
 
 def _stall_settings(hang_after: float) -> dict[str, str]:
-    """Return Horovod's variable by which it has said whom it misses when we call the job hung; else its own 60 s do.
+    """Return Horovod's variable for reporting stalls before we call the job hung; its own default is 60 s.
 
-    Horovod looks so often for tensors that have waited so long, and so says it after twice that time at the latest.
+    Horovod checks as often as tensors must wait to count as stalled, so it reports after twice that time at the latest.
     """
     before = int(hang_after / 3)
     return {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(max(1, before))} if hang_after and before < 60 else {}

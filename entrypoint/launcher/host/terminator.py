@@ -1,4 +1,4 @@
-"""How the processes of one host are ended: who is told when, what is left of them, and what SIGKILL does not end."""
+"""End the processes of one host: signal them in turn, watch what is left, and name what SIGKILL does not end."""
 
 import signal
 import time
@@ -13,12 +13,15 @@ from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Event
 from entrypoint.launcher.policy.facts import Facts
 
-LOOK, LOOK_SHARE = 0.05, 10.0  # seconds, or so many times what it takes, between two looks at what is to end
+LOOK, LOOK_SHARE = 0.05, 10.0  # seconds between two looks, or so many times what one takes
 NAMED = 10  # processes in one line of the log
 
 
 class _Sweeping(Value):
-    """What is ended between two attempts. `spare`: pids that live on with what descends from them; `keep`: without."""
+    """Describe what is ended between two attempts.
+
+    `spare`: pids that stay with their descendants; `keep`: pids that stay.
+    """
 
     spare: frozenset[int]
     keep: frozenset[int]
@@ -26,30 +29,30 @@ class _Sweeping(Value):
 
 
 class Endings:
-    """Belongs to the loop, like the facts that it reads. `processes`: those of the plan that were started."""
+    """End processes of the plan that were started; for the loop only, like the facts that it reads."""
 
     def __init__(self, processes: Mapping[str, Process], facts: Facts, put: Callable[[Event], None]) -> None:
         self._processes, self._facts, self._put = processes, facts, put
         self._descendants = descendants.Descendants(processes, self._is_users)
-        self._endings: dict[str, descendants.Ending] = {}  # of what was told to end, and has not
+        self._endings: dict[str, descendants.Ending] = {}  # of processes that are to end, and have not ended
         self._sweeping: _Sweeping | None = None
-        self._survivors: set[tuple[int, int]] = set()  # of SIGKILL
+        self._survivors: set[tuple[int, int]] = set()  # processes that SIGKILL did not end
         self._look_at = 0.0
 
     @property
     def look_at(self) -> float:
-        """When to `press` the next time."""
+        """Return when to call `press` next."""
         return self._look_at if self._endings or self._sweeping else inf
 
     def look_soon(self) -> None:
-        """Look soon: what has ended may have been the last of those that were told to, or have left others."""
+        """Look soon: what has ended may have been the last process to wait for, or may have left others."""
         self._look_at = 0.0
 
     def look(self) -> None:
         self._descendants.look()
 
     def ask(self, name: str, grace: float) -> None:
-        if name in self._processes:  # else it could not be started, which is still to be told
+        if name in self._processes:  # otherwise it could not be started, which is reported separately
             self._ending(name, grace).ask(time.monotonic())
 
     def force(self, name: str) -> None:
@@ -57,16 +60,16 @@ class Endings:
             self._ending(name).force()
 
     def forget(self, name: str) -> None:
-        """Forget it: it has ended, or its rest is left behind and that was noted. Its end may be told now."""
+        """Forget a process that has ended, or whose rest is left behind. Its end may be reported now."""
         self._endings.pop(name, None)
 
     def left_others(self, name: str) -> bool:
-        """Return whether a process that was told to end left others, which may still save: it is not over yet."""
+        """Return whether a process that is to end left others, which may still save: then it counts as running."""
         ending = self._endings.get(name)
         return ending is not None and any(stat.pid != self._processes[name].pid for stat in ending.living)
 
     def press(self) -> None:
-        """See what is left of the processes that are to end, and signal those whose turn it is."""
+        """Look what is left of the processes that are to end, and signal those whose turn it is."""
         now = time.monotonic()
         if now < self.look_at:
             return
@@ -75,7 +78,7 @@ class Endings:
             ending.press(now)
         if self._sweeping:
             self._go_on_sweeping(self._sweeping, now)
-        # On a machine with many processes a look takes its time.
+        # On a machine with many processes a look takes long.
         self._look_at = time.monotonic() + max(LOOK, LOOK_SHARE * (time.monotonic() - now))
 
     def inspect(self, name: str) -> None:
@@ -87,8 +90,8 @@ class Endings:
         self._put(events.Survived(name=name, left=tuple(descendants.where_it_is(stat) for stat in left)))
 
     def sweep(self, keep: Collection[str], within: float) -> None:
-        """End what an attempt has left, so that no process reaches into the next."""
-        # A step has its work before it, with all that it has started; a daemon only serves what is over.
+        """End what an attempt has left, so that no process reaches into the next attempt."""
+        # A step still has work to do, with all that it has started; a daemon's descendants belong to the old attempt.
         pids = {name: self._processes[name].pid for name in keep if name in self._processes}
         steps = [pid for name, pid in pids.items() if self._facts.own.specs[name].duty is Duty.STEP]
         self._sweeping = _Sweeping(
@@ -108,7 +111,7 @@ class Endings:
         self._put(events.Swept(left=tuple(descendants.where_it_is(stat) for stat in left)))
 
     def end_the_rest(self, within: float, say: Callable[[str], None]) -> None:
-        """End what scripts left running, perhaps on purpose: it ends with the job, and not without a word."""
+        """Kill what scripts left running, perhaps on purpose: it ends with the job. Log what is killed."""
         self._descendants.look()
         names = [name for name in self._processes if self._is_users(name)]
         left = {

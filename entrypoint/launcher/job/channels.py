@@ -1,14 +1,15 @@
-"""The channels of a host, and which part of each a process reads: groups of channels, the matrix, ENTRYPOINT_SHARDS.
+"""Decide which records of which channel each process reads: groups of channels, the matrix, ENTRYPOINT_SHARDS.
 
-Pure. All training processes of a host share a channel, or each has one of its own out of a group: channels called
-train, train-1, train-2 ..., as many as a host has training processes. So that together they read every record once:
+Pure. All training processes of a host share a channel, or each has a channel of its own out of a group: channels called
+train, train-1, train-2 ..., as many as a host has training processes. Together they read every record once. A process
+reads:
 
-    one channel per local rank, ShardedByS3Key    all of it
-    one channel per local rank, FullyReplicated   of as many shards as hosts, that of the host
-    shared, ShardedByS3Key                        of as many shards as local ranks, that of the local rank
-    shared, FullyReplicated                       of as many shards as ranks, that of the rank
+    one channel per local rank, ShardedByS3Key    the whole channel
+    one channel per local rank, FullyReplicated   the host's shard, of as many shards as hosts
+    shared, ShardedByS3Key                        the local rank's shard, of as many shards as local ranks
+    shared, FullyReplicated                       the rank's shard, of as many shards as ranks
 
-Channels of a group that all hold the same data are read as a shared one.
+Channels of a group that all hold the same data are read like one shared channel.
 """
 
 import re
@@ -21,15 +22,15 @@ from entrypoint.base.errors import ConfigError, shorten, show
 from entrypoint.base.python310 import StrEnum
 from entrypoint.base.values import Value
 
-SHARDS = "ENTRYPOINT_SHARDS"  # environment variable of every process that reads: what `shards` says, as JSON
-OWN, SAME, OFF = "own", "same", "off"  # what the channels of a group hold; or that they are none
+SHARDS = "ENTRYPOINT_SHARDS"  # environment variable of every process that reads: the result of `shards` as JSON
+OWN, SAME, OFF = "own", "same", "off"  # what the channels of a group hold, or that they are none
 
 _Kind = TypeVar("_Kind", bound=StrEnum)
 _NUMBERED = re.compile(r"(.*[^-_0-9])[-_]?([0-9]{1,3})", re.DOTALL)
 
 
 class InputMode(StrEnum):
-    FILE = "File"  # FastFile, too: SageMaker calls it so
+    FILE = "File"  # SageMaker uses this name for FastFile, too
     PIPE = "Pipe"
 
 
@@ -44,7 +45,7 @@ class Wrapper(StrEnum):
 
 
 class Channel(Value):
-    """A channel as inputdataconfig.json describes it; the defaults are for what SageMaker's local mode leaves out."""
+    """Describe a channel as inputdataconfig.json does. The defaults replace what SageMaker's local mode leaves out."""
 
     name: str
     mode: InputMode = InputMode.FILE
@@ -53,9 +54,9 @@ class Channel(Value):
 
 
 class Reader(Value):
-    """A training process, by the numbers that decide what it reads.
+    """Describe a training process by the numbers that decide what it reads.
 
-    Hosts may have different numbers of them, so `hosts` counts those that have one of this local rank.
+    Hosts may have different numbers of processes, so `hosts` counts the hosts that have one of this local rank.
     """
 
     size: int
@@ -64,10 +65,13 @@ class Reader(Value):
     local_rank: int
     hosts: int
     host_index: int
-    most: int  # the largest local size of all hosts: so many channels make a group
+    most: int  # the largest local size of all hosts: a group has this many channels
 
     def at(self, host: int, size: int, rank: int, local_size: int, local_rank: int) -> "Reader":
-        """Return the same, or what can be said of it, for the host of that number, if others are like this one."""
+        """Return the reader at another place: on the host with number `host`, which is assumed to be like this one.
+
+        The place that was planned for this reader gives the reader itself.
+        """
         planned = (self.size, self.rank, self.local_size, self.local_rank, self.host_index)
         if planned == (size, rank, local_size, local_rank, host):
             return self
@@ -79,22 +83,22 @@ class Reader(Value):
 
 
 class Source(Value):
-    """What a script calls a channel: one that all processes of a host share, or a group with one for each."""
+    """Name one channel that all processes of a host share, or a group with one channel for each process."""
 
     name: str
     channels: tuple[Channel, ...]
-    own_data: bool = False  # each channel of the group has its own
+    own_data: bool = False  # each channel of the group has data of its own
 
     @property
     def shard_of(self) -> str:
-        """Whose number tells the shard to read."""
+        """Return whose number selects the shard: "nothing", "host", "local rank" or "rank"."""
         sharded = self.channels[0].distribution is Distribution.SHARDED
         if self.own_data:
             return "nothing" if sharded else "host"
         return "local rank" if sharded else "rank"
 
     def part(self, reader: Reader) -> tuple[Channel, int, int]:
-        """Return (channel, number of shards, index of the shard that is the reader's)."""
+        """Return (channel, number of shards, index of the reader's shard)."""
         return (self.channels[reader.local_rank % len(self.channels)], *_SHARDS[self.shard_of](reader))
 
 
@@ -107,13 +111,16 @@ _SHARDS: dict[str, Callable[[Reader], tuple[int, int]]] = {
 
 
 class Channels(Value):
-    """All channels of a host, and what was said of groups of them. Hosts of other instance groups may have others."""
+    """Hold all channels of a host and what the settings say about groups. Hosts of other instance groups may differ."""
 
     all: tuple[Channel, ...] = ()
-    groups: tuple[tuple[str, str], ...] = ()  # (stem, or nothing for all; own, same or off)
+    groups: tuple[tuple[str, str], ...] = ()  # (stem, or "" for all groups; own, same or off)
 
     def shards(self, reader: Reader | None) -> dict[str, dict[str, Any]]:
-        """Return what a process reads; one that does not train reads each channel from the first record to the last."""
+        """Return what a process reads, by source.
+
+        A process that does not train reads each channel from start to end.
+        """
         if reader is None:
             parts = {channel.name: (channel, 1, 0) for channel in self.all}
         else:
@@ -125,7 +132,7 @@ class Channels(Value):
 
 
 def read_channels(found: Mapping[str, Any], where: object, groups: tuple[tuple[str, str], ...] = ()) -> Channels:
-    """Read inputdataconfig.json, which lies at `where`; ConfigError if a channel is described wrongly."""
+    """Read inputdataconfig.json, which lies at `where`. Raise ConfigError if a channel is described wrongly."""
     return Channels(all=tuple(_channel(name, found[name], where) for name in sorted(found)), groups=groups)
 
 
@@ -156,9 +163,9 @@ def _channel(name: str, value: Any, where: object) -> Channel:
 
 
 def readers(hosts: Sequence[str]) -> list[Reader]:
-    """Return one for each training process; they are given by the names of their hosts, in rank order."""
+    """Return a Reader for each training process, given the names of their hosts in rank order."""
     local_ranks = _occurrences(hosts)
-    host_indexes = _occurrences(local_ranks)  # a local rank is on each host once
+    host_indexes = _occurrences(local_ranks)  # each host has a local rank once
     local_sizes, peers = Counter(hosts), Counter(local_ranks)
     most = max(local_sizes.values(), default=1)
     return [
@@ -176,7 +183,7 @@ def readers(hosts: Sequence[str]) -> list[Reader]:
 
 
 def _occurrences(values: Sequence[Any]) -> list[int]:
-    """For each value, how often it came before."""
+    """Return for each value how often it occurred before."""
     before: Counter[Any] = Counter()
     found = []
     for value in values:
@@ -190,7 +197,7 @@ def _occurrences(values: Sequence[Any]) -> list[int]:
 
 @cache
 def sources(channels: Channels, most: int) -> tuple[Source, ...]:
-    """Return the groups, and the channels that are in none, by name; `most` training processes are on a host."""
+    """Return the groups and the single channels, sorted by name; `most` training processes run on a host."""
     kinds = dict(channels.groups)
     families: dict[str, list[tuple[int, Channel]]] = defaultdict(list)
     for channel in channels.all:
@@ -210,13 +217,16 @@ def sources(channels: Channels, most: int) -> tuple[Source, ...]:
 
 
 def stem_of(name: str) -> tuple[str, int]:
-    """Split a name: `train-2`, `train_2` and `train2` are (train, 2); `train` is (train, -1)."""
+    """Split a name into stem and number: `train-2`, `train_2` and `train2` are (train, 2); `train` is (train, -1)."""
     match = _NUMBERED.fullmatch(name)
     return (match[1], int(match[2])) if match else (name, -1)
 
 
 def _without_gaps(numbers: list[int]) -> bool:
-    """train, train-1 ... or train, train-2 ... or train-0, train-1 ... or train-1, train-2 ..., but not two years."""
+    """Return whether numbers count up from the start of a group, rather than naming two years.
+
+    Groups are train, train-1, ... or train, train-2, ... or train-0, train-1, ... or train-1, train-2, ...
+    """
     bare = numbers[0] == -1
     numbered = numbers[bare:]
     return numbered[0] in ((0, 1, 2) if bare else (0, 1)) and numbered == [*range(numbered[0], numbered[-1] + 1)]
@@ -226,7 +236,7 @@ def _without_gaps(numbers: list[int]) -> bool:
 
 
 def matrix(channels: Channels, training: Sequence[Reader]) -> list[dict[str, Any]]:
-    """Tell for each source what it is, and how the training processes share it. Without any, each reads it all."""
+    """Describe each source, and how the training processes share it. Without training processes, each reads it all."""
     most = training[0].most if training else 1
     return [
         {
@@ -243,7 +253,7 @@ def matrix(channels: Channels, training: Sequence[Reader]) -> list[dict[str, Any
 
 
 def matrix_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return `matrix` as text."""
+    """Return the result of `matrix` as text."""
     lines = []
     for row in rows:
         names, of = ", ".join(row["channels"]), " or ".join(map(str, row["shards"]))
@@ -256,13 +266,16 @@ def matrix_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def reads(shards: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return what a process reads, as text."""
+    """Return what a process reads as text."""
     parts = [(each["channel"], each["count"], each["index"]) for each in shards.values()]
     return "; ".join(f"{name}, " + ("all" if of == 1 else f"shard {index} of {of}") for name, of, index in parts)
 
 
 def complaints(channels: Channels, training: Mapping[str, Sequence[Reader]]) -> list[str]:
-    """Say what will not be read as one may think; `training` has the training processes of each training host."""
+    """Return warnings about channels that will not be read as one may expect.
+
+    `training` has the training processes of each training host.
+    """
     of_all = [reader for group in training.values() for reader in group]
     if not of_all:
         return []
@@ -282,7 +295,7 @@ def complaints(channels: Channels, training: Mapping[str, Sequence[Reader]]) -> 
                 f"wanted FullyReplicated, or {wanted} or more processes that train there (a chief does with TF1 only)"
             )
     unsaid = [each for each in sources(channels, most) if each.own_data and not {each.name, ""} & said.keys()]
-    if unsaid:  # inputdataconfig.json has no S3 paths
+    if unsaid:  # inputdataconfig.json has no S3 paths, so nothing else tells whether the data are the same
         groups = "; ".join(", ".join(channel.name for channel in source.channels) for source in unsaid)
         same, own = (",".join(f"{source.name}={kind}" for source in unsaid) for kind in (SAME, OWN))
         found.append(

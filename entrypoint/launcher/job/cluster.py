@@ -1,4 +1,4 @@
-"""Who takes part in the job, in which order, and which one this host is."""
+"""Hold the hosts of the job in rank order, the part of each, and which one this host is."""
 
 import ipaddress
 from functools import cached_property
@@ -8,15 +8,15 @@ from entrypoint.base.values import Value
 
 
 class Part(StrEnum):
-    """What a host does in the job, in rank order; all TRAIN, unless instance groups say otherwise."""
+    """Name what a host does in the job, in rank order. All hosts train, unless instance groups differ."""
 
-    TRAINS = "trains"  # the scripts, workers or ranks of the distribution; parameter servers, if no others SERVE
-    SERVES = "serves"  # parameter servers alone
-    OUTSIDE = "outside"  # outside the distribution: the script alone
+    TRAINS = "trains"  # runs scripts, workers or ranks; also parameter servers, if no host SERVES
+    SERVES = "serves"  # runs parameter servers only
+    OUTSIDE = "outside"  # takes no part in the distribution: runs the script alone
 
 
 class Host(Value):
-    """One host of the job.
+    """Hold one host of the job.
 
     `address` is what others connect to: its name, unless hosts are simulated on one machine.
     `ports_from` is added to every port of the host, for the same case: TensorFlow's servers listen on
@@ -31,7 +31,7 @@ class Host(Value):
 
     @cached_property
     def is_at_number(self) -> bool:
-        """Whether its address is one, which nobody has to look up, and no name."""
+        """Return whether the address is a number, so that no name must be resolved."""
         try:
             ipaddress.ip_address(self.address)
         except ValueError:
@@ -42,20 +42,20 @@ class Host(Value):
         return self.ports_from + port
 
     def at(self, port: int) -> str:
-        """Write its address and one of its true ports as programs do: an address of IPv6 stands in brackets."""
+        """Return the address with a true port, as programs write it: an IPv6 address stands in brackets."""
         return f"[{self.address}]:{port}" if ":" in self.address else f"{self.address}:{port}"
 
 
 class Cluster(Value):
-    """All hosts in rank order and this one.
+    """Hold all hosts in rank order, and this one.
 
-    Rank order is the lexicographic order of names, as SageMaker sorts them, with hosts that train before the others:
-    so the coordinator is the host of the chief, of rank 0 and of mpirun, in whichever instance group that is.
+    Rank order is the lexicographic order of names, as SageMaker sorts them, with training hosts before the others. So
+    the coordinator is the host of the chief, of rank 0 and of mpirun, whatever its instance group.
     """
 
     hosts: tuple[Host, ...]
     me: Host
-    interface: str | None = None  # network interface to use, None if the named one is absent
+    interface: str | None = None  # network interface to use; None if the named one does not exist
 
     @property
     def coordinator(self) -> Host:
@@ -75,7 +75,7 @@ class Cluster(Value):
 
     @property
     def serving(self) -> tuple[Host, ...]:
-        """The hosts of parameter servers."""
+        """Return the hosts of parameter servers."""
         return self._with(Part.SERVES) or self.training
 
     @property

@@ -1,7 +1,7 @@
-"""SageMaker's config files and a given environment -> Job: mode, hosts and parts, ranks, as settings and switches say.
+"""Read SageMaker's config files and an environment into a Job: mode, hosts and their parts, ranks.
 
-What the files hold: SageMaker Developer Guide, "How Amazon SageMaker Provides Training Information". How the
-SDKs encode hyperparameters was measured with SageMaker Python SDK 2.257 and 3.20 and sagemaker-training 4.9.
+SageMaker Developer Guide, "How Amazon SageMaker Provides Training Information", describes the files. How the SDKs
+encode hyperparameters was measured with SageMaker Python SDK 2.257 and 3.20 and sagemaker-training 4.9.
 """
 
 import socket
@@ -31,20 +31,20 @@ from entrypoint.launcher.job.settings import (
 )
 
 MAX_RANKS = 20_000
-MAX_TASKS = 2000  # of TensorFlow: TF_CONFIG holds the addresses of all, and an environment entry 128 KiB
+MAX_TASKS = 2000  # of TensorFlow: TF_CONFIG holds all addresses, and an environment entry holds 128 KiB
 
 _SWITCHES = {
     Mode.PS: params.PARAMETER_SERVER_ENABLED,
     Mode.MWMS: params.MULTI_WORKER_MIRRORED_STRATEGY_ENABLED,
     Mode.MPI: params.MPI_ENABLED,
 }
-SMDDP_ENABLED = "sagemaker_distributed_dataparallel_enabled"  # MPI, too; sagemaker-training has no name for it
+SMDDP_ENABLED = "sagemaker_distributed_dataparallel_enabled"  # selects MPI, too; sagemaker-training has no name for it
 
 
 def read_job(
     base: Path, environment: Mapping[str, str], run: Path, gpus: int = 0, *, config: Path | None = None
 ) -> Job:
-    """Return the job, as `read_what_can_be` reads it; ConfigError in one line if it is described wrongly."""
+    """Return the job as `read_what_can_be` reads it. Raise ConfigError, in one line, if it is described wrongly."""
     job, errors = read_what_can_be(base, environment, run, gpus, config=config)
     if errors or job is None:
         raise errors[0]
@@ -54,14 +54,14 @@ def read_job(
 def read_what_can_be(
     base: Path, environment: Mapping[str, str], run: Path, gpus: int = 0, *, config: Path | None = None
 ) -> tuple[Job | None, ConfigErrors]:
-    """Return (the job under `base`, what is wrong with its description); no job if its hosts are not to be found.
+    """Return (the job under `base`, the errors of its description); no job if its hosts cannot be read.
 
-    Of a job that is described wrongly there is enough to tell its other hosts so: hosts that can read it all agree on
-    who coordinates, and so should we.
+    A job that is described wrongly is still complete enough to report the error to the other hosts: all hosts that can
+    read the files agree on the coordinator, and so must this one.
 
-    `environment` is the container's; `run` the folder for sockets and keys, unless a setting names another one;
-    `gpus` the number of GPUs here.
-    With `config`, the files lie there instead, and the job is another machine's: nobody looks what this one has.
+    `environment` is the container's; `run` is the folder for sockets and keys, unless a setting names another one;
+    `gpus` is the number of GPUs here.
+    With `config`, the files lie in that folder and the job is another machine's: nothing on this machine is looked at.
     """
     here = config is None
     config = config or Tree(base=base).config
@@ -135,9 +135,10 @@ def read_what_can_be(
 
 
 def _of_one_trial(hyperparameters: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """The jobs of a hyperparameter tuning are sent the same model_dir; each has its name added to it.
+    """Return the hyperparameters with the job's name added to `model_dir`, if a tuning started the job.
 
-    As in SageMaker's TensorFlow toolkit, unless it is on the host: else they would overwrite one another's models.
+    All jobs of a tuning get the same model_dir and would overwrite one another's models. SageMaker's TensorFlow toolkit
+    adds the name in the same way. A model_dir on the host itself needs none.
     """
     where, job = hyperparameters.get("model_dir"), environment.get(params.TRAINING_JOB_ENV)
     is_shared = isinstance(where, str) and where not in (*NOT_GIVEN, "False") and not where.startswith("/opt/ml")
@@ -147,7 +148,7 @@ def _of_one_trial(hyperparameters: dict[str, Any], environment: Mapping[str, str
 
 
 def _evaluator(settings: Settings, mode: Mode, cluster: Cluster) -> str:
-    """Return the host that runs the evaluator, or nothing."""
+    """Return the host that runs the evaluator, or ""."""
     names = [host.name for host in cluster.hosts]
     if not settings.evaluator:
         return ""
@@ -161,7 +162,7 @@ def _evaluator(settings: Settings, mode: Mode, cluster: Cluster) -> str:
 
 
 def this_host(base: Path) -> str | None:
-    """Return the name of this host, as far as the files can be read: for messages about those that cannot."""
+    """Return the name of this host, if the files can be read; for messages about files that cannot."""
     try:
         name = read_object(Tree(base=base).config / "resourceconfig.json").get("current_host")
     except ConfigError:
@@ -170,7 +171,7 @@ def this_host(base: Path) -> str | None:
 
 
 def _training_groups(mode: Mode, hyperparameters: dict[str, Any]) -> tuple[str, ...]:
-    """Return names of the groups that the distribution is for; none where there is none, or it is for all."""
+    """Return the names of the groups that the distribution is for; () if there is none, or it is for all."""
     given = hyperparameters.get(params.DISTRIBUTION_INSTANCE_GROUPS)
     try:
         names = () if given in (*NOT_GIVEN, []) else group_names(as_text(given))
@@ -180,7 +181,7 @@ def _training_groups(mode: Mode, hyperparameters: dict[str, Any]) -> tuple[str, 
 
 
 def _serving_groups(mode: Mode, settings: Settings) -> tuple[str, ...]:
-    """Return names of the groups of parameter servers, if they have groups of their own."""
+    """Return the names of the groups of parameter servers, if they have groups of their own."""
     if settings.ps_groups and mode is not Mode.PS:
         raise ConfigError(f"{SERVERS} is set, and the mode is {mode}; wanted ps, or no groups for parameter servers")
     return settings.ps_groups
@@ -189,7 +190,7 @@ def _serving_groups(mode: Mode, settings: Settings) -> tuple[str, ...]:
 def _cluster(
     resources: dict[str, Any], names: Sequence[str], found: Mapping[str, Part], settings: Settings, here: bool
 ) -> Cluster:
-    """Everybody in rank order; `found` says which part a host takes, where not all train."""
+    """Return all hosts in rank order. `found` gives the part of each host, where not all train."""
     order = list(Part)
     ordered = sorted(names, key=lambda name: (order.index(found.get(name, Part.TRAINS)), name))
     addresses = dict(settings.host_addresses)
@@ -204,7 +205,7 @@ def _cluster(
         for rank, name in enumerate(ordered)
     )
     mine = next(host for host in hosts if host.name == resources["current_host"])
-    # Simulated hosts talk over loopback, whatever interface the file names.
+    # Simulated hosts use loopback, whatever interface the file names.
     interface = "lo" if hosts[0].address.startswith("127.") else _interface(resources)
     present = {name for _, name in socket.if_nameindex()} if here else {interface}
     return Cluster(hosts=hosts, me=mine, interface=interface if interface in present else None)
@@ -222,7 +223,10 @@ def _is_on(hyperparameters: dict[str, Any], key: str) -> bool:
 
 
 def _smdistributed(hyperparameters: dict[str, Any]) -> bool:
-    """Return whether the script is for SageMaker's data-parallel library; the model-parallel one is not to be had."""
+    """Return whether the script is for SageMaker's data-parallel library.
+
+    Raise ConfigError for the model-parallel one.
+    """
     if hyperparameters.get("mp_parameters") not in (*NOT_GIVEN, {}):
         raise ConfigError(
             "hyperparameter mp_parameters asks for SageMaker's model-parallel library, which does not exist for this "
@@ -232,7 +236,7 @@ def _smdistributed(hyperparameters: dict[str, Any]) -> bool:
 
 
 def _mode(settings: Settings, hyperparameters: dict[str, Any], smdistributed: bool) -> tuple[Mode, bool]:
-    """(mode, was it asked for by name): by our setting, else by the switches that SageMaker's SDK sends."""
+    """Return (mode, whether it was asked for by name): from our setting, else from the switches of SageMaker's SDK."""
     switches = {**_SWITCHES, Mode.MPI: SMDDP_ENABLED} if smdistributed else _SWITCHES
     asked = {} if settings.mode == "auto" else {Mode(settings.mode): f"ENTRYPOINT_MODE={settings.mode}"}
     for mode, key in switches.items():
@@ -244,7 +248,7 @@ def _mode(settings: Settings, hyperparameters: dict[str, Any], smdistributed: bo
 
 
 def _processes_per_host(mode: Mode, settings: Settings, hyperparameters: dict[str, Any], gpus: int | None) -> int:
-    """Our setting, else (mpi) the SDK's hyperparameter, else (mpi) the GPUs of the host, else 1."""
+    """Return our setting; for mpi, else the SDK's hyperparameter, else the number of GPUs of a host; else 1."""
     if settings.processes_per_host:
         return settings.processes_per_host
     if mode is not Mode.MPI:
@@ -265,7 +269,7 @@ def _processes_per_host(mode: Mode, settings: Settings, hyperparameters: dict[st
 
 
 def _check_size(job: Job) -> None:
-    """ConfigError if the job is so large that nothing could start it: each task's environment names all tasks."""
+    """Raise ConfigError if the job is too large to start: each task's environment names all tasks."""
     hosts, each = len(job.cluster.training), job.processes_per_host
     count = hosts * each
     if job.mode is Mode.PS:

@@ -1,4 +1,4 @@
-"""SageMaker's config files -> their values, looked at: JSON of a bounded depth, names of hosts, texts without NUL."""
+"""Read SageMaker's config files and check their values: JSON of bounded depth, names of hosts, texts without NUL."""
 
 import json
 from collections import Counter
@@ -13,7 +13,7 @@ MAX_DEPTH = 100
 
 
 def read_object(path: Path, required: bool = False) -> dict[str, Any]:
-    """Return a JSON object from a file; a file that may be absent reads as {}."""
+    """Return the JSON object in a file. A file that may be absent reads as {}."""
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
@@ -40,7 +40,7 @@ def read_object(path: Path, required: bool = False) -> dict[str, Any]:
 
 
 def _is_deep(value: Any) -> bool:
-    """Return whether a JSON value is nested so deep that it could not be written again."""
+    """Return whether a JSON value is nested too deeply to be written again."""
     level = [value]
     for _ in range(MAX_DEPTH):
         groups = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
@@ -51,7 +51,7 @@ def _is_deep(value: Any) -> bool:
 
 
 def decoded(value: object) -> Any:
-    """Read a hyperparameter: JSON text, or plain text where it is not JSON (as sagemaker-training reads it)."""
+    """Return a hyperparameter's value: JSON, or the plain text if it is no JSON (as sagemaker-training reads it)."""
     if not isinstance(value, str):
         return value
     try:
@@ -68,14 +68,14 @@ def read_input_data(path: Path) -> dict[str, Any]:
 
 
 def read_resources(path: Path) -> dict[str, Any]:
-    """Read resourceconfig.json. Of what sagemaker-training reads, null is as good as absent; it takes no null."""
+    """Read resourceconfig.json. Where sagemaker-training accepts an absent value, null counts as absent, too."""
     found = read_object(path, required=True)
     optional = ("current_instance_type", "current_group_name", "instance_groups", "network_interface_name")
     return {key: value for key, value in found.items() if value is not None or key not in optional}
 
 
 def host_names(resources: dict[str, Any], path: Path) -> list[str]:
-    """Return the hosts as they are listed, this one among them."""
+    """Return the listed hosts. Raise ConfigError if the list is wrong, or does not have this host."""
     names = resources.get("hosts")
     me = resources.get("current_host")
     if not isinstance(names, list) or not names or not all(isinstance(n, str) and n for n in names):
@@ -98,7 +98,7 @@ def host_names(resources: dict[str, Any], path: Path) -> list[str]:
 
 
 def check_word(word: str, where: str) -> None:
-    """Raise ConfigError if `word` can be no argument and no environment entry of a program."""
+    """Raise ConfigError if `word` cannot be an argument or an environment entry of a program."""
     bad = next((character for character in word if character == "\0" or "\ud800" <= character <= "\udfff"), None)
     if bad is not None:
         raise ConfigError(
@@ -108,7 +108,7 @@ def check_word(word: str, where: str) -> None:
 
 
 def _check_texts(value: Any, path: Path) -> None:
-    """ConfigError if a text anywhere in `value` cannot be part of the environment that is made of it."""
+    """Raise ConfigError if a text anywhere in `value` cannot be part of an environment."""
     todo = [value]
     while todo:
         each = todo.pop()

@@ -1,4 +1,4 @@
-"""Instance groups of a heterogeneous cluster: who is in them, and which part each host takes in the job."""
+"""Read the instance groups of a heterogeneous cluster, and decide which part each host takes in the job."""
 
 import re
 from collections import Counter
@@ -14,12 +14,12 @@ from entrypoint.launcher.job.cluster import Cluster, Part
 DISTRIBUTION = f"hyperparameter {params.DISTRIBUTION_INSTANCE_GROUPS}"
 SERVERS = "ENTRYPOINT_PS_GROUPS"
 
-# Families of AWS instances that have no accelerator, by their letters: c, m, r and so on, but no p, g, trn, inf or dl.
+# Families of AWS instances without accelerators, by their letters: c, m, r and so on, but not p, g, trn, inf or dl.
 _CPU_ONLY = re.compile(r"ml\.[cmrtxizd][0-9]")
 
 
 class Group(Value):
-    """Hosts of one instance type."""
+    """Hold the hosts of one instance type."""
 
     name: str
     instance_type: str
@@ -27,7 +27,7 @@ class Group(Value):
 
 
 def read_groups(resources: Mapping[str, Any], path: Path) -> tuple[Group, ...]:
-    """Return the groups that resourceconfig.json lists; none in SageMaker's local mode and in old jobs."""
+    """Return the groups in resourceconfig.json; () in SageMaker's local mode and in old jobs."""
     listed = resources.get("instance_groups") or []
     if not isinstance(listed, list):
         raise ConfigError(f"{path} has instance_groups = {show(listed)}; wanted a list of groups")
@@ -51,9 +51,10 @@ def _group(value: Any, path: Path) -> Group:
 def parts(
     groups: Sequence[Group], hosts: Sequence[str], path: Path, training: Sequence[str], serving: Sequence[str]
 ) -> dict[str, Part]:
-    """Return {host: part}, if groups that train, or that serve, are given by name; {} if not: all hosts train.
+    """Return {host: part} if groups that train or serve are named; {} if not: then all hosts train.
 
-    Groups that serve belong to the distribution, whether it names them or not. ConfigError if the names do not fit.
+    Groups that serve belong to the distribution, whether it names them or not. Raise ConfigError if a name does not
+    fit.
     """
     if not (training or serving):
         return {}
@@ -84,7 +85,7 @@ def _check_name(name: str, where: str, groups: Sequence[Group], path: Path) -> N
 
 
 def _check_members(groups: Sequence[Group], hosts: Sequence[str], path: Path) -> None:
-    """Each host is in one group, and nobody else is."""
+    """Raise ConfigError unless each host is in one group, and the groups have no other hosts."""
     members = [host for group in groups for host in group.hosts]
     for what, found in (
         ("in more than one group", _more_than_once(members)),
@@ -100,9 +101,10 @@ def _more_than_once(names: Sequence[str]) -> list[str]:
 
 
 def accelerators(groups: Sequence[Group], cluster: Cluster, here: int) -> int | None:
-    """Return GPUs of each training host, if every host of the job can tell; `here` is the number of this one's.
+    """Return the number of GPUs of each training host; None if this host cannot know it.
 
-    All hosts must come to the same plan, and none sees what those of another instance type have.
+    `here` is the number of this host's GPUs. All hosts must make the same plan, and no host sees the GPUs of another
+    instance type.
     """
     if len({group.instance_type for group in groups}) <= 1:
         return here

@@ -1,4 +1,4 @@
-"""What was asked for: the job as a finished value. Nobody reads a file or a variable after this."""
+"""Hold the job as a finished value: what the user asked for. Later steps read no file and no variable."""
 
 from functools import cached_property
 from pathlib import Path
@@ -11,11 +11,11 @@ from entrypoint.launcher.job.cluster import Cluster
 from entrypoint.launcher.job.open_mpi import ORTE
 from entrypoint.launcher.job.settings import Settings
 
-MARKS = "ENTRYPOINT_MARKS"  # environment variable: the socket where a script's library tells the monitor of its steps
+MARKS = "ENTRYPOINT_MARKS"  # environment variable: the socket where a script's library reports its steps to the monitor
 
 
 class Mode(StrEnum):
-    """How the work is spread over the hosts."""
+    """Name how the work is spread over the hosts."""
 
     SINGLE = "single"  # the script on every host, nothing shared
     PS = "ps"  # TensorFlow parameter servers, a chief and workers
@@ -24,7 +24,7 @@ class Mode(StrEnum):
 
 
 class Tree(Value):
-    """What SageMaker mounts below `base`: /opt/ml, unless SAGEMAKER_BASE_DIR says otherwise."""
+    """Name the files that SageMaker mounts below `base`: /opt/ml, unless SAGEMAKER_BASE_DIR names another folder."""
 
     base: Path
 
@@ -32,7 +32,7 @@ class Tree(Value):
     def config(self) -> Path:
         return self.base / "input" / "config"
 
-    @cached_property  # each of thousands of ranks has it
+    @cached_property  # cached, since each of thousands of ranks uses it
     def code(self) -> Path:
         return self.base / "code"
 
@@ -54,29 +54,32 @@ class Tree(Value):
 
     @property
     def data(self) -> Path:
-        """Return the folder of what is kept beside the model."""
+        """Return the folder for what is kept beside the model."""
         return self.output / "data"
 
     def evidence(self, host: str) -> Path:
-        """Return its folder, named by host: SageMaker puts the data folders of all hosts into one archive."""
+        """Return the evidence file of a host.
+
+        Its name has the host's, since SageMaker packs all hosts' data into one archive.
+        """
         return self.data / f"entrypoint-{host}.txt"
 
     @property
     def records(self) -> Path:
-        """Return the folder of what the monitor has seen: on the coordinator, of all hosts."""
+        """Return the folder for the monitor's records; on the coordinator it holds those of all hosts."""
         return self.data / "record"
 
     @property
     def report(self) -> Path:
-        """Return the page that is made of them."""
+        """Return the file of the page that is made from the records."""
         return self.data / "report.html"
 
 
 class Paths(Tree):
-    """SageMaker's tree, and our own files of this run."""
+    """Name the files of SageMaker's tree and the launcher's own files of this run."""
 
-    run: Path  # sockets, keys; never uploaded
-    # In place of the tree's, where that cannot be written to.
+    run: Path  # folder for sockets and keys; never uploaded
+    # They replace the tree's folders where this user cannot write to those.
     other_code: Path | None = None
     other_data: Path | None = None
 
@@ -94,17 +97,17 @@ class Paths(Tree):
 
     @property
     def ranks(self) -> Path:
-        """The socket where the ranks that mpirun starts on this host report."""
+        """Return the socket where the ranks that mpirun starts on this host report."""
         return self.run / "ranks.sock"
 
     @property
     def marks(self) -> Path:
-        """The socket where scripts tell the monitor of their steps."""
+        """Return the socket where scripts report their steps to the monitor."""
         return self.run / "marks.sock"
 
     @property
     def public_keys(self) -> Path:
-        """What hosts make known to one another, one file per kind (public keys)."""
+        """Return the folder of the public keys of all hosts, one file per kind of key."""
         return self.run / "public_keys"
 
     @property
@@ -113,17 +116,17 @@ class Paths(Tree):
 
 
 class Program(Value):
-    """The user's program: a file name in the code folder, and where the code comes from."""
+    """Name the user's program: a file in the code folder, and where the code comes from."""
 
     name: str
-    source: str  # s3:// URI, folder or archive; the code folder itself if the code is there already
+    source: str  # s3:// URI, folder or archive; the code folder itself if the code is in it already
     arguments: tuple[str, ...]
 
 
 class Job(Value):
-    """Everything the plan is made from."""
+    """Hold everything that the plan is made from."""
 
-    name: str = ""  # that SageMaker, or whoever started it, has given it
+    name: str = ""  # given by SageMaker, or by whoever started the job
     mode: Mode
     cluster: Cluster
     program: Program
@@ -131,12 +134,12 @@ class Job(Value):
     settings: Settings
     processes_per_host: int
     mpi_options: tuple[str, ...] = ()
-    open_mpi: int = ORTE  # or PRRTE: what mpirun starts ranks with on other hosts
+    open_mpi: int = ORTE  # ORTE or PRRTE: what mpirun starts ranks on other hosts with
     smdistributed: bool = False  # the script is for SageMaker's data-parallel library
-    evaluator: str = ""  # the host that runs one
+    evaluator: str = ""  # the host that runs an evaluator
     channels: Channels = fresh(Channels)
     warnings: tuple[str, ...] = ()
-    # As SageMaker gave them, for the environment of the user's script.
+    # As SageMaker gave them; for the environment of the user's script.
     resource_config: dict[str, Any]
     input_data_config: dict[str, Any]
     hyperparameters: dict[str, Any]

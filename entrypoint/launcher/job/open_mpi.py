@@ -1,4 +1,7 @@
-"""Which Open MPI a host has: up to version 4 ORTE starts ranks elsewhere (`orted`), from 5 on PRRTE (`prted`)."""
+"""Find out which Open MPI this host has.
+
+ORTE (`orted`) starts ranks on other hosts up to version 4, PRRTE (`prted`) from 5.
+"""
 
 import os
 import re
@@ -8,28 +11,32 @@ from pathlib import Path
 from entrypoint.base.errors import ConfigError, show
 
 ORTE, PRRTE = 4, 5
-DAEMONS = {ORTE: "orted", PRRTE: "prted"}  # by the major version that stands for all with the same daemon
-# With it (MPI_ERR_UNKNOWN) a rank ends from Open MPI 5 on when another one's connection does; mpirun prints why.
+DAEMONS = {ORTE: "orted", PRRTE: "prted"}  # by the major version that stands for all versions with the same daemon
+# Since Open MPI 5, a rank exits with this code (MPI_ERR_UNKNOWN) when another rank's connection ends; mpirun prints
+# why.
 LOST_PEER = 14
-PATIENCE = 20.0  # seconds for mpirun to say its version, which takes it some hundredths of one
+PATIENCE = 20.0  # seconds for `mpirun --version`, which usually takes some hundredths of a second
 
 
 def major_version(environment: Mapping[str, str]) -> int:
-    """Return ORTE or PRRTE, as this host's mpirun needs; ConfigError if that is not Open MPI's.
+    """Return ORTE or PRRTE, as this host's mpirun needs. Raise ConfigError if that is not Open MPI's.
 
-    The daemon that is on PATH tells, which costs nothing. mpirun itself is asked only where both or none are.
+    The daemon on PATH answers this at no cost. mpirun itself is asked only if both daemons or none are there.
     """
     folders = [folder for folder in environment.get("PATH", "").split(os.pathsep) if folder]
     there = [major for major, daemon in DAEMONS.items() if which(daemon, folders)]
     if len(there) == 1:
         return there[0]
     mpirun = which("mpirun", folders)
-    # Without one, its start fails by name; or this is a host that only plans.
+    # If there is none, its start fails with its name; or this host only plans.
     return _asked(mpirun, environment) if mpirun else ORTE
 
 
 def which(name: str, folders: Sequence[str]) -> str:
-    """Return the first program of this name in the folders, or "", as shutil.which does, whose import takes longer."""
+    """Return the first program of this name in the folders, or "".
+
+    shutil.which does the same, but its import takes longer.
+    """
     paths = (Path(folder, name) for folder in folders)
     return next((str(path) for path in paths if path.is_file() and os.access(path, os.X_OK)), "")
 

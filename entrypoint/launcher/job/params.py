@@ -1,7 +1,7 @@
-"""Names and encodings that SageMaker's SDKs and sagemaker-training share, and what goes to the user's script.
+"""Share names and encodings with SageMaker's SDKs and sagemaker-training, and select what the user's script gets.
 
-As in `sagemaker_training/params.py` and `mapping.py`, 4.9.0 and 5.1.4; test_parity.py compares. They are not
-imported from there: that library takes a C compiler to be installed, which few images have.
+They equal `sagemaker_training/params.py` and `mapping.py`, 4.9.0 and 5.1.4; tests/unit/plan/test_parity.py compares.
+They are not imported from there: that library needs a C compiler to be installed, which few images have.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ PARAMETER_SERVER_ENABLED = "sagemaker_parameter_server_enabled"
 MULTI_WORKER_MIRRORED_STRATEGY_ENABLED = "sagemaker_multi_worker_mirrored_strategy_enabled"
 SMDATAPARALLEL_CUSTOM_MPI_OPTIONS = "sagemaker_distributed_dataparallel_custom_mpi_options"
 DISTRIBUTION_INSTANCE_GROUPS = "sagemaker_distribution_instance_groups"
-# What the library uses itself, and hands on to nobody as a parameter of a framework.
+# Used by the library itself, which passes them on to no framework.
 _LIBRARYS_OWN = {
     USER_PROGRAM_PARAM,
     SUBMIT_DIR_PARAM,
@@ -41,12 +41,12 @@ def of_the_script(hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_frameworks(hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the SDK asks of a framework: switches of the distributions, and their like."""
+    """Return the SDK's parameters for frameworks, such as the switches of the distributions."""
     return {key: v for key, v in hyperparameters.items() if key not in _LIBRARYS_OWN and key.startswith(PREFIX)}
 
 
 def arguments(users: Mapping[str, Any]) -> list[str]:
-    """Return the script's arguments, by name: `--batch_size 32`, `-x 1`; of an object `--name a=1,b=2`."""
+    """Return the script's arguments, sorted by name: `--batch_size 32`, `-x 1`; for an object `--name a=1,b=2`."""
     words = []
     for key in sorted(users):
         value = users[key]

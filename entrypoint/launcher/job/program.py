@@ -1,4 +1,4 @@
-"""The user's program and mpirun options, out of hyperparameters: words that Linux can start a program with."""
+"""Read the user's program and mpirun options from hyperparameters, and check that Linux can pass them to a program."""
 
 import os
 import shlex
@@ -11,9 +11,9 @@ from entrypoint.launcher.job.files import check_word
 from entrypoint.launcher.job.job import Paths, Program
 from entrypoint.launcher.job.settings import NOT_GIVEN, as_text
 
-# What Linux passes on to a program that it starts (execve(2)), in bytes.
+# What Linux passes to a program that it starts (execve(2)), in bytes.
 STRING = 32 * os.sysconf("SC_PAGE_SIZE") - 1  # of one argument or environment entry (MAX_ARG_STRLEN, with its NUL)
-ALL = 6 << 20  # of all together at most, else a quarter of the stack's limit
+ALL = 6 << 20  # of all together at most; a quarter of the stack's limit if that is less
 POINTER = 8
 
 
@@ -47,7 +47,7 @@ def read_mpi_options(hyperparameters: dict[str, Any], key: str) -> tuple[str, ..
     options = hyperparameters.get(key)
     try:
         words = tuple(shlex.split(as_text(options))) if options not in NOT_GIVEN else ()
-    except ValueError as error:  # the options are not shown: there can be secrets in them
+    except ValueError as error:  # the options are not shown: they may hold secrets
         raise ConfigError(
             f"hyperparameter {key} does not fall into words: {error}; wanted mpirun options as a shell would take them"
         ) from None
@@ -58,7 +58,7 @@ def read_mpi_options(hyperparameters: dict[str, Any], key: str) -> tuple[str, ..
 
 
 def _check_length(word: str, where: str) -> None:
-    """ConfigError if Linux starts no program with this argument."""
+    """Raise ConfigError if Linux starts no program with this argument."""
     size = len(os.fsencode(word))
     if size > STRING:
         raise ConfigError(
@@ -68,9 +68,9 @@ def _check_length(word: str, where: str) -> None:
 
 
 def _check_all(arguments: Sequence[str], users: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """ConfigError if Linux starts no program with all of these; each hyperparameter is in there twice."""
+    """Raise ConfigError if Linux starts no program with all of these. Each hyperparameter is passed twice."""
     entries = [f"SM_HP_{key}={arguments[2 * at + 1]}" for at, key in enumerate(sorted(users))]
-    entries = [entry for entry in entries if len(os.fsencode(entry)) <= STRING]  # longer ones are left out there
+    entries = [entry for entry in entries if len(os.fsencode(entry)) <= STRING]  # variables.py leaves out longer ones
     texts = [*arguments, *entries, *(f"{key}={value}" for key, value in environment.items())]
     # The kernel counts a NUL and a pointer for each.
     found, most = sum(len(os.fsencode(text)) + 1 + POINTER for text in texts), min(os.sysconf("SC_ARG_MAX"), ALL)

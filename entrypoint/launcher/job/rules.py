@@ -1,6 +1,6 @@
-"""The rules by which the report judges a job: their thresholds, and how `ENTRYPOINT_RULES` changes them.
+"""Define the rules by which the report judges a job: their thresholds, and how `ENTRYPOINT_RULES` changes them.
 
-What they look at is in entrypoint/observe/report/rules/.
+entrypoint/report/rules/ applies them.
 """
 
 import math
@@ -11,11 +11,11 @@ from entrypoint.base.values import Value
 
 
 class Rule(Value):
-    """One threshold."""
+    """Hold one threshold."""
 
     default: float
-    most: float  # that makes sense; the least is 0
-    doc: str  # when it speaks, with the threshold as N
+    most: float  # the largest value that makes sense; the least is 0
+    doc: str  # when the rule reports something, with the threshold as N
 
 
 RULES = {
@@ -69,9 +69,9 @@ RULES = {
 
 
 def parse_rules(text: str) -> tuple[tuple[str, float], ...]:
-    """Return the thresholds of `input_bound=0.3,straggler=off`; one that is off is infinite.
+    """Return the thresholds in `input_bound=0.3,straggler=off`. A rule that is off has an infinite threshold.
 
-    ValueError says what is wanted. Those that are not named keep their defaults.
+    Rules that are not named keep their defaults. Raise ValueError, with what is wanted, if the text is wrong.
     """
     found: dict[str, float] = {}
     for word in filter(None, (word.strip() for word in text.split(","))):
@@ -89,7 +89,7 @@ def parse_rules(text: str) -> tuple[tuple[str, float], ...]:
 
 
 def in_words(given: Iterable[tuple[str, float]]) -> str:
-    """Return thresholds as `parse_rules` takes them."""
+    """Return thresholds as text that `parse_rules` reads."""
     return ",".join(f"{name}={'off' if value == math.inf else format(value, 'g')}" for name, value in given)
 
 

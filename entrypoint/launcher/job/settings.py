@@ -1,7 +1,7 @@
-"""Our own settings: few, typed, read once.
+"""Define the launcher's own settings: few, typed, read once.
 
-Each is an environment variable ENTRYPOINT_<NAME> or a hyperparameter sagemaker_entrypoint_<name>; the
-environment wins. docs/settings.md is this table, printed by `entrypoint settings`.
+Each is an environment variable ENTRYPOINT_<NAME> or a hyperparameter sagemaker_entrypoint_<name>; the environment wins.
+docs/settings.md is this table, as `entrypoint settings` prints it.
 """
 
 import contextlib
@@ -18,15 +18,15 @@ ENVIRONMENT_PREFIX = "ENTRYPOINT_"
 HYPERPARAMETER_PREFIX = "sagemaker_entrypoint_"
 MAX_PROCESSES_PER_HOST = 512
 LONGEST_TOKEN = 4096
-# Variables that the launcher sets for those that it starts: no settings, and nothing to warn of inside of a job.
+# The launcher sets these for the programs that it starts. They are no settings, and need no warning inside of a job.
 SET_BY_US = {
     f"{ENVIRONMENT_PREFIX}{name}" for name in ("SHARDS", "RESTART_COUNT", "PROCESS", "RANKS", "MARKS", "MPI_OPTIONS")
 }
 MODES = ("auto", "single", "ps", "mwms", "mpi")
 _ALSO_CALLED = {"parameter_server": "ps", "multi_worker_mirrored": "mwms", "horovod": "mpi"}
-HEARTBEATS = 250  # a second, that the coordinator of a large job hears
+HEARTBEATS = 250  # a second that the coordinator of a large job reads
 
-# What a host can be called, in DNS, in /etc/hosts and by Docker; it becomes part of commands and of ssh's files.
+# A name that DNS, /etc/hosts and Docker accept. It becomes part of commands and of ssh's files.
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?", re.ASCII)
 
 _TRUE = {"true", "1", "yes", "on"}
@@ -35,7 +35,7 @@ _FALSE = {"false", "0", "no", "off", "none", "null", ""}
 
 
 def truth(value: object) -> bool:
-    """Return a boolean in any of the ways that SDKs, consoles and people write one; ValueError else."""
+    """Return the boolean that SDKs, consoles and people write in many ways. Raise ValueError for anything else."""
     text = str(value).strip().lower()
     if text in _TRUE:
         return True
@@ -45,9 +45,9 @@ def truth(value: object) -> bool:
 
 
 def mode_named(text: str) -> str:
-    """Return the mode called `text`: by our name or another of the field, in any case, with - or _ or neither.
+    """Return the mode called `text`: by our name or another common one, in any case, with - or _ or neither.
 
-    `MultiWorkerMirroredStrategy` is such a name, too. ValueError if it is none.
+    `MultiWorkerMirroredStrategy` is such a name, too. Raise ValueError for an unknown name.
     """
     names = {re.sub("[-_]", "", name): name for name in (*MODES, *_ALSO_CALLED)}
     name = names.get(re.sub("[-_ ]|strategy$", "", text.strip().lower()))
@@ -91,7 +91,7 @@ def _number(kind: Callable[[str], Any], least: float, most: float, wanted: str) 
 
 
 def _codes(text: str) -> tuple[int, ...]:
-    """`75,99` as numbers."""
+    """Return exit codes such as `75,99` as numbers."""
     try:
         codes = tuple(sorted({int(word) for word in text.split(",") if word.strip()}))
     except ValueError:
@@ -102,7 +102,10 @@ def _codes(text: str) -> tuple[int, ...]:
 
 
 def group_names(text: str) -> tuple[str, ...]:
-    """Read instance groups as people and SDKs write: `a,b`, `["a", "b"]` or Python's `['a', 'b']`; ValueError else."""
+    """Return instance groups as people and SDKs write them: `a,b`, `["a", "b"]` or Python's `['a', 'b']`.
+
+    Raise ValueError for anything else.
+    """
     import ast  # here, since few jobs name groups
 
     try:
@@ -116,7 +119,7 @@ def group_names(text: str) -> tuple[str, ...]:
 
 
 def _channel_groups(text: str) -> tuple[tuple[str, str], ...]:
-    """`same`, or `train=same,evaluation=off`, as pairs; the first with nothing for a name."""
+    """Return `same`, or `train=same,evaluation=off`, as pairs. A kind without a stem has the stem ""."""
     words = [word.strip().rpartition("=") for word in text.split(",")]
     pairs = [(stem.strip(), kind.strip()) for stem, _, kind in words]
     if not all(kind in ("own", "same", "off") for _, kind in pairs) or len(dict(pairs)) < len(pairs):
@@ -125,7 +128,10 @@ def _channel_groups(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def _metric_definitions(text: str) -> tuple[tuple[str, str], ...]:
-    """Return (name, expression) of each, in a JSON array as SageMaker has it; each expression has a group."""
+    """Return (name, expression) of each definition in a JSON array, as SageMaker has it.
+
+    Each expression has a group.
+    """
     try:
         pairs = tuple((each["Name"], each["Regex"]) for each in json.loads(text))
         good = all(isinstance(name, str) and re.compile(expression).groups for name, expression in pairs)
@@ -137,7 +143,7 @@ def _metric_definitions(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def _token(text: str) -> str:
-    token = text.strip()  # it travels in an HTTP header, which holds no blanks at its ends; files end with a newline
+    token = text.strip()  # HTTP headers hold no blanks at their ends, and files end with a newline
     if not (token.isascii() and token.isprintable() and len(token) <= LONGEST_TOKEN and bool(token) == bool(text)):
         raise ValueError(f"at most {LONGEST_TOKEN} printable ASCII characters, not blanks alone")
     return token
@@ -154,7 +160,10 @@ def _addresses(text: str) -> tuple[tuple[str, str], ...]:
 
 
 class Setting(Default):
-    """How one is read and what it means. `machine`: said of one host's machine, in an environment variable alone."""
+    """Hold how one setting is read and what it means.
+
+    `machine`: the setting describes one host's machine, and is read from an environment variable only.
+    """
 
     def __init__(self, default: Any, parse: Callable[[str], Any], doc: str, secret: bool, machine: bool) -> None:
         super().__init__(lambda: default)
@@ -162,12 +171,12 @@ class Setting(Default):
 
 
 def _setting(default: Any, parse: Callable[[str], Any], doc: str, secret: bool = False, machine: bool = False) -> Any:
-    """`machine` settings are what `entrypoint local` says of a simulated host, and on no page."""
+    """Return a Setting as a field's default. `machine` settings are for `entrypoint local`, and on no page."""
     return Setting(default, parse, doc, secret, machine)
 
 
 class Settings(Value):
-    """Every setting with its default. Field names are the setting names in lower case."""
+    """Hold every setting with its default. Field names are the setting names in lower case."""
 
     mode: str = _setting(
         "auto",
@@ -403,7 +412,7 @@ class Settings(Value):
     )
 
     def paced(self, hosts: int) -> "Settings":
-        """Return them for so many hosts: heartbeats are as many as a coordinator can hear beside its other work."""
+        """Return the settings for so many hosts: a coordinator reads at most `HEARTBEATS` heartbeats a second."""
         heartbeat = max(self.heartbeat, hosts / HEARTBEATS)
         patience = self.peer_timeout if heartbeat == self.heartbeat else max(self.peer_timeout, 3 * heartbeat)
         return replace(self, heartbeat=heartbeat, peer_timeout=patience)
@@ -415,7 +424,7 @@ SETTINGS: dict[str, Setting] = {name: vars(Settings)[name] for name in Settings.
 def read_settings(
     environment: Mapping[str, str], hyperparameters: Mapping[str, Any]
 ) -> tuple[Settings, list[str], ConfigErrors]:
-    """Return (settings, warnings, errors) from environment and decoded hyperparameters. What is bad is left out."""
+    """Return (settings, warnings, errors) from an environment and decoded hyperparameters. Bad values are left out."""
     values: dict[str, Any] = {}
     warnings, errors = [], ConfigErrors()
     for key, value in hyperparameters.items():
@@ -446,7 +455,7 @@ def read_settings(
 
 
 def _check_together(settings: Settings) -> None:
-    """ConfigError if two settings do not fit one another."""
+    """Raise ConfigError if two settings do not fit each other."""
     if settings.peer_timeout < 2 * settings.heartbeat:
         raise ConfigError(
             f"ENTRYPOINT_PEER_TIMEOUT is {settings.peer_timeout:g}, ENTRYPOINT_HEARTBEAT {settings.heartbeat:g}; "
@@ -478,7 +487,7 @@ def settings_table() -> str:
     for name, setting in SETTINGS.items():
         if setting.machine:
             continue
-        # Where the default depends on the job, its text says how.
+        # Where the default depends on the job, the setting's text gives it.
         given = setting.default
         depends = given in ("", ()) or (given == 0 and name in ("processes_per_host", "ps_count"))
         shown = ",".join(map(str, given)) if isinstance(given, tuple) else given

@@ -1,7 +1,7 @@
-"""Lines that programs print when they end, whatever it was that ended them. Pure.
+"""Recognise lines that programs print whenever they end, whatever the reason, and remove them. Pure.
 
-Experiment trackers say good-bye, the interpreter tells what it could not clean up, Open MPI what became of the other
-ranks. None of it is the reason.
+Experiment trackers print a last line, the interpreter reports what it could not clean up, and Open MPI reports what
+happened to the other ranks. None of these lines is the reason of the end.
 """
 
 import re
@@ -13,12 +13,12 @@ from entrypoint.launcher.outcome.symptoms import reads_like_symptom
 LONGEST_BANNER = 60  # lines
 
 _GOODBYE = re.compile(
-    # experiment trackers, in the forms of their last words
+    # the last lines of experiment trackers
     r"^(wandb|COMET [A-Z]+|swanlab|trackio): |^wandb:$|^\[neptune\] |^neptune:|^ClearML |^ ?\[sentry\] [A-Z]+: "
     r"|^(\S+ )?(View run|View experiment) .*\bat: http"
     # the interpreter, PyTorch
     r"|^sys:\d+: \w*Warning: |/resource_tracker\.py:\d+: UserWarning: |^\[?W\d+.*destroy_process_group\(\)"
-    # a hint that stands behind each error, and others' summaries of messages
+    # a hint that follows every error, and summaries of messages
     r"|^Set the environment variable HYDRA_FULL_ERROR=1 |^Pass --help(short|full) "
     r"|^\d+ total process(es)? failed to start$"
     r"|^\[[^\]]*\] (\d+ more process(es)? ha(s|ve) sent help message|Set MCA parameter \"orte_base_help)"
@@ -27,19 +27,19 @@ _RULE = re.compile(r"^-{60,}$")
 
 
 class Banner(NamedTuple):
-    """What Open MPI says between two rules; both are part of it."""
+    """Hold what Open MPI prints between two rules, which belong to it."""
 
     first: int
     last: int
     words: str  # its first paragraph
-    is_symptom: bool  # it tells how one rank's end has ended others
+    is_symptom: bool  # it reports how one rank's end has ended others
 
 
 def without_goodbyes(lines: Sequence[str]) -> list[str]:
-    """Return as many lines, empty where they only say that a program ends."""
+    """Return as many lines as given, with "" for each that only reports an end."""
     kept, belongs = list(lines), False
     for number, line in enumerate(lines):
-        # A line that is further in belongs to the one before it.
+        # An indented line belongs to the one before it.
         belongs = bool(_GOODBYE.search(line)) or (belongs and line[:1] in (" ", "\t"))
         if belongs:
             kept[number] = ""
@@ -50,7 +50,7 @@ def without_goodbyes(lines: Sequence[str]) -> list[str]:
 
 
 def banners(lines: Sequence[str]) -> Iterator[Banner]:
-    """Yield Open MPI's banners, in their order."""
+    """Yield Open MPI's banners in their order."""
     first: int | None = None
     for number, line in enumerate(lines):
         if not _RULE.match(line):

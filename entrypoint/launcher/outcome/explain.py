@@ -1,7 +1,7 @@
-"""Why a process failed, as its last output tells it. Pure.
+"""Explain why a process failed, from its last output. Pure.
 
-By its end we know what to look for: the traceback of an exception that left the program; what the C library or the
-interpreter said before a signal; why a command line was refused; or the last line that it printed.
+The kind of the end decides what to look for: the traceback of an exception that left the program; what the C library or
+the interpreter printed before a signal; why a command line was refused; or else the last line.
 """
 
 import re
@@ -30,25 +30,25 @@ from entrypoint.launcher.outcome.symptoms import SENT, reads_like_symptom
 from entrypoint.launcher.outcome.tails import GAP
 from entrypoint.launcher.outcome.tracebacks import Link, Raised, tracebacks
 
-LINES = 10  # last lines that are told where nothing better is known
-WIDTH = 4000  # characters of a line that are read: some patterns look at it from each of their beginnings on
-LONGEST = 400  # characters of the line that tells an error
-LONG = 12  # lines of a message that are told whole; of a longer one, its beginning and its end
-FRAMES = 6  # frames of a traceback that are told whole; of a longer one, those of the user's code
+LINES = 10  # last lines that are shown if nothing better is known
+WIDTH = 4000  # characters of a line that are read: some patterns are tried at each of them
+LONGEST = 400  # characters of the line with the error
+LONG = 12  # lines of a message that are shown whole; a longer one is shown by its beginning and end
+FRAMES = 6  # frames of a traceback that are shown whole; of a longer one, those of the user's code
 
-# Terminal sequences and other control characters; a failure text is for people.
+# Terminal sequences and other control characters: a failure text is for people.
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 
-# Open MPI warns of it where ssh was quicker than mpirun to begin (EACCES of setpgid), and goes on: nothing is wrong.
+# Open MPI warns so if ssh started before mpirun (EACCES of setpgid), and goes on: nothing is wrong.
 _OF_NO_CONSEQUENCE = re.compile(r"plm:\w+: Warning: setpgid\(")
 
-# Said by mpirun and ssh beside what is wrong.
+# Printed by mpirun and ssh beside the actual error.
 _BESIDE = re.compile(
     r"ORTE_ERROR_LOG|PRTE ERROR: |^Warning: Permanently added|^Connection to \S+ closed|^Authorized |^PMIX ERROR"
 )
 
-_GOES_ON = re.compile(r"[ \t]+\S|[-*] ")  # a line that is further in than the one before, which it belongs to
-_LEADS_ON = (":", ",", "(", "[", "{")  # ends of a line to which the next one belongs
+_GOES_ON = re.compile(r"[ \t]+\S|[-*] ")  # an indented line, which belongs to the one before
+_LEADS_ON = (":", ",", "(", "[", "{")  # ends of a line that continues in the next one
 
 _FRAME = re.compile(r'^ +File "(?P<file>[^"]*)"')
 _LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/|^<(frozen|string|__array_function__)")
@@ -56,7 +56,7 @@ _RUNNER = re.compile(r"^<frozen runpy>|/mpi4py/(__main__|run)\.py$|/entrypoint/p
 
 
 class Explanation(NamedTuple):
-    """One line that tells what went wrong, more lines about it, and whether it may be a symptom of something else."""
+    """Hold the line with the error, more lines about it, and whether it may be a symptom of something else."""
 
     error: str
     details: str
@@ -64,7 +64,7 @@ class Explanation(NamedTuple):
 
 
 def explain(exit: Exit, output: str, wrote: str = "") -> Explanation:
-    """Explain the end of a program by its last output, or by what it wrote to the failure file itself."""
+    """Explain the end of a program from its last output, or from what it wrote to the failure file itself."""
     lines = _readable(output)
     found = tracebacks(lines)
     chains, told = exceptions(found), telling_lines(lines, found)
@@ -94,9 +94,9 @@ def explain(exit: Exit, output: str, wrote: str = "") -> Explanation:
 
 
 def dying(output: str) -> Explanation | None:
-    """Tell why a program that still runs is about to end, if an exception that left it is the last that it printed.
+    """Explain why a program that still runs is about to end: its last output is an exception that left it.
 
-    Others feel its end before we do: Horovod and TensorFlow say good-bye to their peers while Python is unwinding.
+    Other processes may fail before this one has ended: Horovod and TensorFlow close connections while Python unwinds.
     """
     lines = _readable(output)
     found = tracebacks(lines)
@@ -108,7 +108,7 @@ def dying(output: str) -> Explanation | None:
 
 
 def explain_mpirun(output: str) -> Explanation:
-    """Explain mpirun's end: it says what is wrong, then what can be done. Mostly it is a symptom of a rank."""
+    """Explain mpirun's end, mostly as a symptom of a rank. mpirun prints what is wrong, then what can be done."""
     lines = [line for line in _readable(output) if not _OF_NO_CONSEQUENCE.search(line)]
     telling = [line if not _BESIDE.search(line) else "" for line in lines]
     if not any(map(says_something, telling)):
@@ -134,7 +134,7 @@ def _with_meaning(error: str, lines: Sequence[str]) -> str:
 
 
 def _told_by_chain(chain: tuple[Raised, ...]) -> Told:
-    """Return the exception that came out; where that is a symptom, the last before it that is none."""
+    """Return the exception that came out; if that is a symptom, the last one before it that is none."""
     own = [raised for raised in chain if raised.link is not Link.MEMBER]
     members = chain[chain.index(own[-1]) + 1 :] if own else chain
     if members:
@@ -145,12 +145,15 @@ def _told_by_chain(chain: tuple[Raised, ...]) -> Told:
     why = own[own.index(chosen) - 1] if chosen.link is Link.CAUSE else None
     if why and (why.message or why.name) not in error:
         error = f"{clip(error, 250)} (because of {why.line})"
-    # One that came of a symptom may be one itself.
+    # an exception that came of a symptom may be one itself
     return error, _details(chosen), _is_symptom(own[0])
 
 
 def _told_by_group(group: Sequence[Raised], members: Sequence[Raised]) -> Told:
-    """What a group (none, if that was cut off) consists of; the symptoms among it only if there is nothing else."""
+    """Return the members of a group, with the group itself unless it was cut off.
+
+    Symptoms are named only if there is nothing else.
+    """
     telling = [member for member in members if not _is_symptom(member)] or members
     error = ": ".join([*[raised.line for raised in group], "; ".join(member.line for member in telling)])
     return error, "\n".join(map(_details, [*group, *telling])), all(map(_is_symptom, members))
@@ -161,7 +164,7 @@ def _is_symptom(raised: Raised) -> bool:
 
 
 def _details(raised: Raised) -> str:
-    """A traceback for a short text: without marks, and if it is long without what lies between the user's frames."""
+    """Return a traceback as a short text: without marks, and if it is long with the user's frames only."""
     lines = [line for line in raised.lines if not re.match(r"^[ |]+[~^]+$", line)]
     frames: list[tuple[str, list[str]]] = []
     others: list[str] = []
@@ -201,9 +204,9 @@ def _told_of_signal(lines: list[str], number: int) -> Told:
 
 
 def _of_mpirun(lines: list[str], told: list[str]) -> Told | None:
-    """Return what mpirun says that a script calls: it begins with what is wrong, and goes on with what can be done.
+    """Return the error of an mpirun that a script called. mpirun prints first what is wrong, then what can be done.
 
-    What it says because one of its ranks failed is told only where nobody else says anything.
+    What it prints because a rank failed counts only if nothing else was printed.
     """
     for banner in reversed([*banners(lines)]):
         if not any(map(says_something, told[banner.last :] if not banner.is_symptom else told)):
@@ -212,13 +215,12 @@ def _of_mpirun(lines: list[str], told: list[str]) -> Told | None:
 
 
 def _last_line(lines: list[str], told: list[str]) -> Told:
-    """Return what `sys.exit("text")` prints, and programs that end themselves.
+    """Return what `sys.exit("text")` prints, or a program that ends itself.
 
-    The text may have several lines; nothing tells where it begins, but a line that leads to the next, and lines further
-    in, which belong to the one before.
+    The text may have several lines. Only indented lines, and lines that lead on to the next, show where it begins.
     """
     printed = [line for line in told[told.index(GAP) + 2 if GAP in told else 0 :] if says_something(line)]
-    printed = printed or [line for line in lines if " ERROR" in line]  # of a tracker, say
+    printed = printed or [line for line in lines if " ERROR" in line]  # those of a tracker, for example
     belongs = [False, *(_GOES_ON.match(line) or before.endswith(_LEADS_ON) for before, line in pairwise(printed))]
     first = next((n for n in range(len(printed) - 1, max(-1, len(printed) - LINES), -1) if not belongs[n]), -1)
     error = " ".join(line.strip() for line in printed[first:])

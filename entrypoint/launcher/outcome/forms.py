@@ -1,4 +1,4 @@
-"""Tracebacks as others print them (in boxes, in lines of JSON, IPython's), turned into those of Python. Pure."""
+"""Convert tracebacks in boxes, in lines of JSON and of IPython into Python's own form. Pure."""
 
 import json
 import re
@@ -10,13 +10,13 @@ from entrypoint.launcher.outcome.tracebacks import UNCAUGHT
 
 TRACEBACK = "Traceback (most recent call last)"
 
-# Rich draws boxes in ASCII where the output's encoding has nothing better.
+# Rich draws boxes in ASCII if the output's encoding has nothing better.
 _TOP = re.compile(r"^(?P<indent> *)[╭+][─-]+ (?P<title>\S.*\S|\S) [─-]+[╮+]$")
 _BOTTOM = re.compile(r"^ *[╰+][─-]{10,}[╯+]$")
 _BORDER = ("│", "|")
 _RULE = re.compile(r"^[─-]+$")
 _PLACE = re.compile(r"^(?P<file>\S.*):(?P<line>\d+) in ?(?P<function>\S+)$")
-_LOGGED = re.compile(r"\bERROR\b|\[error *\]|\bCRITICAL\b|\[critical *\]")  # what a handler says before it
+_LOGGED = re.compile(r"\bERROR\b|\[error *\]|\bCRITICAL\b|\[critical *\]")  # what a logging handler prints before it
 _POINTED = re.compile(r"^[❱>] *\d+[ │|]*(?P<code>.*)$")
 _IPYTHON = re.compile(rf"^(?P<name>[A-Za-z_][\w.]*) +{re.escape(TRACEBACK)}$")
 _CELL = re.compile(
@@ -26,7 +26,7 @@ _CELL_POINTED = re.compile(r"^-+> \d+ (?P<code>.*)$")
 
 
 class Box(Value):
-    """A box with a title. `first` and `last` are indexes of the output's lines."""
+    """Hold a box with a title. `first` and `last` are indexes of the output's lines."""
 
     title: str
     inside: tuple[str, ...]
@@ -36,7 +36,7 @@ class Box(Value):
 
     @property
     def paragraph(self) -> str:
-        """What it says first, in one line: a box breaks lines where it ends."""
+        """Return the first paragraph as one line, since a box breaks lines at its width."""
         told: list[str] = []
         for line in self.inside:
             if _RULE.match(line.strip()) or (told and not line.strip()):
@@ -46,7 +46,7 @@ class Box(Value):
 
 
 def boxes(lines: Sequence[str]) -> Iterator[Box]:
-    """Yield the boxes that have an end, in their order."""
+    """Yield the complete boxes in their order."""
     first, top = 0, None
     for number, line in enumerate(lines):
         if found := _TOP.match(line):
@@ -58,7 +58,7 @@ def boxes(lines: Sequence[str]) -> Iterator[Box]:
 
 
 def as_python_prints(lines: Sequence[str]) -> list[str]:
-    """Return the lines with Python's own tracebacks for those in boxes and in JSON."""
+    """Return the lines, with tracebacks in boxes and in JSON replaced by Python's own form."""
     if not any(TRACEBACK in line for line in lines):
         return list(lines)
     lines = list(_of_ipython(lines))
@@ -86,7 +86,7 @@ def _inside(line: str) -> str:
 
 
 def _frames(box: Box) -> Iterator[str]:
-    """Yield the frames of a traceback's box: a file and its line, then the code around it, one line marked."""
+    """Yield the frames in a traceback's box: a file and its line, then the code around it with one line marked."""
     for is_empty, group in groupby(box.inside, lambda line: not line.strip()):
         if is_empty:
             continue
@@ -103,7 +103,7 @@ def _frames(box: Box) -> Iterator[str]:
 
 
 def _joined(lines: Sequence[str], at: int, width: int) -> tuple[str, int]:
-    """Return an exception's line, which Rich breaks at the width of its box, and the index of the line behind it."""
+    """Return an exception's line, which Rich breaks at the width of its box, and the index of the line behind."""
     text = lines[at]
     last, at = text, at + 1
     while at < len(lines) and (word := lines[at].partition(" ")[0]) and len(last) + 1 + len(word) > width:
@@ -112,7 +112,7 @@ def _joined(lines: Sequence[str], at: int, width: int) -> tuple[str, int]:
 
 
 def _of_ipython(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines; those of a traceback of IPython, which notebooks are run by, as Python prints one."""
+    """Yield the lines, with tracebacks of IPython (which runs notebooks) in Python's own form."""
     name = ""
     for line in lines:
         if TRACEBACK in line and (found := _IPYTHON.match(line)):
@@ -131,7 +131,7 @@ def _of_ipython(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _of_json(line: str) -> Iterator[str]:
-    """Yield a line of a log in JSON as what it says and its traceback; any other line as it is."""
+    """Yield the message and traceback of a log line in JSON; any other line as it is."""
     told: list[str] = []
     if line.startswith("{") and f"{TRACEBACK}:" in line:
         try:

@@ -1,7 +1,7 @@
-"""Which of the exceptions that a program has printed is the one that ended it. Pure.
+"""Find which of the printed exceptions ended the program. Pure.
 
-Python prints what nobody caught from the program's first line on, and then runs whatever was registered for the end. So
-that exception is the reason, however much is printed after it, other exceptions among it.
+Python prints an uncaught exception with frames from the program's first line on, and then runs what was registered for
+the end. So that exception is the reason, even if other lines and exceptions follow.
 """
 
 import re
@@ -19,21 +19,21 @@ from entrypoint.launcher.outcome.tracebacks import NOISE, Link, Raised
 
 Chain = tuple[Raised, ...]
 
-AFTER_ONE = {1, 120}  # Python's exit codes after an exception; 120: it could not write its last output, too
+AFTER_ONE = {1, 120}  # Python's exit codes after an exception; 120: it could also not write its last output
 CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP}
 NESTED = 3  # lines between an exception's own line and a traceback in its message
 
-# What a shell says of a program that it ran.
+# What a shell prints about a program that it ran.
 SHELL = re.compile(
     r"^(?:.*: line \d+: +\d+ )?(Killed|Terminated|Segmentation fault|Aborted|Bus error|Illegal instruction"
     r"|Floating point exception|Trace/breakpoint trap)( \(core dumped\))?(?:$| +)"
 )
-_OF_CHILDREN = {"CalledProcessError", "ChildFailedError"}  # they say that a program failed, which has said why
+_OF_CHILDREN = {"CalledProcessError", "ChildFailedError"}  # they report a failed program, which has printed its reason
 _ELSEWHERE = re.compile(r"^(Exception in thread |Process \S+:$)")
 
 
 def exceptions(found: Sequence[Chain]) -> list[Chain]:
-    """Return the chains of exceptions but those that Python ignored; without good-byes behind their messages."""
+    """Return the chains of exceptions that Python did not ignore, without lines of endings behind their messages."""
     chains = [chain for chain in found if not chain[-1].ignored]
     return [tuple(replace(raised, lines=_kept(raised.lines)) for raised in chain) for chain in chains]
 
@@ -43,14 +43,17 @@ def _kept(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def telling_lines(lines: Sequence[str], found: Sequence[Chain]) -> list[str]:
-    """Return as many lines, empty where they cannot be the reason of an end; `found`: the exceptions in them."""
+    """Return as many lines as given, with "" for each that cannot be the reason of an end.
+
+    `found` has the exceptions in the lines.
+    """
     return without_goodbyes(_without_ignored(lines, found))
 
 
 def that_ended_it(exit: Exit, chains: Sequence[Chain], lines: Sequence[str], told: Sequence[str]) -> Chain | None:
-    """Return the exception that ended the program; None if another reason did. `told`: the telling lines."""
+    """Return the exception that ended the program; None if it ended for another reason. `told`: the telling lines."""
     if exit.signal == signal.SIGKILL or not chains:
-        return None  # nobody raises that
+        return None  # no exception ends so
     last = len(chains) - 1
     at = next((n for n in range(last, -1, -1) if came_out(chains[n]).of_program), None)
     if at is not None and (exit.code in AFTER_ONE or exit.killed_by in CRASHES):
@@ -65,7 +68,7 @@ def that_ended_it(exit: Exit, chains: Sequence[Chain], lines: Sequence[str], tol
 
 
 def printed_before(exit: Exit, chains: Sequence[Chain], told: Sequence[str]) -> str:
-    """Return the exception after which a program printed its last words and ended as Python does after one."""
+    """Return the exception after which a program printed its last lines and ended as Python does after one."""
     if not chains or exit.code not in AFTER_ONE or lines_after(chains[-1], told) > NEAR:
         return ""
     raised = came_out(chains[-1])
@@ -73,22 +76,22 @@ def printed_before(exit: Exit, chains: Sequence[Chain], told: Sequence[str]) -> 
 
 
 def came_out(chain: Chain) -> Raised:
-    """Return the exception of a chain that came out; what it consists of, if it is a group, stands behind it."""
+    """Return the exception of a chain that came out. The members of a group stand behind it."""
     return next((raised for raised in reversed(chain) if raised.link is not Link.MEMBER), chain[-1])
 
 
 def lines_after(chain: Chain, told: Sequence[str]) -> float:
-    """Return how many lines were printed after an exception that may mean something; it may be too many to know."""
+    """Return how many lines that may matter follow an exception; infinity if output is missing there."""
     rest = told[chain[-1].last + 1 :]
     if cut := GAP in rest:
         at = rest.index(GAP)
-        rest = [*rest[: max(0, at - 1)], *rest[at + 2 :]]  # the lines beside it may be halves
+        rest = [*rest[: max(0, at - 1)], *rest[at + 2 :]]  # the lines beside the gap may be halves
     count = sum(not (NOISE.match(line) or SHELL.match(line)) for line in rest)
     return float("inf") if cut and count else count
 
 
 def _went_on(exit: Exit, chain: Chain, lines: Sequence[str], told: Sequence[str]) -> bool:
-    """Return whether a program, or the shell that ran it, went on after an exception and ended for another reason."""
+    """Return whether the program, or the shell that ran it, went on after an exception and ended for another reason."""
     rest = lines[chain[-1].last + 1 :]
     if lines_after(chain, told) == float("inf"):
         return True
@@ -96,7 +99,7 @@ def _went_on(exit: Exit, chain: Chain, lines: Sequence[str], told: Sequence[str]
 
 
 def _inside(chains: Sequence[Chain], at: int, told: Sequence[str]) -> int:
-    """Return the index of the traceback in an exception's message, as it came from another process; else `at`."""
+    """Return the index of the traceback in an exception's message, which came from another process; else `at`."""
     while at + 1 < len(chains):
         between = [line for line in told[chains[at][-1].last + 1 : chains[at + 1][0].first] if line]
         announced = len(between) == 1 and between[0].endswith(":") and not _ELSEWHERE.match(between[0])
@@ -107,7 +110,7 @@ def _inside(chains: Sequence[Chain], at: int, told: Sequence[str]) -> int:
 
 
 def _of_child(chains: Sequence[Chain], at: int) -> Chain:
-    """Return a chain; before it what the program said of whose end it tells."""
+    """Return a chain; before an exception about a child program, put the exception of that program."""
     chain = chains[at]
     if at and len(chain) == 1 and chain[0].name.rpartition(".")[2] in _OF_CHILDREN:
         before = chains[at - 1]
@@ -117,7 +120,7 @@ def _of_child(chains: Sequence[Chain], at: int) -> Chain:
 
 
 def _without_ignored(lines: Sequence[str], found: Sequence[Chain]) -> list[str]:
-    """Return the lines, empty where Python tells of exceptions that it ignored."""
+    """Return the lines, with "" where Python reports exceptions that it ignored."""
     kept = list(lines)
     for raised in (raised for chain in found for raised in chain if raised.ignored):
         start = next(n for n in range(raised.first, -1, -1) if n == 0 or says_something(lines[n - 1]))
@@ -127,7 +130,7 @@ def _without_ignored(lines: Sequence[str], found: Sequence[Chain]) -> list[str]:
 
 
 def _end_of_logging(lines: Sequence[str], at: int) -> int:
-    """Return where ends what logging tells of an error of its own; it adds where the program called it."""
+    """Return where a report of logging's own error ends; it includes the place of the call."""
     if at < len(lines) and lines[at] == "Call stack:":
         return next((n + 1 for n in range(at, min(at + 100, len(lines))) if lines[n].startswith("Arguments: ")), at)
     return at

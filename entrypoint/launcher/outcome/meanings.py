@@ -1,9 +1,9 @@
-"""What errors mean whose own words do not say it: of GPUs, NCCL, XLA and mpirun. Pure."""
+"""Explain errors of GPUs, NCCL, XLA and mpirun whose own text does not show the reason. Pure."""
 
 import re
 from collections.abc import Sequence
 
-NEAR = 300  # last lines in which an allocator's account of an exhausted memory is looked for
+NEAR = 300  # last lines in which an allocator's report of the exhausted memory is looked for
 GIB = 1 << 30
 
 _MEANINGS = (
@@ -35,14 +35,14 @@ _USED = {"limit": re.compile(r"^Limit: +(\S+)"), "used": re.compile(r"^InUse: +(
 
 
 def meaning(error: str, lines: Sequence[str]) -> str:
-    """Return what an error means, to be told behind it; nothing if its own words say it. `lines`: the last output."""
+    """Return what an error means, or "" if its own text is clear. `lines`: the last output."""
     if _EXHAUSTED.search(error):
         return _exhausted(lines[-NEAR:])
     return next((words for pattern, words in _MEANINGS if pattern.search(error)), "")
 
 
 def _exhausted(lines: Sequence[str]) -> str:
-    """Return which GPU's memory is exhausted, as the allocator tells; nothing if it was no GPU's."""
+    """Return which GPU's memory is exhausted, as the allocator reports it; "" if it was no GPU's."""
     told = [found for line in lines if _ON_GPU.search(line) and (found := _GPU.search(line))]
     if not told:
         return ""
@@ -60,6 +60,6 @@ def _exhausted(lines: Sequence[str]) -> str:
 
 
 def _size(text: str) -> str:
-    """Return a size in words; some allocators tell plain bytes."""
+    """Return a size as text; some allocators report plain bytes."""
     text = text.removesuffix("bytes").strip()
     return f"{int(text) / GIB:.2f}GiB" if text.isdecimal() else text

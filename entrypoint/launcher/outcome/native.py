@@ -1,14 +1,14 @@
-"""What is printed before a crash: by C libraries, interpreters, assertions, and Open MPI. Pure."""
+"""Find what C libraries, interpreters, assertions and Open MPI print before a crash. Pure."""
 
 import re
 from collections.abc import Sequence
 
 from entrypoint.launcher.outcome.symptoms import reads_like_symptom
 
-NEAR = 30  # lines that others may print after what ended a program
+NEAR = 30  # lines that may follow what ended a program
 DETAILS = 20  # lines
 STACK = 10  # lines of a stack of C functions
-ABORTED = "Fatal Python error: Aborted"  # faulthandler's, of whatever called abort() and said why
+ABORTED = "Fatal Python error: Aborted"  # faulthandler prints it after an abort() whose caller has printed the reason
 
 FATAL = re.compile(
     r"^Fatal Python error: |^terminate called |^(free|malloc\w*|realloc|munmap_chunk)\(\): |^double free or corruption"
@@ -17,20 +17,20 @@ FATAL = re.compile(
     r"|^# A fatal error has been detected by the Java |^(OpenBLAS|OMP): Error|^Check failed"
     r"|^\[libprotobuf FATAL |^Timeout \(\d+:\d\d:\d\d(\.\d+)?\)!$"
 )
-# The interpreter is going down already: the reason stands before it.
+# The interpreter is already ending: the reason stands before this.
 _AT_EXIT = re.compile(r"^Fatal Python error: .*(at interpreter shutdown|finaliz)|^Python runtime state: finalizing")
 _STACK = re.compile(r'^  File ".*", line \d+ in |^(Current t|T)hread 0x\w+|^  <no Python frame>|^  \.\.\.$|^$')
 _FRAME_OF_MODULE = re.compile(r'^  File ".*", line \d+ in <module>$')
 _MPI_ERROR = re.compile(r"^(?:\[[^\]]*\] )?\*\*\* (An error occurred in |MPI_ERR_)(.*)")
-_HANDLER = re.compile(r"\*\*\* Process received signal \*\*\*")  # Open MPI's, before a stack of C functions
+_HANDLER = re.compile(r"\*\*\* Process received signal \*\*\*")  # of Open MPI, before a stack of C functions
 
 Told = tuple[str, str, bool]  # error line, details, whether it reads like a symptom
 
 
 def fatal(lines: Sequence[str], after: int | None = None) -> Told | None:
-    """Return what a C library, an interpreter or an assertion said last; most say it in one line.
+    """Return the last error of a C library, an interpreter or an assertion; usually it is one line.
 
-    `after`: how many lines may stand behind it, not counting those of its stack.
+    `after`: how many lines may follow it, not counting its stack.
     """
     found = [number for number, line in enumerate(lines) if FATAL.search(line)]
     if not found:
@@ -49,7 +49,7 @@ def fatal(lines: Sequence[str], after: int | None = None) -> Told | None:
 
 
 def still_worked(lines: Sequence[str]) -> bool:
-    """Return whether a crash tells of Python's functions that were running, and not of an interpreter that ends."""
+    """Return whether a crash shows Python functions that were running, and not an interpreter that ends."""
     start = next((n for n in range(len(lines) - 1, -1, -1) if lines[n].startswith("Fatal Python error: ")), None)
     if start is None or any(_AT_EXIT.match(line) for line in lines[start : start + 5]):
         return False
@@ -58,7 +58,7 @@ def still_worked(lines: Sequence[str]) -> bool:
 
 
 def mpi_error(lines: Sequence[str], last_lines: str) -> Told | None:
-    """What Open MPI says before it aborts: `*** An error occurred in MPI_Recv`, and lines later `*** MPI_ERR_...`."""
+    """Return what Open MPI prints before it aborts: `*** An error occurred in MPI_Recv`, then `*** MPI_ERR_...`."""
     found = [(match[1], match[2]) for line in lines if (match := _MPI_ERROR.match(line))]
     where = next((text for kind, text in reversed(found) if kind.startswith("An")), "")
     what = next((kind + text for kind, text in reversed(found) if kind.startswith("MPI")), "")
@@ -70,6 +70,6 @@ def mpi_error(lines: Sequence[str], last_lines: str) -> Told | None:
 
 
 def of_handler(lines: Sequence[str]) -> Told | None:
-    """Open MPI's handler prints the stack: its first lines tell where."""
+    """Return the first lines of the stack that Open MPI's signal handler prints."""
     start = next((n for n in range(len(lines) - 1, -1, -1) if _HANDLER.search(lines[n])), None)
     return None if start is None else ("", "\n".join(lines[start : start + STACK]), False)

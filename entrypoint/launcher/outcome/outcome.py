@@ -1,4 +1,4 @@
-"""How processes and jobs end: Exit, Cause and Outcome, and the failure text."""
+"""Define how processes and jobs end: Exit, Cause and Outcome, and the failure text."""
 
 import os
 import signal
@@ -12,14 +12,14 @@ FAILURE_TEXT_LIMIT = 1024  # characters of /opt/ml/output/failure that reach Fai
 
 
 class Exit(Value):
-    """How one process ended: an exit code, or the signal that killed it."""
+    """Describe how one process ended: by an exit code, or by the signal that killed it."""
 
     code: int  # as a shell reports it: 0-255, or 128 + signal
     signal: int | None = None
 
     @classmethod
     def from_wait_status(cls, status: int) -> "Exit":
-        """Make it from the status that os.waitpid gives."""
+        """Return the Exit for a status of os.waitpid."""
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             return cls(code=128 + number, signal=number)
@@ -31,7 +31,7 @@ class Exit(Value):
 
     @property
     def killed_by(self) -> int | None:
-        """The signal that killed it, or a program that it ran: a shell's exit code tells."""
+        """Return the signal that killed the process, or a program that it ran, as a shell's exit code shows."""
         if self.signal is not None:
             return self.signal
         return self.code - 128 if self.code - 128 in {*signal.Signals} else None
@@ -46,14 +46,14 @@ class Exit(Value):
 
 
 class Confidence(StrEnum):
-    """How sure we are that a failure is the first thing that went wrong and not a symptom of another."""
+    """Rate how sure it is that a failure came first and is no symptom of another."""
 
     HIGH = "high"
     LOW = "low"
 
 
 class Cause(Value):
-    """What went wrong, where. `process` is empty when the whole host is meant."""
+    """Describe what went wrong, where. `process` is "" if the whole host is meant."""
 
     host: str
     process: str
@@ -62,17 +62,17 @@ class Cause(Value):
     details: str = ""  # last lines of the traceback
     code: int = ExitCode.INTERNAL
     confidence: Confidence = Confidence.HIGH
-    restartable: bool = False  # looks transient: the same may end well the next time
-    exit: Exit | None = None  # of the process, where its end is what went wrong
+    restartable: bool = False  # looks transient: it may end well next time
+    exit: Exit | None = None  # of the process, if its end is what went wrong
 
     @property
     def headline(self) -> str:
-        """One line: culprit host and process, how it ended, and the exception."""
+        """Return one line: host and process, how it ended, and the exception."""
         who = f"{self.host} {self.process}".strip()
         return f"{who} ({self.what}): {self.error}" if self.error else f"{who} ({self.what})"
 
     def with_texts(self, change: Callable[[str], str]) -> "Cause":
-        """Return the same with each of its texts changed: masked, say."""
+        """Return the same with each of its texts changed, for example masked."""
         return replace(self, what=change(self.what), error=change(self.error), details=change(self.details))
 
 
@@ -83,20 +83,20 @@ class Kind(StrEnum):
 
 
 class Outcome(Value):
-    """How the job ended, the same on every host."""
+    """Describe how the job ended, the same on every host."""
 
     kind: Kind
     exit_code: int
     cause: Cause | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.exit_code < 256:  # of a larger one a process would end with the last eight bits
+        if not 0 <= self.exit_code < 256:  # the kernel would keep only the last eight bits
             raise ValueError(f"an exit code is from 0 to 255, not {self.exit_code}")
         if (self.exit_code == 0) != (self.kind is Kind.SUCCEEDED):
             raise ValueError(f"an outcome '{self.kind}' cannot have exit code {self.exit_code}")
 
     def failure_text(self, limit: int = FAILURE_TEXT_LIMIT) -> str:
-        """Return the text for /opt/ml/output/failure: the cause in the first line, then the traceback's end."""
+        """Return the text for /opt/ml/output/failure: the cause in the first line, then the end of the traceback."""
         if self.cause is None:
             return str(self.kind)
         text = clip(self.cause.headline, limit)
@@ -120,15 +120,15 @@ def stopped() -> Outcome:
 
 
 def failed(cause: Cause) -> Outcome:
-    """Return a failure: never exit code 0, whatever the process that caused it returned."""
+    """Return a failure. Its exit code is never 0, whatever the process that caused it returned."""
     return Outcome(kind=Kind.FAILED, exit_code=cause.code if 0 < cause.code < 256 else 1, cause=cause)
 
 
 def clip(text: str, limit: int) -> str:
-    """Return the first `limit` characters, marked if something was cut."""
+    """Return the first `limit` characters, with a mark if something was cut."""
     return text if len(text) <= limit else text[: max(0, limit - 3)] + "..."
 
 
 def clip_head(text: str, limit: int) -> str:
-    """Return the last `limit` characters, marked if something was cut."""
+    """Return the last `limit` characters, with a mark if something was cut."""
     return text if len(text) <= limit else "..." + text[-(limit - 3) :]

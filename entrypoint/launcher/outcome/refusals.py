@@ -1,4 +1,4 @@
-"""What programs say of a command line that they refuse: the line with the reason, among usage and hints. Pure."""
+"""Find why a program refused its command line: the line with the reason, among usage and hints. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from entrypoint.launcher.outcome.endings import without_goodbyes
 from entrypoint.launcher.outcome.forms import TRACEBACK, boxes
 
 NEAR = 100  # last lines in which a refusal is looked for
-CODES = {2, 64}  # exit codes that say so: others may print something after it. Some libraries end with 1
+CODES = {2, 64}  # exit codes that mean a refusal, whatever is printed after it; some libraries end with 1
 _HYDRA = "Set the environment variable HYDRA_FULL_ERROR=1 "
 
 _ABSL = re.compile(r"^FATAL Flags parsing error:")
@@ -16,11 +16,11 @@ _ERROR = re.compile(r"^([^\s:][^:]*: )?(error|ERROR|Error): ?\S")
 _UNMATCHED = re.compile(r"^(ERROR|Error|error|Warning): |: error: ")
 _TITLE = re.compile(r"\b(error|options?|arguments?|invalid|missing|required|unrecognized|unknown)\b", re.IGNORECASE)
 _MORE = re.compile(r"[ \t]+\S")
-_STEPS = (":", ",")  # ends of a line that goes on in the next one
+_STEPS = (":", ",")  # ends of a line that continues in the next one
 
 
 def refusal(lines: Sequence[str], code: int) -> str:
-    """Return the reason why a program did not take its arguments; nothing if it did not end of that."""
+    """Return why a program did not take its arguments; "" if it did not end because of that."""
     lines = lines[-NEAR:]
     told = without_goodbyes(lines)
     for find in (_of_absl, _of_usage, _of_box):
@@ -33,7 +33,7 @@ def _is_last(after: Sequence[str], code: int) -> bool:
     return code in CODES or not any(map(str.isalnum, "".join(after)))
 
 
-Found = tuple[str, int]  # the reason, and the index of the last line that belongs to the refusal
+Found = tuple[str, int]  # the reason, and the index of the last line of the refusal
 
 
 def _of_absl(lines: Sequence[str], _: int) -> Found | None:
@@ -42,7 +42,7 @@ def _of_absl(lines: Sequence[str], _: int) -> Found | None:
 
 
 def _of_usage(lines: Sequence[str], code: int) -> Found | None:
-    """Most print how they are used, and then the error; Fire and others the error first."""
+    """Find an error beside a usage. Most programs print the usage first; Fire and others print the error first."""
     usage = _last(lines, _USAGE)
     if usage is None:
         return None
@@ -57,7 +57,7 @@ def _of_usage(lines: Sequence[str], code: int) -> Found | None:
 
 
 def _of_box(lines: Sequence[str], _: int) -> Found | None:
-    """Typer, rich-click, tyro and Cyclopts print the reason in a box."""
+    """Find a reason in a box, as Typer, rich-click, tyro and Cyclopts print it."""
     found = [box for box in boxes(lines) if box.title != TRACEBACK and _TITLE.search(box.title) and box.paragraph]
     if not found:
         return None
@@ -67,7 +67,7 @@ def _of_box(lines: Sequence[str], _: int) -> Found | None:
 
 
 def _of_hydra(lines: Sequence[str]) -> str:
-    """Hydra's hint stands behind a paragraph."""
+    """Return the paragraph before Hydra's hint."""
     said = [number for number, line in enumerate(lines) if line]
     if not said or not lines[said[-1]].startswith(_HYDRA):
         return ""
@@ -79,7 +79,7 @@ def _of_hydra(lines: Sequence[str]) -> str:
 
 
 def _whole(lines: Sequence[str], start: int) -> Found:
-    """Return a message that may have several lines: one leads to the next, or is further in."""
+    """Return a message of one or more lines: a line leads on to the next, or the next is indented."""
     end = start
     while end + 1 < len(lines) and (_MORE.match(lines[end + 1]) or (lines[end].endswith(_STEPS) and lines[end + 1])):
         end += 1

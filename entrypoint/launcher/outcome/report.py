@@ -1,4 +1,4 @@
-"""Outcome -> failure file, or the marker of a success. The one writer of both."""
+"""Write the Outcome into the failure file, or the marker of a success. Nothing else writes either."""
 
 import contextlib
 import json
@@ -10,13 +10,15 @@ from entrypoint.launcher.outcome.outcome import Kind, Outcome
 
 
 def write_failure(path: Path, outcome: Outcome, secret: secrets.Secrets = secrets.NONE) -> str:
-    """Write /opt/ml/output/failure unless the job succeeded or the user's script wrote one; what to log about it.
+    """Write /opt/ml/output/failure, unless the job succeeded or the user's script wrote one.
 
-    Never raises: a full or read-only disk must not hide the failure behind another one.
+    Return what to log about it.
+
+    It never raises: a full or read-only disk must not hide the failure behind another one.
     """
     if outcome.kind is not Kind.FAILED:
         return ""
-    # Masked while it is whole: a text that was cut may hold half of a secret, which nobody would know again.
+    # Masked before it is cut: half of a secret would not be recognised.
     text = outcome.with_texts(secret.mask).failure_text()
     said = ""
     try:
@@ -32,9 +34,11 @@ def write_failure(path: Path, outcome: Outcome, secret: secrets.Secrets = secret
 
 
 def write_success(path: Path, outcome: Outcome) -> str:
-    """Leave the marker /opt/ml/output/success after a success, as sagemaker-training does; what to log if that fails.
+    """Write the marker /opt/ml/output/success after a success, as sagemaker-training does.
 
-    SageMaker takes no notice of it, so it is worth no other end of a job.
+    Return the error to log, if any.
+
+    SageMaker ignores the marker, so a failure to write it does not fail the job.
     """
     if outcome.kind is Kind.SUCCEEDED:
         try:
@@ -45,12 +49,12 @@ def write_success(path: Path, outcome: Outcome) -> str:
 
 
 def write_evidence(path: Path, text: str, secret: secrets.Secrets = secrets.NONE) -> str:
-    """Write what is known of an end beyond its cause; what to log if that fails."""
+    """Write what is known of an end beyond its cause. Return the error to log, if any."""
     return _written(path, secret.mask(text))
 
 
 def add_evidence(path: Path, line: str) -> None:
-    """Add what is known only after the rest was written; there is nobody to tell if that fails."""
+    """Add what is known only later. An error is ignored, since the log is closed by then."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
@@ -58,7 +62,7 @@ def add_evidence(path: Path, line: str) -> None:
 
 
 def write_summary(path: Path, summary: dict[str, Any], secret: secrets.Secrets = secrets.NONE) -> str:
-    """Write a JSON summary, for `entrypoint local`; what to log if that fails."""
+    """Write a JSON summary for `entrypoint local`. Return the error to log, if any."""
     return _written(path, json.dumps(secret.mask_all(summary), indent=1))
 
 

@@ -1,13 +1,13 @@
-"""What programs say when *another* one has failed. Pure.
+"""Recognise what programs print when *another* one has failed. Pure.
 
-A symptom is no proof: a first error may be a ConnectionError, too, to a database say. A cause that reads like a symptom
-waits for a better one, and is reported if none comes.
+A symptom is no proof: a first error may be a ConnectionError, too, for example to a database. A cause that reads like a
+symptom waits for a better one, and is reported if none comes.
 """
 
 import re
 import signal
 
-# Exceptions that tell of the other end of a connection, or of a signal. Only the class, without its module.
+# Exceptions about the other end of a connection, or about a signal. Class names only, without modules.
 _CLASSES = r"""
       ConnectionResetError|BrokenPipeError|ConnectionAbortedError|ConnectionRefusedError|ConnectionError
     | RemoteDisconnected|IncompleteRead|IncompleteReadError|ConnectionClosed\w*|ProtocolError|SSLEOFError
@@ -20,7 +20,7 @@ _CLASSES = r"""
 """
 _NAMES = re.compile(rf"({_CLASSES}|timeout)", re.VERBOSE)
 _NAMES_IN_TEXT = re.compile(rf"\b({_CLASSES})\b", re.VERBOSE)
-_OWN = re.compile(r"EOF when reading a line")  # input() with nobody there: the program's own mistake
+_OWN = re.compile(r"EOF when reading a line")  # input() without a terminal: the program's own mistake
 
 _TEXTS = re.compile(
     r"""
@@ -48,18 +48,21 @@ _TEXTS = re.compile(
     re.VERBOSE,
 )
 
-# A connection that was there and broke off: the other end went. One that never was may be the first thing to fail.
+# A connection that was open and broke off: the other end is gone. One that never opened may be the first failure.
 _BROKE_OFF = re.compile(
     r"EOFError|ConnectionReset|BrokenPipe|ConnectionAborted|RemoteDisconnected|IncompleteRead|[Rr]eset by peer"
     r"|[Bb]roken pipe|[Ss]ocket closed|[Cc]losed by peer|Collective ops is aborted|Horovod has been shut down"
 )
 
-# Signals by which others end a process: what sends them knows why. Closed pipes: who read from them is gone.
+# Signals that other processes send: the sender knows the reason. SIGPIPE: the reader of a pipe is gone.
 SENT = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE}
 
 
 def reads_like_symptom(name: str, message: str) -> bool:
-    """Return whether an exception, or with an empty name a message, is what others raise when a process fails."""
+    """Return whether an exception is one that programs raise when another fails.
+
+    With an empty name, `message` is a text.
+    """
     if _OWN.search(message):
         return False
     by_name = _NAMES.fullmatch(name.rpartition(".")[2]) if name else _NAMES_IN_TEXT.search(message)
@@ -67,5 +70,5 @@ def reads_like_symptom(name: str, message: str) -> bool:
 
 
 def broke_off(error: str) -> bool:
-    """Return whether this can only be a symptom of another end: a connection that was there is gone."""
+    """Return whether an error is surely a symptom of another end: a connection that was open broke off."""
     return bool(_BROKE_OFF.search(error))

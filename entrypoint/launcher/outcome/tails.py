@@ -1,19 +1,19 @@
-"""The last output of a process, and before it where its last traceback began: what explains its end. Pure."""
+"""Keep the last output of a process, and the beginning of its last traceback, to explain its end. Pure."""
 
-GAP = "[... output that was not kept ...]"  # a line between the beginning of a traceback and the last output
+GAP = "[... output that was not kept ...]"  # stands between the beginning of a traceback and the last output
 LAST = 1 << 14  # bytes of the last output that are kept
-_BEGINNING = 1 << 14  # bytes of the last traceback that are kept, from its beginning on
-_BEFORE = 1 << 11  # bytes before it: the exception that it came of, an allocator's account of the memory
-_HEADER = b"Traceback (most recent call last)"  # a colon follows, or the border of a box
+_BEGINNING = 1 << 14  # bytes of the last traceback that are kept, from its beginning
+_BEFORE = 1 << 11  # bytes before it: the exception that it came of, an allocator's report of the memory
+_HEADER = b"Traceback (most recent call last)"  # followed by a colon, or by the border of a box
 
 
 class Tail:
-    """Takes whole lines. An exception whose message is long has its beginning far before the end of the output."""
+    """Keep whole lines. A traceback with a long message may begin far before the end of the output."""
 
     def __init__(self) -> None:
         self._last = b""
         self._traceback = b""
-        self._since = 0  # bytes since that began
+        self._since = 0  # bytes since the traceback began
 
     def add(self, lines: bytes) -> None:
         found = lines.rfind(_HEADER)
@@ -28,7 +28,7 @@ class Tail:
         self._last = (self._last + lines[-LAST:])[-LAST:]
 
     def whole(self, unfinished: bytes = b"") -> bytes:
-        """Return all of it; what is not kept in between is a line that says so."""
+        """Return everything that is kept; a line marks a gap."""
         last = (self._last + unfinished)[-LAST:]
         since = self._since + len(unfinished)
         if not self._traceback or since <= LAST:

@@ -1,7 +1,7 @@
-"""Finds Python tracebacks in a process's output, among whatever else it printed. Pure.
+"""Find Python tracebacks in the output of a process. Pure.
 
-A traceback may be cut at its head, since only the last output is kept; it may be mixed with lines of other threads;
-exceptions come in chains and in groups, and messages have several lines, or hold tracebacks themselves.
+A traceback may lack its head, since only the last output is kept. Lines of other threads may stand between its lines.
+Exceptions come in chains and groups, and their messages may have several lines, or contain tracebacks.
 """
 
 import re
@@ -11,14 +11,14 @@ from itertools import pairwise
 from entrypoint.base.python310 import StrEnum
 from entrypoint.base.values import Value
 
-MORE = 6  # lines after an exception's line that may be of its message
+MORE = 6  # lines after an exception's line that may belong to its message
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 _HEADER = re.compile(r"^(?P<prefix>.*?)(Exception Group )?Traceback \(most recent call last\):$")
 UNCAUGHT = "Uncaught "  # stands before the header where the first frames are left out
 _FRAME = re.compile(r'^  File ".*", line \d+(, in (?P<function>.+))?$')
-_UNREADABLE = re.compile(r'^  File ".*", line \d+$')  # the place of a SyntaxError; has no header of its own
-# What ends a traceback: the name of a class, and mostly a message. Names of exceptions are surer than other names.
+_UNREADABLE = re.compile(r'^  File ".*", line \d+$')  # the place of a SyntaxError, which has no header of its own
+# The line that ends a traceback: a class name, usually with a message. Names of exceptions are surer than other names.
 _NAMED = re.compile(r"^(?P<name>(?:[A-Za-z_]\w*\.)*(?P<last>[A-Za-z_]\w*))(?:: ?(?P<message>.*))?$")
 _SURE = re.compile(
     r"([eE]rror|Exception|Interrupt|Exit|Warning|Group|Iteration|[tT]imeout|Failure|Failed|Abort|Aborted)$"
@@ -27,26 +27,26 @@ _LINKS = {
     "During handling of the above exception, another exception occurred:": "context",
     "The above exception was the direct cause of the following exception:": "cause",
 }
-_BEGINNING = 250  # characters of a long message that are told before its end
+_BEGINNING = 250  # characters of a long message that are shown before its end
 _GUTTER = re.compile(r"^ *[|+](?: |$)|^ *\+-")
 _MEMBER = re.compile(r"^ *\+-[+-]-+ (\d+|\.\.\.) -+$")
 _GROUP_END = re.compile(r"^ *\+-{20,}$")
-# Exceptions that Python tells of and goes on.
+# Exceptions that Python reports without ending.
 _IGNORED = re.compile(
     r"^(Exception ignored (in|on|while)\b|--- Logging error ---|Error in atexit|Error in sys\.excepthook)"
 )
-# Only what nobody caught is printed from the first line of a program, or of a thread or process, on.
+# An uncaught exception is printed from the first line of a program, a thread or a process on.
 _OUTERMOST = re.compile(
     r', in <module>$|^  File "<frozen runpy>|/(threading|multiprocessing/process)\.py", line \d+, in _bootstrap'
 )
 _OF_PROGRAM = re.compile(r', in <module>$|^  File "<frozen runpy>')
-# In TensorFlow's messages: ornament, first lines that only announce, lines between them and the reason.
+# In TensorFlow's messages: ornament, first lines that only announce, and lines between them and the reason.
 _OF_TENSORFLOW = re.compile(r"^\{\{function_node .*?\}\} |,? ?\[Op:\w+\]( name: ?)?$")
 _EMPTY_WORDS = {"Graph execution error:", "in user code:"}
 _NO_REASON = re.compile(r'File "|Detected at node|Node: |\d+ root error|[~^]+$')
 _COUNTED = re.compile(r"^\d+ validation errors? for ")  # of pydantic
 _MADE = re.compile(r"^Original stack trace for '")
-# Other lines that mean nothing here: log lines of TensorFlow and absl, what gRPC adds to a message, rules.
+# Lines without meaning here: log lines of TensorFlow and absl, what gRPC adds to a message, rules.
 NOISE = re.compile(
     r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWE] |^[IWE]\d{4} \d\d:\d\d:\d\d|^:\{\"created\""
     r"|^Additional GRPC error information|^The error could be from a previous operation|^[\W_]*$"
@@ -54,25 +54,25 @@ NOISE = re.compile(
 
 
 class Link(StrEnum):
-    """How an exception hangs together with the one that is told before it."""
+    """Name how an exception is linked to the one that was printed before it."""
 
     NONE = ""
-    CONTEXT = "context"  # it came while that one was handled
+    CONTEXT = "context"  # it was raised while that one was handled
     CAUSE = "cause"  # it was raised because of that one
     MEMBER = "member"  # it belongs to a group
 
 
 class Raised(Value):
-    """One exception, as a traceback tells it. `first` and `last` are indexes of the output's lines."""
+    """Describe one exception in a traceback. `first` and `last` are indexes of the output's lines."""
 
     name: str  # with its module: "json.decoder.JSONDecodeError"
     message: str
-    lines: tuple[str, ...]  # the traceback, and the lines of the message
+    lines: tuple[str, ...]  # the traceback and the message
     first: int
     last: int
     link: Link = Link.NONE
     outermost: bool = True  # it left the program, the thread or the process
-    of_program: bool = False  # it left the program: the traceback begins at the first line of that
+    of_program: bool = False  # it left the program: the traceback begins at the program's first line
     ignored: bool = False
 
     @property
@@ -81,7 +81,7 @@ class Raised(Value):
 
 
 def tracebacks(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
-    """Return each chain of exceptions, in the order of the output; the last of a chain is the one that came out."""
+    """Return the chains of exceptions in the order of the output. The last of a chain is the one that came out."""
     lines = _plain(lines)
     first = next((number for number, line in enumerate(lines) if _HEADER.match(line) or _FRAME.match(line)), None)
     heads = [number for number in range(len(lines)) if _is_head(lines, number, number == first)]
@@ -95,7 +95,7 @@ def tracebacks(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
 
 
 def _plain(lines: Sequence[str]) -> list[str]:
-    """The lines without prefixes of ranks (`[rank0]: Traceback ...`) and without the gutters of exception groups."""
+    """Return the lines without prefixes of ranks (`[rank0]: Traceback ...`) and gutters of exception groups."""
     prefixes = {
         found["prefix"]
         for line, after in pairwise(lines)
@@ -109,26 +109,26 @@ def _plain(lines: Sequence[str]) -> list[str]:
         if in_group and not _MEMBER.match(line):
             line = "" if ends else re.sub(r"^ *[|+] ?", "", line)
         plain.append(line)
-        # A group inside of a group ends with the same rule, further in.
+        # A group inside of another ends with the same rule, indented.
         in_group = in_group and not (ends and len(lines) > len(plain) and not _GUTTER.match(lines[len(plain)]))
     return plain
 
 
 def _is_head(lines: list[str], number: int, first: bool) -> bool:
-    """Return whether a traceback begins here; `first`: there is nothing of one before."""
+    """Return whether a traceback begins at a line. `first`: no part of another comes before."""
     line = lines[number]
     if _HEADER.match(line) or _MEMBER.match(line):
         return True
     if not _FRAME.match(line):
         return False
-    if _UNREADABLE.match(line):  # a SyntaxError of the program itself; one of an import follows frames
+    if _UNREADABLE.match(line):  # a SyntaxError of the program itself; that of an import follows frames
         before = lines[max(0, number - 3) : number]
         return not (before and before[-1].startswith("    ")) and not any(map(_HEADER.match, before))
-    return first  # cut at its head
+    return first  # its head is missing
 
 
 def _raised(lines: list[str], head: int, until: int) -> Raised | None:
-    """Return the exception of the traceback that begins at `head` and ends before `until`, the next one."""
+    """Return the exception of the traceback that begins at `head` and ends before `until`."""
     at = _line_of_exception(lines, head, until)
     if at is None:
         return None
@@ -146,7 +146,7 @@ def _raised(lines: list[str], head: int, until: int) -> Raised | None:
     if named["last"] in ("SyntaxError", "IndentationError", "TabError"):
         place = [line.strip() for line in lines[head:at] if _UNREADABLE.match(line)]
         message += f" ({place[-1]})" if place else ""
-    # A message may have more lines that look like anything.
+    # More lines of the message may look like anything.
     end = next((n for n in range(last + 1, min(last + 1 + MORE, until)) if lines[n].strip() in _LINKS), last + 1 + MORE)
     end = min(max(end, last + 1), until)
     before = [line for line in lines[max(0, head - 4) : head] if line.strip()]
@@ -167,7 +167,7 @@ def _raised(lines: list[str], head: int, until: int) -> Raised | None:
 
 
 def _is_of_program(lines: list[str], head: int, frame: str) -> bool:
-    """Return whether a traceback with this first frame tells of an exception that nobody caught."""
+    """Return whether a traceback with this first frame shows an exception that nobody caught."""
     header = _HEADER.match(lines[head])
     if not header or not lines[head + 1]:  # Loguru, which leaves that line empty, begins each at the program's first
         return False
@@ -175,7 +175,7 @@ def _is_of_program(lines: list[str], head: int, frame: str) -> bool:
 
 
 def _line_of_exception(lines: list[str], head: int, until: int) -> int | None:
-    """The index of the line that names it: the first that surely does, else one that may, after the last frame."""
+    """Return the index of the exception's line after the last frame: the first sure one, else one that may be it."""
     if _MEMBER.match(lines[head]):  # without a traceback
         return head + 1 if head + 1 < until and _NAMED.match(lines[head + 1]) else None
     framed, maybe = False, None
@@ -192,12 +192,12 @@ def _line_of_exception(lines: list[str], head: int, until: int) -> int | None:
 
 
 def _continues(line: str) -> bool:
-    """Return whether a line that follows an exception's line belongs to its message, as far as one can tell."""
+    """Return whether a line after an exception's line belongs to its message, as far as its form shows."""
     return line[:1] in ("", " ", "\t") or line.startswith(("Detected at node", "Node: ")) or bool(NOISE.match(line))
 
 
 def _closing(message: str, lines: list[str], last: int, until: int) -> int | None:
-    """The index of the line that closes the brackets that a message's first line leaves open; None if there is none.
+    """Return the index of the line that closes brackets which a message's first line leaves open, or None.
 
     `Attempt to convert a value (PerReplica:{`, hundreds of lines of numbers, `}) with an unsupported type (...)`.
     """
@@ -214,9 +214,9 @@ def _closing(message: str, lines: list[str], last: int, until: int) -> int | Non
 
 
 def _telling(message: str, lines: list[str], at: int, last: int, until: int) -> tuple[str, int]:
-    """Return what a message says in one line, and the index of its last line.
+    """Return a message in one line, and the index of its last line.
 
-    TensorFlow writes `Graph execution error:`, and 30 lines later which.
+    TensorFlow may write `Graph execution error:`, and the error itself 30 lines later.
     """
     message = _OF_TENSORFLOW.sub("", message).strip()
     if not message.endswith(":") and not _COUNTED.search(message):
@@ -239,7 +239,10 @@ def _telling(message: str, lines: list[str], at: int, last: int, until: int) -> 
 
 
 def _end_of_graph(lines: list[str], last: int, until: int) -> int:
-    """The index of a message's last line; with a graph, TensorFlow ends it with where an operation was made."""
+    """Return the index of a message's last line.
+
+    With a graph, TensorFlow ends the message with the operation's origin.
+    """
     place = next((number for number in range(last + 1, until) if _MADE.match(lines[number])), None)
     if place is None:
         return last
@@ -249,7 +252,7 @@ def _end_of_graph(lines: list[str], last: int, until: int) -> int:
 
 
 def _is_reason(message: str, line: str) -> bool:
-    """Return whether a line of a message tells what its first line only announces."""
+    """Return whether a line of a message is the reason that its first line only announces."""
     text = line.strip()
     if message == "in user code:":  # AutoGraph: frames follow, and then the exception
         named = _NAMED.match(text)

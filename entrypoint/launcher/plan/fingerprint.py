@@ -1,6 +1,6 @@
-"""What must be the same on every host of a job, as short texts that can be compared: versions, digests.
+"""Compute what must be the same on every host of a job as short texts that can be compared: versions and digests.
 
-What only the host's files and packages can tell (code, requirements, versions) is added by the prepare step.
+The prepare step adds what only the host's files and packages can tell: code, requirements, versions.
 """
 
 from entrypoint import __version__
@@ -10,18 +10,18 @@ from entrypoint.launcher.job.settings import SETTINGS
 from entrypoint.launcher.plan.plan import ANY, Plan
 
 try:
-    from _blake2 import blake2b  # hashlib's own, which would load OpenSSL, too: 10 ms for which all hosts wait
+    from _blake2 import blake2b  # hashlib's own; hashlib would load OpenSSL, too: 10 ms for which all hosts would wait
 except ImportError:
     from hashlib import blake2b
 
 
 def fingerprint(job: Job, plan: Plan) -> dict[str, str]:
-    """Return {thing: version or digest}. Where each host keeps its files does not count."""
+    """Return {thing: version or digest}. Where a host keeps its files does not count."""
     rows = repr([(s.host, s.name, s.duty, s.argv, s.env, s.ports, s.needs, s.restart) for s in plan.processes])
     rows += repr(sorted({spec.cluster for spec in plan.processes}))
     for path, name in ((job.paths.code, "CODE"), (job.paths.run, "RUN"), (job.paths.base, "BASE")):
         rows = rows.replace(str(path), name)
-    # Not those of one host's machine. Secrets are compared by those who show them, not here.
+    # Settings of one host's machine may differ. Tokens are compared when hosts call one another, not here.
     shared = [name for name, setting in SETTINGS.items() if not setting.machine and not setting.secret]
     return {
         **({"Open MPI's daemon": plan.daemon} if plan.daemon else {}),
@@ -33,7 +33,10 @@ def fingerprint(job: Job, plan: Plan) -> dict[str, str]:
 
 
 def _channels(job: Job, plan: Plan) -> str:
-    """Hosts that train share out the records of a channel, so all must have it; what others have does not matter."""
+    """Return a digest of the channels.
+
+    A host that trains shares their records, so it must have them; others need not.
+    """
     if not any(spec.reader for spec in plan.on(job.cluster.me.name)):
         return ANY
     names = shorten(", ".join(channel.name for channel in job.channels.all))

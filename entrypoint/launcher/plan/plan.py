@@ -1,8 +1,8 @@
-"""The plan: which processes run on which host, with what, after what. Types, and nothing that runs.
+"""Define the plan: which processes run on which host, with what, after what. Types only; nothing here runs.
 
-Every host computes the same plan from the same job and takes its own rows. What differs between the ways
-of distributing (whose end decides, what must be ready first) is data here, so the supervisor knows nothing of
-TensorFlow, and of mpirun little (docs/decisions.md).
+Every host computes the same plan from the same job and takes its own rows. The ways of distributing differ in data of
+the plan, such as whose end decides and what must be ready first. So the supervisor knows nothing of TensorFlow, and
+little of mpirun (docs/decisions.md).
 """
 
 from collections.abc import Collection
@@ -14,7 +14,7 @@ from entrypoint.base.values import Value, fresh
 from entrypoint.launcher.job.channels import Channels, Reader
 
 ALL_HOSTS = "*"
-ANY = "*"  # what a host says of a thing that must be the same on other hosts, and not here
+ANY = "*"  # a host's value for a thing that must be the same on other hosts, but not here
 CLUSTER = '"@cluster"'  # in TF_CONFIG: stands for all addresses, a text that the tasks of a job share
 ATTEMPT = "ENTRYPOINT_RESTART_COUNT"  # environment variable: how often the process was started again
 NO_GPU = (0, 0)  # a `gpu_share`
@@ -23,7 +23,7 @@ PREFLIGHT = "preflight"  # not a process: a host is ready with it when it has fo
 
 
 class Role(StrEnum):
-    """What a process is to the job, in the words of the field."""
+    """Name what a process is to the job, in the words of the field."""
 
     PREPARE = "prepare"
     KEY = "key"
@@ -38,13 +38,13 @@ class Role(StrEnum):
 
 
 class Duty(StrEnum):
-    """What the end of a process means, and when it is stopped."""
+    """Define what the end of a process means, and when the process is stopped."""
 
     STEP = "step"  # exits with 0 before others start
-    SCRIPT = "script"  # user's program: its end decides; hears SIGTERM first
-    LAUNCHER = "launcher"  # starts ranks: its end decides, but its failure only follows theirs
+    SCRIPT = "script"  # user's program: its end decides; it gets SIGTERM first
+    LAUNCHER = "launcher"  # starts ranks: its end decides, but it only fails because they did
     RANK = "rank"  # user's program, started by the launcher: a failure counts, success does not decide
-    SIDECAR = "sidecar"  # user's program: a failure counts, success does not decide; has time after the others' success
+    SIDECAR = "sidecar"  # user's program: as RANK, but it gets time after the success of the others
     SERVER = "server"  # runs until every deciding process of every host has ended
 
     @property
@@ -60,23 +60,23 @@ USERS = tuple(duty for duty in Duty if duty.is_users)
 
 
 class Serves(StrEnum):
-    """Whether a script may have nothing to do but to let TensorFlow serve others, so that it never ends by itself."""
+    """Define whether a script may only let TensorFlow serve others, so that it never ends by itself."""
 
     NEVER = "never"
-    MAYBE = "maybe"  # what its process does tells
-    ALWAYS = "always"  # by the user's word: its end does not decide
+    MAYBE = "maybe"  # its process shows whether it does
+    ALWAYS = "always"  # by the settings: its end does not decide
 
 
 class Restart(StrEnum):
-    """What becomes of a process when the job is tried again."""
+    """Define what happens to a process when the job is tried again."""
 
-    KEEP = "keep"  # it stays
+    KEEP = "keep"  # keeps running
     GROUP = "group"  # ends and starts again with all others
-    ALONE = "alone"  # as GROUP; and if it dies, it is started again without the others
+    ALONE = "alone"  # as GROUP; but if it fails, it is started again without the others
 
 
 class Ready(StrEnum):
-    """How we know that a process is up."""
+    """Define when a process counts as ready."""
 
     STARTED = "started"
     ENDED = "ended"  # ended with exit code 0
@@ -84,18 +84,18 @@ class Ready(StrEnum):
 
 
 class Flag(StrEnum):
-    """What only a look at the user's code can tell; found by the prepare step."""
+    """Name a fact about the user's code that only the prepare step can find."""
 
     TF1_SESSIONS = "tf1-sessions"
-    TF1_TRAIN = "tf1-train"  # an Estimator's train, and nothing that would start the server it connects to
+    TF1_TRAIN = "tf1-train"  # calls an Estimator's train, and nothing that would start the server it connects to
     TF1_MASTER = "tf1-master"  # written for AWS's images, where rank 0 of parameter servers is the task `master`
 
 
 class Need(Value):
-    """A process that must be ready first, on one host or on all of them.
+    """Name a process that must be ready first, on one host or on all of them.
 
-    With `only_if`, the need counts only where the prepare step found that flag. With `at_most` (seconds),
-    it is dropped after that time: better early than never.
+    With `only_if`, the need counts only if the prepare step found that flag. With `at_most`, it is dropped after so
+    many seconds: better an early start than none.
     """
 
     host: str
@@ -111,22 +111,22 @@ class Need(Value):
 
 
 class Command(Value):
-    """The user's program: a file, until the prepare step finds a package."""
+    """Hold the user's program: a file, until the prepare step finds that it is a package."""
 
     file: str
     arguments: tuple[str, ...]
-    python: tuple[str, ...]  # with its options
+    python: tuple[str, ...]  # the interpreter with its options
 
     def argv(self, module: str = "") -> tuple[str, ...]:
-        """Return words that stay a list all the way; no shell reads them. A `module` runs in place of the file."""
+        """Return the command as a list, which no shell reads. A `module` runs in place of the file."""
         if module or self.file.endswith(".py"):
             return (*self.python, *(("-m", module) if module else (self.file,)), *self.arguments)
-        # A shell runs the file, as sagemaker-training does, but the words reach it as "$@".
+        # A shell runs the file, as in sagemaker-training, but gets the words as "$@".
         return ("/bin/sh", "-c", 'exec "$0" "$@"', f"./{self.file}", *self.arguments)
 
 
 class ProcessSpec(Value):
-    """What should run; as a class is to an object, so is this to a Process."""
+    """Describe a process that should run. A Process is a running one."""
 
     apart: ClassVar = frozenset({"stdin"})
 
@@ -135,24 +135,24 @@ class ProcessSpec(Value):
     role: Role
     duty: Duty
     task: str = ""  # "worker 0 of 2", "rank 3, local rank 1"
-    argv: tuple[str, ...] = ()  # by default the program's
-    program: Command | None = None  # the user's, whose environment has SM_*
-    env: tuple[tuple[str, str], ...] = ()  # what we set beyond the container's environment and SM_*
-    cluster: str = ""  # JSON, what stands for CLUSTER in `env`
-    env_if: tuple[Flag, str, str] | None = None  # with this flag, `env` has the second text in place of the first
+    argv: tuple[str, ...] = ()  # the program's, if empty
+    program: Command | None = None  # the user's program, whose environment has SM_*
+    env: tuple[tuple[str, str], ...] = ()  # what we set, beyond the container's environment and SM_*
+    cluster: str = ""  # JSON that replaces CLUSTER in `env`
+    env_if: tuple[Flag, str, str] | None = None  # with this flag, the second text replaces the first in `env`
     serves: Serves = Serves.NEVER
-    reader: Reader | None = None  # which of the processes that train and share the channels; None: it reads all
-    reader_if: tuple[Flag, Reader] | None = None  # with this flag, the second in place of `reader`
+    reader: Reader | None = None  # its place among the processes that train and share the channels; None: it reads all
+    reader_if: tuple[Flag, Reader] | None = None  # with this flag, this reader replaces `reader`
     cwd: Path | None = None
-    stdin: str = ""  # only on the host that plans
+    stdin: str = ""  # set only on the host that plans
     ports: tuple[int, ...] = ()
     needs: tuple[Need, ...] = ()
     ready: Ready = Ready.STARTED
     restart: Restart = Restart.GROUP
-    cpu_share: int = 0  # it may keep one part in so many of the host's CPUs busy; 0: that is not our business
+    cpu_share: int = 0  # it may keep one part in so many of the host's CPUs busy; 0: no limit is set
     gpu_share: tuple[int, int] | None = None  # (index, of how many): its part of the host's GPUs; None: it sees all
-    lingers: float = 0.0  # a sidecar's: seconds that it may still run after all deciding processes have ended well
-    key_name: str = ""  # name under which `public_key_file` is made known to the hosts that need this process
+    lingers: float = 0.0  # of a sidecar: seconds that it may run after all deciding processes have ended well
+    key_name: str = ""  # name under which `public_key_file` is sent to the hosts that need this process
     public_key_file: Path | None = None
 
     def __post_init__(self) -> None:
@@ -168,22 +168,23 @@ class ProcessSpec(Value):
         return self.duty.decides and self.serves is not Serves.ALWAYS
 
     def but(self, **changes: Any) -> "ProcessSpec":
-        """Return a copy with other values. values.replace, which checks them, takes six times as long."""
+        """Return a copy with other values. values.replace checks them, and takes six times as long."""
         copy = object.__new__(ProcessSpec)
         copy.__dict__.update(self.__dict__ | changes)
         return copy
 
     def environment(self, flags: Collection[str]) -> dict[str, str]:
-        """Return `env`, whole, as these flags have it."""
+        """Return `env` as it is with these flags, with CLUSTER replaced."""
         flag, old, new = self.env_if or (None, "", "")
         whole = {key: value.replace(CLUSTER, self.cluster) for key, value in self.env}
         return {key: value.replace(old, new) if flag in flags else value for key, value in whole.items()}
 
     @property
     def reads(self) -> bool:
-        """Whether it is told what to read of the channels.
+        """Return whether the process gets ENTRYPOINT_SHARDS, which tells it what to read of the channels.
 
-        A script that shares nothing is not: it may well start ranks or a cluster of its own, which then share.
+        A script that shares nothing does not: it may start ranks or a cluster of its own, which then share the
+        channels.
         """
         return self.reader is not None or (self.runs_program and self.role is not Role.SCRIPT)
 
@@ -192,18 +193,18 @@ class ProcessSpec(Value):
 
 
 class Plan(Value):
-    """All processes of all hosts, in rank order."""
+    """Hold all processes of all hosts, in rank order."""
 
     title: str  # "parameter servers: 3 ps, 1 chief, 2 workers on 3 hosts"
     hosts: tuple[str, ...]
     processes: tuple[ProcessSpec, ...]
     notes: tuple[str, ...] = ()
     daemon: str = ""  # with which mpirun starts ranks on other hosts
-    hosts_meet: bool = True  # processes of one host connect to another's, so each host must reach all
-    channels: Channels = fresh(Channels)  # of the host that plans
+    hosts_meet: bool = True  # processes of different hosts connect, so each host must reach all others
+    channels: Channels = fresh(Channels)  # those of the host that plans
 
     def on(self, host: str) -> tuple[ProcessSpec, ...]:
-        """Return the rows of one host, in the order in which they are started."""
+        """Return the processes of one host in the order in which they are started."""
         return tuple(spec for spec in self.processes if spec.host == host)
 
     @property

@@ -1,4 +1,4 @@
-"""Which way of distributing a job takes, and its whole plan; distributions/ has the ways."""
+"""Choose the way of distributing a job and make its plan. distributions/ has the ways."""
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.launcher.job.job import Job, Mode
@@ -10,14 +10,14 @@ _WAYS = {Mode.SINGLE: single.plan, Mode.PS: parameter_server.plan, Mode.MWMS: mi
 
 
 def plan_for(job: Job) -> Plan:
-    """Return the full plan of the job; the same on every host. ConfigError if there are not the ports for it."""
+    """Return the full plan of the job, the same on every host. Raise ConfigError if its ports clash."""
     plan = _WAYS[job.mode](job)
     _check_ports(job, plan)
     return sharding.with_readers(job, parts.divided(job, plan))
 
 
 def _check_ports(job: Job, plan: Plan) -> None:
-    """Settings move ports: two processes of a host may have come to the same one, or beyond the last."""
+    """Raise ConfigError if settings have moved two ports of a host to one number, or a port beyond the last."""
     wanted = [(host.name, "the control channel", host.port(job.settings.control_port)) for host in job.cluster.hosts]
     wanted += [(spec.host, spec.name, port) for spec in plan.processes for port in spec.ports]
     taken: dict[tuple[str, int], str] = {}

@@ -1,4 +1,4 @@
-"""The plan as text for people, and as a value for programs. Secrets are masked: plans get pasted into tickets."""
+"""Render the plan as text for people and as a value for programs. Secrets are masked: plans get pasted into tickets."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -9,17 +9,17 @@ from entrypoint.base.secrets import MASK
 from entrypoint.launcher.job.channels import Channels, matrix, matrix_lines, reads
 from entrypoint.launcher.plan.plan import NO_GPU, Duty, Plan, ProcessSpec, Role, Serves
 
-FEW_HOSTS = 4  # whose processes are printed one by one
-LONGEST_LINE = 160  # characters, in a plan of many hosts
+FEW_HOSTS = 4  # larger jobs get a summary by role
+LONGEST_LINE = 160  # characters, in a summary
 
 Here = Callable[[ProcessSpec], Mapping[str, str]]
 """The environment that makes a process's part of this machine's CPUs and GPUs."""
 
 
 def render(plan: Plan, only_host: str | None = None, here: Here | None = None, whole: bool = True) -> str:
-    """Render the plan as text for people: one block per process. The secrets of the environment are not in it.
+    """Render the plan as text for people: one block per process. Secrets of the environment are not in it.
 
-    Not `whole`, and with many hosts: one block per role.
+    If `whole` is false, a plan of many hosts gets one block per role.
     """
     lines = [plan.title, *(f"note: {note}" for note in plan.notes)]
     if rows := matrix(plan.channels, plan.readers):
@@ -36,7 +36,7 @@ def render(plan: Plan, only_host: str | None = None, here: Here | None = None, w
 
 
 def as_json(plan: Plan, only_host: str | None = None, here: Here | None = None) -> dict[str, Any]:
-    """Return the plan as a value for programs, with the same content as `render`."""
+    """Return the plan as a value for programs, with the content of `render`."""
     ranks = {host: rank for rank, host in enumerate(plan.hosts)}
     return {
         "title": plan.title,
@@ -68,7 +68,7 @@ def as_json(plan: Plan, only_host: str | None = None, here: Here | None = None) 
 
 
 def _summary(plan: Plan, here: Here | None) -> list[str]:
-    """Render a block for the processes of each role, whatever the number of hosts."""
+    """Render one block per role, whatever the number of hosts."""
     kinds: dict[tuple[Role, str, bool], list[ProcessSpec]] = {}
     for spec in plan.processes:
         kinds.setdefault((spec.role, spec.name.rstrip("0123456789"), spec.decides), []).append(spec)
@@ -82,7 +82,7 @@ def _summary(plan: Plan, here: Here | None) -> list[str]:
 
 
 def _merged(blocks: Sequence[Sequence[str]]) -> list[str]:
-    """Merge the blocks of processes of one role: of lines that differ the first, and how many there are."""
+    """Merge the blocks of processes of one role. Of lines that differ, the first is shown, with their number."""
     counts = Counter(line for block in blocks for line in block)
     kinds: dict[str, list[str]] = {}
     for line, count in counts.items():
@@ -98,7 +98,7 @@ def _merged(blocks: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _hosts_of(specs: Sequence[ProcessSpec], hosts: Sequence[str]) -> str:
-    """Name the hosts that have these processes, in few words."""
+    """Name the hosts of these processes briefly."""
     counts = Counter(spec.host for spec in specs)  # in rank order
     found, others, (least, most) = list(counts), set(hosts) - set(counts), (min(counts.values()), max(counts.values()))
     each = "" if most == 1 else f", {most} on each" if least == most else f", {least} to {most} on each"
@@ -115,7 +115,7 @@ def _ends(names: Sequence[str]) -> str:
 
 
 def _masked(argv: tuple[str, ...]) -> list[str]:
-    """The words with `***` for values of `--api_key VALUE` and `NAME_SECRET=VALUE`: plans get pasted into tickets."""
+    """Return the words with `***` in place of secrets: `--api_key VALUE` and `NAME_SECRET=VALUE`."""
     words: list[str] = []
     for word in argv:
         name, equals, _ = word.partition("=")
@@ -151,7 +151,7 @@ def _remarks(spec: ProcessSpec) -> str:
 
 
 def _part(spec: ProcessSpec, env: Mapping[str, str]) -> list[str]:
-    """Return its part of the host; the numbers, where they are known, are this machine's."""
+    """Return the process's part of the host. Numbers, where known, are those of this machine."""
     shares = [f"1 of {spec.cpu_share} parts of the host's CPUs"] if spec.cpu_share > 1 else []
     if spec.gpu_share == NO_GPU:
         shares.append("none of its GPUs")
@@ -165,7 +165,7 @@ def _part(spec: ProcessSpec, env: Mapping[str, str]) -> list[str]:
 
 
 def _data(spec: ProcessSpec, channels: Channels) -> list[str]:
-    """Return what it reads of the channels; the shards of a channel are numbered from 0."""
+    """Return what the process reads of the channels. Shards are numbered from 0."""
     if not (spec.reads and channels.all):
         return []
     lines = ["    reads     " + reads(channels.shards(spec.reader))]
@@ -180,7 +180,7 @@ def command_line(argv: tuple[str, ...]) -> str:
 
 
 def _quote(word: str) -> str:
-    """Return a word as a shell would need it; control characters made visible."""
+    """Return a word as a shell needs it, with line breaks made visible."""
     if word and all(c.isalnum() or c in "@%+=:,./-_" for c in word):
         return word
     return "'" + word.replace("\n", "\\n").replace("\r", "\\r").replace("'", "'\\''") + "'"

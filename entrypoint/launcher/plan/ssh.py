@@ -1,8 +1,7 @@
-"""ssh for mpirun: keys made for this job, a daemon that can start Open MPI's daemon and nothing else.
+"""Set up ssh for mpirun: keys made for this job, and a daemon that starts Open MPI's daemon and nothing else.
 
-No key is in the image. Each host makes its host key, the coordinator one client key; public halves travel
-over the control channel as public keys. Nothing here starts anything: it gives commands, and writes the files
-that they read.
+The image has no keys. Each host makes its host key, the coordinator one client key; the public keys travel over the
+control channel. This module starts nothing: it returns commands and writes the files that they read.
 """
 
 import contextlib
@@ -16,36 +15,36 @@ from pathlib import Path
 
 from entrypoint.launcher.job.job import Job, Paths
 
-RANKS_SOCKET = "ENTRYPOINT_RANKS"  # environment variable: where a rank program finds its supervisor
-# The usual choice withstands quantum computers to come, for which both sides compute for 0.1 to 0.2 s. What is said
-# here, how to reach mpirun, is of no worth to anybody once the job is over.
+RANKS_SOCKET = "ENTRYPOINT_RANKS"  # environment variable: the socket where a rank program finds its supervisor
+# The default withstands future quantum computers, but costs both sides 0.1 to 0.2 s of computing. What is sent here,
+# the way to mpirun, is worthless once the job is over.
 KEY_EXCHANGE = "curve25519-sha256"
-OPTIONS = "ENTRYPOINT_MPI_OPTIONS"  # environment variable: where the forced command finds what the job asks of mpirun
+OPTIONS = "ENTRYPOINT_MPI_OPTIONS"  # environment variable: file with mpirun options of the job, for the forced command
 FORCED_COMMAND = Path(__file__).resolve().parents[2] / "programs" / "forced_command.py"
 
 
 def make_key(paths: Paths, name: str) -> tuple[str, ...]:
-    """Command that makes the key pair `name`."""
+    """Return the command that makes the key pair `name`."""
     return ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(paths.ssh / name))
 
 
 def daemon(paths: Paths) -> tuple[str, ...]:
-    """Command of the daemon, in the foreground, its messages on stderr."""
+    """Return the command of the daemon, which stays in the foreground and logs to stderr."""
     return ("/usr/sbin/sshd", "-D", "-e", "-f", str(paths.ssh / "sshd_config"))
 
 
 def client(paths: Paths) -> str:
-    """Return the agent that mpirun reaches other hosts with."""
+    """Return the agent by which mpirun reaches other hosts."""
     return f"sh {paths.ssh / 'client'}"
 
 
 def key_in(text: str) -> str:
-    """Return the key of a .pub file, without its comment."""
+    """Return the key in the text of a .pub file, without its comment."""
     return " ".join(text.split()[:2])
 
 
 def key_line(key_name: str, host: str, key: str) -> str:
-    """Return one line of the file that a key ends in, known_hosts or authorized_keys. Its writer says what it may."""
+    """Return one line for known_hosts or authorized_keys. The line of authorized_keys restricts what the key may do."""
     if key_name == "known_hosts":
         return f"{host} {key}"
     command = shlex.join([sys.executable, "-I", "-S", str(FORCED_COMMAND)]).replace('"', '\\"')
@@ -53,7 +52,7 @@ def key_line(key_name: str, host: str, key: str) -> str:
 
 
 def write_card(paths: Paths, key_name: str, keys: Sequence[tuple[str, str]]) -> None:
-    """Write the file of a public key: (host, public key), whole or not at all."""
+    """Write the lines for (host, public key) pairs into the file of a key, whole or not at all."""
     path = paths.public_keys / key_name
     scratch = path.with_name(f".{key_name}.new")
     scratch.touch(mode=0o600)
@@ -62,30 +61,30 @@ def write_card(paths: Paths, key_name: str, keys: Sequence[tuple[str, str]]) -> 
 
 
 def write_files(job: Job) -> None:
-    """Write sshd_config, ssh_config and the client of this host below paths.ssh (0700)."""
+    """Write this host's sshd_config, ssh_config and client below paths.ssh (mode 0700)."""
     import shutil
 
     paths, me = job.paths, job.cluster.me
     user = pwd.getpwuid(os.geteuid()).pw_name
     for folder in (paths.ssh, paths.public_keys):
-        shutil.rmtree(folder, ignore_errors=True)  # of an earlier run, if this container was started again
+        shutil.rmtree(folder, ignore_errors=True)  # left by an earlier run, if this container was started again
         folder.mkdir(mode=0o700, parents=True)
     if os.geteuid() == 0:
-        with contextlib.suppress(OSError):  # Debian's sshd says if it misses its own empty folder; /run may be fresh
+        with contextlib.suppress(OSError):  # Debian's sshd needs its empty folder; /run may be new
             Path("/run/sshd").mkdir(mode=0o755, parents=True, exist_ok=True)
     search = ":".join(dict.fromkeys([str(Path(sys.executable).parent), *os.get_exec_path()]))
     options = paths.ssh / "mpi_options"
     set_env = [f"PATH={search}", f"{RANKS_SOCKET}={paths.ranks}", f"TMPDIR={paths.run}", f"{OPTIONS}={options}"]
-    # A shell that sshd starts reads ~/.bashrc, unless it is told that it is none of the first level: what lies there
-    # is for people, may take its time (pyenv, conda), and may wait for a lock that a killed job has left.
+    # A shell that sshd starts reads ~/.bashrc, unless SHLVL shows that it is not of the first level. That file is for
+    # people: it may be slow (pyenv, conda), and may wait for a lock that a killed job has left.
     set_env.append("SHLVL=1")
-    # Where Open MPI lies, if elsewhere than it was built for.
+    # Where Open MPI lies, if not where it was built for.
     set_env += [f"{name}={os.environ[name]}" for name in ("LD_LIBRARY_PATH", "OPAL_PREFIX") if name in os.environ]
-    # Open MPI takes settings from its environment, too.
+    # Open MPI reads settings from its environment, too.
     settings = [value for name, value in os.environ.items() if name.startswith(("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_"))]
     _write(options, json.dumps([*job.mpi_options, *settings]))
-    # StrictModes would look at every parent folder, and refuse one under /tmp; ours is 0700 and new.
-    listen = f"ListenAddress {me.address}" if me.address.startswith("127.") else ""  # else on all that this host has
+    # StrictModes would check every parent folder, and refuse one under /tmp; ours is 0700 and new.
+    listen = f"ListenAddress {me.address}" if me.address.startswith("127.") else ""  # else everywhere
     _write(
         paths.ssh / "sshd_config",
         f"""
@@ -151,7 +150,7 @@ def write_files(job: Job) -> None:
           LogLevel ERROR
         """,
     )
-    # ssh gives up at once where a name does not resolve, and mpirun with it; a name server may be away for a moment.
+    # ssh fails at once, and mpirun with it, if a name does not resolve; a name server may be away for a moment.
     addresses = "".join(f"{host.name}) address={shlex.quote(host.address)} ;;\n" for host in job.cluster.hosts)
     _write(
         paths.ssh / "client",

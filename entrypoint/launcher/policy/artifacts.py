@@ -1,8 +1,8 @@
-"""What hosts leave in the folders that SageMaker packs, and what to say of it. Pure.
+"""Find conflicts among the files that hosts leave in the folders that SageMaker packs, and warn of them. Pure.
 
-SageMaker packs /opt/ml/model of all hosts into one archive, and /opt/ml/output/data into another. Where two hosts left
-different files of one name, one of them is lost. In the SDK's local mode all hosts share one model folder: they see the
-same files there, and there is nothing to say.
+SageMaker packs /opt/ml/model of all hosts into one archive, and /opt/ml/output/data into another. If two hosts leave
+different files of one name, one of them is lost. In the SDK's local mode all hosts share one model folder and see the
+same files there, so nothing is reported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,19 +16,19 @@ SHOWN = 3  # names in a message
 class File(Value):
     path: str  # below /opt/ml
     size: int
-    digest: str = ""  # of its content, of a large file's both ends; empty: it was not read
+    digest: str = ""  # of its content, or of both ends of a large file; empty: it was not read
 
     def differs(self, other: "File") -> bool:
         return self.size != other.size or bool(self.digest and other.digest and self.digest != other.digest)
 
 
 class Artifacts(Value):
-    """What a host leaves. Of many files only the first by name are in `files`; the rest holds for all."""
+    """List what a host leaves. `files` has only the first by name, if there are many; the other fields hold for all."""
 
     files: tuple[File, ...] = ()
     model: bool  # there is a file in the model folder
-    saved: str = ""  # a folder with a SavedModel, one with a number for its name if there is one
-    whole: bool = True  # all was seen, so what was not seen is not there
+    saved: str = ""  # a folder with a SavedModel, preferably one whose name is a number
+    whole: bool = True  # everything was read, so what is not listed does not exist
 
     @property
     def servable(self) -> bool:
@@ -36,13 +36,16 @@ class Artifacts(Value):
 
 
 def is_version(folder: str) -> bool:
-    """Return whether TensorFlow Serving takes a folder for a version of a model: by a name that is a number."""
+    """Return whether TensorFlow Serving takes a folder for a version of a model: its name must be a number."""
     name = folder.rpartition("/")[2]
     return name.isascii() and name.isdecimal()
 
 
 def warnings(left: Mapping[str, Artifacts | None]) -> Iterator[str]:
-    """Yield what the user should know of what the hosts left (None: a host did not tell), each in one line."""
+    """Yield one line for each thing that the user should know about what the hosts left.
+
+    None: a host did not report.
+    """
     told = {host: artifacts for host, artifacts in left.items() if artifacts is not None}
     if len(told) == len(left) and all(artifacts.whole for artifacts in told.values()):
         yield from _of_the_model([*told.values()])
@@ -71,7 +74,7 @@ def _of_the_model(left: list[Artifacts]) -> Iterator[str]:
 
 
 def _collisions(left: Mapping[str, Artifacts]) -> tuple[list[str], list[str]]:
-    """(paths of which different files were left, hosts that did)."""
+    """Return (paths of which hosts left different files, these hosts)."""
     first: dict[str, tuple[str, File]] = {}
     paths: dict[str, None] = {}
     hosts: dict[str, None] = {}

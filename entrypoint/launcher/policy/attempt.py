@@ -1,4 +1,4 @@
-"""What one host knows of this attempt: what is ready, what went wrong, who was asked. The next attempt forgets it."""
+"""Hold what one host knows of this attempt: what is ready, what failed, what was asked. The next attempt forgets it."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,7 +7,7 @@ from entrypoint.launcher.outcome.outcome import Cause
 
 
 class Noted(Value):
-    """A cause that was heard of. Times are of our clock; `at` is when it happened, as well as that is known."""
+    """Hold a cause that was reported. Times are of our clock; `at` is when it happened, as exactly as that is known."""
 
     cause: Cause
     heard: float
@@ -16,18 +16,18 @@ class Noted(Value):
 
 
 class Attempt(State):
-    """What the next attempt forgets. It begins with what stays ready."""
+    """Hold the facts of one attempt. A new attempt begins with the processes that stay ready."""
 
     number: int = 0
-    clearing: bool = False  # what is left of the last attempt is being ended
+    clearing: bool = False  # processes of the last attempt are still being ended
     go: bool = True  # the processes of this attempt may start
     ready: set[tuple[str, str]] = fresh(set)  # (host or ALL_HOSTS, process)
-    causes: list[Noted] = fresh(list)  # in the order in which they were heard
-    poll: int = 0  # the last one asked, or heard
+    causes: list[Noted] = fresh(list)  # in the order in which they were reported
+    poll: int = 0  # number of the last poll that was asked, or received
     poll_at: float | None = None  # when
-    dying: dict[str, tuple[float, str, str]] = fresh(dict)  # own -> since when it is to end, why
-    resting: dict[str, float] = fresh(dict)  # own that only serve -> seconds in which that must stay so
-    decided_since: float | None = None  # all deciding processes of all hosts have ended well
+    dying: dict[str, tuple[float, str, str]] = fresh(dict)  # own -> (since when it is about to end, error, details)
+    resting: dict[str, float] = fresh(dict)  # own process that only serves -> seconds for which that must stay so
+    decided_since: float | None = None  # since when all deciding processes of all hosts have ended well
 
     def note_ready(self, *ready: tuple[str, str]) -> None:
         self.ready.update(ready)
@@ -44,7 +44,7 @@ class Attempt(State):
         self.resting = dict(found)
 
     def note_decided(self, decided: bool, now: float) -> None:
-        """Note since when all have decided: who seemed only to serve may have begun to work."""
+        """Note since when all have decided. A process that seemed only to serve may have begun to work."""
         self.decided_since = None if not decided else now if self.decided_since is None else self.decided_since
 
     def note_clear(self) -> None:

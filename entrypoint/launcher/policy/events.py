@@ -1,4 +1,4 @@
-"""What the supervisor's loop and the policy say to one another. Types only."""
+"""Define the messages between the supervisor's loop and the policy: events in, actions out. Types only."""
 
 from collections.abc import Callable, Mapping
 
@@ -11,7 +11,7 @@ from entrypoint.launcher.policy.artifacts import Artifacts
 
 
 class Reach(Value):
-    """What came of looking for a host: the address that its name resolves to, and why it was not reached."""
+    """Report an attempt to reach a host: the address of its name, and why it was not reached."""
 
     host: str
     address: str = ""  # empty: the name does not resolve
@@ -23,39 +23,39 @@ class Reach(Value):
 
 
 class Report(Value):
-    """All that a host says of itself. Whole facts, so a lost or repeated report does no harm."""
+    """Report all facts of a host to the coordinator. Facts are whole, so a lost or repeated report does no harm."""
 
     host: str
-    attempt: int = 0  # what follows is of this attempt; the host is clear of earlier ones
+    attempt: int = 0  # the rest is of this attempt; the host has ended everything of earlier ones
     ready: frozenset[str] = frozenset()  # names of its processes
     public_keys: tuple[tuple[str, str], ...] = ()  # (name, public key)
     fingerprints: tuple[tuple[str, str], ...] = ()  # (what must be the same on all hosts, version or digest)
     unused_gpus: str = ""  # its GPUs, and why TensorFlow cannot use them
-    unreached: tuple[Reach, ...] = ()  # hosts that it looked for and did not reach
+    unreached: tuple[Reach, ...] = ()  # hosts that it tried and did not reach
     done: bool = False  # every deciding process of the host has ended
     clean: bool = True  # ... all with exit code 0
-    lingering: bool = False  # a process that does not decide may still have work, such as an evaluator
-    rests: float | None = None  # all that has not ended only serves: seconds in which that must not change; 0: all has
-    stopping: bool = False  # SIGTERM was heard
-    stopping_at: float | None = None  # when, by the coordinator's clock, as far as that is known
+    lingering: bool = False  # a process that does not decide, such as an evaluator, may still have work
+    rests: float | None = None  # seconds for which what remains must only serve; 0: all has ended; None: some may work
+    stopping: bool = False  # SIGTERM was received
+    stopping_at: float | None = None  # when, by the coordinator's clock, if that is known
     cause: Cause | None = None  # what went wrong here
-    cause_at: float | None = None  # when, by the coordinator's clock, as far as that is known
+    cause_at: float | None = None  # when, by the coordinator's clock, if that is known
     exits: tuple[tuple[str, str, float], ...] = ()  # (process, how it ended, seconds since the host's start)
-    ack: int = 0  # the last question heard
+    ack: int = 0  # the last poll that it received
     dying: bool = False  # a process here has printed why it ends, and has not ended yet
-    artifacts: Artifacts | None = None  # what the host leaves of a success; None before that, and if it cannot tell
-    gone: bool = False  # last words
+    artifacts: Artifacts | None = None  # what the host leaves after a success; None before that, or if it is not known
+    gone: bool = False  # the host's last report
 
 
 class News(Value):
-    """All that the coordinator says of the job."""
+    """Report all facts of the job to the followers."""
 
-    attempt: int = 0  # what follows is of this attempt; end what is left of earlier ones
+    attempt: int = 0  # the rest is of this attempt; end what is left of earlier ones
     go: bool = True  # the processes of this attempt may start
     ready: frozenset[tuple[str, str]] = frozenset()  # (host or ALL_HOSTS, process)
     public_keys: tuple[tuple[str, str], ...] = ()
-    assembled: bool = False  # all hosts have been heard
-    poll: int = 0  # answer at once: something went wrong, and who still says something matters
+    assembled: bool = False  # all hosts have reported
+    poll: int = 0  # number of the last poll, to answer at once: something failed, and it matters who answers
     stopping: bool = False
     outcome: Outcome | None = None
 
@@ -64,8 +64,11 @@ class News(Value):
 
 
 class Ended(Value):
-    """A process of this host has ended. `output` is its last output; `memory` what the kernel says of a lack of it;
-    `wrote` what it left in the failure file."""
+    """Report that a process of this host has ended.
+
+    `output` is its last output, `memory` what the kernel reports about a lack of memory, `wrote` the failure file that
+    the process has written.
+    """
 
     name: str
     exit: Exit
@@ -81,7 +84,7 @@ class NotStarted(Value):
 
 
 class RankStarted(Value):
-    """mpirun has started a rank on this host, in an attempt."""
+    """Report that mpirun has started a rank on this host, in an attempt."""
 
     name: str
     pid: int
@@ -89,19 +92,19 @@ class RankStarted(Value):
 
 
 class RankOrphaned(Value):
-    """The process that started a rank on this host has ended, and the rank has not."""
+    """Report that the process that started a rank here has ended, and the rank has not."""
 
     name: str
 
 
 class Listening(Value):
-    """The port that makes a process ready answers."""
+    """Report that a process listens on the port that makes it ready."""
 
     name: str
 
 
 class Prepared(Value):
-    """What the prepare step found out about the user's code and the software around it."""
+    """Report what the prepare step found in the user's code and the software around it."""
 
     flags: frozenset[str]
     fingerprints: tuple[tuple[str, str], ...] = ()
@@ -109,13 +112,13 @@ class Prepared(Value):
 
 
 class Fingerprinted(Value):
-    """What must be the same on all hosts, as far as it is known before the prepare step ends."""
+    """Report what must be the same on all hosts, as far as it is known before the prepare step ends."""
 
     fingerprints: Mapping[str, str]
 
 
 class PublicKey(Value):
-    """A public key of this host is there to be made known."""
+    """Report that a public key of this host can be sent to others."""
 
     name: str
     key: str
@@ -130,51 +133,51 @@ class Reported(Value):
 
 
 class Informed(Value):
-    """A follower heard the coordinator. `offset` is the coordinator's clock minus ours, in seconds, where measured."""
+    """Report that a follower received news. `offset` is the coordinator's clock minus ours, in seconds, if measured."""
 
     news: News
     offset: float | None = None
 
 
 class Unreached(Value):
-    """A host took no connection of ours: refused, no way to it, or no answer from its kernel."""
+    """Report that a host did not take our connection: refused, no route, or no answer from its kernel."""
 
     host: str
 
 
 class LinkEnded(Value):
-    """The connection that a host kept open to us is closed at its end: its launcher has ended, or has lost it."""
+    """Report that a host has closed the connection that it kept to us: its launcher has ended, or has lost it."""
 
     host: str
 
 
 class Replaced(Value):
-    """Where the launcher of a host was, another one speaks now: it was started again, and knows of nothing."""
+    """Report that another launcher answers on a host: it was restarted, and knows nothing of the job's state."""
 
     host: str
 
 
 class Rejected(Value):
-    """A host of the job, by its address, was refused; or, on a follower, the coordinator refuses us."""
+    """Report that a host of the job was refused; on a follower, that the coordinator refuses us."""
 
     host: str
     why: str
 
 
 class Answered(Value):
-    """The coordinator answered a follower, if only that it does not know its address (yet, or no more): it is there."""
+    """Report that the coordinator answered a follower, even if it does not know its address (yet, or any more)."""
 
     host: str
 
 
 class Looked(Value):
-    """What came of a Look: (process, error, details) of those that have printed that they are about to end."""
+    """Answer a Look: (process, error, details) of processes that have printed that they are about to end."""
 
     found: tuple[tuple[str, str, str], ...]
 
 
 class Resting(Value):
-    """Scripts that do nothing but serve, by what their processes do: (process, seconds for which it must stay so)."""
+    """Report scripts whose processes only serve: (process, seconds for which that must stay so)."""
 
     found: tuple[tuple[str, float], ...]
 
@@ -184,30 +187,30 @@ class Probed(Value):
 
 
 class Survived(Value):
-    """What came of an Inspect: each process that is left, and what the kernel says of it."""
+    """Answer an Inspect: each process that is left, and its state in the kernel."""
 
     name: str
     left: tuple[str, ...]
 
 
 class Swept(Value):
-    """What came of a Sweep: each process that is left, and what the kernel says of it. None, as a rule."""
+    """Answer a Sweep: each process that is left, and its state in the kernel. Usually there is none."""
 
     left: tuple[str, ...] = ()
 
 
 class Inventoried(Value):
-    """What came of a TakeInventory; None if it could not be seen."""
+    """Answer a TakeInventory; None if the files could not be listed."""
 
     artifacts: Artifacts | None
 
 
 class Due(Value):
-    """Nothing happened, but a deadline of the policy has come."""
+    """Report that a deadline of the policy has come, and nothing else happened."""
 
 
 class Broken(Value):
-    """This host cannot do its part, and no process of it is to blame."""
+    """Report that this host cannot do its part, and no process of it is to blame."""
 
     why: str
     code: int
@@ -215,15 +218,15 @@ class Broken(Value):
 
 
 class Found(Value):
-    """The coordinator's monitor has found what is a failure, by the settings, though no process has ended of it."""
+    """Report a failure that the coordinator's monitor found, by the settings, although no process has ended."""
 
     cause: Cause
 
 
 class RankEnded(Value):
-    """A rank on this host has ended: the loop turns it into an Ended event before the policy sees anything.
+    """Report that a rank on this host has ended. The loop turns it into an Ended event before the policy sees it.
 
-    Until `let_go` is called, mpirun does not know.
+    mpirun does not know until `let_go` is called.
     """
 
     name: str
@@ -232,7 +235,7 @@ class RankEnded(Value):
 
 
 class ChildrenChanged(Value):
-    """SIGCHLD: the loop turns it into Ended events before the policy sees anything."""
+    """Report SIGCHLD. The loop turns it into Ended events before the policy sees it."""
 
 
 Event = (
@@ -250,55 +253,55 @@ class Start(Value):
 
 
 class Ask(Value):
-    """SIGTERM to a process and what descends from it; who of them hears it when, hangs on its grace in seconds."""
+    """Send SIGTERM to a process and its descendants. `grace` (seconds) decides which of them gets it when."""
 
     name: str
     grace: float
 
 
 class Force(Value):
-    """SIGKILL to a process and what descends from it."""
+    """Send SIGKILL to a process and its descendants."""
 
     name: str
 
 
 class Sweep(Value):
-    """SIGKILL whatever an attempt has left behind, before the next one; answered by Swept."""
+    """Send SIGKILL to everything that an attempt has left behind, before the next one. Answered by Swept."""
 
-    keep: frozenset[str]  # processes that stay
-    within: float  # seconds until what is still there counts as what SIGKILL does not end
+    keep: frozenset[str]  # processes that keep running
+    within: float  # seconds after which a process that is still there counts as one that SIGKILL does not end
 
 
 class Inspect(Value):
-    """See what is left of a process that SIGKILL has not ended; answered by Survived."""
+    """Look at what is left of a process that SIGKILL has not ended. Answered by Survived."""
 
     name: str
 
 
 class Look(Value):
-    """See whether these processes have printed that they are about to end; answered by Looked."""
+    """Check whether these processes have printed that they are about to end. Answered by Looked."""
 
     names: tuple[str, ...]
 
 
 class Probe(Value):
-    """See whether these hosts can be reached; answered by Probed."""
+    """Check whether these hosts can be reached. Answered by Probed."""
 
     hosts: tuple[str, ...]
 
 
 class Knock(Value):
-    """See whether this host, whose connection has ended, takes another one; Unreached if it does not."""
+    """Check whether a host whose connection has ended takes a new one. Answered by Unreached if it does not."""
 
     host: str
 
 
 class TakeInventory(Value):
-    """See what this host leaves in the folders that SageMaker packs; answered by Inventoried."""
+    """List what this host leaves in the folders that SageMaker packs. Answered by Inventoried."""
 
 
 class WritePublicKeys(Value):
-    """Write the file of a public key: the keys of the hosts heard so far, in rank order."""
+    """Write the file of a public key, with the keys of the hosts that have reported so far, in rank order."""
 
     key_name: str
     keys: tuple[tuple[str, str], ...]  # (host, public key)
@@ -317,7 +320,7 @@ class Say(Value):
 
 
 class Finish(Value):
-    """Nothing is left to do: leave with this outcome."""
+    """End the loop with this outcome: nothing is left to do."""
 
     outcome: Outcome
 

@@ -1,7 +1,7 @@
-"""What is known about an end beyond its cause, as text: for the log in short, for a file of each host in full.
+"""Write what is known about an end beyond its cause: briefly for the log, in full for a file of each host.
 
-Pure: from one host's facts and the last output of its processes. The coordinator knows how the processes of all hosts
-ended, as far as they could tell; a follower knows its own.
+Pure: it reads one host's facts and the last output of its processes. The coordinator knows how the processes of all
+hosts ended, as far as they reported it; a follower knows its own.
 """
 
 from collections.abc import Mapping
@@ -17,15 +17,18 @@ ROWS = 40  # of each table in the log; a file has up to ten times as many
 
 
 def in_short(facts: Facts, outcome: Outcome) -> list[str]:
-    """Return lines for the log: what went wrong, and how everything ended."""
+    """Return lines for the log: what went wrong, and how each process ended."""
     noted = [*facts.history, *facts.attempt.causes]
     if outcome.cause is None or (len(noted) <= 1 and not facts.others):
-        return []  # there is no more to tell than was told
+        return []  # the cause is all that is known
     return [*_causes(facts, ROWS), *_exits(facts, ROWS)]
 
 
 def in_full(facts: Facts, outcome: Outcome, tails: Mapping[str, str], now: float) -> str:
-    """Return the text of this host's file. `tails`: the last output of its processes; `now`: of the host's clock."""
+    """Return the text of this host's file.
+
+    `tails` has the last output of its processes; `now` is of the host's clock.
+    """
     role = "the coordinator" if facts.is_coordinator else "a follower"
     headline = f"job {outcome.kind}, exit code {int(outcome.exit_code)}"
     lines = [
@@ -50,7 +53,7 @@ def in_full(facts: Facts, outcome: Outcome, tails: Mapping[str, str], now: float
 
 
 def _causes(facts: Facts, most: int) -> list[str]:
-    """Everything that was heard to go wrong, in the order in which it happened."""
+    """Return everything that was reported to go wrong, in the order in which it happened."""
     noted = sorted([*facts.history, *facts.attempt.causes], key=lambda each: (each.attempt, each.at))
     if not noted:
         return []
@@ -63,7 +66,7 @@ def _causes(facts: Facts, most: int) -> list[str]:
 
 
 def _exits(facts: Facts, most: int) -> list[str]:
-    """Return how processes ended: of all hosts on the coordinator, of its own on a follower."""
+    """Return how processes ended: those of all hosts on the coordinator, its own on a follower."""
     rows = [("second", "process", "how it ended")]
     count = 0
     for host in facts.plan.hosts:

@@ -1,6 +1,6 @@
-"""What one host knows: of its own processes, of the other hosts, of this attempt; and the questions about all of it.
+"""Hold what one host knows of its processes, the other hosts and this attempt, and answer questions about it.
 
-The policy writes it, through methods called `note_...`, `begin_...`, `forget_...` and the like; all others only ask.
+Only the policy changes it, by methods called `note_...`, `begin_...`, `forget_...` and the like.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from entrypoint.launcher.policy.local_processes import OwnProcesses
 from entrypoint.launcher.policy.phase import Phase
 from entrypoint.launcher.policy.remote_hosts import OtherHosts
 
-ASK_AGAIN = 0.05  # seconds; a thousand ranks that fail together are no thousand questions
+ASK_AGAIN = 0.05  # seconds between two polls; a thousand ranks that fail together are no thousand polls
 
 
 class Facts:
-    """The facts of `host`. Times are seconds of one monotonic clock, ours."""
+    """Hold the facts of `host`. Times are seconds of our own monotonic clock."""
 
     def __init__(self, plan: Plan, host: str, now: float) -> None:
         self.plan, self.host, self.began = plan, host, now
@@ -34,27 +34,27 @@ class Facts:
         self.history: list[Noted] = []  # causes of earlier attempts
         self.fingerprints: dict[str, str] = {}  # what must be the same on all hosts
         self.flags: frozenset[str] | None = None  # what the prepare step found; None before it has ended
-        self.unused_gpus = ""  # and why TensorFlow cannot use them
+        self.unused_gpus = ""  # the GPUs that TensorFlow cannot use, and why
         self.public_keys: dict[str, dict[str, str]] = {}  # name -> host -> public key
         self.offset: float | None = None  # the coordinator's clock minus ours
         self.stopping_since: float | None = None
-        self.told_to_stop_at: float | None = None  # when SIGTERM came to the first host that heard it, as far as known
+        self.told_to_stop_at: float | None = None  # when the first host that was stopped got SIGTERM, as far as known
         self._told_to_stop_at: float | None = None  # the same by the coordinator's clock
         self.outcome: Outcome | None = None
         self.outcome_at = now
-        self.left = False  # this host has said its last words
-        self.inventoried = False  # it is known what this host leaves, or nobody waits for that any more
+        self.left = False  # this host has sent its last report
+        self.inventoried = False  # what this host leaves is known, or nobody waits for it any more
         self.artifacts: Artifacts | None = None
-        self._unready: dict[str, str] = {}  # process -> a host where it was not ready when we last looked
-        self._awaited: str | None = None  # a host that had not acknowledged the last poll when we last looked
+        self._unready: dict[str, str] = {}  # process -> a host where it was not ready at the last check
+        self._awaited: str | None = None  # a host that had not answered the last poll at the last check
         self.ranks = [spec for spec in plan.processes if spec.duty is Duty.RANK]
-        self._to_come = self.ranks  # ranks that had come up nowhere when we last looked
+        self._to_come = self.ranks  # ranks that were running nowhere at the last check
         scripts = {spec.name for spec in self.own.specs.values() if spec.duty is Duty.SCRIPT}
-        # Of its own scripts: that one has started is nothing that anybody waits for.
+        # Own scripts whose start nobody waits for.
         self.unasked = scripts.difference(need.process for spec in plan.processes for need in spec.needs)
         self.shared_needs = {
             (need.host, need.process)
-            for spec in (plan.processes if self.is_coordinator else ())  # who tells the others of them
+            for spec in (plan.processes if self.is_coordinator else ())  # the coordinator reports them to the others
             for need in spec.needs
             if spec.host != self.coordinator and need.host != spec.host
         }
@@ -68,7 +68,7 @@ class Facts:
         self.fingerprints |= fingerprints
 
     def note_public_key(self, key_name: str, host: str, key: str) -> bool:
-        """Note whose key it is; whether that is new."""
+        """Note a host's key. Return whether it is new."""
         keys = self.public_keys.setdefault(key_name, {})
         is_new, keys[host] = keys.get(host) != key, key
         return is_new
@@ -77,7 +77,7 @@ class Facts:
         self.offset = self.offset if offset is None else offset
 
     def note_cause(self, cause: Cause, heard: float, at: float | None = None) -> None:
-        """Note a cause, and ask everybody who is there whether they know a better one."""
+        """Note a cause. On the coordinator, poll all hosts for a better one."""
         happened, attempt = heard if at is None else min(at, heard), self.attempt
         attempt.causes.append(Noted(cause=cause, heard=heard, at=happened, attempt=attempt.number))
         if self.is_coordinator and self.outcome is None and not attempt.polled_within(ASK_AGAIN, heard):
@@ -91,7 +91,7 @@ class Facts:
             self.note_cause(Cause(host=host, process="", what=what, error=error, details=details, code=code), now)
 
     def note_stop(self, now: float, at: float | None = None) -> bool:
-        """Note that the job is to stop, or better since when; whether it is news."""
+        """Note that the job must stop, or a better time since when. Return whether that is news."""
         if self.outcome is not None:
             return False
         is_news = self.stopping_since is None
@@ -110,7 +110,7 @@ class Facts:
         self.left = True
 
     def begin_attempt(self, number: int) -> None:
-        """Begin another attempt with what comes from here on. What runs is still of the last."""
+        """Begin a new attempt. What still runs belongs to the last one."""
         self.history += self.attempt.causes
         stays = {(spec.host, spec.name) for spec in self.plan.processes if spec.restart is Restart.KEEP}
         stays |= {(ALL_HOSTS, name) for _, name in stays}
@@ -139,7 +139,10 @@ class Facts:
         return need.host == ALL_HOSTS and self.is_coordinator and self._ready_everywhere(need.process)
 
     def _ready_everywhere(self, process: str) -> bool:
-        """Asked at every event, so all hosts are looked through only when the last that was not ready is."""
+        """Return whether a process is ready on all hosts.
+
+        Since every event asks, only a host that was not ready is checked.
+        """
         ready, last = self.attempt.ready, self._unready.get(process)
         if last is not None and (last, process) not in ready:
             return False
@@ -162,28 +165,25 @@ class Facts:
         ]
 
     def done(self) -> bool:
-        """Return whether all that decide here have ended (or, when stopping, will never start), and no rank runs."""
+        """Return whether all deciding processes here have ended (or will never start, in a stop), and no rank runs."""
         own, stopping = self.own, self.stopping_since is not None
         ended = all(own.is_over(name) or (stopping and name not in own.started) for name in own.deciding)
         return ended and not self.attempt.clearing and not own.running(Duty.RANK)
 
     def lingering(self) -> bool:
-        """Return whether a process of this host that does not decide may still have work to do."""
+        """Return whether a process of this host that does not decide may still have work."""
         own, stopping = self.own, self.stopping_since is not None
         left = [name for name in own.having(Duty.SIDECAR) if not own.is_over(name)]
         return any(name in own.started or not stopping for name in left)
 
     def clean(self) -> bool:
-        """Return whether all that has ended here did so well; mpirun, too, if it was killed when its work was over."""
+        """Return whether all that has ended here ended well. mpirun may have been killed when its work was done."""
         own = self.own
         killed = [name for name in own.having(Duty.LAUNCHER) if name in own.forced and self.all_ranks_ended_well()]
         return own.ended_well(*(name for name in own.deciding if name not in killed)) and own.ranks_ended_well()
 
     def rests(self) -> float | None:
-        """Return whether all that has not ended here does nothing but serve: the seconds in which that must not change.
-
-        0 if all has ended; None if something may still work.
-        """
+        """Return for how many seconds what remains here must only serve; 0: all has ended; None: some may work."""
         left, resting = [name for name in self.own.deciding if name not in self.own.ended], self.attempt.resting
         if self.done() or not left:
             return 0.0 if self.done() else None
@@ -196,21 +196,21 @@ class Facts:
         return {cause.host for cause in whole if cause.code == ExitCode.HOST_LOST or cause.host not in self.hosts.heard}
 
     def ranks_are_over(self) -> bool:
-        """Return whether, while stopping, no rank runs here, nor on a host that can still tell."""
+        """Return whether, during a stop, no rank runs here or on a host that still reports."""
         lost = self.lost()
         there = [self.report_of(host) for host in self.others if host in self.hosts.heard and host not in lost]
         over = all((report.done and report.stopping) or report.gone for report in there)
         return over and not self.own.running(Duty.RANK)
 
     def all_ranks_ended_well(self) -> bool:
-        """Return whether every rank of the plan came up and all have exited with 0. Only mpirun's host can tell."""
+        """Return whether every rank of the plan has started and ended with 0. Only mpirun's host can know."""
         if self.own.running(Duty.RANK) or not self.own.ranks_ended_well():
             return False
         reports = map(self.report_of, self.others)
         return all(report.done and report.clean for report in reports) and not self.ranks_to_come()
 
     def ranks_to_come(self) -> list[ProcessSpec]:
-        """Return ranks that came up nowhere; by name, since the user's options may place one elsewhere."""
+        """Return ranks that run nowhere yet; by name, since the user's options may place one elsewhere."""
         if self._to_come:
             there = {process for _, process in self.attempt.ready}
             self._to_come = [spec for spec in self._to_come if spec.name not in there]
@@ -220,40 +220,40 @@ class Facts:
         return len(self.ranks_to_come()) < len(self.ranks)
 
     def report_of(self, host: str) -> Report:
-        """Return the last that a host said of this attempt."""
+        """Return the last report of a host in this attempt, or an empty one."""
         report, attempt = self.hosts.reports.get(host), self.attempt.number
         return report if report and report.attempt == attempt else Report(host=host, attempt=attempt)
 
     def all_acked(self) -> bool:
-        """Return whether everybody who is there has. All are looked through only when the last that had not has."""
+        """Return whether all reachable hosts have answered the last poll. Only one that had not answered is checked."""
         lost, hosts, poll = self.lost(), self.hosts, self.attempt.poll
 
         def is_awaited(host: str) -> bool:
             return host in hosts.heard and host not in lost and not hosts.has_answered(host, poll)
 
         if self._awaited is None or not is_awaited(self._awaited):
-            self._awaited = next(filter(is_awaited, reversed(self.others)), None)  # they are asked in this order
+            self._awaited = next(filter(is_awaited, reversed(self.others)), None)  # hosts are asked in this order
         return self._awaited is None
 
     def leaving(self) -> bool:
-        """Return whether this host has nothing more to do or to say."""
+        """Return whether this host has nothing more to do or to report."""
         return self.is_over() and (self.inventoried or not self.succeeded())
 
     def is_over(self) -> bool:
-        """Return whether the job has its outcome, and no process of it runs here."""
+        """Return whether the job has its outcome, and none of its processes runs here."""
         return self.outcome is not None and not self.own.running()
 
     def succeeded(self) -> bool:
         return self.outcome is not None and self.outcome.kind is Kind.SUCCEEDED
 
     def own_failure(self, *levels: Confidence) -> Noted | None:
-        """Return what went wrong here first: a strong cause, if there is one and it is not asked for others only."""
+        """Return what went wrong here first: a strong cause if there is one, unless other levels are asked for."""
         own = [noted for noted in self.attempt.causes if noted.cause.host == self.host]
         order = levels or (Confidence.HIGH, Confidence.LOW)
         return next((noted for confidence in order for noted in own if noted.cause.confidence is confidence), None)
 
     def is_dying(self) -> bool:
-        """Return whether a process of this host has said why it ends, and has not ended."""
+        """Return whether a process of this host has printed why it ends, and has not ended."""
         return any(name in self.attempt.dying for name in self.own.running())
 
     def unused_gpus_of(self, host: str) -> str:
@@ -263,14 +263,14 @@ class Facts:
         return self.attempt.number + self.own.restarts.get(name, 0)
 
     def rank_from_elsewhere(self, name: str) -> ProcessSpec:
-        """Return the spec of a rank that the user's own options made mpirun place here, and the plan has elsewhere."""
+        """Return the spec of a rank that mpirun placed here by the user's options, while the plan has it elsewhere."""
         return replace(self.ranks[0], host=self.host, name=name, task="placed by the user's options")
 
     def by_the_coordinators_clock(self, at: float | None) -> float | None:
         return None if at is None or self.offset is None else round(at + self.offset, 3)
 
     def when_told_to_stop(self) -> float | None:
-        """Return it by the coordinator's clock, whatever is measured of that later: it is said while scripts save."""
+        """Return when the stop came, by the coordinator's clock. Later measurements of the clock do not change it."""
         if self._told_to_stop_at is None:
             self._told_to_stop_at = self.by_the_coordinators_clock(self.told_to_stop_at)
         return self._told_to_stop_at

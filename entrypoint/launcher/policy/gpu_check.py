@@ -1,6 +1,6 @@
-"""Pure: before the user's programs start: GPUs that TensorFlow cannot use, which nobody would notice but on the bill.
+"""Warn, before the user's programs start, of GPUs that TensorFlow cannot use: otherwise only the bill shows them. Pure.
 
-Each host's prepare step finds out about its own; the coordinator says it for all, once.
+Each host's prepare step looks at its own GPUs; the coordinator logs the result once for all.
 """
 
 from collections.abc import Iterator
@@ -13,20 +13,20 @@ from entrypoint.launcher.policy.events import Action
 from entrypoint.launcher.policy.facts import Facts
 from entrypoint.launcher.policy.rendezvous import listed
 
-SHOWN = 5  # hosts that are named of those with the same to say
+SHOWN = 5  # hosts with the same reason that are named
 WHAT = "has GPUs that TensorFlow cannot use"
 REMEDY = "Take instances without GPUs, or an image of your own whose TensorFlow is for GPUs and finds CUDA's libraries"
 
 
 class GpuCheck:
-    """The coordinator's part in it; other hosts have none."""
+    """Check GPUs on the coordinator; other hosts do nothing."""
 
     def __init__(self, facts: Facts, settings: Settings) -> None:
         self.facts, self.settings = facts, settings
         self._over = not facts.is_coordinator or settings.gpu_check == "off"
 
     def advance(self, now: float) -> Iterator[Action]:
-        """Say it, or blame the first of these hosts, when every host has prepared itself."""
+        """Log the result, or blame the first host concerned, when every host has prepared itself."""
         facts = self.facts
         if self._over or not facts.met(Need(host=ALL_HOSTS, process=PREPARE)):
             return
@@ -45,7 +45,7 @@ class GpuCheck:
 
 
 def _told(found: dict[str, str]) -> str:
-    """`algo-1, algo-2 (4 GPUs: tensorflow-cpu 2.14.1 is built without CUDA)`; hosts with the same to say together."""
+    """Return hosts and reasons: `algo-1, algo-2 (4 GPUs: tensorflow-cpu 2.14.1 is built without CUDA)`."""
     hosts: dict[str, list[str]] = {}
     for host, why in found.items():
         hosts.setdefault(why, []).append(host)

@@ -1,7 +1,7 @@
-"""The events that the policy was given, written down so that they can be played again: see replay/. Pure.
+"""Record the events that the policy was given, so that they can be replayed (see replay/). Pure.
 
-Most events only say that somebody is there. They are kept for the last calls alone, and written with the next event of
-which something follows; what was dropped before is counted.
+Most events only show that a host is alive. These are kept for the last calls alone, and are written with the next event
+that has consequences. Older ones are dropped and counted.
 """
 
 from collections import deque
@@ -12,17 +12,20 @@ from entrypoint.base.codec import plain
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action, Event, News, Report
 
-QUIET_SECONDS, MOST_QUIET = 30, 1000  # calls without consequence that are kept: a host has one a second, about
-MOST_HOSTS = 200  # of a job whose history is kept: its coordinator hears thousands of reports at its start
-REPEAT = "Repeat"  # in place of an event: the policy was asked to say all again
+QUIET_SECONDS, MOST_QUIET = 30, 1000  # calls without consequence that are kept; a host has about one a second
+MOST_HOSTS = 200  # of the largest job whose history is kept: its coordinator reads thousands of reports at its start
+REPEAT = "Repeat"  # in place of an event: the policy was asked to repeat its messages
 
 
 class History:
-    """Belongs to the loop. Each line is {"number", "began", "at", "events", "actions", "quiet", "dropped"}.
+    """Record calls of the policy; for the loop only.
 
-    Times are the loop's clock; `began` is when the policy was made. `events` are [name, fields]; `actions` names, with
-    what can be compared of them. A quiet call is [at, [event, ...]], where a report or news that was heard before is
-    named and not repeated: ["Reported", host], ["Informed", the clock's offset].
+    Each line is {"number", "began", "at", "events", "actions", "quiet",
+    "dropped"}.
+
+    Times are the loop's clock; `began` is when the policy was made. `events` are [name, fields]; `actions` are names,
+    with as much as two actions are compared by. A quiet call is [at, [event, ...]]. It names a repeated report or news
+    and does not copy it: ["Reported", host], ["Informed", the clock's offset].
     """
 
     def __init__(self, hosts: int, began: float, write: Callable[[dict[str, Any]], None], wanted: bool = True) -> None:
@@ -33,7 +36,7 @@ class History:
         self._news: News | None = None
 
     def note(self, happened: Sequence[Event], now: float, actions: list[Action]) -> list[Action]:
-        """Note one call of the policy, and what followed of it, which is returned."""
+        """Note one call of the policy. Return its actions."""
         if self._is_kept:
             shorts = [self._short(event) for event in happened]
             if actions or None in shorts:
@@ -44,13 +47,13 @@ class History:
         return actions
 
     def note_repeat(self, now: float, actions: list[Action]) -> list[Action]:
-        """Note that the policy was asked to say again what it has said."""
+        """Note that the policy was asked to repeat its messages. Return its actions."""
         if self._is_kept:
             self._add(now, [[REPEAT, {}]], actions)
         return actions
 
     def _short(self, event: Event) -> list[Any] | None:
-        """Return what stands for an event of which, as a rule, nothing follows; None for another."""
+        """Return a short form of an event that usually has no consequence; None for other events."""
         match event:
             case events.Due():
                 return ["Due"]
@@ -83,7 +86,7 @@ class History:
 
 
 def in_short(action: Action) -> list[Any]:
-    """Return what an action is, and so much of it as two may be compared by."""
+    """Return the name of an action, and as much of it as two actions are compared by."""
     name = type(action).__name__
     match action:
         case events.Start(spec=spec):

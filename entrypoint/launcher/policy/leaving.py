@@ -1,4 +1,4 @@
-"""The end of this host: what it leaves for SageMaker to pack, and when it may go. Pure, like the policy."""
+"""End this host: list what it leaves for SageMaker to pack, and decide when it may exit. Pure, like the policy."""
 
 from collections.abc import Iterator
 
@@ -10,13 +10,13 @@ from entrypoint.launcher.policy.facts import Facts
 from entrypoint.launcher.policy.liveness import Liveness
 from entrypoint.launcher.policy.verdict import LINGER
 
-STRAGGLER = 1.5  # seconds that the coordinator of a stopped job waits for hosts that never appeared
-LEAVE = 3.0  # seconds beyond the grace in which the coordinator waits for followers' last words
-INVENTORY = 2.0  # seconds in which a host may see what it leaves; a disk that does not answer holds nobody up
+STRAGGLER = 1.5  # seconds that the coordinator of a stopped job waits for hosts that never reported
+LEAVE = 3.0  # seconds beyond the grace that the coordinator waits for followers' last reports
+INVENTORY = 2.0  # seconds for the inventory; a disk that does not answer holds up nobody
 
 
 class Leaving:
-    """Remembers only since when it waits for the inventory, and a host that it waited for when it last looked."""
+    """Decide when to exit. It remembers only since when the inventory is awaited, and a host that was awaited."""
 
     def __init__(self, facts: Facts, settings: Settings, liveness: Liveness) -> None:
         self.facts, self.settings, self.liveness = facts, settings, liveness
@@ -33,7 +33,7 @@ class Leaving:
             self.facts.note_inventory()
 
     def _say_what_is_left(self) -> Iterator[Action]:
-        """The coordinator's: what hosts left for SageMaker to pack, where that is not what they may have meant."""
+        """Log warnings about what hosts left for SageMaker to pack; on the coordinator."""
         facts = self.facts
         if facts.is_coordinator and facts.succeeded():
             left = {host: facts.report_of(host).artifacts for host in facts.others}
@@ -41,7 +41,7 @@ class Leaving:
                 yield events.Say(message=f"warning: {warning}")
 
     def finish(self, now: float) -> Iterator[Action]:
-        """Leave when nothing runs here; the coordinator when the others have left, or had time to."""
+        """Finish when nothing runs here; on the coordinator, when the others have left or had time to."""
         facts = self.facts
         if facts.outcome is None or not facts.leaving():
             return
@@ -52,7 +52,7 @@ class Leaving:
         yield events.Finish(outcome=facts.outcome)
 
     def _waits(self, settled: Outcome, now: float) -> bool:
-        """Asked at every event, so all hosts are looked through only when the last that was awaited is not any more."""
+        """Return whether a host is still awaited. Since every event asks, only one that was awaited is checked."""
         lost, gone = self.facts.lost(), self.facts.hosts.is_gone
 
         def is_awaited(host: str) -> bool:
@@ -64,12 +64,12 @@ class Leaving:
         return self._awaited is not None
 
     def _wait_until(self, host: str, settled: Outcome) -> float:
-        """Return how long the coordinator waits for a follower's last words."""
+        """Return until when the coordinator waits for a follower's last report."""
         facts = self.facts
         if host not in facts.hosts.heard:
-            # It would wait for us until the start timeout. But who stops a job stops all of its hosts, most likely.
+            # It would wait for us until the start timeout. But whoever stops a job most likely stops all of its hosts.
             return facts.outcome_at + (LINGER if settled.kind is Kind.FAILED else STRAGGLER)
-        # One that appears after the verdict has yet to hear it: our answer to its first report may be lost.
+        # A host that appears after the verdict must still read it: our answer to its first report may be lost.
         serves = facts.succeeded() and not facts.report_of(host).done
         grace = max(self.settings.failure_grace, self.settings.stop_grace if serves else 0.0)
         return max(facts.outcome_at, facts.hosts.first_heard.get(host, 0)) + grace + LEAVE

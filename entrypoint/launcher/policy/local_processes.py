@@ -1,4 +1,4 @@
-"""What one host knows of its own processes. The policy writes it, through `note_...` and `forget_...`."""
+"""Hold what one host knows of its own processes. The policy writes it, by `note_...` and `forget_...`."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,7 +8,7 @@ from entrypoint.launcher.plan.plan import Duty, ProcessSpec, Restart
 
 
 class OwnProcesses:
-    """By their names in the plan. Times are seconds of one monotonic clock, ours."""
+    """Hold processes by their names in the plan. Times are seconds of our own monotonic clock."""
 
     def __init__(self, specs: Iterable[ProcessSpec]) -> None:
         self.specs = {spec.name: spec for spec in specs}
@@ -17,14 +17,14 @@ class OwnProcesses:
         self.ended_at: dict[str, float] = {}
         self.asked: dict[str, float] = {}  # SIGTERM was sent
         self.forced: dict[str, float] = {}  # SIGKILL was sent
-        self.stuck: dict[str, tuple[str, ...]] = {}  # what is left of it, though SIGKILL was long ago
-        self.restarts: dict[str, int] = {}  # how often a process was started again by itself
-        self.not_before: dict[str, float] = {}  # when it may
+        self.stuck: dict[str, tuple[str, ...]] = {}  # what is left of a process long after SIGKILL
+        self.restarts: dict[str, int] = {}  # how often a process was started again alone
+        self.not_before: dict[str, float] = {}  # when it may be started again
 
     # --- written by the policy ---
 
     def note_started(self, spec: ProcessSpec, now: float) -> None:
-        """Note its start. Of a rank that the plan has on another host, `spec` is new here."""
+        """Note a start. A rank that the plan has on another host brings its own spec."""
         self.specs.setdefault(spec.name, spec)
         self.started[spec.name] = now
 
@@ -41,15 +41,15 @@ class OwnProcesses:
         self.stuck[name] = left
 
     def forget_group(self) -> None:
-        """Forget the last attempt, of which nothing runs here any more: its processes count as never started."""
+        """Forget the last attempt, of which nothing runs here any more. Its processes count as never started."""
         self._forget(*self.group())
 
     def forget_stuck(self) -> None:
-        """Forget what was stuck: it has ended at last."""
+        """Forget stuck processes: they have ended at last."""
         self.stuck = {name: left for name, left in self.stuck.items() if name not in self.group()}
 
     def forget_end(self, name: str, not_before: float) -> None:
-        """Forget the end of a process that is to be started again by itself."""
+        """Forget the end of a process that is started again alone."""
         self._forget(name)
         self.restarts[name] = self.restarts.get(name, 0) + 1
         self.not_before[name] = not_before
@@ -64,7 +64,7 @@ class OwnProcesses:
     # --- asked by anybody ---
 
     def running(self, *duties: Duty) -> list[str]:
-        """Return names of those that were started, have not ended, and may yet; with one of these duties if given."""
+        """Return the names of processes that were started and have not ended; with one of these duties if given."""
         return [
             name
             for name, spec in self.specs.items()
@@ -91,11 +91,11 @@ class OwnProcesses:
         return self.ended_well(*(name for name in self.having(Duty.RANK) if name in self.started))
 
     def group(self) -> list[str]:
-        """Return names of those that end and start with an attempt."""
+        """Return the names of processes that end and start with an attempt."""
         return [name for name, spec in self.specs.items() if spec.restart is not Restart.KEEP]
 
     def exits(self, began: float) -> tuple[tuple[str, str, float], ...]:
-        """Return (process, how it ended, seconds since `began`) of those that have ended, or never will."""
+        """Return (process, how it ended, seconds since `began`) of processes that have ended, or never will."""
         ended = [
             (name, str(exit), round(self.ended_at[name] - began, 3))
             for name, exit in self.ended.items()

@@ -1,4 +1,4 @@
-"""Pure: all that a host says of itself, and all that the coordinator says of the job, from the facts as they are."""
+"""Make a host's report and the coordinator's news from the facts as they are. Pure."""
 
 from entrypoint.launcher.plan.plan import Need
 from entrypoint.launcher.policy.events import News, Report
@@ -9,7 +9,7 @@ def report(facts: Facts) -> Report:
     noted, attempt, hosts = facts.own_failure(), facts.attempt, facts.hosts
     return Report(
         host=facts.host,
-        # Until this host is clear of the last attempt, it has nothing to say of the next.
+        # A host that is not clear of the last attempt has nothing to report of the next.
         attempt=attempt.number - attempt.clearing,
         ready=frozenset(name for host, name in attempt.ready if host == facts.host and name not in facts.unasked),
         public_keys=_own_public_keys(facts),
@@ -38,7 +38,7 @@ def news(facts: Facts) -> News:
     return News(
         attempt=attempt.number,
         go=attempt.go,
-        ready=frozenset() if attempt.causes else frozenset(known),  # what has gone wrong is nothing to start on
+        ready=frozenset() if attempt.causes else frozenset(known),  # after a failure, nothing more starts
         public_keys=_own_public_keys(facts),
         assembled=facts.hosts.assembled,
         poll=attempt.poll,

@@ -1,10 +1,10 @@
-"""The phases of a job, as one host sees them. `Facts.phase` derives it; nothing else says how far the job is."""
+"""Define the phases of a job, as one host sees them. Only `Facts.phase` derives how far the job is."""
 
 from entrypoint.base.python310 import StrEnum
 
 
 class Phase(StrEnum):
-    """How far the job is. Of two that are true at once, the later one in this list is meant.
+    """Name how far the job is. If two phases are true at once, the later one in this list counts.
 
     STARTING --the user's first program starts here--> RUNNING
      ^    |                                            |    |
@@ -17,7 +17,7 @@ class Phase(StrEnum):
           |                            |                    |
           +-----------------> ENDING <-+---------- verdict -+
                                 |
-              nothing runs here, and the others had time for their last words
+              nothing runs here, and the others had time for their last reports
                                 v
                               ENDED
     """
@@ -31,5 +31,5 @@ class Phase(StrEnum):
 
     @property
     def is_active(self) -> bool:
-        """Whether programs are to start and to run, so that an end is a fault."""
+        """Return whether programs start and run in this phase, so that an end is a fault."""
         return self in (Phase.STARTING, Phase.RUNNING)

@@ -1,12 +1,12 @@
-"""What to do about an event. Pure: no clock, no process, no socket; facts and events in, actions out.
+"""Decide what to do about events. Pure: no clock, no process, no socket; facts and events in, actions out.
 
-The policy notes facts (what was started, what has ended, who was heard when) and derives from them what
-is to be done; beside them it remembers only what it has said, and since when it waits. The outcome of the job
-is made on the coordinator, at the first event that settles it, and followers adopt it. phase.py has the chart.
+The policy notes facts (what was started, what has ended, when each host reported last) and derives from them what to
+do. Beside the facts it remembers only its last messages and its timers. The coordinator makes the job's outcome at the
+first event that settles it; followers adopt it. phase.py has the chart.
 
-With restarts to spare, one that looks transient settles no outcome but begins a new attempt: restarts.py. What comes
-before the user's programs start: rendezvous.py, starting.py. Who is lost: liveness.py. What an end means: ends.py. How
-processes are ended: termination.py. What settles: verdict.py. What comes after it: leaving.py.
+If restarts are left, a transient failure settles no outcome but begins a new attempt: restarts.py. The other modules:
+rendezvous.py and starting.py act before the user's programs start, liveness.py finds lost hosts, ends.py judges ends,
+termination.py ends processes, verdict.py settles the outcome, leaving.py acts after it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ from entrypoint.launcher.policy.verdict import DYING, all_decided, verdict
 
 
 class Policy:
-    """Decisions for one host of a plan. Times are seconds of one monotonic clock, ours."""
+    """Decide for one host of a plan. Times are seconds of our own monotonic clock."""
 
     def __init__(self, plan: Plan, host: str, settings: Settings, now: float) -> None:
         self.facts, self.settings = Facts(plan, host, now), settings
@@ -45,11 +45,11 @@ class Policy:
         self.starting = Starting(self.facts)
         self.ends = Ends(self.facts, settings, self.restarts, now)
         self.leaving = Leaving(self.facts, settings, self.liveness)
-        # What was said already.
+        # The last messages that were sent.
         self._told_report: Report | None = None
         self._told_news: News | None = None
-        self._due: float | None = None  # the next deadline, as far as it is known
-        self._new_public_keys: list[str] = []  # that are to be written
+        self._due: float | None = None  # the next deadline, if it is known
+        self._new_public_keys: list[str] = []  # keys whose files must be written
         self._public_keys = {(spec.host, spec.key_name) for spec in plan.processes if spec.key_name}
         self._stop_at = now + settings.max_runtime - settings.stop_early if settings.max_runtime else inf
         self._lingers = {spec.lingers for spec in plan.processes}
@@ -57,7 +57,7 @@ class Policy:
     # --- events in, actions out ---
 
     def on(self, happened: Sequence[Event], now: float) -> list[Action]:
-        """Note events that came together; then everything that follows from the facts as they are now, once."""
+        """Note events that came together. Return the actions that follow from the facts after that."""
         self.liveness.notice_own_pause(now)
         quiet = self._due is not None and now < self._due and self._are_signs_of_life(happened)
         actions = [action for event in happened for action in self._note(event, now)]
@@ -67,7 +67,7 @@ class Policy:
         return actions
 
     def _are_signs_of_life(self, happened: Sequence[Event]) -> bool:
-        """Return whether nothing follows but that somebody is there, and nothing is going on. Most events are such."""
+        """Return whether the events only show that hosts are alive while nothing else goes on. Most events do."""
         facts = self.facts
         if facts.attempt.causes or facts.attempt.decided_since is not None or not facts.phase.is_active:
             return False
@@ -77,7 +77,7 @@ class Policy:
         hosts = self.facts.hosts
         match event:
             case events.Unreached(host=host):
-                return host not in hosts.link_ended  # else it matters where something has failed
+                return host not in hosts.link_ended  # else it matters after a failure
             case events.Reported(report=report):
                 return hosts.reports.get(report.host) == report
             case events.Informed(news=news):
@@ -93,7 +93,7 @@ class Policy:
                 facts.own.note_ended(name, Exit(code=code), now)
                 facts.blame(now, name, what="cannot be started", error=why, code=code)
             case events.RankStarted(attempt=attempt) if attempt != facts.attempt.number:
-                pass  # too late; what started it is gone, and so is what it waits for
+                pass  # too late: the process that started it is gone
             case events.RankStarted(name=name):
                 facts.own.note_started(facts.own.specs.get(name) or facts.rank_from_elsewhere(name), now)
                 facts.attempt.note_ready((facts.host, name))
@@ -127,7 +127,7 @@ class Policy:
             case events.Replaced(host=host):
                 facts.blame_host(now, host, "lost: its launcher was started again", ExitCode.HOST_LOST)
             case events.Answered(host=host):
-                if host in facts.hosts.heard:  # else it is still to appear
+                if host in facts.hosts.heard:  # otherwise it has not reported yet
                     facts.hosts.note_heard(host, now)
             case events.Rejected(host=host, why=why):
                 facts.hosts.note_rejected(host, why, now)
@@ -166,10 +166,10 @@ class Policy:
             yield events.Say(message=f"{host} got SIGTERM: the whole job stops")
         if report.attempt == facts.attempt.number:
             facts.attempt.note_ready(*((host, process) for process in report.ready))
-            if report.cause and report.cause != (before and before.cause):  # a symptom first, then what is behind it
+            if report.cause and report.cause != (before and before.cause):  # a symptom may come before its cause
                 facts.note_cause(report.cause, now, report.cause_at)
         if report.gone and facts.outcome is None and (not report.cause or report.attempt != facts.attempt.number):
-            # It took us for lost, while we stood still perhaps. What it was to do will not be done.
+            # It took us for lost, perhaps while we were paused. Its part of the work will not be done.
             self.liveness.blame_own_pause(host, now, now)
             facts.blame_host(now, host, "left before the end of the job", ExitCode.HOST_LOST)
 
@@ -191,9 +191,9 @@ class Policy:
 
     def _note_public_keys(self, host: str, public_keys: tuple[tuple[str, str], ...]) -> None:
         if not any(spec.key_name for spec in self.facts.own.specs.values()):
-            return  # who shows none has no use for any
+            return  # this host needs no keys of others
         for key_name, key in public_keys:
-            # Of nobody else is one asked: with such a key one could come in.
+            # Accept keys only from the hosts of the plan: such a key opens ssh.
             if (host, key_name) in self._public_keys and self.facts.note_public_key(key_name, host, key):
                 self._new_public_keys.append(key_name)
 
@@ -205,7 +205,7 @@ class Policy:
             yield events.WritePublicKeys(key_name=key_name, keys=ordered)
 
     def repeat(self) -> list[Action]:
-        """Say again what was said before anybody could be reached."""
+        """Repeat all messages that were sent before any host could be reached."""
         self._told_report = self._told_news = None
         return list(self._tell())
 
@@ -237,7 +237,7 @@ class Policy:
         yield from self.leaving.finish(now)
 
     def _watch_the_clock(self, now: float) -> Iterator[Action]:
-        """Stop in time before SageMaker ends the job: it would be the same, later and with less time to save."""
+        """Stop the job before SageMaker ends it, which would come later and leave less time to save."""
         if self.facts.is_coordinator and now >= self._stop_at and self.facts.note_stop(now):
             early, limit = self.settings.stop_early, self.settings.max_runtime
             yield events.Say(message=f"stopping {early:g} s before the maximum runtime of {limit:g} s")
@@ -262,7 +262,7 @@ class Policy:
                 yield events.TellCoordinator(report=report)
 
     def deadline(self, now: float) -> float:
-        """Return when to be called again with Due, if nothing happens before."""
+        """Return when to call the policy with Due, if nothing happens before."""
         if self._due is None:
             self._due = self._next_deadline(now)
         return self._due
@@ -282,5 +282,5 @@ class Policy:
             if facts.attempt.decided_since is not None:
                 times += {facts.attempt.decided_since + seconds for seconds in self._lingers}
                 times.append(now + 0.1)
-        # What was due at the last event has been seen to.
+        # Deadlines before the last event were handled then.
         return max(now + 0.001, min(time for time in times if time > self.liveness.last))

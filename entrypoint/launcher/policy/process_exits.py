@@ -1,4 +1,4 @@
-"""What the ends of this host's processes mean, and what it means if one does not come. Pure, like the policy."""
+"""Decide what the end of a process of this host means, and what a missing end means. Pure, like the policy."""
 
 from collections.abc import Iterator
 from signal import SIGKILL
@@ -14,15 +14,15 @@ from entrypoint.launcher.policy.facts import Facts
 from entrypoint.launcher.policy.restarts import Restarts
 from entrypoint.launcher.policy.verdict import DYING
 
-LOOK_AGAIN = 0.1  # seconds between two looks at what processes print while something goes wrong
-LOOKED_AT = 4000.0  # hosts that look in a second, at most: what they find takes the coordinator longer to hear
-UNENDING = 2.0  # seconds that a process has from its last words to its end
-NO_SERVER = 60.0  # seconds in which a chief's script has begun to listen, if it ever does
-SAY_WHO_WORKS = 30.0  # seconds after the chief's end, when its workers still work
+LOOK_AGAIN = 0.1  # seconds between two checks of what processes print while something goes wrong
+LOOKED_AT = 4000.0  # checks a second on all hosts together, at most: the coordinator has to read the results
+UNENDING = 2.0  # seconds that a process has from its last output to its end
+NO_SERVER = 60.0  # seconds within which a chief's script listens, if it ever does
+SAY_WHO_WORKS = 30.0  # seconds after the chief's end, if its workers still work
 
 
 class Ends:
-    """Remembers only when to look again, and what it has said."""
+    """Decide what ends mean. It remembers only when to look again, and what it has logged."""
 
     def __init__(self, facts: Facts, settings: Settings, restarts: Restarts, now: float) -> None:
         self.facts, self.settings, self.restarts = facts, settings, restarts
@@ -41,7 +41,7 @@ class Ends:
             return  # it came too late for its attempt, see RankStarted
         facts.own.note_ended(name, exit, now)
         if exit.clean and (spec.ready is Ready.ENDED or spec.decides):
-            facts.attempt.note_ready((facts.host, name))  # a script that ended well holds nobody up
+            facts.attempt.note_ready((facts.host, name))  # a script that ended well holds up nobody
         ours = name in facts.own.asked or name in facts.own.forced
         if spec.duty is not Duty.STEP:
             yield events.Say(message=f"{name} {'stopped' if ours else 'ended'}: {exit}")
@@ -54,7 +54,7 @@ class Ends:
             return
         from entrypoint.launcher.outcome.explain import explain, explain_mpirun  # here, since most jobs never need it
 
-        if spec.duty is Duty.LAUNCHER:  # it fails because a rank did, or falls over its own feet then
+        if spec.duty is Duty.LAUNCHER:  # mpirun fails because a rank did, or later while it cleans up
             error, details, confidence = explain_mpirun(event.output)
             confidence = Confidence.HIGH if exit.signal == SIGKILL else confidence
         else:
@@ -70,13 +70,13 @@ class Ends:
         )  # fmt: skip
 
     def _may_follow(self, exit: Exit, error: str) -> bool:
-        """Return whether a rank's end may follow from another's, though nothing that it printed says so."""
+        """Return whether a rank's end may follow from another's, although its output does not show that."""
         if self.facts.plan.daemon == DAEMONS[PRRTE]:
             return exit.code == LOST_PEER
         return exit.signal == SIGKILL and not error  # mpirun kills the other ranks when one fails
 
     def note_orphan(self, now: float) -> None:
-        """Note that what mpirun starts ranks with elsewhere is gone. On mpirun's own host, its own end says so."""
+        """Note that the daemon that starts ranks for mpirun has ended. On mpirun's own host, its own end tells more."""
         facts = self.facts
         expected = not facts.phase.is_active or facts.own_failure()
         if not expected and not facts.own.having(Duty.LAUNCHER):
@@ -85,29 +85,29 @@ class Ends:
             facts.blame(now, facts.plan.daemon, what=what, error=error, code=1, confidence=weak, restartable=True)
 
     def watch(self, now: float) -> Iterator[Action]:
-        """Blame what does not come to its end, or to its beginning."""
+        """Blame processes that do not end, or do not start to work, in time."""
         self._watch_mpirun(now)
         self._watch_the_chief(now)
         yield from self._watch_the_dying(now)
         yield from self._say_who_is_waited_for(now)
 
     def _watch_the_dying(self, now: float) -> Iterator[Action]:
-        """Where something went wrong: see who is about to end of it; blame who does not get to its end."""
+        """Ask, after a failure, which processes are about to end; blame one that announced its end and stays."""
         facts = self.facts
         if not facts.attempt.polled_within(DYING, now) or not facts.phase.is_active:
             return
         users = [name for name in facts.own.running(*USERS) if name not in facts.own.asked]
         if users and now >= self.look_at:
-            # Words that matter come at once, mostly; and a thousand hosts may be waiting for one that does not answer.
+            # The important output comes at once, usually; and a thousand hosts may wait for one that does not answer.
             self.look_at = now + max(self._look_again, now - (facts.attempt.poll_at or now))
             yield events.Look(names=tuple(users))
         for name, (since, error, details) in facts.attempt.dying.items():
             if name in users and now >= since + UNENDING and facts.own_failure() is None:
-                what = "raised, and did not end"  # unless it got over what it printed; so somebody else may be right
+                what = "raised, and did not end"  # but it may have recovered; so a better cause wins
                 facts.blame(now, name, what=what, error=error, details=details, code=1, confidence=Confidence.LOW)
 
     def _say_who_is_waited_for(self, now: float) -> Iterator[Action]:
-        """Once, if workers that may only serve still work when the chief has ended."""
+        """Log once which workers still work when the chief has ended, if they may only serve."""
         facts = self.facts
         if not self._may_serve or not facts.is_coordinator or facts.attempt.causes or facts.rests() is None:
             self._rests_since = now
@@ -132,7 +132,7 @@ class Ends:
                 facts.blame(now, name, what=f"listens on no port after {NO_SERVER:g} s", error=error, code=1)
 
     def _watch_mpirun(self, now: float) -> None:
-        """Bound what mpirun can wait for: daemons that do not reach it, a rank that a host has no process left for."""
+        """Limit how long mpirun waits: for daemons that cannot reach it, or a rank that a host cannot start."""
         facts, limit = self.facts, self.settings.start_timeout
         for name in facts.own.running(Duty.LAUNCHER):
             late = now >= facts.own.started[name] + limit and not facts.attempt.causes

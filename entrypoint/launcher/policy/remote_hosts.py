@@ -1,30 +1,31 @@
-"""What one host has heard of the others. The policy writes it, through `note_...`.
+"""Hold what one host knows of the others. The policy writes it, by `note_...`.
 
-The coordinator hears all others, a follower only the coordinator. Times are seconds of one monotonic clock, ours.
+The coordinator gets reports from all others, a follower news from the coordinator. Times are seconds of our own
+monotonic clock.
 """
 
 from collections.abc import Iterable
 
 from entrypoint.launcher.policy.events import News, Reach, Report
 
-STILL = 2.5  # seconds after which a refusal is not of now any more
+STILL = 2.5  # seconds after which a refusal is out of date
 
 
 class OtherHosts:
-    """By their names."""
+    """Hold the other hosts by name."""
 
     def __init__(self, all_there: bool) -> None:
-        self.assembled = all_there  # every host of the job has been heard by the coordinator
-        self.heard: dict[str, float] = {}  # when last; later, if we ourselves stood still since
+        self.assembled = all_there  # every host of the job has reported to the coordinator
+        self.heard: dict[str, float] = {}  # when last; shifted if this process was paused since
         self.first_heard: dict[str, float] = {}
-        self.reports: dict[str, Report] = {}  # the coordinator's: the last of each follower
-        self.news: News | None = None  # a follower's: the last of the coordinator
-        self.reach: dict[str, Reach] = {}  # of those that were looked for
-        self.rejected: dict[str, tuple[float, float, str]] = {}  # that were refused: since when, when last, why
-        self.unreached: dict[str, float] = {}  # when a host last took no connection of ours
-        # When the connection ended that a host's launcher kept to us, of hosts that were not heard since.
+        self.reports: dict[str, Report] = {}  # on the coordinator: the last report of each follower
+        self.news: News | None = None  # on a follower: the last news
+        self.reach: dict[str, Reach] = {}  # of hosts that were looked for
+        self.rejected: dict[str, tuple[float, float, str]] = {}  # refused hosts: since when, when last, why
+        self.unreached: dict[str, float] = {}  # when a host last did not take our connection
+        # When a host's connection to us ended, for hosts that have not reported since.
         self.link_ended: dict[str, float] = {}
-        self.woke, self.slept = float("-inf"), 0.0  # when we last stood still ourselves, and went on; for how long
+        self.woke, self.slept = float("-inf"), 0.0  # when our last pause ended, and how long it was
 
     # --- written by the policy ---
 
@@ -38,7 +39,10 @@ class OtherHosts:
         self.note_heard(report.host, now)
 
     def note_news(self, news: News, coordinator: str, now: float, answers: bool) -> None:
-        """Note news, and who is there. One that has not answered us yet may stand still, and others be late, too."""
+        """Note news and that the coordinator is alive.
+
+        If it has not answered us yet, the news may come from before a pause.
+        """
         self.news, self.assembled = news, self.assembled or news.assembled
         if answers:
             self.note_heard(coordinator, now)
@@ -60,26 +64,26 @@ class OtherHosts:
         self.link_ended[host] = now
 
     def excuse_lines(self, gap: float) -> None:
-        """Give a host as long to be heard again as if we had not stood still."""
+        """Shift the ends of connections by a pause of ours, so that hosts have as long to reconnect as without it."""
         self.link_ended = {host: ended + gap for host, ended in self.link_ended.items()}
 
     def excuse_silence(self, gap: float, now: float) -> None:
-        """Take nobody for silent while we stood still ourselves."""
+        """Shift the last reports by a pause of ours, so that no host counts as silent because of it."""
         self.heard = {host: heard + gap for host, heard in self.heard.items()}
         self.woke, self.slept = now, gap
 
     # --- asked by anybody ---
 
     def is_gone(self, host: str) -> bool:
-        """Return whether it has said its last words."""
+        """Return whether a host has sent its last report."""
         report = self.reports.get(host)
         return report is not None and report.gone
 
     def has_answered(self, host: str, poll: int) -> bool:
-        """Return whether it has answered a question, or said its last words."""
+        """Return whether a host has answered a poll, or sent its last report."""
         report = self.reports.get(host)
         return report is not None and (report.ack >= poll or report.gone)
 
     def is_clear(self, host: str, attempt: int) -> bool:
-        """Return whether it has said that nothing of earlier attempts runs there."""
+        """Return whether a host has reported that nothing of earlier attempts runs there."""
         return host in self.reports and self.reports[host].attempt == attempt

@@ -1,6 +1,6 @@
-"""Before any program of the user's starts: is everybody there, does everybody reach everybody, is all the same?
+"""Check, before any program of the user's starts, that all hosts are there, reach one another and are alike.
 
-Pure, like the policy that asks it: the probing itself is an action, and what came of it an event.
+Pure, like the policy that asks it: a probe is an action, and its result an event.
 """
 
 from collections import Counter
@@ -15,27 +15,27 @@ from entrypoint.launcher.policy.facts import Facts
 from entrypoint.launcher.policy.phase import Phase
 from entrypoint.launcher.policy.remote_hosts import STILL
 
-NAG = 10.0  # seconds between two tables of who is missing
-PROBE_AGAIN = 0.5  # seconds between two tries to reach hosts that are all up
-REACH = 120.0  # seconds that these tries may take: all are up, so only a name can still be on its way
+NAG = 10.0  # seconds between two tables of missing hosts
+PROBE_AGAIN = 0.5  # seconds between two attempts to reach hosts that are all up
+REACH = 120.0  # seconds for these attempts: all hosts are up, so only a name may still be missing
 SHOWN = 20  # hosts that a table lists
 ALL_MEET = 64  # hosts of the largest job in which each host tries to reach every other
 
 
 class Rendezvous:
-    """One host's part in it. Times are seconds of one monotonic clock, ours."""
+    """Do one host's part of the checks. Times are seconds of our own monotonic clock."""
 
     def __init__(self, facts: Facts, settings: Settings) -> None:
         self.facts, self.settings = facts, settings
         self._nag_at = facts.began + min(NAG, settings.start_timeout / 2)
-        self._nagging = False  # a table is to be said when the probes are back
+        self._nagging = False  # a table must be logged when the probes have returned
         self._probing = False
         self._probe_at = facts.began
         self._assembled_since: float | None = None
         self._fingerprints: dict[str, dict[str, str]] = {}  # thing -> host -> version or digest
-        self._steps = [spec for spec in facts.plan.processes if spec.duty is Duty.STEP]  # that are yet to be ready
+        self._steps = [spec for spec in facts.plan.processes if spec.duty is Duty.STEP]  # steps that are not ready yet
         self._meets = meets(facts.plan.hosts, facts.host)
-        self._unreached = self._meets  # of them; a coordinator asks for it with each report of a thousand hosts
+        self._unreached = self._meets  # of `_meets`; a coordinator needs it at each report of a thousand hosts
         self._patience = min(REACH, settings.start_timeout)
 
     def note_probed(self, found: tuple[Reach, ...], now: float) -> Iterator[Action]:
@@ -51,7 +51,7 @@ class Rendezvous:
                 yield events.Say(message=line)
 
     def note_fingerprints(self, host: str, fingerprints: Mapping[str, str], now: float) -> Iterator[Action]:
-        """Compare, on the coordinator, what must be the same everywhere; blame the host that differs."""
+        """Compare, on the coordinator, what must be the same on all hosts. Blame a host that differs."""
         facts = self.facts
         for thing, value in fingerprints.items():
             values = self._fingerprints.setdefault(thing, {})
@@ -82,7 +82,7 @@ class Rendezvous:
             yield from self._nag(now)
 
     def _nag(self, now: float) -> Iterator[Action]:
-        """Who is missing; then, on the coordinator, who reaches whom not, and who is not prepared."""
+        """Log missing hosts; on the coordinator also hosts that cannot reach others, or are not prepared."""
         facts = self.facts
         seconds = f"{now - facts.began:.0f} s"
         missing = self._missing()
@@ -109,7 +109,7 @@ class Rendezvous:
         return (self.facts.host, PREFLIGHT) in self.facts.attempt.ready
 
     def _missing(self) -> list[str]:
-        """Return hosts that never were heard: on the coordinator all of them, on a follower the coordinator."""
+        """Return hosts that never reported; on a follower this can only be the coordinator."""
         facts = self.facts
         wanted = facts.others if facts.is_coordinator else [facts.coordinator]
         return [host for host in wanted if host not in facts.hosts.heard]
@@ -125,7 +125,7 @@ class Rendezvous:
             yield events.Probe(hosts=tuple(self._unreached))
 
     def watch(self, now: float) -> None:
-        """Blame who keeps the job from starting, when the time for it is over."""
+        """Blame the hosts that keep the job from starting when the time for it is over."""
         facts = self.facts
         self._watch_missing(now)
         self._watch_rejected(now)
@@ -177,11 +177,12 @@ class Rendezvous:
 
 
 def meets(hosts: Sequence[str], me: str) -> list[str]:
-    """Return the hosts that one host is to reach before the user's programs start.
+    """Return the hosts that one host must reach before the user's programs start.
 
-    In most jobs all others. Where that would be a million connections, the coordinator reaches all, all have reached
-    it when they are heard, and each reaches those that are 1, 16, 256, ... places behind it: so each is tried from
-    near and far, and a host that is cut off is found, or a part of the hosts that does not reach another part.
+    Usually these are all others. In a large job that would be a million connections. There, the coordinator reaches
+    all; a host that has reported has reached the coordinator; and each host reaches those 1, 16, 256, ... places behind
+    it. So each host is tried from near and far, and the check finds a host that is cut off, or a part that does not
+    reach another.
     """
     if len(hosts) <= ALL_MEET or me == hosts[0]:
         return [host for host in hosts if host != me]
@@ -191,7 +192,10 @@ def meets(hosts: Sequence[str], me: str) -> list[str]:
 
 
 def different(coordinator: str, thing: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return (host, text) of each whose value is not what most have; in doubt the coordinator or the first is right."""
+    """Return (host, text) of each host whose value differs from the most common one.
+
+    If two values are equally common, that of the coordinator counts as right.
+    """
     counts = Counter(values[host] for host in sorted(values))
     if len(counts) <= 1:
         return []
@@ -205,7 +209,7 @@ def different(coordinator: str, thing: str, values: Mapping[str, str]) -> list[t
 
 
 def table(facts: Facts, hosts: list[str], now: float) -> list[str]:
-    """Return who is missing: host, whether its name resolves, whether its port answers, when it was last heard."""
+    """Return a table of missing hosts: name, address, whether the port answers, last report."""
     rows = [("host", "name resolves", "port answers", "last heard")]
     for host in hosts[:SHOWN]:
         reach = facts.hosts.reach.get(host)
@@ -217,7 +221,7 @@ def table(facts: Facts, hosts: list[str], now: float) -> list[str]:
 
 
 def columns(rows: Sequence[Sequence[str]], left_out: int = 0) -> list[str]:
-    """Return a table's lines; `left_out` rows are not in it."""
+    """Return the lines of a table; `left_out` rows are not in it."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return [*lines, *([f"and {left_out} more"] if left_out > 0 else [])]

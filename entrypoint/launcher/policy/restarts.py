@@ -1,7 +1,8 @@
-"""Trying again: which failures look transient, one process started again alone, or all. Pure, like the policy.
+"""Try again: decide which failures look transient, and restart one process alone or all. Pure, like the policy.
 
-From one attempt to the next, every host ends what is left of the old one, sweeps, and reports itself clear; when all
-hosts are clear and the back-off is over, the coordinator says go. What prepared the host stays: code, keys, sshd.
+Between two attempts, every host ends what is left of the old one, sweeps, and reports that it is clear. When all hosts
+are clear and the back-off is over, the coordinator starts the new attempt. What prepared the host stays: code, keys,
+sshd.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from entrypoint.launcher.policy.events import Action
 from entrypoint.launcher.policy.facts import Facts
 from entrypoint.launcher.policy.phase import Phase
 
-LONGEST_BACKOFF = 60.0  # seconds, where the first is not longer
+LONGEST_BACKOFF = 60.0  # seconds, unless the first back-off is longer
 
 
 class Restarts:
@@ -26,14 +27,14 @@ class Restarts:
         self._sweeping = False
 
     def looks_transient(self, exit: Exit) -> bool:
-        """Return whether the same may end well the next time: killed by a signal, or a code that the user named.
+        """Return whether the process may end well next time: killed by a signal, or with a code that the user named.
 
-        Not a Python exception (exit code 1): that would be raised again.
+        A Python exception (exit code 1) does not count: it would be raised again.
         """
         return exit.code in self.settings.restart_codes or exit.signal not in (None, SIGTERM, SIGINT)
 
     def start_alone(self, spec: ProcessSpec, now: float) -> events.Say | None:
-        """Start a process again by itself, if its kind and the settings allow it."""
+        """Start a process again alone, if its kind and the settings allow it."""
         own, done = self.facts.own, self.facts.own.restarts.get(spec.name, 0)
         if spec.restart is not Restart.ALONE or done >= self.settings.restarts:
             return None
@@ -43,7 +44,7 @@ class Restarts:
         return events.Say(message=f"{spec.name} is started again in {wait:g} s ({count}); the others go on")
 
     def may_try_again(self, settled: Outcome) -> bool:
-        """Return whether the coordinator takes this end of an attempt for none of the job."""
+        """Return whether the coordinator may begin a new attempt instead of ending the job."""
         facts, cause = self.facts, settled.cause
         gone = any(facts.hosts.is_gone(host) for host in facts.others)
         all_there = facts.hosts.assembled and not facts.lost() and not gone
@@ -72,7 +73,7 @@ class Restarts:
             attempt.note_go(all(facts.hosts.is_clear(host, attempt.number) for host in facts.others))
 
     def note_swept(self, left: tuple[str, ...], now: float) -> None:
-        """Note that nothing of the last attempt runs here; or what SIGKILL does not end, so that no other can begin."""
+        """Note that nothing of the last attempt runs here. If SIGKILL left something, no new attempt can begin."""
         facts, self._sweeping = self.facts, False
         facts.own.forget_group()
         facts.attempt.note_clear()

@@ -1,4 +1,4 @@
-"""Which processes of this host may start now. Pure, like the policy that asks it."""
+"""Decide which processes of this host may start now. Pure, like the policy that asks it."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from entrypoint.launcher.policy.facts import Facts
 
 
 class Starting:
-    """Remembers only since when a process waits for what it need not wait for without end."""
+    """Start processes. It remembers only since when a process waits for a need with a time limit."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -20,7 +20,7 @@ class Starting:
         if not (facts.phase.is_active and facts.attempt.go) or facts.attempt.causes:
             return
         progress = True
-        while progress:  # a start may be what another process needs
+        while progress:  # a start may meet another process's need
             progress = False
             for spec in facts.own.specs.values():
                 if spec.duty is not Duty.RANK and spec.name not in facts.own.started and self._may_start(spec, now):

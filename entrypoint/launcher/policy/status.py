@@ -1,4 +1,4 @@
-"""Pure: one host's facts for people and programs: the answer to /status, and the summary at the end."""
+"""Return one host's facts for people and programs: the answer to /status, and the summary at the end. Pure."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def _processes(facts: Facts, now: float) -> list[dict[str, Any]]:
 
 
 def summary(facts: Facts, outcome: Outcome, now: float) -> dict[str, Any]:
-    """Say how it ended; the seconds from our start to the user's first process, of training, and since its end."""
+    """Return how the job ended, and its seconds: until the user's first process, of training, and since then."""
     own = facts.own
     users = [name for name, spec in own.specs.items() if spec.duty.is_users and name in own.started]
     first = min((own.started[name] for name in users), default=None)

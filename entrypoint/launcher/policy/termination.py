@@ -1,8 +1,10 @@
-"""Which processes of this host must end now, and how hard to press. Pure, like the policy that asks it.
+"""Decide which processes of this host must end now: by SIGTERM, SIGKILL or giving up.
 
-After a failure: SIGTERM, `failure_grace` seconds, SIGKILL. After a stop: scripts have `stop_grace` seconds to save, and
-servers and mpirun stay for that long, since saving may take them. What SIGKILL does not end within `kill_timeout`
-seconds is given up: it counts as running no more.
+Pure, like the policy that asks it.
+
+After a failure: SIGTERM, `failure_grace` seconds, SIGKILL. After a stop: scripts have `stop_grace` seconds to save;
+servers and mpirun stay for that long, since saving may need them. A process that SIGKILL does not end within
+`kill_timeout` seconds is given up and no longer counts as running.
 """
 
 from collections.abc import Iterator
@@ -14,12 +16,12 @@ from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action
 from entrypoint.launcher.policy.facts import Facts
 
-UNWIND = 10.0  # seconds in which mpirun ends when all that it has started is over
+UNWIND = 10.0  # seconds for mpirun to end after all that it has started
 _WORK = (*USERS, Duty.STEP)
 
 
 class Termination:
-    """Remembers only since when it waits for mpirun, and what it gave up."""
+    """End processes. It remembers only since when it waits for mpirun, and what it has given up."""
 
     def __init__(self, facts: Facts, settings: Settings) -> None:
         self.facts, self.settings = facts, settings
@@ -28,7 +30,7 @@ class Termination:
 
     def advance(self, now: float) -> Iterator[Action]:
         facts = self.facts
-        # What looks like a symptom stops nothing before the verdict: the one behind it may still have to speak.
+        # A likely symptom ends nothing before the verdict: its cause may still have to be reported.
         yield from self._give_up(now)
         if facts.outcome is not None or facts.attempt.clearing:
             yield from self._end_all(now)
@@ -57,7 +59,7 @@ class Termination:
         yield events.Say(message=f"{event.name} is still there {seconds} after SIGKILL, and is left behind: {what}")
 
     def _let_mpirun_end(self, launchers: list[str], now: float) -> Iterator[Action]:
-        """When every rank has ended well nothing is left for mpirun to do, and it may never find that out."""
+        """Kill mpirun if every rank has ended well and it does not end: it has no work left, and may never notice."""
         if not self.facts.all_ranks_ended_well():
             self._ranks_over_since = None
             return
@@ -72,9 +74,9 @@ class Termination:
         return [n for n in own.running(*duties) if not (clearing and own.specs[n].restart is Restart.KEEP)]
 
     def _let_save(self, since: float, now: float) -> Iterator[Action]:
-        """Servers stay: a script may still want to save through them.
+        """Let scripts save during a stop. Servers stay, since a script may save through them.
 
-        mpirun goes when the ranks of all hosts have: asked, it would kill those that still save.
+        mpirun goes after the ranks of all hosts: at SIGTERM it would kill ranks that still save.
         """
         facts = self.facts
         scripts, launchers = self._running(*_WORK), self._running(Duty.LAUNCHER)
@@ -85,13 +87,13 @@ class Termination:
             yield from self._force([*scripts, *launchers], now)
         if launchers and facts.ranks_are_over():
             self._ranks_over_since = now if self._ranks_over_since is None else self._ranks_over_since
-            # It has not heard of the ends of ranks, see Supervisor. One without ranks was asked.
+            # mpirun has not seen the ranks end, see Supervisor. An mpirun without ranks got SIGTERM.
             if facts.any_rank_came() or now >= self._ranks_over_since + UNWIND:
                 yield from self._force(launchers, now)
 
     def _end_all(self, now: float) -> Iterator[Action]:
         facts = self.facts
-        if facts.succeeded():  # what is left of the scripts serves, and may have something to save all the same
+        if facts.succeeded():  # remaining scripts only serve, but may have something to save
             serving = [name for name in self._running(Duty.SCRIPT) if name not in facts.own.asked]
             if serving:
                 yield events.Say(message=f"{', '.join(serving)}: only serves processes that have ended; terminated")
@@ -100,7 +102,7 @@ class Termination:
         yield from self._force_the_deaf(now)
         launchers = self._running(Duty.LAUNCHER)
         if launchers and not self._running(Duty.RANK):
-            # mpirun has no work of its own left: it goes when the ranks have had their time.
+            # mpirun has no work of its own left: it goes after the ranks have had their time.
             lost = facts.lost()
             others_left = all(facts.hosts.is_gone(host) or host in lost for host in facts.others)
             out_of_time = now >= facts.outcome_at + self.settings.failure_grace

@@ -1,7 +1,7 @@
-"""Which outcome the facts settle. Pure questions; the coordinator's answer is the job's.
+"""Decide which outcome the facts settle. Pure; the coordinator's answer is the job's.
 
-When something went wrong, every host is asked whether it knows more. Of the causes that came by then, the first that
-is not a symptom counts, by the time at which it happened and not at which it was heard.
+After a failure, every host is asked whether it knows more. Of the causes reported by then, the first that is not a
+symptom counts: first by the time at which it happened, not at which it was reported.
 """
 
 from signal import SIGTERM
@@ -15,14 +15,14 @@ from entrypoint.launcher.policy.attempt import Noted
 from entrypoint.launcher.policy.facts import Facts
 from entrypoint.launcher.policy.phase import Phase
 
-SETTLE = 0.3  # seconds that a cause which looks like a symptom waits for the one behind it
-DYING = 3.0  # the same, where a process has printed why it ends and has not ended yet
-UNHEARD = 3.0  # seconds in which a host that was told to stop may still find the coordinator, and tell it
-LINGER = 30.0  # seconds that a host with bad news waits for hosts that have not appeared yet
+SETTLE = 0.3  # seconds that a likely symptom waits for its cause
+DYING = 3.0  # the same, if a process has printed why it ends and has not ended yet
+UNHEARD = 3.0  # seconds for a host that was stopped to find the coordinator and report it
+LINGER = 30.0  # seconds that a failed host waits for hosts that have not reported yet
 
 
 def verdict(facts: Facts, settings: Settings, now: float) -> Outcome | None:
-    """Return the outcome that this host may settle on by itself now; None while there is none."""
+    """Return the outcome that this host may settle on by itself now; None if there is none yet."""
     if not facts.is_coordinator:
         return _followers(facts, now)
     if facts.phase is Phase.STOPPING:
@@ -40,14 +40,14 @@ def verdict(facts: Facts, settings: Settings, now: float) -> Outcome | None:
 
 
 def all_decided(facts: Facts) -> bool:
-    """Return whether all deciding processes have ended, or only serve those that have; and nothing went wrong."""
+    """Return whether nothing failed, and all deciding processes have ended or only serve others."""
     if facts.attempt.causes or facts.rests() is None:
         return False
     return all(report.done or report.rests is not None for report in map(facts.report_of, facts.others))
 
 
 def _may_still_work(facts: Facts, settings: Settings, now: float) -> bool:
-    """Return whether a script that seems only to serve has not been watched for long enough after the others' end."""
+    """Return whether a script that seems only to serve must still be watched after the others' end."""
     reports = {host: facts.report_of(host) for host in facts.others}
     resting = {host: report.rests or 0.0 for host, report in reports.items() if not report.done}
     patience = max([facts.rests() or 0.0, *resting.values()])
@@ -64,16 +64,16 @@ def _waits_for_sidecars(facts: Facts, settings: Settings, now: float) -> bool:
         return False
     since = now if facts.attempt.decided_since is None else facts.attempt.decided_since
     in_time = any(spec.host in lingering and now < since + spec.lingers for spec in facts.plan.processes)
-    # If we stood still meanwhile, what hosts have said of it is still on its way, or they are lost.
+    # After a pause of ours, the hosts' reports are still on their way, or the hosts are lost.
     just_woke = now < facts.hosts.woke + settings.heartbeat
     unheard = any(facts.hosts.heard.get(host, now) <= facts.hosts.woke for host in lingering)
     return in_time or just_woke or unheard
 
 
 def _of_mpirun_alone(facts: Facts, settings: Settings, now: float) -> Outcome | None:
-    """mpirun exited with 0 and started nothing (`--version` among the user's options, say): not a success.
+    """Fail if mpirun exited with 0 and started nothing (the user's options may have `--version`): that is no success.
 
-    News of a short rank on another host may still be on its way.
+    A report of a short rank on another host may still be on its way.
     """
     name = facts.own.having(Duty.LAUNCHER)[0]
     if now < facts.own.ended_at[name] + settings.heartbeat + SETTLE:
@@ -83,18 +83,18 @@ def _of_mpirun_alone(facts: Facts, settings: Settings, now: float) -> Outcome | 
 
 
 def settled_cause(facts: Facts, settings: Settings, now: float) -> Cause | None:
-    """Return the first cause that is not a symptom; a symptom if there is nothing better when there could be."""
+    """Return the first cause that is not a symptom; a symptom if nothing better came in time."""
     if not facts.attempt.causes:
         return None
     since = facts.attempt.causes[0].heard
-    # A host that does not answer may be what the others fail of, whatever they call it.
+    # A host that does not answer may be the reason for the others' failures, whatever these report.
     late = now >= since + settings.peer_timeout + settings.heartbeat
     if not (late or facts.all_acked()):
         return None
     strong = [noted for noted in facts.attempt.causes if noted.cause.confidence is Confidence.HIGH]
     if strong:
         return min(strong, key=lambda noted: noted.at).cause
-    # What others feel of an end can come before the end itself.
+    # Others may fail because of an end before that end is reported.
     dying = facts.is_dying() or any(facts.report_of(host).dying for host in facts.others)
     if now < since + (DYING if dying else SETTLE):
         return None
@@ -102,13 +102,13 @@ def settled_cause(facts: Facts, settings: Settings, now: float) -> Cause | None:
 
 
 def _how_likely_the_first(facts: Facts, noted: Noted) -> tuple[int, float]:
-    """The less the likelier."""
+    """Return a key that is least for the cause that most likely came first."""
     strong = noted.cause.confidence is Confidence.HIGH
     return 0 if strong else _how_surely_a_symptom(facts, noted.cause), noted.at
 
 
 def _how_surely_a_symptom(facts: Facts, cause: Cause) -> int:
-    """Only a symptom: 3 for mpirun, 2 for what mpirun ended, 1 for connections that broke off; 0 may be first."""
+    """Return 3 for mpirun, 2 for what mpirun ended, 1 for a connection that broke off, 0 for a possible first cause."""
     process = (cause.host, cause.process)
     duty = next((spec.duty for spec in facts.plan.processes if (spec.host, spec.name) == process), None)
     if duty is Duty.LAUNCHER:
@@ -121,7 +121,10 @@ def _how_surely_a_symptom(facts: Facts, cause: Cause) -> int:
 
 
 def _of_a_stop(facts: Facts) -> Outcome | None:
-    """After SIGTERM: when every script of every host that is left has ended. What was known before it counts."""
+    """Return the outcome after SIGTERM, when every script of every remaining host has ended.
+
+    A cause from before the stop still counts.
+    """
     lost = facts.lost()
     there = [host for host in facts.others if host in facts.hosts.heard and host not in lost]
     here_over = facts.done() and not facts.lingering()
@@ -129,14 +132,14 @@ def _of_a_stop(facts: Facts) -> Outcome | None:
         return None
     if cause := known_before_the_stop(facts):
         return outcome.failed(cause)
-    # A host that is lost by now may have said before that nothing was left to do there.
+    # A host that is lost now may have reported before that nothing was left to do there.
     clean = facts.clean() and all(_is_over(facts, host) and facts.report_of(host).clean for host in facts.others)
     wrong = [noted for noted in facts.attempt.causes if noted.cause.host not in lost]
     return outcome.succeeded() if clean and not wrong else outcome.stopped()
 
 
 def known_before_the_stop(facts: Facts) -> Cause | None:
-    """Return what had gone wrong when SIGTERM came, wherever it came first; others are what a stop looks like."""
+    """Return what had gone wrong before SIGTERM came to the first host; later causes are effects of the stop."""
     told = facts.told_to_stop_at
     causes = [noted for noted in facts.attempt.causes if told is not None and _was_before(facts, noted, told)]
     strong = [noted for noted in causes if noted.cause.confidence is Confidence.HIGH]
@@ -144,11 +147,11 @@ def known_before_the_stop(facts: Facts) -> Cause | None:
 
 
 def _was_before(facts: Facts, noted: Noted, told: float) -> bool:
-    if not noted.cause.process and noted.cause.code == ExitCode.HOST_LOST:  # or its kernel had said that it is gone
+    if not noted.cause.process and noted.cause.code == ExitCode.HOST_LOST:  # lost when its link ended, if it did
         if facts.report_of(noted.cause.host).stopping and facts.hosts.is_gone(noted.cause.host):
-            return False  # it has left as it was told to: we are late, and hear of the stop and of its end at once
+            return False  # it left because it was stopped; we are late, and read of the stop and of its end at once
         return min(noted.heard, facts.hosts.link_ended.get(noted.cause.host, noted.heard)) <= told
-    # What looks like a symptom may be one of the stop, which reaches programs before it reaches us.
+    # A likely symptom may come from the stop, which reaches programs before it reaches us.
     return noted.at <= (told if noted.cause.confidence is Confidence.HIGH else told - SETTLE)
 
 
@@ -158,7 +161,7 @@ def _is_over(facts: Facts, host: str) -> bool:
 
 
 def _followers(facts: Facts, now: float) -> Outcome | None:
-    """A follower decides only where there is no coordinator whose verdict it could wait for."""
+    """Return a follower's own outcome, only if there is no coordinator whose verdict it could wait for."""
     lost = [noted.cause for noted in facts.attempt.causes if noted.cause.host == facts.coordinator]
     if lost:
         return _without_coordinator(facts, lost[0])
@@ -172,7 +175,7 @@ def _followers(facts: Facts, now: float) -> Outcome | None:
 
 
 def _without_coordinator(facts: Facts, lost: Cause) -> Outcome | None:
-    """The coordinator is lost. What failed here while it was still heard came first; a symptom did not."""
+    """Return the outcome if the coordinator is lost. A failure here that came before counts, unless it is a symptom."""
     if facts.phase is Phase.STOPPING:  # scripts keep the time that they were promised
         return _stopped_alone(facts) if facts.done() and not facts.lingering() else None
     heard = facts.hosts.heard.get(facts.coordinator, facts.began)

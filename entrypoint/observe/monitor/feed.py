@@ -1,7 +1,8 @@
-"""What the monitor is told: a process of its own, begun before anything runs, that no event and no line waits for.
+"""Feed the monitor of this host, and act on what it finds. Nothing in the launcher waits for the monitor.
 
-Its socket keeps messages apart: a line of the record in JSON, as monitor/README.md has them, or output of a process.
-What the monitor is too slow for is counted, and not shown.
+The monitor is a process of its own, started before any other. Its socket keeps messages apart: a message is a line of
+the record in JSON (see monitor/README.md), or output of a process. Output that the monitor is too slow to take is
+counted and not sent.
 """
 
 import contextlib
@@ -28,29 +29,30 @@ if TYPE_CHECKING:
     from entrypoint.launcher.policy.events import Event
 
 PIECE = 1 << 14  # bytes of output in one message
-RATE, BURST = 1 << 15, 1 << 18  # bytes of output a second that it is shown, and at once: more than people read
+RATE, BURST = 1 << 15, 1 << 18  # bytes of output a second that it gets, and at once: more than people read
 LONGEST = 1 << 17  # bytes of a line of the record
-KEPT = 1000  # lines of the record that wait for it
-LEAVES = 4.5  # seconds that it has at the end: of the coordinator, to hear the others (1) and to make the report (3)
-AGAIN, PAUSE = 3, 1.0  # times that it is begun again, and seconds before that
-LOOP = 1.0  # seconds in which the launcher's loop begins it, until it is asked once more
-LIVES = ("process", "ended", "phase", "outcome")  # lines that one that is begun again has to know
+KEPT = 1000  # lines of the record that may wait to be sent
+LEAVES = 4.5  # seconds for its end; on the coordinator it reads the other hosts (1 s) and makes the report (3 s)
+AGAIN, PAUSE = 3, 1.0  # how often it is started again, and seconds before each start
+LOOP = 1.0  # seconds to wait for the launcher's loop to start it, before the loop is asked again
+LIVES = ("process", "ended", "phase", "outcome")  # kinds of lines that a restarted monitor needs
 
 
 class Feed:
-    """The launcher's end. Whatever becomes of the monitor, nothing here raises, and nothing waits, but `finish`.
+    """Hold the launcher's end of the monitor. Nothing here raises, and only `finish` waits.
 
-    `began`: when the launcher did, by time.monotonic(); the record counts from then, for all that the monitor is later.
+    `began`: when the launcher started, by time.monotonic(). The record's times count from there, although the monitor
+    starts later.
     """
 
     def __init__(self, job: "Job", plan: "Plan", began: float) -> None:
         self._job, self._plan, self._began = job, plan, time.time() - (time.monotonic() - began)
         self._lock = threading.Lock()
         self._lives: deque[bytes] = deque(maxlen=KEPT)
-        self._told_again: deque[bytes] = deque()  # of these, what a new monitor is still to be told
+        self._told_again: deque[bytes] = deque()  # of these, what a restarted monitor has not been sent yet
         self._waiting: deque[bytes] = deque(maxlen=KEPT)
         self._room, self._at = float(BURST), time.monotonic()
-        self._unseen: Counter[str] = Counter()  # bytes of output that it is still to be told of
+        self._unseen: Counter[str] = Counter()  # process -> bytes of output that were dropped and not reported yet
         self._is_wanted = job.settings.monitor
         self._socket: socket.socket | None = None
         self._pid = 0
@@ -82,11 +84,11 @@ class Feed:
                 path.unlink()
 
     def _begin(self, start: "Callable[[Job, Plan, float], tuple[socket.socket, int]]") -> None:
-        """Have a monitor, as far as that is possible; the job goes on without."""
+        """Start a monitor if possible. Without one, the job goes on."""
         self._begun += 1
         try:
             ours, pid = start(self._job, self._plan, self._began)
-        except Exception as error:  # such as no process, or no memory, to be had
+        except Exception as error:  # for example because no process or no memory is left
             self._why = f"cannot be started: {error}"
             return
         descendants.APART.discard(self._pid)
@@ -100,11 +102,11 @@ class Feed:
             before.close()
 
     def tell(self, kind: str, *values: Any) -> None:
-        """Tell it a line of the record, as of now."""
+        """Send the monitor a line of the record, with the time of now."""
         if self._is_wanted:
             line = json.dumps([kind, round(time.time(), 3), *values], separators=(",", ":")).encode()
             if len(line) > LONGEST:
-                return  # it would never get through; who reads the record misses it by its number
+                return  # no socket would take it; readers of the record notice the gap in its numbers
             with self._lock:
                 if kind in LIVES:
                     self._lives.append(line)
@@ -112,7 +114,7 @@ class Feed:
                 self._send()
 
     def show(self, process: str, lines: bytes) -> None:
-        """Show it what a process has printed, secrets masked."""
+        """Send the monitor what a process has printed. Secrets are masked already."""
         if not self._is_wanted:
             return
         with self._lock:
@@ -124,7 +126,7 @@ class Feed:
                 pieces = [lines[start : start + PIECE] for start in range(0, len(lines), PIECE)]
                 if all(self._put(b"L" + label + piece) for piece in pieces):
                     return
-            if not process:  # the launcher's own words are kept
+            if not process:  # the launcher's own lines are not dropped
                 words = lines.decode("utf-8", "replace")
                 self._waiting.append(json.dumps(["said", round(time.time(), 3), words[:PIECE]]).encode())
                 return
@@ -140,9 +142,9 @@ class Feed:
         write: "Callable[[str], None]",
         ask: "Callable[[Callable[[], dict[str, Any]], float], Any]",
     ) -> None:
-        """Hear what it has found, by a thread, until it ends; begin it again where that is before its time.
+        """Start a thread that reads what the monitor finds, and that starts the monitor again if it ends too early.
 
-        `ask` has the launcher's loop do something: what it starts is no child that the loop does not know.
+        `ask` runs a function in the launcher's loop: only the loop may start children, since it reaps them.
         """
         self._put_event, self._say, self._write = put, say, write
         if self._is_wanted:
@@ -170,11 +172,11 @@ class Feed:
                 return {}
 
             while self._begun == begun and not self._over.is_set():
-                with contextlib.suppress(queue.Empty):  # the loop is busy, or over
+                with contextlib.suppress(queue.Empty):  # the loop is busy, or has ended
                     ask(begin, LOOP)
 
     def _give_up(self, how: str) -> None:
-        """Say what nobody watches any more; end the job where it was to be no job without."""
+        """Log which checks nobody makes any more. End the job if the settings require one of them."""
         from entrypoint.base.errors import ExitCode
         from entrypoint.launcher.outcome.outcome import Cause
         from entrypoint.launcher.policy.events import Found
@@ -194,7 +196,7 @@ class Feed:
             self._put_event(Found(cause=cause))
 
     def _hear(self, within: float = inf) -> bool:
-        """Hear what it has found, until it ends; whether it has, within so many seconds."""
+        """Read what the monitor finds until it ends, or for `within` seconds. Return whether it has ended."""
         until, poll = time.monotonic() + within, select.poll()
         link = self._socket
         if link is None:
@@ -205,7 +207,7 @@ class Feed:
                 return False
             try:
                 message = link.recv(1 << 18)
-            except OSError:  # it was killed, and has left unread what it was told
+            except OSError:  # it was killed before it had read everything
                 message = b""
             if not message:
                 self._is_there = False
@@ -231,9 +233,12 @@ class Feed:
                 self._is_done = True
 
     def finish(self) -> str:
-        """Let it write what it has; on the coordinator, hear the other hosts. In LEAVES seconds; what is wrong.
+        """Let the monitor write what it has, and on the coordinator read the other hosts.
 
-        One that was killed has another take its place for that.
+        Return what went wrong, if anything.
+
+        It waits for `LEAVES` seconds at most, and as long again if the monitor was killed: then another one is started
+        to finish.
         """
         if not self._is_wanted:
             return ""
@@ -249,7 +254,7 @@ class Feed:
         return self._why
 
     def _end(self) -> bool:
-        """Say that there is no more to come, and wait for its end; whether it came in time."""
+        """Close our end of the socket, and wait for the monitor to end. Return whether it ended in time."""
         with self._lock:
             self._send()
         with contextlib.suppress(OSError):
@@ -258,11 +263,11 @@ class Feed:
         if self._listener.is_alive():
             self._listener.join(self._leaves)
             ended = not self._listener.is_alive()
-        else:  # the launcher failed before it listened, or had no thread for it
+        else:  # the launcher failed before it listened, or no thread was left to listen
             ended = self._hear(self._leaves)
         if not ended and self._pid:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._pid, signal.SIGKILL)  # and what it has started
+                os.killpg(self._pid, signal.SIGKILL)  # and the programs that it has started
             self._why = f"it has not ended within {self._leaves:g} s"
         elif not self._is_done:
             self._why = self._why or f"the monitor {spawn.end_of(self._pid)}"

@@ -1,6 +1,6 @@
-"""Starts the monitor: a fork of the launcher, before that has threads; later, a Python of its own.
+"""Start the monitor: as a fork of the launcher before that has threads, later as a Python process of its own.
 
-Forked, and not started: a Python of its own would cost every job some 50 ms of processor time in its first second.
+A fork is cheaper: a new Python would cost every job some 50 ms of CPU time in its first second.
 """
 
 import gc
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from entrypoint.launcher.job.job import Job
     from entrypoint.launcher.plan.plan import Plan
 
-ROOM = 1 << 20  # bytes that wait in the socket, as far as the kernel allows: it takes them ten times a second
-ENDS = 1.0  # seconds until a process has ended that has closed its socket
-LATER = 250  # milliseconds after the launcher in which the monitor begins
-LONGEST = 1 << 14  # bytes of a traceback
+# Bytes that may wait in the socket, as far as the kernel allows; the monitor reads it ten times a second.
+ROOM = 1 << 20
+ENDS = 1.0  # seconds within which a process that has closed its socket ends
+LATER = 250  # milliseconds by which the monitor starts later than the launcher
+LONGEST = 1 << 14  # bytes of a traceback that are kept
 AGAIN = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -34,7 +35,7 @@ be_again(int(sys.argv[2]))
 
 
 def fork(job: "Job", plan: "Plan", began: float) -> tuple[socket.socket, int]:
-    """Return the socket of a monitor, and its pid; OSError if there can be none."""
+    """Fork the monitor; return our end of its socket, and its pid. OSError if that is impossible."""
     ours, theirs = _sockets()
     pid = os.fork()
     if pid == 0:
@@ -45,7 +46,7 @@ def fork(job: "Job", plan: "Plan", began: float) -> tuple[socket.socket, int]:
 
 
 def spawn(job: "Job", plan: "Plan", began: float) -> tuple[socket.socket, int]:
-    """Do the same by a Python of its own, which takes the place of a monitor that is no more."""
+    """Start the monitor as a Python process of its own, in place of one that has ended; return as `fork` does."""
     import pickle
     import subprocess
 
@@ -58,18 +59,18 @@ def spawn(job: "Job", plan: "Plan", began: float) -> tuple[socket.socket, int]:
             command, stdin=given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
             pass_fds=[theirs.fileno()], start_new_session=True,
         )  # fmt: skip
-    child.returncode = 0  # whoever reaps all children of the launcher reaps it
+    child.returncode = 0  # whoever reaps the launcher's children reaps this one, too
     process.KEPT[child.pid] = None
     return ours, child.pid
 
 
 def is_tracked() -> bool:
-    """Return whether MLflow is to be told of the job."""
+    """Return whether the job is reported to MLflow."""
     return bool(os.environ.get("MLFLOW_TRACKING_URI"))
 
 
 def end_of(pid: int) -> str:
-    """Return how a monitor ended whose socket is closed: as we see it, or whoever reaps what the launcher starts."""
+    """Return how a monitor whose socket is closed has ended: as reaped here, or by the launcher's loop."""
     until = time.monotonic() + ENDS
     while (status := process.KEPT.get(pid)) is None and pid in process.KEPT and time.monotonic() < until:
         with suppress(ChildProcessError):
@@ -88,23 +89,24 @@ def _sockets() -> tuple[socket.socket, socket.socket]:
 
 
 def _leave_the_launcher(feed: socket.socket) -> None:
-    """Keep nothing that is the launcher's, and begin a little later than what the job waits for."""
+    """Give up everything that belongs to the launcher, and wait a moment before the monitor's imports."""
     os.setsid()
     kept = feed.fileno()
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
         os.dup2(nothing, fd)
-    os.closerange(3, kept)  # whoever reads our stdout, and sees its end, is to see the launcher's
+    os.closerange(3, kept)  # a reader of our stdout waits for its end, which must be the launcher's end
     os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
     gc.enable()
-    # Leave the processor to what the job waits for; to import what we need takes as long. Not where it is over.
+    # The imports take as long as half of the job's start: leave the CPU to that first. If the launcher ends, do not
+    # wait.
     over = select.poll()
     over.register(feed, select.POLLRDHUP)
     over.poll(LATER)
 
 
 def be_again(fd: int) -> NoReturn:
-    """Be a monitor that was spawned."""
+    """Run as a monitor that was started by `spawn`."""
     import pickle
 
     job, plan, began = pickle.load(sys.stdin.buffer)
@@ -112,7 +114,7 @@ def be_again(fd: int) -> NoReturn:
 
 
 def _be_monitor(feed: socket.socket, job: "Job", plan: "Plan", began: float, again: bool = False) -> NoReturn:
-    """Be the monitor, which ends when the launcher does, and by nothing else that is meant for the launcher."""
+    """Run as the monitor. It ends with the launcher, and ignores signals that are meant for the launcher."""
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)

@@ -1,9 +1,9 @@
-"""Counts what a script trains, and what Horovod is asked to reduce, and tells the monitor of this host.
+"""Count what a script trains and what Horovod reduces, and report it to the monitor of this host.
 
 It imports no framework. When the script imports one, a few of its functions are wrapped: optimizers' `apply_gradients`
 has the variables that are trained, Keras' callbacks count the steps of `fit`, and Horovod's reductions have a size.
-Horovod's own threads get a name.
-Numbers are told and nothing else. Whatever fails here is left out, and the training goes on as it would without.
+Horovod's own threads get a name. Only numbers are reported. If something fails here it is left out, and the training
+goes on as without it.
 """
 
 import contextlib
@@ -15,29 +15,29 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-SOCKET, PROCESS = "ENTRYPOINT_MARKS", "ENTRYPOINT_PROCESS"  # environment variables of the launcher
-FIRST_SECONDS, MOST_SECONDS = 2.0, 16.0  # between two messages, at the beginning and later
+SOCKET, PROCESS = "ENTRYPOINT_MARKS", "ENTRYPOINT_PROCESS"  # environment variables that the launcher sets
+FIRST_SECONDS, MOST_SECONDS = 2.0, 16.0  # between two messages, at first and later
 MOST_NAMES = 20_000  # tensors that Horovod reduces
-MARK = "autograph_info__"  # AutoGraph calls what has it, and does not rewrite it
+MARK = "autograph_info__"  # AutoGraph calls a function with this attribute, and does not rewrite it
 
 
 class Seen:
-    """Holds what this process was seen to do until now."""
+    """Hold what this process was seen to do so far."""
 
     def __init__(self) -> None:
         self.optimizers: dict[int, tuple[Any, int]] = {}  # reference, and how many variables it trains
         self.variables: dict[int, tuple[Any, int, bool]] = {}  # reference, size, whether it has dense gradients
         self.eager_steps: dict[int, int] = {}  # by optimizer
         self.fit_steps = 0
-        self.gradients: set[tuple[int, int]] = set()  # tensors, and weights in dense ones: what wrapped tapes reduce
+        self.gradients: set[tuple[int, int]] = set()  # (tensors, weights in dense ones) of wrapped tapes' reductions
         self.asked: dict[str, int] = {}  # size of each tensor that Horovod was asked to reduce
-        self.reduced = 0  # weights in all reductions that ran at once, and not as part of a graph
+        self.reduced = 0  # weights in all reductions that ran at once, outside of a graph
         self.strategy, self.workers = "", 0
-        self.horovod = 0  # 1: it is there, and all that it reduces is seen; 2: it is there
+        self.horovod = 0  # 1: imported, and all its reductions are seen; 2: imported
         self.changes = 0
 
     def told(self) -> dict[str, Any]:
-        """Return it as the monitor takes it."""
+        """Return it in the form that the monitor reads."""
         living = [each for each in list(self.variables.values()) if each[0]() is not None]
         asked = list(self.asked.values())
         return {
@@ -62,7 +62,7 @@ SEEN = Seen()
 
 
 def of_optimizer(optimizer: Any, given: Iterable[Any] = (), *_: Any, **__: Any) -> None:
-    """Note the variables that an optimizer trains: of Keras 2 and TensorFlow 1, by pairs of gradient and variable."""
+    """Note the variables that an optimizer of Keras 2 or TensorFlow 1 trains, from pairs of gradient and variable."""
     note_trained(optimizer, given if isinstance(given, (list, tuple)) else ())
 
 
@@ -74,7 +74,7 @@ def of_keras_3(optimizer: Any, grads: Iterable[Any] = (), variables: Any = None,
 
 
 def note_trained(optimizer: Any, pairs: Any) -> None:
-    """Note what an optimizer trains, the first time, and one step more where it is no part of a graph."""
+    """Note what an optimizer trains, once, and count a step if it runs outside of a graph."""
     if runs_at_once():
         SEEN.eager_steps[id(optimizer)] = SEEN.eager_steps.get(id(optimizer), 0) + 1
         changed()
@@ -90,7 +90,7 @@ def note_trained(optimizer: Any, pairs: Any) -> None:
 
 
 def of_fit(*_: Any, **__: Any) -> None:
-    """Note a step of Keras' `fit`."""
+    """Count a step of Keras' `fit`."""
     SEEN.fit_steps += 1
     changed()
 
@@ -117,25 +117,25 @@ def of_reduction(tensors: Any, name: Any = None, *_: Any, **__: Any) -> None:
 
 
 def size_of(tensor: Any) -> int:
-    """Return how many numbers it has; 0 if that is not known yet."""
+    """Return how many numbers a tensor has; 0 if that is not known yet."""
     shape: Any = getattr(tensor, "shape", None)
     count = shape.num_elements() if hasattr(shape, "num_elements") else math.prod(shape or ())
     return int(count or 0)
 
 
 def is_sparse(grad: Any) -> bool:
-    """Return whether a gradient has rows of its variable only, as an embedding's."""
+    """Return whether a gradient has only some rows of its variable, as an embedding's does."""
     return hasattr(grad, "indices") and hasattr(grad, "values")
 
 
 def runs_at_once() -> bool:
-    """Return whether operations run as they are called, and are no part of a graph."""
+    """Return whether operations run at once, and not as part of a graph."""
     tensorflow = sys.modules.get("tensorflow")
     return bool(tensorflow and tensorflow.executing_eagerly())
 
 
 def strategy() -> tuple[str, int]:
-    """Return the name of TensorFlow's strategy that this is called in, and of how many workers it knows."""
+    """Return the name of TensorFlow's present strategy, and how many workers it knows."""
     tensorflow = sys.modules.get("tensorflow")
     if not (tensorflow and tensorflow.distribute.has_strategy()):
         return "", 0
@@ -146,23 +146,23 @@ def strategy() -> tuple[str, int]:
 # --- how ---
 
 
-INSIDE: set[tuple[str, int]] = set()  # calls that are under way
+INSIDE: set[tuple[str, int]] = set()  # calls that are running
 
 
 def wrap(owner: Any, name: str, note: Callable[..., None]) -> None:
-    """Have `note` called with what a function is called with, before it."""
+    """Call `note` with a function's arguments before each call of the function."""
     inner = vars(owner)[name]
     if not callable(inner) or hasattr(inner, MARK):
         return
 
     @functools.wraps(inner)
     def looked_on(*args: Any, **kwargs: Any) -> Any:
-        if len(args) > 1 and isinstance(args[1], Iterator):  # such as zip(...), which can be read once
+        if len(args) > 1 and isinstance(args[1], Iterator):  # such as zip(...), which can be read only once
             args = (args[0], list(args[1]), *args[2:])
         elif isinstance(kwargs.get("grads_and_vars"), Iterator):
             kwargs["grads_and_vars"] = list(kwargs["grads_and_vars"])
         key = (name, id(args[0]) if args else 0)
-        if key in INSIDE:  # a class calls the same method of the one that it extends
+        if key in INSIDE:  # a class calls the same method of its base
             return inner(*args, **kwargs)
         INSIDE.add(key)
         try:
@@ -177,7 +177,7 @@ def wrap(owner: Any, name: str, note: Callable[..., None]) -> None:
 
 
 def wrap_methods(module: Any, name: str, note: Callable[..., None]) -> None:
-    """Wrap a method in each class of the module that has it of its own."""
+    """Wrap a method in each class of the module that defines it."""
     for found in list(vars(module).values()):
         if isinstance(found, type) and found.__module__ == module.__name__ and name in vars(found):
             wrap(found, name, note)
@@ -205,7 +205,7 @@ def reductions(module: Any) -> None:
 
 
 def wrapped_tapes(module: Any) -> None:
-    """Horovod makes all of its tapes and optimizers by one function, which returns what reduces their gradients."""
+    """Wrap the function by which Horovod makes the reductions of all its tapes and optimizers."""
     seen, SEEN.horovod = SEEN.horovod, 2
     make = module._make_allreduce_grads_fn
 
@@ -227,16 +227,16 @@ def wrapped_tapes(module: Any) -> None:
 
 
 def threads() -> set[str]:
-    """Return the ids of this process's threads; none where the kernel does not tell."""
+    """Return the ids of this process's threads; none if the kernel does not show them."""
     with contextlib.suppress(OSError):
         return set(os.listdir("/proc/self/task"))  # noqa: PTH208
     return set()
 
 
 def name_threads(module: Any) -> None:
-    """Name the threads that Horovod starts: those that begin during `hvd.init()`, and what these start later.
+    """Name the threads that Horovod starts: those that begin during `hvd.init()`, and threads that these start later.
 
-    They wait busily for other ranks. By their name, the monitor of this host does not take that for work.
+    They poll while they wait for other ranks. By their name, the monitor does not take that for work.
     """
     inner = module.HorovodBasics.init
 
@@ -276,7 +276,7 @@ WRAPPED: dict[str, Callable[[Any], None]] = {
 
 
 class Loader:
-    """Loads a module as its own loader does, and wraps functions of it then."""
+    """Load a module with its own loader, and then wrap functions of it."""
 
     def __init__(self, inner: Any, after: Callable[[Any], None]) -> None:
         self.inner, self.after = inner, after
@@ -295,7 +295,7 @@ class Loader:
 
 
 class Finder:
-    """Finds the modules of WRAPPED as Python would without it, and gives them our loader."""
+    """Find the modules of WRAPPED as Python would, and give them our loader."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
@@ -310,11 +310,11 @@ class Finder:
         return None
 
 
-# --- telling it ---
+# --- reporting ---
 
 
 class Teller:
-    """Tells what was seen, by a thread that is there once there is something."""
+    """Report what was seen, in a thread that starts when there is something to report."""
 
     def __init__(self) -> None:
         self.began = False
@@ -333,7 +333,7 @@ class Teller:
             time.sleep(wait)
             wait = min(MOST_SECONDS, 1.25 * wait)
             if SEEN.changes != told:
-                with contextlib.suppress(Exception):  # nobody listens, or it changes as it is read: the next time
+                with contextlib.suppress(Exception):  # nobody listens, or it changes while it is read
                     now = SEEN.changes
                     tell()
                     told = now
@@ -360,12 +360,12 @@ def changed() -> None:
 
 
 def forked() -> None:
-    """Forget the thread in a child, which has none: it gets its own when it trains."""
+    """Forget the thread in a forked child, which has none. The child starts its own when it trains."""
     TELLER.began = False
 
 
 def begin() -> type[Finder]:
-    """Look on, from now on."""
+    """Start watching."""
     sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
     os.register_at_fork(after_in_child=forked)
     return Finder

@@ -1,8 +1,8 @@
-"""Has `entrypoint_looks_on` look on in each Python of the training, then does what another `sitecustomize` would do.
+"""Start `entrypoint_looks_on` in each Python of the training, and then run the next `sitecustomize`.
 
-Python imports a module of this name by itself when it starts. The folder stands in PYTHONPATH behind the user's code (a
-`sitecustomize` there comes first, and then nobody looks on) and before Debian's Python, which has a `sitecustomize`,
-too. A Python that imports no framework pays a millisecond.
+Python imports a module of this name when it starts. This folder stands in PYTHONPATH behind the user's code (a
+`sitecustomize` there comes first, and then nothing is watched) and before Debian's Python, which has a `sitecustomize`,
+too. A Python that imports no framework loses a millisecond.
 """
 
 import os
@@ -13,7 +13,7 @@ FRAMEWORKS = ("keras", "tf_keras", "tensorflow", "horovod")
 
 
 class First:
-    """Finds nothing by itself; the first module of a framework brings what looks on."""
+    """Wait for the first module of a framework, and start watching then. It finds no module itself."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):  # type: ignore[no-untyped-def]

@@ -1,11 +1,11 @@
-"""Gives TensorFlow 1's names to the user's files: there, `tensorflow` is `tensorflow.compat.v1`, and `keras` its Keras.
+"""Give the user's files TensorFlow 1's names: there, `tensorflow` is `tensorflow.compat.v1`, and `keras` its Keras.
 
-What lies elsewhere (Keras, Horovod, TensorFlow itself) imports TensorFlow 2 as ever. TensorFlow 2's behaviour is
-switched off when the first of the user's files imports TensorFlow, and not before: scripts set variables that it reads.
+Other files (Keras, Horovod, TensorFlow itself) still import TensorFlow 2. TensorFlow 2's behaviour is switched off when
+the first of the user's files imports TensorFlow, and not before: scripts set variables that it reads.
 
-- `Loader` writes other names into the imports of the user's files before Python compiles them.
-- `Names` finds the modules of these names that Python does not: what is only an attribute, such as `tf.flags`.
-- `begin_again` is for Pythons whose program Python itself reads, unchanged: there, the program's imports are led.
+- `Loader` changes the names in imports of the user's files before Python compiles them.
+- `Names` finds modules of these names that Python does not find, since they are only attributes, such as `tf.flags`.
+- `begin_again` serves Pythons that read their program unchanged: there, the program's imports are redirected.
 """
 
 import ast
@@ -22,39 +22,39 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from typing import Any
 
-# Among Python's builtins, for the user's files: `tensorflow_1`, and `led` in place of `__import__`.
+# Python's builtins get these for the user's files: `tensorflow_1`, and `led` in place of `__import__`.
 NAME, IMPORT = "__tensorflow_1__", "__tensorflow_1_import__"
 V1 = "tensorflow.compat.v1"
 PYTHON_KERAS = f"{V1}.python_keras"  # Keras by the names that it had in tensorflow.python.keras
-# Environment variables, for Pythons that the program starts: where the user's files lie, and which package is theirs.
+# Environment variables for Pythons that the program starts: the folder of the user's files, and their package.
 FOLDER, PACKAGE = "TF1_SHIM_FOLDER", "TF1_SHIM_PACKAGE"
 HERE = str(Path(__file__).resolve().parent)
 LED = ("tensorflow", "keras")
-AS_THEY_ARE = ("compat", "compiler", "core", "python", "tools")  # below `tensorflow`: of both versions
+AS_THEY_ARE = ("compat", "compiler", "core", "python", "tools")  # below `tensorflow`: the same in both versions
 MAINS = ("__main__", "__mp_main__")
-SWITCHED: list[str] = []  # what has been switched to version 1, once: a script may switch it back
+SWITCHED: list[str] = []  # filled at the first switch to version 1: a script may switch back
 
 
 def tensorflow_1() -> types.ModuleType:
-    """Import TensorFlow, for the first time with version 2's behaviour switched off; return its compat.v1."""
+    """Import TensorFlow, the first time with version 2's behaviour switched off. Return its compat.v1."""
     module = importlib.import_module(V1)
     if not SWITCHED:
         SWITCHED.append(V1)
         module.disable_v2_behavior()
-        module.compat.v1 = module  # the same one, and not a copy that lacks Keras
+        module.compat.v1 = module  # the same module, not a copy that lacks Keras
         if not hasattr(module, "python"):
             module.python = importlib.import_module("tensorflow.python")  # type: ignore[attr-defined]
         for name in [name for name in sys.modules if name.startswith(f"{V1}.")]:
             parent, _, last = name.rpartition(".")
             if _is_lazy(vars(sys.modules[parent]).get(last)):
-                del sys.modules[name]  # an empty module, in whose place Keras's is loaded when it is first used
+                del sys.modules[name]  # an empty module; Keras's replaces it when it is first used
         with contextlib.suppress(ImportError, NotImplementedError, module.errors.OpError):
             importlib.import_module("tensorflow_io")  # s3://, which TensorFlow 1 had by itself
     return module
 
 
 def renamed(name: str) -> str:
-    """Return which module a name of the user's files means: `tensorflow.compat.v1.train` for `tensorflow.train`."""
+    """Return the module that a name in the user's files means: `tensorflow.compat.v1.train` for `tensorflow.train`."""
     words = name.split(".")
     if words[0] == "keras":
         words.insert(0, "tensorflow")
@@ -70,7 +70,7 @@ def renamed(name: str) -> str:
 
 
 class Old(ast.NodeTransformer):
-    """Turns imports of TensorFlow and Keras into what TensorFlow 1 meant by them."""
+    """Change imports of TensorFlow and Keras into what they meant in TensorFlow 1."""
 
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
         found: list[ast.stmt] = []
@@ -104,7 +104,7 @@ def _switch() -> ast.stmt:
 
 
 class Loader(SourceFileLoader):
-    """Loads a file of the user's, with TensorFlow 1's names."""
+    """Load a file of the user's with TensorFlow 1's names."""
 
     def path_stats(self, path: str) -> dict:
         raise OSError("never from a cache, which has the file as it is written")
@@ -115,7 +115,7 @@ class Loader(SourceFileLoader):
 
 
 class Finder(MetaPathFinder):
-    """Finds the user's modules: below the folder that the program was started in, and the package it belongs to."""
+    """Find the user's modules: below the folder where the program was started, and in the program's package."""
 
     def __init__(self, folder: Path, package: str) -> None:
         self.folder, self.package = folder, package
@@ -125,7 +125,7 @@ class Finder(MetaPathFinder):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if not (spec and type(spec.loader) is SourceFileLoader):
-            return None  # whoever else finds it: setuptools has a `distutils` of its own
+            return None  # leave it to other finders: setuptools has a `distutils` of its own
         of_package = self.package and fullname.partition(".")[0] == self.package
         if not (of_package or self.has(Path(spec.origin or ""))):
             return None
@@ -133,7 +133,7 @@ class Finder(MetaPathFinder):
         return spec
 
     def is_users(self, module: dict[str, Any]) -> bool:
-        """Return whether a module, by what it holds, is the user's; `python -c` has no file."""
+        """Return whether a module, by its attributes, is the user's. `python -c` has no file."""
         if isinstance(getattr(module.get("__spec__"), "loader", None), Loader):
             return True
         file = module.get("__file__")
@@ -145,7 +145,7 @@ class Finder(MetaPathFinder):
 
 
 class Names(MetaPathFinder):
-    """Finds modules below compat.v1 under the names that TensorFlow 1 had for them."""
+    """Find modules below compat.v1 by the names that TensorFlow 1 had for them."""
 
     def find_spec(self, fullname, path=None, target=None) -> ModuleSpec | None:  # type: ignore[no-untyped-def]
         if not fullname.startswith(f"{V1}."):
@@ -156,7 +156,7 @@ class Names(MetaPathFinder):
             parent, _, last = fullname.rpartition(".")
             try:
                 found = _whole(getattr(sys.modules[parent], last))
-            except (AttributeError, ImportError, KeyError):  # what Keras 3 lacks, in place of AttributeError as well
+            except (AttributeError, ImportError, KeyError):  # Keras 3 raises it in place of AttributeError
                 found = None
             if not isinstance(found, types.ModuleType):
                 found = _of_keras(fullname)
@@ -164,20 +164,20 @@ class Names(MetaPathFinder):
 
 
 class Found(AnyLoader):
-    """Loads a module that is there already, under one more name."""
+    """Load a module that exists already under one more name."""
 
     def __init__(self, module: types.ModuleType) -> None:
         self.module = module
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Have Python make one, which is thrown away: it would write into ours."""
+        """Let Python make a module, which is thrown away: otherwise it would write into ours."""
 
     def exec_module(self, module: types.ModuleType) -> None:
         sys.modules[module.__name__] = self.module
 
 
 class Both(types.ModuleType):
-    """Has what several modules have: of Keras, that of its public names, and that of its sources."""
+    """Combine modules: for Keras, its public names and its sources."""
 
     def __init__(self, name: str, modules: list[types.ModuleType]) -> None:
         super().__init__(name)
@@ -200,7 +200,7 @@ def _is_lazy(module: object) -> bool:
 
 
 def _whole(module: Any) -> Any:
-    """Return the module itself for one that TensorFlow loads when it is first used."""
+    """Return the module itself for one that TensorFlow loads at its first use."""
     if not _is_lazy(module):
         return module
     dir(module)
@@ -217,7 +217,7 @@ def _python_keras(fullname: str) -> types.ModuleType | None:
 
 
 def _of_keras(fullname: str) -> types.ModuleType | None:
-    """Find a module of Keras's sources, which older Keras had among its public names: `keras.engine`."""
+    """Find a module of Keras's sources that older versions had among the public names: `keras.engine`."""
     if not fullname.startswith(f"{V1}.keras."):
         return None
     package, below = sys.modules[f"{V1}.keras"].__name__.partition(".")[0], fullname[len(f"{V1}.keras") :]
@@ -258,7 +258,7 @@ _import, _import_module = builtins.__import__, importlib.import_module
 
 
 def begin(folder: Path, package: str) -> Finder:
-    """Have the user's files find TensorFlow 1, in this process and in Pythons that it starts."""
+    """Give the user's files TensorFlow 1, in this process and in Pythons that it starts."""
     os.environ[FOLDER], os.environ[PACKAGE] = str(folder), package
     path = [entry for entry in os.environ.get("PYTHONPATH", HERE).split(os.pathsep) if entry != HERE]
     os.environ["PYTHONPATH"] = os.pathsep.join([HERE, *path])
@@ -279,7 +279,7 @@ def begin(folder: Path, package: str) -> Finder:
 
 
 def begin_again() -> None:
-    """Do so in a Python that the program has started, and lead the imports of what it runs, if that is the user's."""
+    """Do the same in a Python that the program has started, and redirect the imports of the user's program there."""
     finder = begin(Path(os.environ[FOLDER]), os.environ[PACKAGE])
 
     def import_for(

@@ -1,8 +1,8 @@
-"""Fetches the user's code, installs its requirements, and computes SM_*: once per host, before anything starts.
+"""Fetch the user's code, install its requirements and compute SM_*: once per host, before anything else starts.
 
-Reads the task as JSON from stdin and writes the result as JSON to the file named there. On failure the last line
-printed says what is wrong, and the code is 65. Run by path, so that this folder comes first in sys.path, and with -P;
-or in a fork of the launcher, where host/fork.py sees to the same.
+It reads the task as JSON from stdin and writes the result as JSON to the file that the task names. On failure the last
+line says what is wrong, and the exit code is 65 (78 if the image lacks a module). It runs by path, so that this folder
+comes first in sys.path, and with -P; or in a fork of the launcher, where host/fork.py does the same.
 """
 
 import importlib
@@ -36,17 +36,17 @@ STARTED_WITH = {
 def main() -> int:
     task = json.load(sys.stdin)
     paths_of_others = [entry for entry in sys.path if entry not in ("", str(Path(__file__).parent))]
-    if OUR_PACKAGES not in sys.path:  # they lie in a folder of their own, with boto3, and no script is to see it
+    if OUR_PACKAGES not in sys.path:  # they lie in a folder of their own, with boto3, which no script must see
         sys.path.insert(1, OUR_PACKAGES)
     code, program = Path(task["code"]), task["program"]
-    if region := task["hyperparameters"].get("sagemaker_region"):  # as sagemaker-training takes it, but before the code
+    if region := task["hyperparameters"].get("sagemaker_region"):  # as sagemaker-training does, but before the code
         os.environ.setdefault("SAGEMAKER_REGION", str(region))
     try:
         origin = fetch(task["source"], program, code, Path(task["channel"]))
         package = is_package(program, code)
         check(program, code, origin, package)
         if package:
-            modules_of(program, code)  # or an error before anything is installed
+            modules_of(program, code)  # raise before anything is installed
         several = len(task["resource_config"]["hosts"]) > 1
         fingerprints = fingerprints_of(code) if several else {}
         install(program, code)
@@ -69,7 +69,7 @@ def main() -> int:
     files, shim = list(texts(code)), task["tf1"] == "shim"
     of_python = [*path, *sys.path]
     keras_2 = has_keras_2(os.environ, of_python, shim=shim)
-    if keras_2:  # which the shim sees to; `doubts` asks for it
+    if keras_2:  # the shim uses it, and `doubts` reads the variable
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
     if shim and (lacking := refused(files, of_python, program, keras_2=keras_2)):
         print(lacking, flush=True)
@@ -99,8 +99,8 @@ def main() -> int:
         "unused_gpus": unused_gpus,
     }
     try:
-        target = Path(task["result"])  # which is read when we have ended well
-        target.touch(mode=0o600)  # there can be secrets in it
+        target = Path(task["result"])  # the supervisor reads it after we have ended well
+        target.touch(mode=0o600)  # it may hold secrets
         target.write_text(json.dumps(result))
     except OSError as error:
         folder = target.parent
@@ -110,12 +110,12 @@ def main() -> int:
 
 
 def version(installed: dict[str, str]) -> str:
-    """Return TensorFlow's; "" if there is none."""
+    """Return TensorFlow's version; "" if there is none."""
     return installed["tensorflow"] or installed["tensorflow-cpu"]
 
 
 def fingerprints_of(code: Path) -> dict[str, str]:
-    """Return what should be the same on all hosts, as it was before anything was installed."""
+    """Return what must be the same on all hosts, before anything is installed."""
     requirements = code / "requirements.txt"
     return {
         "the code": digest_of_code(code),
@@ -131,7 +131,7 @@ def environment(task: dict, path: list[str]) -> dict[str, str]:
 
 
 def lacks(modules: list[str], path: list[str]) -> str:
-    """Say which of these the user's Python does not find, now that the requirements are installed; nothing, if none."""
+    """Return which modules the user's Python does not find now that the requirements are installed; "" if none."""
     importlib.invalidate_caches()
     names = [name for name in modules if not (find_spec(name) or PathFinder.find_spec(name, path))]
     why = "; ".join(f"{name} is not installed, and {STARTED_WITH[name]}" for name in names)
@@ -139,7 +139,7 @@ def lacks(modules: list[str], path: list[str]) -> str:
 
 
 def of_tensorflow(region: str) -> dict[str, str]:
-    """Return what SageMaker's TensorFlow images set beside SM_*, unless the job's environment says otherwise.
+    """Return what SageMaker's TensorFlow images set beside SM_*, unless the job's environment sets it.
 
     They ask AWS for the region of model_dir's bucket; this is the job's own. They also set TF_CPP_MIN_LOG_LEVEL, which
     is left to the script: TensorFlow reads it when it is imported.

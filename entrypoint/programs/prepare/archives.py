@@ -1,6 +1,6 @@
-"""Unpacks a .tar.gz, whole and inside of one folder, or refuses it before anything is written.
+"""Unpack a .tar.gz completely and inside of one folder, or refuse it before anything is written.
 
-tarfile's own filter `data` does much of that, but Python 3.11.2, which is Debian's, has none.
+tarfile's own filter `data` does much of that, but Debian's Python 3.11.2 has none.
 """
 
 import os
@@ -14,7 +14,7 @@ from unusable import Unusable, reason
 
 WANTED = "wanted a .tar.gz, as `tar -czf` and SageMaker's SDK make it"
 BEGINNINGS = {
-    # first bytes: what a file is that has them
+    # first bytes of a file: what it is
     b"PK": "a zip archive",
     b"BZh": "compressed with bzip2",
     b"\xfd7zXZ": "compressed with xz",
@@ -24,7 +24,7 @@ BEGINNINGS = {
 
 
 def unpack(archive: Path, folder: Path, shown: str) -> None:
-    """Unpacks `archive`, which the user knows as `shown`, into `folder`."""
+    """Unpack `archive`, which the user knows as `shown`, into `folder`."""
     with archive.open("rb") as file:
         start = file.read(10)
     if not start.startswith(b"\x1f\x8b"):
@@ -40,16 +40,16 @@ def unpack(archive: Path, folder: Path, shown: str) -> None:
             tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, path: member)
             tar.extractall(folder, members)
     except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # gzip's own have none
+        if isinstance(error, OSError) and error.errno is not None:  # errors of gzip itself have none
             raise
         raise Unusable(f"the code at {shown} is cut off or damaged: {reason(error)}; {WANTED}, whole") from None
 
 
 def _members(tar: tarfile.TarFile) -> list[tarfile.TarInfo]:
-    """All members; their owner is who unpacks them. What tarfile would take for the end of the archive is looked at."""
+    """Return all members, owned by the current user. What tarfile takes for the archive's end is checked."""
     members = []
     for member in tar:
-        if member.size < 0:  # tarfile would come back to it for ever
+        if member.size < 0:  # tarfile would return to it for ever
             raise tarfile.ReadError(f"the size of {member.name!r} is negative")
         members.append(member)
     assert tar.fileobj is not None
@@ -65,13 +65,13 @@ def _members(tar: tarfile.TarFile) -> list[tarfile.TarInfo]:
 
 
 def _check(members: list[tarfile.TarInfo], shown: str) -> None:
-    """Names and links must stay inside, and no path may lead through a link: then what is written stays inside."""
+    """Raise Unusable unless all names and links stay inside, and no path leads through a link."""
     names = Counter(os.path.normpath(member.name) for member in members)
     links = {os.path.normpath(member.name) for member in members if member.issym() or member.islnk()}
     for member in members:
         target = str(PurePosixPath(member.name).parent / member.linkname)
         if member.islnk():
-            target = f"{member.linkname}/."  # of a link, a hard link would be another link, from elsewhere
+            target = f"{member.linkname}/."  # a hard link to a link would be a link from another place
         if wrong := _leads_out(member.name, links):
             found = f"{member.name!r}, which {wrong}"
         elif not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
@@ -86,7 +86,7 @@ def _check(members: list[tarfile.TarInfo], shown: str) -> None:
 
 
 def _leads_out(path: str, links: set[str]) -> str:
-    """Return what is wrong with a path in the archive, if anything."""
+    """Return what is wrong with a path in the archive; "" if nothing."""
     if path.startswith("/"):
         return "is absolute"
     place: list[str] = []

@@ -1,4 +1,4 @@
-"""The package index of AWS CodeArtifact, for jobs that name a repository there; imports boto3."""
+"""Find the package index of AWS CodeArtifact for jobs that name a repository there. Imports boto3."""
 
 import re
 
@@ -13,7 +13,7 @@ WANTED = (
 
 
 def index(arn: str) -> str:
-    """Return the URL that pip is to look at, with a token in it. `arn` as sagemaker-training takes it."""
+    """Return the URL for pip, with a token in it. `arn` has the form that sagemaker-training takes."""
     found = ARN.fullmatch(arn)
     if not found:
         raise Unusable(
@@ -24,7 +24,7 @@ def index(arn: str) -> str:
         client = boto3.client("codeartifact", region_name=found["region"])
         token = client.get_authorization_token(**domain)["authorizationToken"]
         endpoint = client.get_repository_endpoint(**domain, repository=found["name"], format="pypi")
-    except Exception as error:  # botocore's many kinds
+    except Exception as error:  # botocore has many kinds
         raise Unusable(f"CA_REPOSITORY_ARN is set, and there is no index: {reason(error)}; {WANTED}") from None
     scheme, _, rest = endpoint["repositoryEndpoint"].rstrip("/").partition("://")
     return f"{scheme}://aws:{token}@{rest}/simple/"

@@ -1,6 +1,6 @@
-"""Whether this host has Elastic Fabric Adapters, and what NCCL needs to go through them. They are looked at, not used.
+"""Find Elastic Fabric Adapters on this host, and what NCCL lacks to use them. They are not opened.
 
-They are found by their devices: lists of instance types grow old, and jobs on newer types went by TCP without a word
+They are found by their devices: lists of instance types grow old, and jobs on newer types used TCP without a warning
 (sagemaker-training-toolkit#191, #219, #240).
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from libraries import loads
 
 AMAZON = "0x1d0f"  # vendor of the device on the PCI bus
-PLUGINS = ("libnccl-net.so", "libnccl-net-ofi.so")  # aws-ofi-nccl, with which NCCL reaches libfabric
+PLUGINS = ("libnccl-net.so", "libnccl-net-ofi.so")  # aws-ofi-nccl, by which NCCL reaches libfabric
 USES_NCCL = ("mwms", "mpi")
 SIZES_WITH_EFA = (
     "g4dn.8xlarge", "g4dn.12xlarge", "g5.48xlarge", "p3dn.24xlarge", "p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge",
@@ -23,25 +23,25 @@ SIZES_WITH_RDMA = ("p4d.24xlarge", "p4de.24xlarge", "trn1.32xlarge", "p6e-gb200.
 
 
 class Efa(NamedTuple):
-    """What is known of one host's adapters."""
+    """Describe one host's adapters."""
 
     devices: tuple[str, ...]
-    variables: Mapping[str, str]  # for the user's programs; none that the job sets itself
+    variables: Mapping[str, str]  # for the user's programs, except those that the job sets itself
     doubts: tuple[str, ...]
 
     def told(self, quiet: bool) -> list[str]:
-        """Return lines for the log. `quiet`: without warnings, since NCCL will not be used anyway."""
+        """Return lines for the log. `quiet`: leave out warnings, since NCCL will not be used."""
         made = " ".join(f"{key}={value}" for key, value in self.variables.items()) or "nothing, as the job does it"
         lines = [f"EFA: {', '.join(self.devices)}; set for it: {made}"] if self.devices else []
         return lines + [f"warning: {doubt}" for doubt in self.doubts if not quiet]
 
 
 def look(instance_type: str, mode: str, environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Efa:
-    """Return what this host of several has. `root`: where /sys and /dev are.
+    """Return what this host has, in a job of several hosts. `root`: the folder with /sys and /dev.
 
-    The settings are those of sagemaker-training 5.1 (`mpi.py`, `_mpi_env_vars`), and yield to the job's own. What
-    depends on the type is set for the types of its lists alone: newer ones do better with what libfabric and
-    aws-ofi-nccl choose, and libfabric ends a program that asks for RDMA where there is none (fi_efa(7)).
+    The settings are those of sagemaker-training 5.1 (`mpi.py`, `_mpi_env_vars`); the job's own come first. What depends
+    on the type is set only for the types in its lists: newer ones do better with the choice of libfabric and
+    aws-ofi-nccl, and libfabric ends a program that asks for RDMA where there is none (fi_efa(7)).
     """
     size = instance_type.removeprefix("ml.")
     found = tuple(sorted(_devices(root)))

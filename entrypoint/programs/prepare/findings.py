@@ -1,4 +1,4 @@
-"""What can be said of the code and the software around it: flags for the plan, digests to compare between hosts."""
+"""Find facts about the code and the software around it: flags for the plan, digests to compare between hosts."""
 
 import contextlib
 import json
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# TensorFlow's, and not the one of SageMaker's SDK, which stands in scripts that submit jobs.
+# TensorFlow's, not that of SageMaker's SDK, which scripts that submit jobs use.
 ESTIMATOR = re.compile(
     r"\btf\.estimator\b"
     r"|(?<!sagemaker\.)(?<!sagemaker\.tensorflow\.)\bestimator\.(Estimator|train_and_evaluate|RunConfig)\b"
@@ -23,24 +23,24 @@ NAMED = ("tensorflow", "tensorflow-cpu", "keras", "horovod", "mpi4py", "numpy", 
 
 TRAIN, STARTS_SERVER = re.compile(r"\.train\("), re.compile(r"\btrain_and_evaluate\b|\bServer\(|\bstart_std_server\b")
 TF2_COORDINATOR = re.compile(r"\bClusterCoordinator\b|(?<!v1\.)\bdistribute(\.experimental)?\.ParameterServerStrategy")
-COMMENT = re.compile(r"(^|[^\S\n])#.*$", re.MULTILINE)  # and no line less: they are told by number
+COMMENT = re.compile(r"(^|[^\S\n])#.*$", re.MULTILINE)  # removes no line, since findings are reported by line number
 MASTER = re.compile(r"""(['"])master\1""")
 CHIEF = re.compile(r"""(['"])chief\1""")
 
 
 def flags(files: list[tuple[str, str]]) -> list[str]:
-    """Return what the code uses, by its words: TF1's sessions or estimators. No end of a job hangs on that."""
+    """Return flags of what the code uses, by its words: TF1's sessions or estimators. They decide no end of a job."""
     text = "\n".join(text for _, text in files)
     if TF2_COORDINATOR.search(text) or not TF1_SESSIONS.search(text):
         return []
-    # With `chief` in place of `master`, an Estimator neither evaluates nor exports; nor do scripts that ask for it.
+    # With `chief` in place of `master`, an Estimator neither evaluates nor exports; nor do scripts that check for it.
     for_aws = (ESTIMATOR.search(text) or MASTER.search(text)) and not CHIEF.search(text)
     serverless = ESTIMATOR.search(text) and TRAIN.search(text) and not STARTS_SERVER.search(text)
     return ["tf1-sessions", *(["tf1-train"] if serverless else []), *(["tf1-master"] if for_aws else [])]
 
 
 def texts(code: Path) -> Iterator[tuple[str, str]]:
-    """Give each file of Python, at most 2,000 of them: its name below `code`, and its text without comments."""
+    """Yield each Python file, at most 2,000 of them: its name below `code`, and its text without comments."""
     for path in sorted(code.rglob("*.py"))[:2000]:
         with contextlib.suppress(OSError):
             yield str(path.relative_to(code)), COMMENT.sub("", path.read_text("utf-8", errors="replace"))
@@ -58,7 +58,7 @@ def digest_of_code(code: Path) -> str:
         with contextlib.suppress(OSError):
             size = path.stat().st_size
             whole.update(f"{inside}\0{size}\0".encode("utf-8", "surrogateescape"))
-            with path.open("rb") as file:  # of large files, data most likely, the size and the beginning
+            with path.open("rb") as file:  # of large files, most likely data, the size and the beginning
                 whole.update(file.read(LARGE))
     return whole.hexdigest()[:12]
 
@@ -70,7 +70,7 @@ def digest(text: str | bytes) -> str:
 
 
 def software() -> dict[str, str]:
-    """Return versions of what a job is made of: Python, the packages that matter most, and the rest as one digest."""
+    """Return versions of what a job consists of: Python, the packages that matter most, and the rest as one digest."""
     installed: dict[str, str] = {}
     for entry in sys.path:
         for path in Path(entry).glob("*.dist-info") if entry else ():

@@ -1,4 +1,4 @@
-"""Of a program that is no .py file: the interpreter that its first line asks for, and line ends of Windows."""
+"""Check a program that is no .py file: the interpreter in its first line, and line ends of Windows."""
 
 import os
 import shutil
@@ -7,13 +7,13 @@ from pathlib import Path
 
 from unusable import Unusable, reason
 
-MARKS = {b"\xef\xbb\xbf": "UTF-8", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # at a file's beginning, of Windows
+MARKS = {b"\xef\xbb\xbf": "UTF-8", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # at the beginning of files of Windows
 SHOWN = 100  # characters of a line
 MOST = 1 << 20  # bytes of a file that may be a shell script
 
 
 def check_first_line(program: str, code: Path) -> None:
-    """Take out what Windows has put into scripts; Unusable if the program's first line names nothing that is here."""
+    """Remove Windows' line ends from scripts. Raise Unusable if the program's first line names nothing that is here."""
     changed = [name for name in _scripts(program, code) if _without_windows(code / name)]
     if changed:
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
@@ -25,7 +25,7 @@ def check_first_line(program: str, code: Path) -> None:
 
 
 def lacks(line: str, code: Path) -> str:
-    """Return what a first line asks for that is not here, and what to do; nothing if all is well."""
+    """Return what a first line asks for that is missing, with a remedy; "" if nothing is."""
     if not line.startswith("#!"):
         return ""  # /bin/sh runs it
     words = line[2:].split()
@@ -50,7 +50,7 @@ def _scripts(program: str, code: Path) -> Iterator[str]:
 
 
 def _without_windows(path: Path) -> bool:
-    """Take line ends and marks of Windows out of a shell script; whether there were any."""
+    """Remove line ends and byte order marks of Windows from a shell script. Return whether there were any."""
     try:
         if path.stat().st_size > MOST:
             return False

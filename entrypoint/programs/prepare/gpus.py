@@ -1,4 +1,4 @@
-"""Whether this host has GPUs that its TensorFlow cannot use. It is looked at, not imported, and no CUDA is started."""
+"""Find GPUs of this host that its TensorFlow cannot use. TensorFlow is not imported, and CUDA not started."""
 
 import importlib
 import os
@@ -9,11 +9,11 @@ from pathlib import Path
 
 from libraries import loads, looked_in
 
-NVIDIA = re.compile(r"ml\.(p\d|g(?!4ad)\d|gr\d)")  # types of SageMaker's instances with GPUs of NVIDIA's
+NVIDIA = re.compile(r"ml\.(p\d|g(?!4ad)\d|gr\d)")  # SageMaker's instance types with GPUs of NVIDIA
 BUILD_INFO = "python/platform/build_info.py"
 OPENS_OTHERS = "libtensorflow_framework.so.2"
 DRIVER = "libcuda.so.1"
-# What the libraries of a CUDA of that version call themselves: tsl/platform/default/dso_loader.cc loads them by name.
+# The versions in the names of libraries, by CUDA's version: tsl/platform/default/dso_loader.cc loads them by name.
 WITH_CUDA = {
     "11": {"cudart": "11.0", "cublas": "11", "cublasLt": "11", "cufft": "10", "cusolver": "11", "cusparse": "11"},
     "12": {"cudart": "12", "cublas": "12", "cublasLt": "12", "cufft": "11", "cusolver": "11", "cusparse": "12"},
@@ -21,9 +21,9 @@ WITH_CUDA = {
 
 
 def has_gpus(seen: int, instance_type: str) -> bool:
-    """Return whether this host has GPUs of NVIDIA's, whatever the container sees, and the job does not hide them.
+    """Return whether this host has GPUs of NVIDIA, even if the container does not see them, that the job does not hide.
 
-    Arguments as of `unused`.
+    The arguments are those of `unused`.
     """
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return False
@@ -31,7 +31,7 @@ def has_gpus(seen: int, instance_type: str) -> bool:
 
 
 def visible(seen: int) -> int:
-    """Return how many GPUs the programs of this host see; `seen` as of `unused`."""
+    """Return how many GPUs the programs of this host see; `seen` as in `unused`."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is None or not _count(seen):
         return _count(seen)
@@ -39,11 +39,10 @@ def visible(seen: int) -> int:
 
 
 def unused(seen: int, instance_type: str, path: Sequence[str]) -> str:
-    """Tell the number of GPUs and why TensorFlow cannot use them; nothing, if all is well.
+    """Return the number of GPUs and why TensorFlow cannot use them; "" if it can.
 
-    `seen`: GPUs that nvidia-smi lists; `instance_type` as in resourceconfig.json; `path`: sys.path of the program.
-    Nothing is said where there is no TensorFlow, or one that does not tell how it was built, nor where the job hides
-    its GPUs itself.
+    `seen`: GPUs that nvidia-smi lists; `instance_type` as in resourceconfig.json; `path`: sys.path of the program. The
+    result is "", too, if there is no TensorFlow, if its build is unknown, or if the job hides its GPUs.
     """
     if not has_gpus(seen, instance_type):
         return ""
@@ -76,7 +75,7 @@ def _of_tensorflow(path: Sequence[str]) -> str:
 
 
 def _of_cuda(build_info: str) -> list[str]:
-    """Return the libraries that such a build loads at its start; without one of them it uses no GPU at all."""
+    """Return the libraries that such a build loads at its start. Without one of them it uses no GPU at all."""
     cuda = re.search(r"'cuda_version', '(\d+)", build_info)
     cudnn = re.search(r"'cudnn_version', '(\d+)", build_info)
     versions = WITH_CUDA.get(cuda[1], {}) if cuda else {}
@@ -85,7 +84,7 @@ def _of_cuda(build_info: str) -> list[str]:
 
 
 def _name(packages: Path) -> str:
-    """`tensorflow-cpu 2.14.1`, by the distributions that lie beside the package."""
+    """Return `tensorflow-cpu 2.14.1`, from the distributions beside the package."""
     wheels = re.compile(r"(tensorflow(?:_cpu|_gpu)?|tf_nightly(?:_cpu|_gpu)?|intel_tensorflow)-(.+)\.dist-info")
     found = [match for file in sorted(packages.glob("*t*f*.dist-info")) if (match := wheels.fullmatch(file.name))]
     return " and ".join(f"{match[1].replace('_', '-')} {match[2]}" for match in found) or "TensorFlow"
@@ -96,5 +95,5 @@ def _of_wheels(path: Sequence[str]) -> list[Path]:
 
 
 def _is_there(library: str, folders: Sequence[Path]) -> bool:
-    """Return whether it lies where TensorFlow itself looks, or can be loaded; no driver comes with pip."""
+    """Return whether a library lies where TensorFlow itself looks, or can be loaded. pip installs no driver."""
     return (library != DRIVER and any((folder / library).exists() for folder in folders)) or loads(library)

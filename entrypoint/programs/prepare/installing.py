@@ -1,4 +1,4 @@
-"""What the user's code asks to be installed, once per host."""
+"""Install what the user's code asks for, once per host."""
 
 import os
 import sys
@@ -10,9 +10,10 @@ from unusable import Unusable, reason
 
 
 def is_package(program: str, code: Path) -> bool:
-    """Return whether the program is a module of a package to be installed: sagemaker-training's rule, and pyproject.
+    """Return whether the program is a module of a package to install: by sagemaker-training's rule, or pyproject.toml.
 
-    pyproject.toml alone makes none of a .py file: it may be there for ruff, and the AWS images run that file.
+    A pyproject.toml alone does not turn a .py file into one: it may be there for ruff, and the AWS images run that
+    file.
     """
     if program.endswith(".sh"):
         return False
@@ -32,7 +33,7 @@ def is_package(program: str, code: Path) -> bool:
 
 
 def _make_executable(file: Path) -> None:
-    """Have a program that is ours run; another user's may do so already, and stays as it is."""
+    """Make a program executable, unless it is already. A file of another user's that can be run stays as it is."""
     if os.access(file, os.X_OK):
         return
     try:
@@ -44,8 +45,8 @@ def _make_executable(file: Path) -> None:
 def modules_of(program: str, code: Path) -> list[str]:
     """Return the names under which Python may find a package's program, the best first.
 
-    A file in folders is called as its package is: src/mine/train.py is mine.train where src is no package. Unusable if
-    a folder has a name that no module can have.
+    A file in folders is named after its package: src/mine/train.py is mine.train if src is no package. Raise Unusable
+    if a folder has a name that no module can have.
     """
     name = program.removesuffix(".py").removeprefix("./")
     words = name.split("/")

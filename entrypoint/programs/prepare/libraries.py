@@ -1,15 +1,15 @@
-"""Which shared libraries can be loaded here, and where one of them looks for others."""
+"""Find which shared libraries can be loaded here, and where a library looks for others."""
 
 import mmap
 import struct
 from pathlib import Path
 
-LOAD, DYNAMIC = 1, 2  # kinds of segments, and below of entries in the dynamic one: elf(5)
+LOAD, DYNAMIC = 1, 2  # kinds of segments; the next line has kinds of entries in the dynamic one: elf(5)
 STRINGS, RPATH, RUNPATH = 5, 15, 29
 
 
 def loads(library: str) -> bool:
-    """Return whether the linker finds it, with all that it needs. It is asked in this short-lived process."""
+    """Return whether the linker finds a library, with all that it needs. It is loaded into this short-lived process."""
     import ctypes  # here, since few jobs need it
 
     try:
@@ -20,13 +20,13 @@ def loads(library: str) -> bool:
 
 
 def looked_in(library: Path) -> list[Path]:
-    """Return the folders in which a library of 64 bits looks for others before the system's; none if it cannot be read.
+    """Return the folders where a 64-bit library looks for others before the system's; [] if it cannot be read.
 
     They are those of its RUNPATH, or RPATH; `$ORIGIN` is its own folder.
     """
     try:
         with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            named = dict.fromkeys(_search_path(content).split(":"))  # one of TensorFlow's names some a hundred times
+            named = dict.fromkeys(_search_path(content).split(":"))  # TensorFlow's have some folders a hundred times
     except (OSError, ValueError, struct.error, StopIteration):
         return []
     own = str(library.parent)

@@ -1,4 +1,4 @@
-"""What a job's start would say of code, for `entrypoint doctor`, which asks before there is a job.
+"""Check code as a job's start would, for `entrypoint doctor`, before there is a job.
 
 Standard input: {"files": [[name, text], ...], "tensorflow": its version on the job's image, "mode", "ps_workers",
 "environment": of the job, "gpus", "servers", "ranks": as of unsupported.doubts}. Standard output: {"names":
@@ -16,7 +16,7 @@ import unsupported
 def main() -> None:
     asked = json.load(sys.stdin)
     keras_2 = tf1.has_keras_2(asked["environment"], None, shim=asked["environment"].get("ENTRYPOINT_TF1") == "shim")
-    if keras_2:  # which the shim sees to
+    if keras_2:  # the shim sets it
         asked["environment"]["TF_USE_LEGACY_KERAS"] = "1"
     files = [(name, findings.COMMENT.sub("", text)) for name, text in asked["files"]]
     told = {

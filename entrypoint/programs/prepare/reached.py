@@ -1,7 +1,7 @@
-"""Tells which places of the user's code are sure to be reached when the program runs, by reading it.
+"""Find the places in the user's code that are sure to be reached when the program runs, by reading it.
 
-What hangs on a condition or on an exception that is caught is not sure; nor is a function that nobody calls at a place
-that is, or hands there to somebody who calls it.
+A place under a condition, or under an exception that is caught, is not sure. Neither is a function, unless a sure place
+calls it, or passes it to something that calls it.
 """
 
 import ast
@@ -18,7 +18,7 @@ ENDS = (*LEAVES, ast.Raise)
 
 
 def reached(files: Iterable[tuple[str, str]], program: str) -> dict[str, set[Place]]:
-    """Return the places of each file, by its name, that the program is sure to reach."""
+    """Return the places, by file name, that the program is sure to reach."""
     read = _Reading(dict(files), str(PurePosixPath(program)))
     read.module(read.program)
     return read.places
@@ -29,7 +29,7 @@ class _Reading:
         self.texts, self.program = texts, program
         self.places: dict[str, set[Place]] = {}
         self.functions: dict[str, dict[str, Functions]] = {}  # of a file: `main`, `Model.__init__`
-        self.brought: dict[str, dict[str, tuple[str, str]]] = {}  # of a file: name -> a file, and the name there
+        self.brought: dict[str, dict[str, tuple[str, str]]] = {}  # of a file: name -> (a file, the name there)
         self.done: set[tuple[str, str]] = set()
 
     def module(self, file: str) -> None:
@@ -41,7 +41,7 @@ class _Reading:
             self._block(ast.parse(self.texts[file]).body, file, "")
 
     def _block(self, body: list[ast.stmt], file: str, of_class: str) -> bool:
-        """Read statements; return whether what stands behind them is sure to be reached."""
+        """Read statements. Return whether the code behind them is sure to be reached."""
         for statement in body:
             if isinstance(statement, Functions):
                 self.functions[file][f"{of_class}{statement.name}"] = statement
@@ -84,7 +84,7 @@ class _Reading:
                     self._called(ast.Name("main", ast.Load()), self.program, "")
 
     def _called(self, called: ast.expr, file: str, of_class: str) -> None:
-        """Read the function of the user's that is called, or handed to somebody who will call it."""
+        """Read a function of the user's that is called, or passed to something that calls it."""
         if isinstance(called, ast.Name):
             file, name = self.brought[file].get(called.id, (file, called.id))
         elif isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
@@ -122,7 +122,7 @@ class _Reading:
                     self.brought[file][alias.asname or alias.name] = (inner, "") if inner else (outer, alias.name)
 
     def _file(self, module: str, importer: str) -> str:
-        """Read a module of the user's, and the packages around it; return its file, or nothing."""
+        """Read a module of the user's and the packages around it. Return its file, or ""."""
         words = module.split(".")
         for base in (PurePosixPath(self.program).parent, PurePosixPath()):
             for name in (f"{base.joinpath(*words)}.py", str(base.joinpath(*words, "__init__.py"))):
@@ -137,7 +137,7 @@ class _Reading:
 
 
 def _sure(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and what is evaluated with it, whatever comes out."""
+    """Yield a node and what is evaluated with it in any case."""
     yield node
     if isinstance(node, ast.BoolOp):
         inner: Iterable[ast.AST] = node.values[:1]
@@ -154,7 +154,7 @@ def _sure(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _handed(call: ast.Call) -> Iterator[ast.expr]:
-    """Yield functions that are handed to somebody who will call them; no table of commands, and not argparse."""
+    """Yield functions that are passed to something that will call them, but not tables of commands, nor argparse."""
     if ast.unparse(call.func).rpartition(".")[2] in CALL_WHAT_THEY_GET:
         yield from call.args
     for keyword in call.keywords:
@@ -167,7 +167,7 @@ def _is_main(test: ast.expr) -> bool:
 
 
 def _may_pass_over(statement: ast.stmt) -> bool:
-    """Return whether an import or a name that is not there ends nothing inside of the statement."""
+    """Return whether the statement catches the error of a missing import or name."""
     caught: list[ast.expr | None] = []
     for handler in getattr(statement, "handlers", []):
         caught += handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]

@@ -1,4 +1,4 @@
-"""Downloads one object from S3, and says what is wrong if it cannot be had."""
+"""Download one object from S3, and explain why if that fails."""
 
 import os
 from pathlib import Path
@@ -11,10 +11,10 @@ from botocore.client import BaseClient
 from botocore.config import Config
 from unusable import Unusable, reason
 
-# All attempts together take some minutes at worst. The time to connect is for each of the bucket's addresses, of which
-# there are up to eight: where no packet comes back, that makes 72 s.
+# All attempts together take some minutes at worst. The connect timeout applies to each of the bucket's addresses, of
+# which there are up to eight: if no packet comes back, that makes 72 s.
 PATIENCE = Config(connect_timeout=3, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 3})
-TRANSFER = TransferConfig(num_download_attempts=4)  # where bytes stop coming
+TRANSFER = TransferConfig(num_download_attempts=4)  # for downloads that stop in between
 
 NOT_THERE = {"NoSuchKey", "NoSuchVersion", "404"}
 DENIED = {"AccessDenied", "AllAccessDisabled", "Forbidden", "403"}
@@ -37,7 +37,7 @@ ELSEWHERE = {
 
 
 def download(uri: str, target: Path) -> None:
-    """Get the object at `uri` as the file `target`; boto3 takes up again what is interrupted."""
+    """Download the object at `uri` as the file `target`. boto3 resumes what is interrupted."""
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     if not bucket or not key or key.endswith("/"):
         raise Unusable(f"the code is at {uri}; wanted the URI of a .tar.gz, s3://BUCKET/KEY")
@@ -53,13 +53,13 @@ def download(uri: str, target: Path) -> None:
             wrong = _refused(client, bucket, key, _in_full(client, bucket, key, error))
     except Exception as error:
         if isinstance(error, OSError) and not isinstance(error, exceptions.BotoCoreError):
-            raise  # of our disk
+            raise  # an error of our disk
         wrong = _no_answer(error)
     raise Unusable(f"the code at {uri} cannot be fetched: {wrong}")
 
 
 def _in_full(client: BaseClient, bucket: str, key: str, error: exceptions.ClientError) -> exceptions.ClientError:
-    """A download begins with HEAD, and the answer to that is a bare number; the answer to GET has a reason."""
+    """Return the error of a GET, which has a reason. A download begins with HEAD, whose error is a bare number."""
     try:
         client.get_object(Bucket=bucket, Key=key, Range="bytes=0-0")["Body"].close()
     except exceptions.ClientError as full:

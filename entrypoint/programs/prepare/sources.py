@@ -1,18 +1,18 @@
-"""Brings the user's code into its folder, unless it is there: from a folder, an archive, S3 or channel `code`."""
+"""Bring the user's code into its folder, unless it is there: from a folder, an archive, S3 or channel `code`."""
 
 import shutil
 from pathlib import Path
 
 from unusable import Unusable, missing, reason, shown
 
-UNFINISHED = ".entrypoint-unfinished"  # in the code folder for as long as it is being filled
+UNFINISHED = ".entrypoint-unfinished"  # in the code folder while it is being filled
 WANTED = "wanted a folder, a .tar.gz or an s3:// URI of one in hyperparameter sagemaker_submit_directory"
 
 
 def fetch(source: str, program: str, code: Path, channel: Path) -> str:
-    """Fills the code folder if it is empty; says in a few words where the code is from.
+    """Fill the code folder if it is empty. Return in a few words where the code is from.
 
-    `source` is the code folder itself where the job names no other; channel `code` is then looked at.
+    `source` is the code folder itself if the job names no other; then channel `code` is used, if there is one.
     """
     code.mkdir(parents=True, exist_ok=True)
     mark = code / UNFINISHED
@@ -39,7 +39,7 @@ def fetch(source: str, program: str, code: Path, channel: Path) -> str:
 
 
 def check(program: str, code: Path, origin: str, is_package: bool) -> None:
-    """Look for the program. Where there is a package it may be one of its modules: Python will say."""
+    """Check that the program is there. In a package it may be a module, which Python will find or not."""
     if (code / program).is_file() or (is_package and not program.endswith(".py")):
         return
     there = sorted(path.name for path in code.iterdir())
@@ -75,7 +75,7 @@ def _from(source: str, program: str, code: Path) -> None:
 
 
 def _from_channel(channel: Path, program: str, code: Path) -> None:
-    """SDK v3 sends a folder's files, v2 under network isolation an archive."""
+    """Copy channel `code`: SDK v3 sends a folder's files, v2 under network isolation an archive."""
     _copy(channel, code)
     if not any((code / name).is_file() for name in (program, "setup.py", "pyproject.toml")):
         for archive in sorted(code.glob("*.tar.gz")):

@@ -1,7 +1,7 @@
-"""Names of TensorFlow 1 in the user's code that this TensorFlow lacks: told by file and line before they are tried.
+"""Find names of TensorFlow 1 in the user's code that this TensorFlow lacks, by file and line, before they are used.
 
-TensorFlow's own table of them, made for its `tf_upgrade_v2`, says what each is called now. It is read as text:
-importing TensorFlow would take seconds.
+TensorFlow's own table, made for its `tf_upgrade_v2`, has the new name of each. It is read as text: importing TensorFlow
+would take seconds.
 """
 
 import ast
@@ -15,7 +15,7 @@ from reached import Place, reached
 
 TABLE = Path("tools/compatibility/renames_v2.py")  # in TensorFlow's folder
 ENTRY = re.compile(r"^    'tf\.([\w.]+)':\s+'([\w.]+)'", re.MULTILINE)
-# The table has these for another reason: TensorFlow 2 has the name, and something else under it.
+# These are in the table for another reason: TensorFlow 2 has the name, with another meaning.
 STILL_THERE = re.compile(
     r"keras\.optimizers\.|summary\.(audio|histogram|image|scalar|text)$|losses\.(Reduction|mean_squared_error)|metrics\.mean_"
 )
@@ -29,12 +29,12 @@ FIRST_WITHOUT_ESTIMATOR = FIRST_WITH_KERAS_3 = (2, 16)
 # What compat.v1 takes from Keras 2, by its new name.
 OF_KERAS_2 = re.compile(r"tf\.compat\.v1\.(keras|layers|nn\.rnn_cell)\b")
 WITHOUT_KERAS_2 = "Keras 3 lacks: set TF_USE_LEGACY_KERAS=1, with tf_keras installed"
-DISTRIBUTIONS = ("tensorflow", "tensorflow_cpu", "tensorflow_gpu", "tensorflow_cpu_aws")  # with TensorFlow in them
+DISTRIBUTIONS = ("tensorflow", "tensorflow_cpu", "tensorflow_gpu", "tensorflow_cpu_aws")  # that contain TensorFlow
 USES = re.compile(
     r"^[^\S\n]*(?:import|from)\s[^\n]*\b(?:tensorflow|keras)\b|\b(?:import_module|__import__)\(", re.MULTILINE
 )
 SHOWN_FILES, SHOWN_NAMES = 5, 8
-# Of the table, what is used most: for where there is no TensorFlow that brings it.
+# The names of the table that are used most, for use without a TensorFlow that has it.
 FEW = (
     "ConfigProto",
     "GraphKeys",
@@ -71,10 +71,10 @@ REMEDY = (
 
 
 def told(files: list[tuple[str, str]], path: list[str], *, shim: bool, keras_2: bool = False) -> list[str]:
-    """Return a sentence for each file with such names, at most some of them; with the shim, of those it has not either.
+    """Return a sentence for each file with such names, up to a limit; with the shim, only for names that it lacks, too.
 
-    `files`: as `findings.texts` gives them. `path`: where the user's Python looks for TensorFlow. `keras_2`: as of
-    `has_keras_2`. Nothing is found in a file that Python cannot parse, which it will say itself.
+    `files`: as `findings.texts` returns them. `path`: where the user's Python looks for TensorFlow. `keras_2`: as of
+    `has_keras_2`. A file that Python cannot parse has no findings: Python will report it itself.
     """
     using = [(name, text) for name, text in files if USES.search(text)]
     folder = _tensorflow(path) if using else None
@@ -96,7 +96,7 @@ def told(files: list[tuple[str, str]], path: list[str], *, shim: bool, keras_2: 
 
 
 def refused(files: list[tuple[str, str]], path: list[str], program: str, *, keras_2: bool = False) -> str:
-    """Return what the shim cannot run and the program is sure to come to, by file and line; nothing if all is well."""
+    """Return names that the shim lacks and the program is sure to use, by file and line; "" if there are none."""
     folder = _tensorflow(path)
     if folder is None or not any(USES.search(text) for _, text in files):
         return ""
@@ -115,7 +115,7 @@ def listed(
 ) -> list[tuple[str, list[int], str, str, str]]:
     """Return (file, lines, old name, new name, why it is gone) of each such name, for a TensorFlow of that version.
 
-    The table is that of the TensorFlow in `path`; without one, its beginning is.
+    The table is that of the TensorFlow in `path`, or the most used names if there is none.
     """
     folder = _tensorflow(path)
     table = _table(folder, version) if folder else {}
@@ -131,9 +131,9 @@ def listed(
 
 
 def has_keras_2(environment: Mapping[str, str], path: list[str] | None, *, shim: bool) -> bool:
-    """Return whether TensorFlow 2.16 or newer takes tf_keras: if asked to, which the shim does where it is in the path.
+    """Return whether TensorFlow 2.16 or newer uses tf_keras: if asked to; the shim asks if tf_keras is in the path.
 
-    Nobody may know the path, before there is a job: our image has it.
+    Before there is a job, the path may not be known: our image has tf_keras.
     """
     asked = environment.get("TF_USE_LEGACY_KERAS")
     if asked is None and shim:
@@ -142,7 +142,7 @@ def has_keras_2(environment: Mapping[str, str], path: list[str] | None, *, shim:
 
 
 def _gone(table: dict[str, str], version: str, keras_2: bool) -> dict[str, str]:
-    """Return the old names that compat.v1 lacks as well, each with the reason."""
+    """Return the old names that compat.v1 lacks, too, each with the reason."""
     lacks = "" if keras_2 or _numbers(version) < FIRST_WITH_KERAS_3 else WITHOUT_KERAS_2
     return {old: GONE[old] for old in table if old in GONE} | {
         old: lacks for old, new in table.items() if lacks and OF_KERAS_2.match(new)
@@ -150,9 +150,9 @@ def _gone(table: dict[str, str], version: str, keras_2: bool) -> dict[str, str]:
 
 
 def _names(text: str, table: dict[str, str], places: set[Place] | None = None) -> dict[str, list[int]]:
-    """Return the names of the table in a text of Python, with their lines, in the order in which they come.
+    """Return the names of the table in a Python text, with their lines, in the order in which they occur.
 
-    `places`: those that count; all, if there are none.
+    `places`: those that count; None: all.
     """
     found: dict[str, list[int]] = {}
     with contextlib.suppress(SyntaxError, ValueError, RecursionError):  # ValueError: a NUL
@@ -178,7 +178,10 @@ def _names(text: str, table: dict[str, str], places: set[Place] | None = None) -
 
 
 def _meant(tree: ast.AST) -> dict[str, str]:
-    """Return what of TensorFlow 2 the file's names mean: "" is TensorFlow; no name that may be compat.v1's as well."""
+    """Return what the file's names mean in TensorFlow 2; "" is TensorFlow.
+
+    Names that may be compat.v1's are left out.
+    """
     two: dict[str, str] = {}
     one: set[str] = set()
 
@@ -209,13 +212,13 @@ def _meant(tree: ast.AST) -> dict[str, str]:
 
 
 def _below(module: str) -> str | None:
-    """Return `keras.backend` for `tensorflow.keras.backend`, or Keras's own name; nothing for other modules."""
+    """Return `keras.backend` for `tensorflow.keras.backend`, or Keras's own name; None for other modules."""
     top, _, below = module.partition(".")
     return below if top == "tensorflow" else module if top == "keras" else None
 
 
 def _loaded(node: ast.AST) -> str:
-    """Return the module that `import_module("tensorflow.contrib")` or `__import__` imports."""
+    """Return the module that `import_module("tensorflow.contrib")` or `__import__` imports; "" for other nodes."""
     if not (isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant)):
         return ""
     name = ast.unparse(node.func).rpartition(".")[2]
@@ -223,7 +226,7 @@ def _loaded(node: ast.AST) -> str:
 
 
 def _meant_by(node: ast.AST, meant: dict[str, str]) -> str | None:
-    """Return `train.Saver` for the expression `tf.train.Saver`; nothing for what is not TensorFlow's."""
+    """Return `train.Saver` for the expression `tf.train.Saver`; None if it is not TensorFlow's."""
     words: list[str] = []
     while isinstance(node, ast.Attribute):
         words.append(node.attr)
@@ -233,7 +236,7 @@ def _meant_by(node: ast.AST, meant: dict[str, str]) -> str | None:
 
 
 def _longest(dotted: str, table: dict[str, str]) -> str:
-    """Return what of `train.AdamOptimizer.minimize`, or `gfile.Exists`, the table has; nothing if it has none."""
+    """Return the longest beginning of a name, such as `train.AdamOptimizer.minimize`, that is in the table, or ""."""
     words = dotted.split(".")
     return next((part for end in range(len(words), 0, -1) if (part := ".".join(words[:end])) in table), "")
 
@@ -245,7 +248,7 @@ def _tensorflow(path: list[str]) -> Path | None:
 
 
 def _version(folder: Path) -> str:
-    """Return the version by the name of the folder of the distribution that lies beside: `tensorflow_cpu-2.14.1...`."""
+    """Return the version in the name of the distribution's folder: `tensorflow_cpu-2.14.1...`."""
     found = (path.name.split("-") for path in sorted(folder.parent.glob("tensorflow*.dist-info")))
     return next((words[1].removesuffix(".dist") for words in found if words[0] in DISTRIBUTIONS), "2")
 
@@ -255,7 +258,7 @@ def _table(folder: Path, version: str) -> dict[str, str]:
     try:
         entries = dict(ENTRY.findall((folder / TABLE).read_text()))
     except OSError:
-        return {}  # a TensorFlow that nobody knows: nothing can be said
+        return {}  # an unknown TensorFlow: nothing is found
     table = {old: new for old, new in entries.items() if not STILL_THERE.match(old)}
     return _with_modules(table, version)
 

@@ -1,4 +1,4 @@
-"""What the code uses and this way of distributing does not train, told before it is tried: docs/matrix.md has all."""
+"""Warn of code that this way of distributing does not train, before it is tried. docs/matrix.md has the whole list."""
 
 import os
 import re
@@ -18,7 +18,7 @@ NO_FIT = {"ps": "knows no parameter servers", "mwms": "does not train on several
 
 
 class Doubt(NamedTuple):
-    """Something that does not train so, by a name of check/lint/catalogue.py."""
+    """Describe something that does not train. `check` is a name in check/lint/catalogue.py."""
 
     check: str
     file: str
@@ -42,11 +42,11 @@ def doubts(
     servers: int = 0,
     ranks: int = 0,
 ) -> list[Doubt]:
-    """Return what does not train so, found by the words of each file.
+    """Return what does not train, found by the words of each file.
 
-    `files`: as `findings.texts` gives them. `mode`: "" where one process trains alone. `tensorflow`: its version, "" if
-    there is none. `environment` decides as TensorFlow has it decide. `gpus`: that TensorFlow sees and can use on this
-    host; `servers`: parameter servers, of a chief that may see GPUs; `ranks`: of mpirun, on this host.
+    `files`: as `findings.texts` returns them. `mode`: "" where one process trains alone. `tensorflow`: its version, ""
+    if there is none. `environment` decides as it does in TensorFlow. `gpus`: those that TensorFlow sees and can use on
+    this host; `servers`: parameter servers, of a chief that may see GPUs; `ranks`: of mpirun, on this host.
     """
     legacy = environment.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")  # tensorflow/__init__.py
     keras_3 = _version(tensorflow) >= FIRST_WITH_KERAS_3 and not legacy

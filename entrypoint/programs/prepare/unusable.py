@@ -1,10 +1,10 @@
-"""What every module here raises and shows."""
+"""Define the exception of the prepare step, and how sources and errors are shown."""
 
 import re
 
 
 class Unusable(Exception):
-    """The user's code cannot be had, told in one line."""
+    """Report in one line that the user's code cannot be used."""
 
 
 def missing(module: str | None, what: str) -> Unusable:
@@ -13,14 +13,14 @@ def missing(module: str | None, what: str) -> Unusable:
 
 
 def shown(source: str) -> str:
-    """Return where the code comes from, without what is not to be shown: user, password, and a signed URL's query."""
+    """Return where the code comes from, without secrets: user, password, and a signed URL's query."""
     if not source.startswith("s3://") and "://" in source:
         source = re.sub(r"//[^/]*@", "//", source.partition("?")[0])
     return source if len(source) <= 300 else source[:297] + "..."
 
 
 def reason(error: BaseException) -> str:
-    """Return an exception's text in one line, without passwords in URLs; of several files' errors the first."""
+    """Return an exception's text in one line, without passwords in URLs. Of several files' errors, it is the first."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror is None and error.args and isinstance(error.args[0], list):
         text = str(error.args[0][0][-1])  # shutil.Error, of copytree

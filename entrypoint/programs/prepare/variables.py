@@ -1,7 +1,7 @@
-"""SM_*, as sagemaker-training sets them for a script: computed here, without that library and what it imports.
+"""Compute SM_* as sagemaker-training sets them for a script, without importing that library.
 
-Names and values are those of `sagemaker_training/environment.py`, 5.1.4. Differences are listed in docs/differences.md,
-and tests/unit/launcher/plan/test_parity.py compares both, and 4.9.0.
+Names and values are those of `sagemaker_training/environment.py`, 5.1.4. docs/differences.md lists differences, and
+tests/unit/plan/test_parity.py compares both, and 4.9.0.
 """
 
 import json
@@ -22,9 +22,9 @@ LOG_LEVEL = 20  # logging.INFO
 
 
 def variables(task: dict[str, Any]) -> dict[str, str]:
-    """Return the environment that a script finds: SM_*, and what sagemaker-training sets in its own process.
+    """Return the environment of a script: SM_*, and what sagemaker-training sets in its own process.
 
-    `task` is what `plan/distributions/common.py` tells the prepare step.
+    `task` is what `plan/distributions/common.py` sends to the prepare step.
     """
     hyperparameters, users = task["hyperparameters"], task["of_the_script"]
     known = _of_job(task)
@@ -55,7 +55,7 @@ _ONLY_IN_TRAINING_ENV = {
 
 
 def _of_job(task: dict[str, Any]) -> dict[str, Any]:
-    """What SM_TRAINING_ENV holds."""
+    """Return the content of SM_TRAINING_ENV."""
     resources, hyperparameters = task["resource_config"], task["hyperparameters"]
     base = Path(os.environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"))
     framework = {k: v for k, v in task["of_frameworks"].items() if not (k == GROUPS and v is None)}
@@ -117,17 +117,17 @@ def _neurons(instance_type: str) -> int:
 
 
 def _output(*command: str) -> str:
-    """What a program prints; nothing where it is not there, or fails."""
+    """Return what a program prints; "" if it does not exist, or fails."""
     if not shutil.which(command[0]):
         return ""
-    import subprocess  # here, since few hosts have one of these, and it takes milliseconds before a script starts
+    import subprocess  # here, since few hosts have one of these, and the import delays every script
 
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     return "" if done.returncode else done.stdout
 
 
 def _region(hyperparameters: dict[str, Any]) -> str | None:
-    """By the hyperparameter that the SDK sends, else as boto3 finds it, which takes half a second to be imported."""
+    """Return the region from the SDK's hyperparameter, else as boto3 finds it, whose import takes half a second."""
     if "sagemaker_region" in hyperparameters:
         region: str | None = hyperparameters["sagemaker_region"]
     elif os.path.exists(os.path.expanduser(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config"))):  # noqa: PTH110, PTH111
@@ -148,7 +148,7 @@ def _text(value: Any) -> str:
 
 
 def _short_enough(entries: dict[str, str]) -> dict[str, str]:
-    """Leave out entries that Linux does not start a program with. Legal hyperparameters can make SM_HPS one."""
+    """Drop entries that Linux cannot pass to a program. Legal hyperparameters can make SM_HPS one of them."""
     too_long = [k for k, value in entries.items() if len(f"{k}={value}".encode(errors="replace")) >= LONGEST_ENTRY]
     if too_long:
         print(f"warning: left out of the environment, as longer than 128 KiB: {', '.join(too_long)}", flush=True)

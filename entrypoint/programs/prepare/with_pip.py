@@ -1,6 +1,6 @@
-"""Runs pip, one at a time, as sagemaker-training does, and keeps the lines that say what is wrong.
+"""Run pip, one at a time, as sagemaker-training does, and keep the lines with its errors.
 
-Apart from installing.py, since most jobs install nothing, and this imports what takes some milliseconds.
+It is not part of installing.py, since most jobs install nothing, and its imports take some milliseconds.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from typing import IO
 from unusable import Unusable, missing
 
 RUN_PIP = Path(__file__).parents[1] / "run_pip.py"
-LAST_RETRY = "Retry(total=0,"  # of pip's, in the line that says why its index was not reached
+LAST_RETRY = "Retry(total=0,"  # in pip's line about an index that it did not reach
 UNREACHED = (
     " (pip did not reach its index: under network isolation, or in a VPC without a way to one, a job has only what the "
     "image or the code brings)"
@@ -28,7 +28,7 @@ UNREACHED = (
 
 def run_pip(package: bool, code: Path) -> None:
     _keep_cache()
-    # With a network that is cut off, pip would look for a newer pip for a quarter of a minute.
+    # Without a network, pip would look for a newer pip for a quarter of a minute.
     os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
     if package:
         _build_with_what_is_here(code)
@@ -41,7 +41,8 @@ def run_pip(package: bool, code: Path) -> None:
             from codeartifact import index
         except ImportError as error:
             raise missing(error.name, "CA_REPOSITORY_ARN") from None
-        try:  # there is a token in it, and everybody on the host sees a command line
+
+        try:  # it holds a token, and everybody on the host can see a command line
             env["PIP_INDEX_URL"] = index(arn)
         except Unusable as wrong:
             raise Unusable(f"{what} in {code} cannot be installed: {wrong}") from None
@@ -52,27 +53,27 @@ def run_pip(package: bool, code: Path) -> None:
         copier = threading.Thread(target=_copy, args=(pip.stderr, said), daemon=True)
         copier.start()
         pip.wait()
-        copier.join(timeout=5)  # what a build has left running may hold the other end for ever
+        copier.join(timeout=5)  # what a build has left running may keep the other end open for ever
     if pip.returncode:
         found = said[-1] if said else f"pip ended with exit code {pip.returncode}: see its lines above"
         raise Unusable(f"{what} in {code} cannot be installed: {found}")
 
 
 def _keep_cache() -> None:
-    """In a warm pool, pip finds what the job before has downloaded and built."""
+    """Let pip find, in a warm pool, what the job before has downloaded and built."""
     if folder := os.environ.get("SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"):
         os.environ.setdefault("PIP_CACHE_DIR", str(Path(folder) / "pip"))
 
 
 def _build_with_what_is_here(code: Path) -> None:
-    """To build a plain setup.py, pip fetches setuptools from an index, which network isolation keeps away."""
+    """Build a plain setup.py with the installed setuptools: pip would fetch it, which network isolation prevents."""
     asks_for_more = any((code / name).is_file() for name in ("pyproject.toml", "requirements.txt"))
     if not asks_for_more and find_spec("setuptools"):
         os.environ.setdefault("PIP_NO_BUILD_ISOLATION", "false")  # pip reads it as --no-build-isolation
 
 
 def _copy(lines: IO[bytes], said: list[str]) -> None:
-    """Pass on what pip writes to stderr, as it comes, and keep the lines in which it says what is wrong."""
+    """Pass on pip's stderr as it comes, and keep the lines with errors."""
     unreached = ""
     for line in lines:
         os.write(2, line)
@@ -84,7 +85,7 @@ def _copy(lines: IO[bytes], said: list[str]) -> None:
 
 @contextlib.contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Let pip run once at a time: hosts that are simulated on one machine share its Python."""
+    """Let only one pip run at a time: hosts that are simulated on one machine share its Python."""
     name = re.sub(r"\W", "_", sys.prefix)
     with open(Path(tempfile.gettempdir()) / f"entrypoint-install{name}-{os.getuid()}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,7 +1,8 @@
-"""Optimizers of Keras 2 whose steps XLA compiles where a GPU is seen. It takes no variable of another device, and with
-parameter servers the learning rate is on one of them, and each weight on any: the first step fails.
+"""Find optimizers of Keras 2 whose steps XLA compiles where a GPU is seen.
 
-Found by their words, as all in unsupported.py: what a name stands for, no look at a script tells for sure.
+XLA takes no variable of another device. With parameter servers the learning rate is on one of them, and each weight on
+any of them, so the first step fails. Optimizers are found by their words, as in doubts.py: reading a script does not
+tell for sure what a name means.
 """
 
 import re
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 
 NAMES = "Adadelta|Adafactor|Adagrad|Adam|AdamW|Adamax|Ftrl|Lion|Nadam|RMSprop|SGD"
 CLASSES = {name.lower(): name for name in NAMES.split("|")}
-FIRST_KERAS = (2, 11)  # of TensorFlow: older optimizers, which later ones call legacy, have no XLA
+FIRST_KERAS = (2, 11)  # of TensorFlow: older optimizers, later called legacy, have no XLA
 MADE = re.compile(rf"(?<![\w.])((?:\w+\.)*optimizers\.(?:experimental\.)?)({NAMES})\(")
 IMPORTED = re.compile(
     r"^[^\S\n]*from\s+[\w.]*keras\.optimizers(?:\.experimental)?\s+import\s+(\([^)]*\)|.*)", re.MULTILINE
@@ -22,9 +23,9 @@ LONG = 60  # characters of a call that are shown
 
 
 def compiled(files: list[tuple[str, str]]) -> Iterator[tuple[str, int, int, str, str]]:
-    """Yield (file, line, how many more there are, what stands there, what to write) of each file with some.
+    """Yield (file, line, how many more there are, the optimizer's text, what to write) of each file with some.
 
-    Nothing where none of the files makes a strategy for parameter servers.
+    Nothing is yielded if no file makes a strategy for parameter servers.
     """
     if not any(SERVERS.search(text) for _, text in files):
         return
@@ -36,7 +37,7 @@ def compiled(files: list[tuple[str, str]]) -> Iterator[tuple[str, int, int, str,
 
 
 def _of(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield (place, what stands there, what to write)."""
+    """Yield (place, the optimizer's text, what to write)."""
     imported = "|".join(
         word for match in IMPORTED.finditer(text) for word in re.findall(r"\w+", match[1]) if word.lower() in CLASSES
     )
@@ -55,7 +56,7 @@ def _of(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _arguments(text: str, start: int) -> str:
-    """Return what stands between the bracket before `start` and the one that closes it."""
+    """Return the text between the bracket before `start` and the one that closes it."""
     depth = 1
     for at in range(start, len(text)):
         depth += {"(": 1, ")": -1}.get(text[at], 0)

@@ -1,4 +1,4 @@
-"""What every way of distributing needs: the prepare step, the user's command, and text for TF_CONFIG."""
+"""Build what every way of distributing needs: the prepare step, the user's command, and TF_CONFIG."""
 
 import json
 import sys
@@ -28,21 +28,21 @@ from entrypoint.launcher.plan.plan import (
 PACKAGE = Path(__file__).resolve().parents[3]
 PROGRAMS = PACKAGE / "programs"
 STAND_INS = PACKAGE / "stand_ins"
-# The scripts' library, where our packages lie in a folder that only we see: container/onto/install.py makes both.
+# The scripts' library, if our packages lie in a folder that only we see. container/onto/install.py makes both.
 LIBRARY = PACKAGE.parent.parent / "library"
 
 
 def child(name: str, suffix: str = ".py", options: tuple[str, ...] = SAFE_PATH) -> tuple[str, ...]:
-    """Return the command of one of our helper programs: a file, or without suffix a folder with a `__main__.py`.
+    """Return the command of a helper program: a file, or without suffix a folder with a `__main__.py`.
 
-    By path and with -P, or more, so that a module of the user's that is called like one of ours cannot get in
-    the way. (Python 3.10, which has no -P, looks into the folder of the file before it looks elsewhere.)
+    It runs by path and with -P or stricter options, so that a module of the user's cannot replace one of ours by its
+    name. (Python 3.10 has no -P, but searches the file's own folder first.)
     """
     return (sys.executable, *options, str(PROGRAMS / f"{name}{suffix}"))
 
 
 def _prepare(job: Job, host: Host, rows: Sequence[ProcessSpec]) -> ProcessSpec:
-    """Return what fetches and installs code and computes SM_*, once per host. Only ours has its long input."""
+    """Return the step that fetches and installs the code and computes SM_*. Only this host's has its long input."""
     return ProcessSpec(
         host=host.name,
         name=PREPARE,
@@ -87,7 +87,10 @@ def _to_prepare(job: Job, rows: Sequence[ProcessSpec]) -> str:
 
 
 def _servers_of_gpus(job: Job, rows: Sequence[ProcessSpec]) -> int:
-    """Return the number of parameter servers of a chief that may see GPUs; beside workers, parts.py hides them."""
+    """Return how many parameter servers a chief uses that may see GPUs.
+
+    Beside workers, parts.py hides the GPUs from it.
+    """
     chief = next((row.host for row in rows if row.role is Role.CHIEF), "")
     hides = job.settings.ps_workers == "server" and job.settings.pin_gpus != "never"
     if hides and any(row.role is Role.WORKER and row.host == chief for row in rows):
@@ -96,7 +99,7 @@ def _servers_of_gpus(job: Job, rows: Sequence[ProcessSpec]) -> int:
 
 
 def modules(specs: Iterable[ProcessSpec]) -> list[str]:
-    """Return Python's modules that these processes are started with, and not by the user's word."""
+    """Return the Python modules that the launcher itself starts these processes with."""
     found = set()
     for spec in specs:
         if spec.role in (Role.PS, Role.WORKER) and not spec.program:
@@ -107,15 +110,15 @@ def modules(specs: Iterable[ProcessSpec]) -> list[str]:
 
 
 def program(job: Job, options: tuple[str, ...] = ()) -> Command:
-    """Return the user's command; `options` are Python's, the last of them at most a module that runs the program."""
+    """Return the user's command. `options` are Python's; the last may be a module that runs the program."""
     shim = (str(PROGRAMS / "as_tf1.py"),) if job.settings.tf1 == "shim" else ()
     return Command(file=job.program.name, arguments=job.program.arguments, python=(sys.executable, *options, *shim))
 
 
 def rendezvous(cluster: Cluster) -> tuple[Need, ...]:
-    """Return what user's programs wait for: every host is there with its code installed, and has reached the others.
+    """Return what the user's programs wait for: all hosts have installed the code and reached one another.
 
-    It costs two messages; a host that cannot install its requirements then fails the job before it trains.
+    This costs two messages. A host that cannot install its requirements then fails the job before it trains.
     """
     if len(cluster.hosts) == 1:
         return (Need(host=cluster.me.name, process=PREPARE),)
@@ -123,7 +126,10 @@ def rendezvous(cluster: Cluster) -> tuple[Need, ...]:
 
 
 def evaluator(job: Job, cluster: str) -> list[ProcessSpec]:
-    """Return the script as task `evaluator`, if the job has one: no member of the cluster, so nobody connects to it."""
+    """Return the script as task `evaluator`, if the job has one.
+
+    It is no member of the cluster: nobody connects to it.
+    """
     if not job.evaluator:
         return []
     return [
@@ -143,9 +149,9 @@ def evaluator(job: Job, cluster: str) -> list[ProcessSpec]:
 
 
 def _outside(job: Job) -> list[ProcessSpec]:
-    """Return the script alone on the hosts outside the distribution, as AWS's toolkit runs it there.
+    """Return the script alone on the hosts outside of the distribution, as AWS's toolkit runs it there.
 
-    The job is over when the distribution is: what serves it (tf.data workers, say) would go on for ever.
+    The job is over when the distribution is: programs that serve it, such as tf.data workers, would never end.
     """
     return [
         ProcessSpec(
@@ -165,14 +171,14 @@ def _outside(job: Job) -> list[ProcessSpec]:
 
 
 def whole(job: Job, title: str, rows: Sequence[ProcessSpec], **more: Any) -> Plan:
-    """Return the plan of these rows, and of what all ways of distributing have."""
+    """Return the plan of these rows, with what all ways of distributing have."""
     hosts = tuple(host.name for host in job.cluster.hosts)
     steps = [_prepare(job, host, rows) for host in job.cluster.hosts]
     return Plan(title=title, hosts=hosts, processes=(*steps, *rows, *_outside(job)), notes=job.warnings, **more)
 
 
 def where(job: Job, detail: str = "") -> str:
-    """Say on how many hosts, for the title of a plan."""
+    """Return the number of hosts in words, for the title of a plan."""
     others = len(job.cluster.outside)
     inside = count(len(job.cluster.hosts) - others, "host")
     return f"on {inside}{detail}" + (f"; {count(others, 'host')} outside" if others else "")

@@ -1,4 +1,4 @@
-"""MultiWorkerMirroredStrategy: `worker` tasks in rank order, the first is TensorFlow's chief."""
+"""Plan MultiWorkerMirroredStrategy: `worker` tasks in rank order, of which the first is TensorFlow's chief."""
 
 import json
 
@@ -6,7 +6,7 @@ from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.distributions import common
 from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec, Role
 
-FIRST_PORT = 8890  # what AWS's toolkit uses, so security groups that were opened for it still fit
+FIRST_PORT = 8890  # AWS's toolkit uses it, so security groups that were opened for that still fit
 
 
 def plan(job: Job) -> Plan:

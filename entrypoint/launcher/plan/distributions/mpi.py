@@ -1,8 +1,8 @@
-"""Horovod and other MPI programs: the coordinator runs mpirun, over an ssh daemon of the job's own.
+"""Plan Horovod and other MPI programs: the coordinator runs mpirun over an ssh daemon of the job's own.
 
-mpirun starts our small `rank` program on every host; that asks the host's own supervisor for the command
-and the environment, so no value of the coordinator's and no secret travels by command line or ssh, and each
-host logs and watches its own ranks. Files for ssh are written by `entrypoint.launcher.plan.ssh`.
+On every host mpirun starts our small program `rank`. It asks the host's own supervisor for the command and the
+environment. So no value of the coordinator's and no secret travels by command line or ssh, and each host logs and
+watches its own ranks. `entrypoint.plan.ssh` writes the files for ssh.
 """
 
 import re
@@ -14,7 +14,7 @@ from entrypoint.launcher.plan import ssh
 from entrypoint.launcher.plan.distributions import common
 from entrypoint.launcher.plan.plan import ALL_HOSTS, ATTEMPT, Duty, Need, Plan, ProcessSpec, Ready, Restart, Role
 
-# Options of mpirun that mean the same, so that a user's choice replaces ours.
+# Options of mpirun that mean the same: a user's option replaces ours.
 _SYNONYMS = {
     "-np": "np", "--np": "np", "-n": "np", "--n": "np", "-c": "np",
     "-host": "host", "--host": "host", "-H": "host", "-hostfile": "host", "--hostfile": "host",
@@ -23,7 +23,7 @@ _SYNONYMS = {
     "-bind-to": "bind-to", "--bind-to": "bind-to",
     "-wdir": "wdir", "--wdir": "wdir", "-wd": "wdir", "--wd": "wdir",
 }  # fmt: skip
-# Options of Python for programs that need no package: it starts in half the time.
+# Options of Python for programs that need no package: Python starts in half the time.
 STANDARD_LIBRARY = ("-I", "-S")
 _MCA = {f"{dashes}{name}" for dashes in ("-", "--") for name in ("mca", "gmca", "omca", "gomca", "prtemca", "pmixmca")}
 
@@ -39,8 +39,8 @@ def plan(job: Job) -> Plan:
         needs += [Need(host=name, process="sshd") for name in ([ALL_HOSTS] if everywhere else [h.name for h in hosts])]
     options, env = list[str](), [(ssh.RANKS_SOCKET, str(job.paths.ranks))]
     if job.open_mpi == PRRTE:
-        options = ["apart"]  # PRRTE kills what it has started 0.25 s after SIGTERM, too soon for a checkpoint
-        env.append(("TMPDIR", str(job.paths.run)))  # a folder that a killed mpirun left in /tmp would be in the way
+        options = ["apart"]  # PRRTE kills its processes 0.25 s after SIGTERM, too soon for a checkpoint
+        env.append(("TMPDIR", str(job.paths.run)))  # a folder that a killed mpirun has left in /tmp would be in the way
     rows.append(
         ProcessSpec(
             host=hosts[0].name,
@@ -99,7 +99,7 @@ def _rank(job: Job, host: Host, rank: int, local: int) -> ProcessSpec:
         role=Role.RANK,
         duty=Duty.RANK,
         task=f"local rank {local}",
-        # mpi4py's runner calls MPI_Abort when the script raises; without it the other ranks wait for ever.
+        # mpi4py's runner calls MPI_Abort when the script raises; without it the other ranks would wait for ever.
         program=common.program(job, options=("-m", "mpi4py")),
         env=(("NCCL_SOCKET_IFNAME", interface),) if interface else (),
         cwd=job.paths.code,
@@ -108,7 +108,7 @@ def _rank(job: Job, host: Host, rank: int, local: int) -> ProcessSpec:
 
 
 def _mpirun(job: Job) -> tuple[list[str], int]:
-    """mpirun with our options, then the user's; (command, number of ranks)."""
+    """Return (command of mpirun, number of ranks), with our options and then the user's."""
     hosts, slots = job.cluster.training, job.processes_per_host
     users = _user_options(job.mpi_options)
     total = len(hosts) * slots
@@ -118,19 +118,19 @@ def _mpirun(job: Job) -> tuple[list[str], int]:
     ours = [
         ["--allow-run-as-root"],
         ["-np", str(total)],
-        # Alone, the host need not know its own name.
+        # A single host need not know its own name.
         ["--host", ",".join(f"{host.name if len(hosts) > 1 else 'localhost'}:{slots}" for host in hosts)],
         ["--map-by", "slot"],
         ["--bind-to", "none"],
-        # So that a rank of an attempt that is over, should it still come up, is known as such.
+        # Marks a rank of an attempt that is over, should it still start.
         ["-x", ATTEMPT],
         *(_of_prrte(job) if job.open_mpi == PRRTE else _of_orte(job)),
     ]
     if len(hosts) > 1:
-        # Keeps Open MPI's daemon in its ssh session, where the host's supervisor sees it come and go.
+        # Keeps Open MPI's daemon in its ssh session, so that the host's supervisor sees it start and end.
         ours += [["--leave-session-attached"]]
-        # A rank goes where its program runs by itself. Left alone, the daemons look for mpirun's own folder, which is
-        # nowhere else, take the user's home instead, and wait without a word where there is none.
+        # A rank goes where its program runs by itself. Without this, the daemons look for mpirun's own folder, which
+        # exists on no other host, and then for the user's home; if there is none, they wait without a message.
         ours += [["--wdir", "/"]]
         if job.cluster.interface:
             ours += [["--mca", "btl_tcp_if_include", job.cluster.interface]]
@@ -140,16 +140,16 @@ def _mpirun(job: Job) -> tuple[list[str], int]:
 
 
 def _of_orte(job: Job) -> list[list[str]]:
-    """Return the options of Open MPI up to version 4."""
+    """Return the options for Open MPI up to version 4."""
     hosts, settings = job.cluster.training, job.settings
     options = [
         ["--mca", "orte_abort_on_non_zero_status", "1"],
-        # Between SIGTERM and SIGKILL Open MPI gives a rank 1 s, too short for a checkpoint. We do the killing.
+        # Open MPI kills a rank 1 s after SIGTERM, too soon for a checkpoint. The launcher kills instead.
         ["--mca", "odls_base_sigkill_timeout", str(int(settings.stop_grace) + 1)],
         ["--mca", "pml", "ob1"],
-        # Hosts that are simulated on one machine would meet in the same shared memory.
+        # Simulated hosts share one machine, and would meet in the same shared memory.
         ["--mca", "btl", "tcp,self" if settings.port_stride and len(hosts) > 1 else "^openib"],
-        # The single-copy ways need ptrace rights that containers do not have.
+        # The single-copy mechanisms need ptrace rights, which containers do not have.
         ["--mca", "btl_vader_single_copy_mechanism", "none"],
     ]
     if len(hosts) > 1:
@@ -157,23 +157,23 @@ def _of_orte(job: Job) -> list[list[str]]:
         if job.cluster.interface:
             options += [["--mca", "oob_tcp_if_include", job.cluster.interface]]
         if settings.port_stride:
-            # Hosts that are simulated on one machine may all look local to Open MPI, by the addresses of their names:
-            # compare names only. If one looks local after the daemons were started, and not before, mpirun finds none
-            # again, and says that all nodes "are already filled".
+            # Hosts simulated on one machine may all look local to Open MPI, by the addresses of their names: compare
+            # names only. If a host begins to look local after the daemons were started, mpirun does not find it again,
+            # and says that all nodes "are already filled".
             options += [["--mca", "if_base_do_not_resolve", "1"]]
     return options
 
 
 def _of_prrte(job: Job) -> list[list[str]]:
-    """Return the same for Open MPI from version 5 on. It ends a job of which a rank has failed without being asked."""
+    """Return the options for Open MPI from version 5 on, which ends a job by itself when a rank has failed."""
     hosts = job.cluster.training
     options = [["--mca", "pml", "ob1"], ["--mca", "smsc", "^cma"]]
     if job.settings.port_stride and len(hosts) > 1:
-        # Hosts that are simulated on one machine would meet in the same shared memory; `han` waits there for ever.
+        # Simulated hosts share one machine and would meet in the same shared memory, where `han` waits for ever.
         options += [["--mca", "btl", "tcp,self"], ["--mca", "coll", "^han"]]
     if len(hosts) > 1:
         options += [["--prtemca", "plm_ssh_agent", ssh.client(job.paths)], ["--prtemca", "plm_ssh_no_tree_spawn", "1"]]
-        if job.cluster.interface not in (None, "lo"):  # PRRTE takes no loopback where there is anything else
+        if job.cluster.interface not in (None, "lo"):  # PRRTE takes no loopback where there is another interface
             options += [["--prtemca", "prte_if_include", job.cluster.interface]]
     return options
 
@@ -181,7 +181,7 @@ def _of_prrte(job: Job) -> list[list[str]]:
 def _user_options(words: tuple[str, ...]) -> list[list[str]]:
     """Return the user's options as lists of an option and its values.
 
-    `--NCCL_DEBUG X` is not mpirun's: AWS's toolkit takes it and exports the variable, so we do.
+    `--NCCL_DEBUG X` is no option of mpirun: AWS's toolkit exports the variable instead, and so does this.
     """
     options: list[list[str]] = []
     for word in words:
@@ -201,7 +201,7 @@ def _nccl_debug(option: list[str]) -> list[str]:
 
 
 def _key(option: list[str]) -> str:
-    """Return what an option sets; two options with one key exclude one another."""
+    """Return what an option sets. Of two options with one key, only one may be passed."""
     if option[0] in _MCA and len(option) > 1:
         return f"mca {option[1]}"
     if option[0] == "-x" and len(option) > 1:
@@ -210,6 +210,6 @@ def _key(option: list[str]) -> str:
 
 
 def _placement(hosts: tuple[Host, ...], slots: int, total: int) -> list[tuple[int, Host, int]]:
-    """(rank, host, local rank) as mpirun places them by slot: a host's slots are filled before the next host's."""
+    """Return (rank, host, local rank), placed as mpirun does by slot: one host is filled before the next."""
     places = [(host, local) for host in hosts for local in range(slots)]
     return [(rank, *places[rank]) for rank in range(min(total, len(places)))]

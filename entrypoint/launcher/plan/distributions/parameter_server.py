@@ -1,8 +1,8 @@
-"""Parameter servers: ps tasks on the CPU, a chief on rank 0, workers elsewhere.
+"""Plan parameter servers: ps tasks on the CPU, a chief on rank 0, workers elsewhere.
 
-`script`: the user's script runs as chief and as every worker and does what TF_CONFIG tells it, as on AWS's
-images. `server`: TensorFlow servers are the workers and the user's script runs on the chief alone. The parameter
-servers are TensorFlow's as well, unless `ENTRYPOINT_PS_SERVERS=script` has the user's script run them.
+`script`: the user's script runs as chief and as every worker, and does what TF_CONFIG says, as on AWS's images.
+`server`: TensorFlow servers are the workers, and the user's script runs on the chief alone. The parameter servers are
+TensorFlow servers, too, unless `ENTRYPOINT_PS_SERVERS=script` has the user's script run them.
 """
 
 import itertools
@@ -14,8 +14,8 @@ from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.distributions import common
 from entrypoint.launcher.plan.plan import PREPARE, Duty, Flag, Need, Plan, ProcessSpec, Ready, Restart, Role, Serves
 
-# AWS's toolkit has the script at 2222 and its parameter server at 2223; further tasks of a host take every
-# second port from there.
+# AWS's toolkit has the script at 2222 and its parameter server at 2223. Further tasks of a host take every second
+# port from there.
 SCRIPT_PORT = 2222
 PS_PORT = 2223
 Places = Sequence[tuple[Host, int]]
@@ -27,7 +27,7 @@ def plan(job: Job) -> Plan:
     hosts = job.cluster.training
     servers = job.settings.ps_workers == "server"
     chief_name = "master" if job.settings.ps_chief_name == "master" else "chief"
-    # A script for AWS's images gets their name. But a ClusterCoordinator, or an evaluator, belongs to a chief.
+    # Scripts for AWS's images use the name `master`. But a ClusterCoordinator, or an evaluator, belongs to a chief.
     may_be_master = job.settings.ps_chief_name == "auto" and not servers and not job.evaluator
     renamed = (Flag.TF1_MASTER, '"chief"', '"master"') if may_be_master else None
     serving = job.cluster.serving
@@ -39,7 +39,7 @@ def plan(job: Job) -> Plan:
 
     def server(role: Role, index: int, places: Places) -> ProcessSpec:
         host, port = places[index]
-        # Parameter servers hold variables in main memory: without this they would take the GPUs' memory too.
+        # Parameter servers hold variables in main memory. Without this they would take the GPUs' memory, too.
         hide_gpus = (("CUDA_VISIBLE_DEVICES", "-1"),) if role is Role.PS else ()
         users = role is Role.PS and job.settings.ps_servers == "script"
         return ProcessSpec(
@@ -55,10 +55,10 @@ def plan(job: Job) -> Plan:
             env_if=renamed,
             cwd=job.paths.code if users else None,
             ports=(port,),
-            # A parameter server is there long before a script has imported TensorFlow, and until the hosts have met it
-            # would take the processor from that. A worker's imports as much as the script.
+            # A parameter server starts long before a script has imported TensorFlow, and would take CPU from that
+            # before the hosts have met. A worker's imports take as long as the script's.
             needs=common.rendezvous(job.cluster) if role is Role.PS else (Need(host=host.name, process=PREPARE),),
-            # The chief's ClusterCoordinator gives a lost worker's steps to others, and takes it back later.
+            # The chief's ClusterCoordinator gives a lost worker's steps to other workers, and takes it back later.
             restart=Restart.ALONE if role is Role.WORKER else Restart.GROUP,
         )
 
@@ -99,7 +99,7 @@ def plan(job: Job) -> Plan:
 def _worker_hosts(hosts: Sequence[Host], per_host: int, servers: bool) -> list[Host]:
     """Return the host of each worker task. The chief is one of the processes of its host."""
     workers = [host for host in hosts for local in range(per_host) if (host.rank, local) != (0, 0)]
-    # A strategy needs a worker to train on; alone on one host, the chief gets a server beside it.
+    # A strategy needs a worker to train on: on a single host, the chief gets a server beside it.
     return workers or ([hosts[0]] if servers else [])
 
 
@@ -110,7 +110,10 @@ def _places(hosts: Sequence[Host], first: int) -> Places:
 
 
 def _chief_first(job: Job, chief: Host) -> tuple[Need, ...]:
-    """Hold a worker's script until the chief listens, where coming first costs it 30 s (TF1's session recovery)."""
+    """Return the need that holds a worker's script until the chief listens.
+
+    In TF1, a worker that starts before the chief loses 30 s (session recovery).
+    """
     if job.settings.ps_chief_first == "never":
         return ()
     only_if = None if job.settings.ps_chief_first == "always" else Flag.TF1_SESSIONS

@@ -1,8 +1,8 @@
-"""How the processes of each host divide its CPUs and GPUs; for every way of distributing.
+"""Divide each host's CPUs and GPUs among its processes; for every way of distributing.
 
-Those that train take all there is, in equal parts. What serves, evaluates or coordinates beside them computes now and
-then: it gets the threads of one of them and takes none away, and no GPU. A host where nothing trains is divided among
-its servers.
+The processes that train take everything, in equal parts. A process that serves, evaluates or coordinates beside them
+computes now and then: it gets as many threads as one of them, reduces no other part, and gets no GPU. If nothing
+trains on a host, its servers share it.
 """
 
 from entrypoint.base.values import replace
@@ -13,12 +13,12 @@ _COMPUTES = (Role.SCRIPT, Role.RANK, Role.CHIEF, Role.WORKER, Role.PS, Role.EVAL
 
 
 def divided(job: Job, plan: Plan) -> Plan:
-    """Return the plan, with each process's part of its host."""
+    """Return the plan with each process's part of its host."""
     on_host: dict[str, list[ProcessSpec]] = {}
     for spec in plan.processes:
         if spec.role in _COMPUTES:
             on_host.setdefault(spec.host, []).append(spec)
-    # TensorFlow's strategies want as many GPUs for each worker: hosts with fewer workers than others leave some out.
+    # TensorFlow's strategies want equally many GPUs for each worker: hosts with fewer workers leave some unused.
     most = max((sum(trains(job, spec) for spec in rows) for rows in on_host.values()), default=0)
     part = {(spec.host, spec.name): spec for rows in on_host.values() for spec in _divided(job, rows, most)}
     return replace(plan, processes=tuple(part.get((spec.host, spec.name), spec) for spec in plan.processes))
@@ -28,7 +28,7 @@ def _divided(job: Job, computing: list[ProcessSpec], most: int) -> list[ProcessS
     training = [spec.name for spec in computing if trains(job, spec)]
     sharing = len(training) or sum(spec.role is Role.PS for spec in computing) or len(computing)
     cpu_share = sharing if job.settings.threads == "auto" else 0
-    # Horovod's scripts choose their GPU among all of the host; where they see only one, they find no second.
+    # Horovod's scripts choose a GPU by local rank among all of the host: they must see all of them.
     pins = job.settings.pin_gpus == "always" or (job.settings.pin_gpus == "auto" and job.mode is not Mode.MPI)
     rows = []
     for spec in computing:
@@ -36,13 +36,13 @@ def _divided(job: Job, computing: list[ProcessSpec], most: int) -> list[ProcessS
         if pins and spec.name in training and most > 1:
             gpu_share = (training.index(spec.name), most)
         elif pins and training and spec.role in (Role.CHIEF, Role.EVALUATOR) and spec.name not in training:
-            gpu_share = NO_GPU  # it would take the memory of the GPUs from those that train here
+            gpu_share = NO_GPU  # it would take GPU memory from the processes that train here
         rows.append(spec.but(cpu_share=cpu_share, gpu_share=gpu_share))
     return rows
 
 
 def trains(job: Job, spec: ProcessSpec) -> bool:
-    """Return whether it computes gradients all the time. Where servers are the workers, no chief does."""
+    """Return whether the process computes gradients all the time. If servers are the workers, the chief does not."""
     if spec.role is Role.CHIEF:
         return job.settings.ps_workers == "script"
     return spec.role in (Role.SCRIPT, Role.RANK, Role.WORKER)

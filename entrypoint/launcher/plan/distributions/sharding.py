@@ -1,4 +1,4 @@
-"""Which processes train, and so share the records of the job's channels; for every way of distributing."""
+"""Find the processes that train, and so share the records of the job's channels; for every way of distributing."""
 
 from collections.abc import Container
 
@@ -12,10 +12,10 @@ _TRAINS = (Role.RANK, Role.WORKER)
 
 
 def with_readers(job: Job, plan: Plan) -> Plan:
-    """Return the plan, with the number of each process among those that train, and what is to be said of the channels.
+    """Return the plan with a reader for each process that trains, and with notes about the channels.
 
-    Scripts that share nothing are not among them: each reads all there is. With parameter servers the chief is, if it
-    is TF1's; in TensorFlow 2 it only has the workers train.
+    Scripts that share nothing get none: each reads everything. With parameter servers, the chief trains if it is TF1's;
+    in TensorFlow 2 only the workers do.
     """
     chief_may = job.mode is Mode.PS and job.settings.ps_workers == "script"
     chief_does = chief_may and job.settings.ps_chief_name == "master"
@@ -36,6 +36,6 @@ def with_readers(job: Job, plan: Plan) -> Plan:
 
 
 def _readers(plan: Plan, roles: Container[Role]) -> dict[tuple[str, str], Reader]:
-    """By host and name; the rows of a plan are in rank order."""
+    """Return readers by host and name of process. The rows of a plan are in rank order."""
     rows = [spec for spec in plan.processes if spec.role in roles]
     return {(row.host, row.name): each for row, each in zip(rows, readers([r.host for r in rows]), strict=True)}

@@ -1,4 +1,4 @@
-"""The script on every host; nothing is shared."""
+"""Plan the script on every host; nothing is shared."""
 
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.distributions import common

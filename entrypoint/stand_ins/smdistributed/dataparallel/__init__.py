@@ -1,7 +1,7 @@
-"""Stands in for SageMaker's data-parallel library, which is not to be had for this TensorFlow: its calls go to Horovod.
+"""Replace SageMaker's data-parallel library, which does not exist for this TensorFlow, by calls of Horovod.
 
-On PYTHONPATH behind everything else, and only of jobs with `sagemaker_distributed_dataparallel_enabled`: a real
-library that is installed comes first. `smdistributed` has no `__init__.py`, so that it can be in several places.
+The folder stands last on PYTHONPATH, and only in jobs with `sagemaker_distributed_dataparallel_enabled`: a real library
+that is installed comes first. `smdistributed` has no `__init__.py`, so that it can lie in several places.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import NoReturn
 
 
 def not_covered(module: str, covered: list[str]) -> Callable[[str], NoReturn]:
-    """Return a module's `__getattr__` for the names that it does not have."""
+    """Return a module's `__getattr__`, which explains names that the module does not have."""
 
     def missing(name: str) -> NoReturn:
         raise AttributeError(

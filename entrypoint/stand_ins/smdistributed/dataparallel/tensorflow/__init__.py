@@ -1,4 +1,4 @@
-"""What the documentation of the library's last version for TensorFlow (1.2) names, by Horovod.
+"""Provide, by Horovod, the names that the library's last version for TensorFlow (1.2) documents.
 
 SageMaker Python SDK documentation, "TensorFlow Guide to SageMaker's distributed data parallel library".
 """
@@ -52,14 +52,14 @@ class ReduceOp:
 
 
 def oob_allreduce(tensor: Any, compression: Any = Compression.none, op: Any = ReduceOp.AVERAGE) -> Any:
-    """Return the average over all ranks (or what `op` says), on every rank."""
+    """Return the average over all ranks (or what `op` asks for), on every rank."""
     return hvd.allreduce(_tensor(tensor), compression=compression, op=_average(op))
 
 
 def allreduce(
     tensor: Any, param_index: int, num_params: int, compression: Any = Compression.none, op: Any = ReduceOp.AVERAGE
 ) -> Any:
-    """Do as `oob_allreduce`; Horovod needs no numbering of the tensors."""
+    """Do the same as `oob_allreduce`. Horovod needs no numbers of tensors."""
     return oob_allreduce(tensor, compression, op)
 
 
@@ -68,7 +68,7 @@ def broadcast(tensor: Any, root_rank: int) -> Any:
 
 
 def overlap(tensor: Any) -> Any:
-    """Return the tensor: a hint for XLA in the library; Horovod overlaps without being told."""
+    """Return the tensor. In the library this is a hint for XLA; Horovod overlaps without one."""
     return tensor
 
 
@@ -97,7 +97,7 @@ def DistributedOptimizer(
     op: Any = ReduceOp.AVERAGE,
     bucket_cap_mb: int | None = None,
 ) -> Any:
-    """For Keras' optimizers and TF1's. `bucket_cap_mb` has no effect: it is HOROVOD_FUSION_THRESHOLD (bytes) here."""
+    """Distribute an optimizer of Keras or TF1. `bucket_cap_mb` has no effect; set HOROVOD_FUSION_THRESHOLD (bytes)."""
     _no_devices(device_dense, device_sparse)
     _only_average("DistributedOptimizer", op)
     return hvd.DistributedOptimizer(

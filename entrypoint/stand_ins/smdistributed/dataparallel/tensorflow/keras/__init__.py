@@ -1,4 +1,4 @@
-"""The library for `model.fit`: a distributed optimizer, and the callback that broadcasts the first variables."""
+"""Provide the library for `model.fit`: a distributed optimizer, and the callback that broadcasts variables."""
 
 from smdistributed.dataparallel import not_covered
 from smdistributed.dataparallel.tensorflow import (
