@@ -77,7 +77,8 @@ def _with_log(began: float, signals: list[int], spare: "_Spare") -> int:
         try:
             job = surroundings.with_run_folder(read_job(base, os.environ, Path(DEFAULT_RUN), count_gpus()), os.environ)
             secret = Secrets(os.environ, job.hyperparameters)
-            log = Log(host, prefix=job.settings.log_prefix, streams=job.settings.log_streams, secret=secret)
+            prefix = job.settings.log_prefix
+            log = Log(host, prefix=prefix != "false", streams=prefix == "streams", secret=secret)
             job = surroundings.settled(job, os.environ, log.say)
             plan = _plan(job, log)
             feed = Feed(job, plan, began)  # fork before a second thread exists

@@ -133,7 +133,7 @@ def test_output_that_is_no_text_and_has_no_end(hosts):
 
 
 def test_streams_told_apart(hosts):
-    job = hosts(1, "speaks_oddly.py", environment={"ENTRYPOINT_LOG_STREAMS": "true"})
+    job = hosts(1, "speaks_oddly.py", environment={"ENTRYPOINT_LOG_PREFIX": "streams"})
     assert job.end() == [0]
     assert "[algo-1 script stderr] to stderr\n" in job[1].log
     assert "[algo-1 script stdout] é😀\n" in job[1].log

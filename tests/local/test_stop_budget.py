@@ -82,7 +82,7 @@ def test_what_ignores_it_is_killed_and_parameter_servers_do_not_outlive_it(hosts
 
 def test_before_the_maximum_runtime_scripts_are_asked_to_save(hosts):
     """Followers hear of it from the coordinator."""
-    environment = {"ENTRYPOINT_MAX_RUNTIME": "40", "ENTRYPOINT_STOP_EARLY": "28"}
+    environment = {"ENTRYPOINT_MAX_RUNTIME": "40", "ENTRYPOINT_STOP_GRACE": "8"}
     job = hosts(2, "saves.py", hyperparameters=MWMS, environment=environment)
     job.all_say("asleep")
     assert job.end() == [0, 0]
@@ -92,7 +92,7 @@ def test_before_the_maximum_runtime_scripts_are_asked_to_save(hosts):
 
 
 def test_before_the_maximum_runtime_a_script_that_does_nothing_about_it_is_ended(hosts):
-    environment = {"ENTRYPOINT_MAX_RUNTIME": "100", "ENTRYPOINT_STOP_EARLY": "96"}
+    environment = {"ENTRYPOINT_MAX_RUNTIME": "100", "ENTRYPOINT_STOP_GRACE": "76"}
     job = hosts(1, "sleeps.py", environment=environment)
     assert job.end() == [143]
     assert "stopping 96 s before the maximum runtime of 100 s" in job[1].log

@@ -295,7 +295,7 @@ def _of_the_rest(described: Described, has_requirements: bool) -> Iterator[Findi
 
 
 def _prefixed(described: Described) -> bool:
-    return described.job is None or described.job.settings.log_prefix
+    return described.job is None or described.job.settings.log_prefix != "false"
 
 
 def _without_anchor(regex: str) -> str:

@@ -25,6 +25,7 @@ SET_BY_US = {
 MODES = ("auto", "single", "ps", "mwms", "mpi")
 _ALSO_CALLED = {"parameter_server": "ps", "multi_worker_mirrored": "mwms", "horovod": "mpi"}
 HEARTBEATS = 250  # a second that the coordinator of a large job reads
+END_SECONDS = 20.0  # for the hosts to end, after the scripts' grace and before SageMaker kills them
 
 # A name that DNS, /etc/hosts and Docker accept. It becomes part of commands and of ssh's files.
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?", re.ASCII)
@@ -42,6 +43,15 @@ def truth(value: object) -> bool:
     if text in _FALSE:
         return False
     raise ValueError("true or false")
+
+
+def _prefix(text: str) -> str:
+    if text.strip().lower() == "streams":
+        return "streams"
+    try:
+        return "true" if truth(text) else "false"
+    except ValueError:
+        raise ValueError("true, false or streams") from None
 
 
 def mode_named(text: str) -> str:
@@ -162,17 +172,28 @@ def _addresses(text: str) -> tuple[tuple[str, str], ...]:
 class Setting(Default):
     """Hold how one setting is read and what it means.
 
-    `machine`: the setting describes one host's machine, and is read from an environment variable only.
+    `machine`: a fact of one host's machine, which may differ between hosts. `internal`: also a constant for users.
+    Our tests and `entrypoint local` set both by environment variables; no page has them.
     """
 
-    def __init__(self, default: Any, parse: Callable[[str], Any], doc: str, secret: bool, machine: bool) -> None:
+    def __init__(
+        self, default: Any, parse: Callable[[str], Any], doc: str, secret: bool, internal: bool, machine: bool
+    ) -> None:
         super().__init__(lambda: default)
-        self.default, self.parse, self.doc, self.secret, self.machine = default, parse, doc, secret, machine
+        self.default, self.parse, self.doc, self.secret = default, parse, doc, secret
+        self.internal, self.machine = internal or machine, machine
 
 
-def _setting(default: Any, parse: Callable[[str], Any], doc: str, secret: bool = False, machine: bool = False) -> Any:
-    """Return a Setting as a field's default. `machine` settings are for `entrypoint local`, and on no page."""
-    return Setting(default, parse, doc, secret, machine)
+def _setting(
+    default: Any,
+    parse: Callable[[str], Any],
+    doc: str,
+    secret: bool = False,
+    internal: bool = False,
+    machine: bool = False,
+) -> Any:
+    """Return a Setting as a field's default."""
+    return Setting(default, parse, doc, secret, internal, machine)
 
 
 class Settings(Value):
@@ -207,9 +228,9 @@ class Settings(Value):
         _choice("auto", "own", "chief"),
         "ps with scripts: when a worker's script is over. `own`: when it ends, and it is waited for. `chief`: when the "
         "chief has ended; worker scripts only serve. `auto`: when it ends; or, after the chief's end, when it runs a "
-        "TensorFlow server and is seen to wait in its `join()`, or to do nothing for `ENTRYPOINT_PS_QUIET` seconds.",
+        "TensorFlow server and is seen to wait in its `join()`, or to do nothing for 60 s.",
     )
-    ps_quiet: float = _setting(60.0, _seconds(2, 86_400), "See `ENTRYPOINT_PS_WORKER_END`.")
+    ps_quiet: float = _setting(60.0, _seconds(2, 86_400), "See `ENTRYPOINT_PS_WORKER_END`.", internal=True)
     ps_count: int = _setting(
         0, whole_number(1, 2000), "ps: number of parameter server tasks in all. Default: one per host."
     )
@@ -237,6 +258,7 @@ class Settings(Value):
         _choice("auto", "always", "never"),
         "ps with scripts: hold worker scripts until the chief's port answers. `auto`: only if the code uses "
         "TF1 sessions or estimators, where a worker that comes first loses 30 s.",
+        internal=True,
     )
     tf1: str = _setting(
         "tell",
@@ -247,13 +269,14 @@ class Settings(Value):
         "start. For programs in Python.",
     )
     control_port: int = _setting(7979, whole_number(1, 65535), "Port of the control channel and of /status.")
-    ssh_port: int = _setting(7922, whole_number(1, 65535), "mpi: port of the job's own ssh daemon.")
+    ssh_port: int = _setting(7922, whole_number(1, 65535), "mpi: port of the job's own ssh daemon.", internal=True)
     token: str = _setting("", _token, "Secret that hosts of the job must show to one another.", secret=True)
     heartbeat: float = _setting(
         1.0,
         _seconds(0.05, 60),
         "Seconds between two heartbeats of a host. In jobs of more than 250 hosts longer: the coordinator hears no "
         "more than 250 a second.",
+        internal=True,
     )
     peer_timeout: float = _setting(
         5.0,
@@ -277,14 +300,14 @@ class Settings(Value):
         "Seconds after SIGKILL in which a process is waited for. One that is still there, for the kernel does not let "
         "it go (a disk that does not answer, say), is named and left behind; where it is in the way of another "
         "attempt, the job fails.",
+        internal=True,
     )
     max_runtime: float = _setting(
         0.0,
         _seconds(0, 28 * 86_400),
-        "The job's MaxRuntimeInSeconds: the job is stopped, as by SIGTERM, `ENTRYPOINT_STOP_EARLY` seconds before "
-        "that. 0: it is not.",
+        "The job's MaxRuntimeInSeconds: the job is stopped, as by SIGTERM, 20 s and `ENTRYPOINT_STOP_GRACE` "
+        "before that. 0: it is not.",
     )
-    stop_early: float = _setting(120.0, _seconds(0, 86_400), "See `ENTRYPOINT_MAX_RUNTIME`.")
     restarts: int = _setting(
         0,
         whole_number(0, 1000),
@@ -292,7 +315,10 @@ class Settings(Value):
         "code of `ENTRYPOINT_RESTART_CODES`); and how often each worker server is started again by itself.",
     )
     restart_backoff: float = _setting(
-        3.0, _seconds(0, 3600), "Seconds until the first restart; doubled each time, up to 60 (or this, if it is more)."
+        3.0,
+        _seconds(0, 3600),
+        "Seconds until the first restart; doubled each time, up to 60 (or this, if it is more).",
+        internal=True,
     )
     restart_codes: tuple[int, ...] = _setting(
         (75,), _codes, "Exit codes after which the job is tried again, with commas between them."
@@ -303,6 +329,7 @@ class Settings(Value):
         "`auto`: where several processes divide a host's CPUs, or a quota allows fewer than TensorFlow sees, each is "
         "told how many threads to start, unless the environment says so already; and with Horovod and MPI, on hosts "
         "without GPUs, a rank that waits yields its CPU. `off`: none of this.",
+        internal=True,
     )
     pin_gpus: str = _setting(
         "auto",
@@ -330,14 +357,18 @@ class Settings(Value):
         _seconds(0, 86_400),
         "Seconds that the scripts of hosts outside the distribution have to end by themselves after all others have "
         "succeeded.",
+        internal=True,
     )
     differences: str = _setting(
         "fail",
         _choice("fail", "warn"),
         "What to do when code, plan, requirements, image or versions are not the same on all hosts.",
     )
-    log_prefix: bool = _setting(True, truth, "Prefix each line with `[host process]`.")
-    log_streams: bool = _setting(False, truth, "Tell stderr from stdout in the prefix: `[host process stderr]`.")
+    log_prefix: str = _setting(
+        "true",
+        _prefix,
+        "Whether each line begins with `[host process]`; `streams` adds `stdout` or `stderr` to it.",
+    )
     no_proxy: str = _setting(
         "hosts",
         _choice("hosts", "off"),
@@ -352,7 +383,9 @@ class Settings(Value):
         "launcher; kept on the coordinator in `/opt/ml/output/data/record`, with `report.html` beside it, which is "
         "made of it ([report.md](report.md)). The settings below need it.",
     )
-    monitor_interval: float = _setting(1.0, _seconds(0.1, 60), "Seconds between two looks of the monitor.")
+    monitor_interval: float = _setting(
+        1.0, _seconds(0.1, 60), "Seconds between two looks of the monitor.", internal=True
+    )
     metrics: tuple[tuple[str, str], ...] = _setting(
         (),
         _metric_definitions,
@@ -411,6 +444,11 @@ class Settings(Value):
         0, whole_number(0, 60_000), "Added to each port of all hosts: for jobs that share one machine.", machine=True
     )
 
+    @property
+    def stop_early_seconds(self) -> float:
+        """Return how long before the maximum runtime the job is stopped: scripts save, and the hosts end."""
+        return self.stop_grace + END_SECONDS
+
     def paced(self, hosts: int) -> "Settings":
         """Return the settings for so many hosts: a coordinator reads at most `HEARTBEATS` heartbeats a second."""
         heartbeat = max(self.heartbeat, hosts / HEARTBEATS)
@@ -430,8 +468,8 @@ def read_settings(
     for key, value in hyperparameters.items():
         if key.startswith(HYPERPARAMETER_PREFIX):
             name = key.removeprefix(HYPERPARAMETER_PREFIX)
-            if name not in SETTINGS or SETTINGS[name].machine:
-                names = [name for name, setting in SETTINGS.items() if not setting.machine]
+            if name not in SETTINGS or SETTINGS[name].internal:
+                names = [name for name, setting in SETTINGS.items() if not setting.internal]
                 near = did_you_mean(name.lower(), names, HYPERPARAMETER_PREFIX + "{}")
                 wanted = "; wanted one of " + ", ".join(HYPERPARAMETER_PREFIX + name for name in names)
                 errors.append(ConfigError(f"unknown hyperparameter {key}{near or wanted}"))
@@ -461,10 +499,10 @@ def _check_together(settings: Settings) -> None:
             f"ENTRYPOINT_PEER_TIMEOUT is {settings.peer_timeout:g}, ENTRYPOINT_HEARTBEAT {settings.heartbeat:g}; "
             "wanted at least twice that, or one late heartbeat is taken for a lost host"
         )
-    if 0 < settings.max_runtime <= settings.stop_early:
+    if 0 < settings.max_runtime <= settings.stop_early_seconds:
         raise ConfigError(
-            f"ENTRYPOINT_MAX_RUNTIME is {settings.max_runtime:g}, ENTRYPOINT_STOP_EARLY {settings.stop_early:g}; "
-            "wanted a runtime longer than that, or the job would be stopped before it starts"
+            f"ENTRYPOINT_MAX_RUNTIME is {settings.max_runtime:g}, ENTRYPOINT_STOP_GRACE {settings.stop_grace:g}; "
+            f"wanted a runtime more than {END_SECONDS:g} s longer, or the job would be stopped before it starts"
         )
 
 
@@ -485,7 +523,7 @@ def settings_table() -> str:
     """Return the settings as a Markdown table."""
     rows = ["| setting | default | meaning |", "|---|---|---|"]
     for name, setting in SETTINGS.items():
-        if setting.machine:
+        if setting.internal:
             continue
         # Where the default depends on the job, the setting's text gives it.
         given = setting.default

@@ -51,7 +51,7 @@ class Policy:
         self._due: float | None = None  # the next deadline, if it is known
         self._new_public_keys: list[str] = []  # keys whose files must be written
         self._public_keys = {(spec.host, spec.key_name) for spec in plan.processes if spec.key_name}
-        self._stop_at = now + settings.max_runtime - settings.stop_early if settings.max_runtime else inf
+        self._stop_at = now + settings.max_runtime - settings.stop_early_seconds if settings.max_runtime else inf
         self._lingers = {spec.lingers for spec in plan.processes}
 
     # --- events in, actions out ---
@@ -239,7 +239,7 @@ class Policy:
     def _watch_the_clock(self, now: float) -> Iterator[Action]:
         """Stop the job before SageMaker ends it, which would come later and leave less time to save."""
         if self.facts.is_coordinator and now >= self._stop_at and self.facts.note_stop(now):
-            early, limit = self.settings.stop_early, self.settings.max_runtime
+            early, limit = self.settings.stop_early_seconds, self.settings.max_runtime
             yield events.Say(message=f"stopping {early:g} s before the maximum runtime of {limit:g} s")
 
     def _settle_on(self, settled: Outcome, now: float) -> Iterator[Action]:

@@ -116,7 +116,7 @@ BAD_REQUESTS = {
     "unbalanced quote": ({MPI: "true", OPTIONS: '-x "A=1'}, {}, [OPTIONS, "No closing quotation", "mpirun options"]),
     "port": ({}, {"ENTRYPOINT_CONTROL_PORT": "70000"}, ["ENTRYPOINT_CONTROL_PORT", "'70000'", "1 to 65535"]),
     "seconds": ({}, {"ENTRYPOINT_STOP_GRACE": "nan"}, ["ENTRYPOINT_STOP_GRACE", "seconds from 0"]),
-    "boolean": ({}, {"ENTRYPOINT_LOG_PREFIX": "nope"}, ["ENTRYPOINT_LOG_PREFIX", "true or false"]),
+    "boolean": ({}, {"ENTRYPOINT_LOG_PREFIX": "nope"}, ["ENTRYPOINT_LOG_PREFIX", "true, false or streams"]),
     "addresses": ({}, {"ENTRYPOINT_HOST_ADDRESSES": "algo-1=1.2.3.4"}, ["ENTRYPOINT_HOST_ADDRESSES", "JSON object"]),
     "NUL in a value": ({"x": '"a\\u0000b"'}, {}, ["NUL"]),
     "NUL in the program": ({"sagemaker_program": '"a\\u0000.py"'}, {}, ["NUL"]),
@@ -198,7 +198,7 @@ def test_processes_per_host(tmp_path, hyperparameters, environment, gpus, count)
 
 def test_a_null_setting_is_a_setting_that_was_not_given(tmp_path):
     job = read(tmp_path, 1, {"sagemaker_entrypoint_log_prefix": "null", "sagemaker_entrypoint_mode": "null"})
-    assert job.settings.log_prefix is True
+    assert job.settings.log_prefix == "true"
     assert job.settings.mode == "auto"
 
 

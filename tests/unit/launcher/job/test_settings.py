@@ -13,17 +13,20 @@ from entrypoint.launcher.plan.ssh import OPTIONS, RANKS_SOCKET
 from entrypoint.simulate.spec import settings_in
 
 
+def test_users_have_few_settings():
+    assert sum(not setting.internal for setting in SETTINGS.values()) <= 34
+
+
 def test_the_table_has_every_setting_of_users_once_with_its_default_and_meaning():
     rows = settings_table().splitlines()
     assert rows[0].startswith("| setting |")
     body = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[2:]]
     assert [row[0].strip("` ") for row in body] == [
-        f"ENTRYPOINT_{name.upper()}" for name, setting in SETTINGS.items() if not setting.machine
+        f"ENTRYPOINT_{name.upper()}" for name, setting in SETTINGS.items() if not setting.internal
     ]
     defaults = {row[0].strip("` "): row[1].strip("` ") for row in body}
     assert defaults["ENTRYPOINT_PEER_TIMEOUT"] == "5.0"
     assert defaults["ENTRYPOINT_LOG_PREFIX"] == "true"
-    assert defaults["ENTRYPOINT_LOG_STREAMS"] == "false"
     assert defaults["ENTRYPOINT_MODE"] == "auto"
     assert all(len(row) == 3 and row[2] for row in body)
 
@@ -56,8 +59,10 @@ def test_the_page_of_the_docs_is_what_the_command_prints():
     assert page.read_text().endswith("\n" + settings_table() + "\n")
 
 
-def test_what_a_host_says_of_its_own_machine_is_no_hyperparameter():
-    name = "sagemaker_entrypoint_run_dir"
+@pytest.mark.parametrize("setting", ["run_dir", "heartbeat"])
+def test_an_internal_setting_is_no_hyperparameter_and_on_no_page(setting):
+    name = f"sagemaker_entrypoint_{setting}"
+    assert setting.upper() not in settings_table()
     assert f"unknown hyperparameter {name}" in wrong({}, {name: "/tmp/x"})
 
 
@@ -96,7 +101,11 @@ def test_a_peer_timeout_below_two_heartbeats_is_refused():
 
 
 def test_what_is_wrong_keeps_nothing_else_from_being_read():
-    environment = {"ENTRYPOINT_MODE": "none such", "ENTRYPOINT_CONTROL_PORT": "8000", "ENTRYPOINT_HEARTBEAT": "never"}
-    settings, _, errors = read_settings(environment, {"sagemaker_entrypoint_heartbeat": 2})
-    assert settings == Settings(control_port=8000, heartbeat=2.0)
-    assert [str(error).split()[2] for error in errors] == ["ENTRYPOINT_MODE", "ENTRYPOINT_HEARTBEAT"]
+    environment = {
+        "ENTRYPOINT_MODE": "none such",
+        "ENTRYPOINT_CONTROL_PORT": "8000",
+        "ENTRYPOINT_PEER_TIMEOUT": "never",
+    }
+    settings, _, errors = read_settings(environment, {"sagemaker_entrypoint_peer_timeout": 2})
+    assert settings == Settings(control_port=8000, peer_timeout=2.0)
+    assert [str(error).split()[2] for error in errors] == ["ENTRYPOINT_MODE", "ENTRYPOINT_PEER_TIMEOUT"]

@@ -229,7 +229,7 @@ def test_a_script_that_serves_has_the_whole_grace_when_it_is_told_to_end(play):
 
 
 def test_the_job_is_stopped_before_its_maximum_runtime_is_over(play):
-    p = running(play, max_runtime=600, stop_early=120)
+    p = running(play, max_runtime=600, stop_grace=100)
     heartbeats(p, 479, 2, 3)
     assert p.since(3) == []
     heartbeats(p, 481, 2, 3)
