@@ -25,7 +25,7 @@ from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.policy.events import RankStarted
 
 SHELL = ["sh", "-c"]
-RANK = ROOT / "entrypoint" / "children" / "rank.py"
+RANK = ROOT / "entrypoint" / "programs" / "rank.py"
 
 
 @pytest.fixture
