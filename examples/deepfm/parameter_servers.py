@@ -140,10 +140,14 @@ def send(here, model):
 def both(here, model):
     """(variable, its pieces on the parameter servers) for each variable. One that was cut comes as pieces, in order.
 
-    By name, and of one name in order: an optimizer has all that it remembers of one piece before what it remembers of
-    the next.
+    Keras 2's are matched by name, and of one name in order: an optimizer has all that it remembers of one piece before
+    what it remembers of the next. Keras 3 cuts none, and numbers the names of a process's second model: only the order is
+    the same.
     """
     wholes, parts = ([*each.variables, *each.optimizer.variables] for each in (here, model))
+    if KERAS_3:
+        yield from zip(wholes, ([part] for part in parts), strict=True)
+        return
     pieces = collections.defaultdict(collections.deque)
     for piece in [piece for part in parts for piece in getattr(part, "variables", [part])]:
         pieces[name_of(piece)].append(piece)
@@ -155,5 +159,5 @@ def both(here, model):
 
 
 def name_of(variable):
-    """The same of a variable and of its pieces. Keras 3, which cuts none, has the layer's in the path alone."""
-    return getattr(variable, "path", None) or re.sub(r"/part_\d+(?=:)", "", variable.name)
+    """Return the name that a variable and its pieces have in common."""
+    return re.sub(r"/part_\d+(?=:)", "", variable.name)
