@@ -141,8 +141,8 @@ def both(here, model):
     """(variable, its pieces on the parameter servers) for each variable. One that was cut comes as pieces, in order.
 
     Keras 2's are matched by name, and of one name in order: an optimizer has all that it remembers of one piece before
-    what it remembers of the next. Keras 3 cuts none, and numbers the names of a process's second model: only the order is
-    the same.
+    what it remembers of the next. Keras 3 cuts none, and numbers the names of a process's second model: only the
+    order is the same.
     """
     wholes, parts = ([*each.variables, *each.optimizer.variables] for each in (here, model))
     if KERAS_3:

@@ -24,7 +24,8 @@ if os.environ.get("HOSTNAME") == "{hostname}" and "from entrypoint.train" in " "
 """
 MISTAKES = {
     # module, place, when it goes wrong
-    "reading the last output, once": ("launcher.host.logs", "Log.tail", "words[0].startswith('worker') and len(calls) < 3"),
+    "reading the last output, once": ("launcher.host.logs", "Log.tail",
+                                      "words[0].startswith('worker') and len(calls) < 3"),
     "deciding, once": ("launcher.policy.policy", "Policy._note", "type(words[0]).__name__ == 'Ended' and len(calls) > 3"
                        " and 1 not in calls and not calls.append(1)"),
     "deciding, always": ("launcher.policy.policy", "Policy._note",
