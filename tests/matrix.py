@@ -1,8 +1,7 @@
-"""What each line of the image (container/lines) does in each way of distributing, by each interface of TensorFlow; and
-what AWS's image of the same TensorFlow does with our entrypoint on it.
+"""List which ways of distributing and interfaces of TensorFlow work on each line of the image (container/lines).
 
-docs/matrix.md is written from here; `cluster/test_cluster_matrix.py` runs every cell, those that cannot be, too: one
-that begins to work is news.
+The same for AWS's image of that TensorFlow with our entrypoint on it. docs/matrix.md is written from here.
+`cluster/test_cluster_matrix.py` runs every cell, also those that fail: if one begins to work, its test fails.
 """
 
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Interface:
-    """A column: what of TensorFlow a script trains with."""
+    """A column: the interface of TensorFlow that a script trains with."""
 
     title: str
     api: str  # of programs/cell.py
@@ -37,7 +36,7 @@ class Interface:
 
 @dataclass(frozen=True)
 class Never:
-    """Why a cell cannot be: what the log has ("": it is not run), the reason for people, and where that comes from."""
+    """Why a cell fails: the text in the log ("": the test does not run it), the reason for readers, and its source."""
 
     text: str
     reason: str
@@ -48,25 +47,25 @@ LEGACY = (("TF_USE_LEGACY_KERAS", "1"),)
 LINES = {
     "2.14": {
         "keras2": Interface("Keras 2, `fit`", "fit", "2."),
-        "loop": Interface("a loop of one's own, Keras 2", "loop", "2."),
+        "loop": Interface("your own training loop, Keras 2", "loop", "2."),
         "estimator": Interface("`tf.estimator`", "estimator", "2."),
     },
     "2.21": {
         "keras2": Interface("Keras 2 (`TF_USE_LEGACY_KERAS=1`), `fit`", "fit", "2.", LEGACY),
-        "loop2": Interface("a loop of one's own, Keras 2", "loop", "2.", LEGACY),
+        "loop2": Interface("your own training loop, Keras 2", "loop", "2.", LEGACY),
         "keras3": Interface("Keras 3, `fit`", "fit", "3."),
-        "loop": Interface("a loop of one's own, Keras 3", "loop", "3."),
+        "loop": Interface("your own training loop, Keras 3", "loop", "3."),
     },
 }
 COORDINATED = Never(
     "you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset",
-    "Keras 3's `fit` knows no ParameterServerStrategy, and has no DatasetCreator",
+    "Keras 3's `fit` does not support ParameterServerStrategy, and has no DatasetCreator",
 )
 NEVER = {
     ("2.14", "ps_server", "estimator"): Never(
-        "", "an Estimator's workers have to run the script, too; its chief alone had not ended after 400 s"
+        "", "an Estimator's workers must run the script, too; with the chief alone, a job had not ended after 400 s"
     ),
-    ("2.14", "mpi4py", "estimator"): Never("", "nothing in an Estimator averages by mpi4py; take Horovod"),
+    ("2.14", "mpi4py", "estimator"): Never("", "mpi4py averages no gradients in an Estimator; use Horovod"),
     ("2.21", "ps_script", "keras3"): COORDINATED,
     ("2.21", "ps_server", "keras3"): COORDINATED,
     ("2.21", "mwms", "keras3"): Never(
@@ -75,8 +74,8 @@ NEVER = {
         "https://github.com/keras-team/keras/issues/20585",
     ),
 }
-# Where our entrypoint is put onto an image of AWS's (`./build.sh --on`), cells are called by its line and this. What
-# our own image cannot, it cannot.
+# Cells of an image of AWS's with our entrypoint on it (`./build.sh --on`) have this behind the line. What fails on our
+# own image fails there, too.
 ON = ", --on"
 NO_HOROVOD = Never("No module named 'horovod'", "AWS's image has no Horovod")
 NEVER |= {(line + ON, way, name): why for (line, way, name), why in NEVER.items()} | {
@@ -86,40 +85,43 @@ NEVER |= {(line + ON, way, name): why for (line, way, name), why in NEVER.items(
 
 HEAD = """# What runs on which TensorFlow
 
-Lines of the image (`./build.sh --tensorflow`, [which to take](image.md#which-tensorflow)), ways of distributing
-([modes](modes.md)) and interfaces of TensorFlow. This page is written from `tests/matrix.py`; each cell is a
-test (`tests/cluster/test_cluster_matrix.py`): two hosts in containers train three weights to what they are to be, and
-all tasks have the same. What does not run is run there, too, where it ends by itself, so that this page hears of it if
-it begins to. A script whose words say that it would meet what does not run is told so before it trains, by a warning
-in the coordinator's log that says what to do instead.
+Which ways of distributing ([modes](modes.md)) train with which interface of TensorFlow, on each line of the image
+([which to take](image.md#which-tensorflow)). Where Keras 3's `fit`, or an Estimator beside worker servers, will fail,
+the coordinator's log warns before training and names a replacement.
 
-All of it was run on CPUs only, in the images [for GPUs](image.md#for-gpus), too. Other jobs of all modes were run
-on [one H100 and one H200](benchmarks/gpu.md). `--on`: [our entrypoint put onto](onto.md) a stand-in for AWS's image
-of that TensorFlow, made after their public Dockerfile.
+- **Tests.** Each cell is a test (`tests/cluster/test_cluster_matrix.py`): two hosts in containers (one in the first
+  row) train three weights, and all tasks must end with the right ones. A "no" is run, too, if it ends by itself: if it
+  begins to work, its test fails. `tests/matrix.py` writes this page.
+- **`--on`** is [our entrypoint on](onto.md) a stand-in for AWS's image of that TensorFlow, made after their public
+  Dockerfile. All cells are tested on it, too; where it differs, the cell says so.
+- **CPUs only**, also in the images [for GPUs](image.md#for-gpus). Other jobs of all modes ran on [one H100 and one
+  H200](benchmarks/gpu.md).
 """
 
 
 def page() -> str:
     """Return docs/matrix.md."""
-    parts = [HEAD]
-    for line, interfaces in LINES.items():
-        parts += [table(line, interfaces), table(line + ON, interfaces)]
-    return "\n".join(parts)
+    return "\n".join([HEAD, *(table(line, interfaces) for line, interfaces in LINES.items())])
 
 
-def table(image: str, interfaces: dict[str, Interface]) -> str:
-    """Return what runs on an image: a line of ours, or what `ON` says of it."""
+def table(line: str, interfaces: dict[str, Interface]) -> str:
+    """Return the table of a line: its own image, and AWS's with our entrypoint on it where that differs."""
     titles = [interface.title for interface in interfaces.values()]
-    reasons = list(dict.fromkeys(why for (of, *_), why in NEVER.items() if of == image))
+    reasons = list(dict.fromkeys(why for (of, *_), why in NEVER.items() if of in (line, line + ON)))
     rows = [f"| | {' | '.join(titles)} |", "|" + "---|" * (len(titles) + 1)]
     for way, title in WAYS.items():
-        cells = [NEVER.get((image, way, name)) for name in interfaces]
-        marks = ["runs" if why is None else f"no <sup>{reasons.index(why) + 1}</sup>" for why in cells]
-        rows.append(f"| {title} | {' | '.join(marks)} |")
+        cells = [(NEVER.get((line, way, name)), NEVER.get((line + ON, way, name))) for name in interfaces]
+        rows.append(f"| {title} | {' | '.join(_mark(*both, reasons) for both in cells)} |")
     notes = [
         f"{number}. {why.reason}"
         + (f" ([source]({why.source}))" if why.source else "")
-        + (f". It ends with: `{why.text}`" if why.text else "")
+        + (f". The error: `{why.text}`" if why.text else "")
         for number, why in enumerate(reasons, 1)
     ]
-    return "\n".join([f"## TensorFlow {image}\n", *rows, "", *notes]) + "\n"
+    return "\n".join([f"## TensorFlow {line}\n", *rows, "", *notes]) + "\n"
+
+
+def _mark(ours: Never | None, on: Never | None, reasons: list[Never]) -> str:
+    """Return a cell: `ours` is why it fails on our image, `on` why it fails on AWS's; None where it runs."""
+    no = [f"no <sup>{reasons.index(why) + 1}</sup>" if why else "runs" for why in (ours, on)]
+    return no[0] if no[0] == no[1] else f"{no[0]}; `--on`: {no[1]}"

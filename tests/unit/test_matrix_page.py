@@ -1,4 +1,4 @@
-"""docs/matrix.md is the matrix that tests/cluster/test_cluster_matrix.py runs."""
+"""Compare docs/matrix.md with the matrix that tests/cluster/test_cluster_matrix.py runs."""
 
 from pathlib import Path
 
