@@ -66,10 +66,10 @@ read_arguments() {
                 ;;
             --all) all=yes && shift ;;
             --no-docker) use_docker=no && shift ;;
-            -k) [[ -n ${2-} ]] || die "-k stands without its expression" && pytest_arguments+=(-k "$2") && shift 2 ;;
+            -k) [[ -n ${2-} ]] || die "-k lacks its expression" && pytest_arguments+=(-k "$2") && shift 2 ;;
             -h | --help) usage && exit 0 ;;
             --) shift && pytest_arguments+=("$@") && break ;;
-            *) die "found the argument '$1', which is none of ours; --help shows them all" ;;
+            *) die "unknown argument '$1'; --help lists them all" ;;
         esac
     done
 }

@@ -120,9 +120,9 @@ class Channel:
         if not self.source.is_dir() or self.attributes or not (others := [k for k in self._keys if not is_data(k)]):
             return ""
         if self.is_whole and self.mode is not InputMode.PIPE:
-            what = "are in the folder, as on SageMaker: sagemaker_tf_data leaves them out, a script of its own may not"
+            what = "are in the folder, as on SageMaker: sagemaker_tf_data ignores them, other code may read them"
         else:
-            what = "are left out as no data: SageMaker would bring them, so keep them out of S3"
+            what = "are ignored, as they are not data: SageMaker would deliver them, so keep them out of S3"
         return f"channel {self.name}: {listed(others)} {what}"
 
     def of_host(self, rank: int, hosts: int, number: int = 0) -> list[Entry]:
@@ -228,8 +228,8 @@ def parse_channel(word: str, mode: InputMode = InputMode.FILE) -> Channel:
         key, _, text = option.partition("=")
         if key not in _READ:
             raise ConfigError(
-                f"--channel {name} has option {key!r}; wanted one of {', '.join(_READ)} "
-                "(a folder whose name looks like that is given with a / at its end)"
+                f"--channel {name} has option {key!r}; wanted one of {', '.join(_READ)} (add a / to a folder whose "
+                "name ends like an option)"
             )
         try:
             values[key] = _READ[key](text)

@@ -60,8 +60,8 @@ def of_data(case: Case) -> Iterator[Finding]:
         )
         if sample.no_data:
             yield note(
-                "data", f"{name}: {listed(sample.no_data)} are left out as no data; SageMaker brings them: take them "
-                "out of there, or read with sagemaker_tf_data, which leaves them out, too",
+                "data", f"{name}: {listed(sample.no_data)} are ignored, as they are not data; SageMaker delivers them: "
+                "delete them there, or read with sagemaker_tf_data, which ignores them, too",
             )  # fmt: skip
         if sample.left_out:
             yield warning(

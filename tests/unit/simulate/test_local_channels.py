@@ -179,12 +179,12 @@ def test_what_is_no_data_is_neither_streamed_nor_dealt_out_and_is_told(rows, tmp
     for channel in (pipe(rows), sharded):
         assert keys(channel, 0, 1) == KEYS
         assert channel.told == (
-            "channel train: .ipynb_checkpoints/B-checkpoint, _SUCCESS, a/.y.crc and 1 more are left out as no data: "
-            "SageMaker would bring them, so keep them out of S3"
+            "channel train: .ipynb_checkpoints/B-checkpoint, _SUCCESS, a/.y.crc and 1 more are ignored, as they are "
+            "not data: SageMaker would deliver them, so keep them out of S3"
         )
     whole = Channel(name="train", source=rows)
     assert whole.is_whole  # it is shown as it is
-    assert "are in the folder, as on SageMaker: sagemaker_tf_data leaves them out" in whole.told
+    assert "are in the folder, as on SageMaker: sagemaker_tf_data ignores them" in whole.told
 
 
 def test_examples_of_several_records_are_told(tmp_path):

@@ -102,7 +102,9 @@ def test_what_is_not_fine_says_what_to_do() -> None:
 def test_what_was_left_out_as_no_data_is_a_note() -> None:
     case = replace(HEALTHY, samples=(replace(SAMPLE, no_data=("_SUCCESS", ".a.crc")),))
     ((level, words),) = told(case, "data")
-    assert level == "note" and words.startswith("training: _SUCCESS, .a.crc are left out as no data; SageMaker brings")
+    assert level == "note" and words.startswith(
+        "training: _SUCCESS, .a.crc are ignored, as they are not data; SageMaker delivers"
+    )
 
 
 class TestPlain:
