@@ -139,7 +139,7 @@ class Channel:
         if not self.source.exists():
             raise self._wrong("there is no such folder")
         if self.mode is InputMode.FAST_FILE and not self.source.is_dir():
-            raise self._wrong("is a file, and its mode FastFile; wanted a folder, or mode File or Pipe")
+            raise self._wrong("is a file, but its mode is FastFile; wanted a folder, or mode File or Pipe")
         if self.mode is InputMode.PIPE:
             if not self.entries:
                 raise self._wrong("holds no file with data; wanted at least one to be streamed")
@@ -157,7 +157,7 @@ class Channel:
         if self.compression is Compression.GZIP:
             with path.open("rb") as file:
                 if file.read(2) not in (_GZIP, b""):
-                    raise self._wrong(f"has compression=Gzip, and {path} is no gzip file; wanted all of them to be")
+                    raise self._wrong(f"has compression=Gzip, but {path} is not a gzip file; wanted gzip files only")
         elif self.wrapper is Wrapper.RECORD_IO and path.stat().st_size > LONGEST_RECORD:
             raise self._wrong(f"has wrapper=RecordIO, and {path} is larger than a record may be, 512 MB")
 

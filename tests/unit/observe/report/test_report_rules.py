@@ -99,7 +99,7 @@ class TestMemory:
 
     def test_it_is_full(self):
         found = verdicts(trained(sample={"programs": 15 * GB}))["memory"]
-        assert "15 GB, 94 % of the host" in found.text
+        assert "15 GB, 94 % of the host's memory" in found.text
 
     def test_it_will_be(self):
         found = verdicts(self.grows(0.1 * GB))["memory"]
