@@ -159,7 +159,7 @@ def _doctor(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 def _doctor_of_files(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Check files of a job. Return 0 for notes, or warnings without --strict; 1 for more; 2 if a file is unreadable."""
-    from entrypoint.check.finding import Severity
+    from entrypoint.base.severity import Severity
     from entrypoint.check.lint.lint import examine
     from entrypoint.check.lint.output import as_json, as_text
 

@@ -49,14 +49,14 @@ MAY_IMPORT = {
         "base launcher/host launcher/job launcher/outcome launcher/plan observe/export observe/live observe/report "
         "train"
     ),
-    "check/finding": "",
+    "check/finding": "base",
     "check/instance_types": "",
     "check/lint": "base check/finding launcher/job launcher/plan",
     "check/rehearse": (
-        "base check/instance_types check/lint launcher/host launcher/job observe/monitor record simulate"
+        "base check/finding check/instance_types check/lint launcher/host launcher/job observe/monitor record simulate"
     ),
     "cli": (
-        "base check/finding check/lint check/rehearse launcher/host launcher/job launcher/plan "
+        "base check/lint check/rehearse launcher/host launcher/job launcher/plan "
         "observe/export observe/live observe/replay observe/report record simulate train"
     ),
     "__main__": "cli",

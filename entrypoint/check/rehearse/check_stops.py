@@ -4,7 +4,8 @@ import math
 import re
 from collections.abc import Iterator
 
-from entrypoint.check.rehearse.finding import Finding, error, fine, note, span, warning
+from entrypoint.check.finding import Finding
+from entrypoint.check.rehearse.finding import error, fine, note, span, warning
 from entrypoint.check.rehearse.results import Seen
 from entrypoint.check.rehearse.subject import Case
 

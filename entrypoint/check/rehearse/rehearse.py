@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
+from entrypoint.check.finding import Finding
 from entrypoint.check.lint.lint import title_of
 from entrypoint.check.rehearse.check_cost import of_hours
 from entrypoint.check.rehearse.check_run import (
@@ -20,7 +21,6 @@ from entrypoint.check.rehearse.check_run import (
 )
 from entrypoint.check.rehearse.check_stops import of_keeping, of_kill, of_resume, of_stop
 from entrypoint.check.rehearse.data_sources import origins
-from entrypoint.check.rehearse.finding import Finding
 from entrypoint.check.rehearse.request import BASE, Asked, asked_for, groups_of, job_for, last_host
 from entrypoint.check.rehearse.results import Seen, seen
 from entrypoint.check.rehearse.runs import Moment, engine_for, run, stoppable, streamed, tells_reads

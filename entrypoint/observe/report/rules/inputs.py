@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from entrypoint.base.severity import Severity
 from entrypoint.observe.report.host import Host
 from entrypoint.observe.report.job import JobRecord
 from entrypoint.observe.report.rules.premises import judged, went_well
-from entrypoint.observe.report.rules.verdict import WARNING, Verdict, duration, percent, size
+from entrypoint.observe.report.rules.verdict import Verdict, duration, percent, size
 
 LEAST = 2.0  # seconds that were looked at
 EMPTY = 0.05  # of a pipe's capacity
@@ -94,7 +95,7 @@ def small_files(job: JobRecord, threshold: float) -> Iterator[Verdict]:
             if count / files < SMALL:
                 at_least = "at least " if told.get("more") else ""
                 yield Verdict(
-                    rule="small_files", host=host.name, severity=WARNING, weight=files / max(threshold, 1),
+                    rule="small_files", host=host.name, severity=Severity.WARNING, weight=files / max(threshold, 1),
                     text=f"channel {name[:80]} has {at_least}{files:,.0f} files of {size(count / files)} on average",
                     advice="pack them into some hundred TFRecord or RecordIO files of 100 MB or more: each file costs "
                     "a request to S3, and opening it",

@@ -87,9 +87,9 @@ def job_of(base: Path, hosts: list[str], me: str, request: dict):
     config = base / "input" / "config"
     config.mkdir(parents=True, exist_ok=True)
     (config / "resourceconfig.json").write_text(json.dumps(resources(hosts, me)))
-    hyperparameters = {f"sagemaker_entrypoint_{key}": str(value) for key, value in request.items()}
-    (config / "hyperparameters.json").write_text(json.dumps({**PROGRAM, **hyperparameters}))
-    return read_job(base, {}, Path("/run/entrypoint"))
+    (config / "hyperparameters.json").write_text(json.dumps(PROGRAM))
+    variables = {f"ENTRYPOINT_{key.upper()}": str(value) for key, value in request.items()}
+    return read_job(base, variables, Path("/run/entrypoint"))
 
 
 def tf_configs(plan: Plan) -> list[dict]:
