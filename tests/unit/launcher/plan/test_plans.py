@@ -200,7 +200,7 @@ def test_a_plan_of_a_thousand_hosts_does_not_take_long(base):
 
 
 def test_no_secret_is_printed(tmp_path):
-    job = job_of(tmp_path, names(2), "algo-1", {"mode": "mpi", "token": '"geheim"'})
+    job = job_of(tmp_path, names(2), "algo-1", {"mode": "mpi", "token": "geheim"})
     assert job.settings.token == "geheim"
     assert "geheim" not in render(plan_for(job))
 
