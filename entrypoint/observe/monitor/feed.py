@@ -239,8 +239,8 @@ class Feed:
 
         Return what went wrong, if anything.
 
-        It waits for `LEAVES_SECONDS` at most, and as long again if the monitor was killed: then another one is started to
-        finish.
+        It waits for `LEAVES_SECONDS` at most, and as long again if the monitor was killed: then another one is started
+        to finish.
         """
         if not self._is_wanted:
             return ""
