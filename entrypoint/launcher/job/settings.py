@@ -240,8 +240,8 @@ class Settings(Value):
         "auto",
         _choice("auto", "chief", "master"),
         "ps: what TF_CONFIG calls rank 0. `auto`: `master`, as on AWS's images, if the code uses TF1's Estimators, "
-        "or TF1's sessions and a quoted 'master', and has neither a quoted 'chief' nor TF2's parameter server strategy; "
-        "else `chief`.",
+        "or TF1's sessions and a quoted 'master', and has neither a quoted 'chief' nor TF2's parameter server "
+        "strategy; else `chief`.",
     )
     ps_chief_first: str = _setting(
         "auto",
