@@ -8,7 +8,7 @@ from benchmarks.report.figures import Run, where
 
 OURS, BY_HAND = "ours", "by hand"
 UNITS = ((1 << 20, "MB"), (1 << 10, "KB"))
-LARGE_BYTES = 4 << 20  # from here on, Horovod's millisecond between two looks for work does not count
+LARGE_BYTES = 4 << 20  # from here on, the millisecond between Horovod's looks for work is negligible
 
 
 def context(record: dict[str, Any]) -> dict[str, Any]:

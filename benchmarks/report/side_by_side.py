@@ -30,7 +30,7 @@ NOT_PLOTTED = (
     *(("log", each) for each in SECTIONS["log"][2:]),
 )
 MORE_IS_BETTER = ("lines_per_s",)
-NOT_JUDGED = ("leaving_s",)  # TensorFlow's and MPI's, whoever started them
+NOT_JUDGED = ("leaving_s",)  # it is TensorFlow's and MPI's, whatever launcher started them
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Row:
     def _is_loss(self, to: Ratio | None, other: Measured | None) -> bool:
         if self.measure in NOT_JUDGED:
             return False
-        if to is None:  # of shares, a ratio to none is no number
+        if to is None:  # a ratio to a share of 0 does not exist
             found = self.ours and other and self.measure.endswith("_share") and other.median == 0
             return bool(found and self.ours and self.ours.median)
         return to.value < 1 if self.measure in MORE_IS_BETTER else to.value > 1
