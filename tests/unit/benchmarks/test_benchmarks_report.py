@@ -252,8 +252,12 @@ def test_where_the_toolkit_does_better_is_said():
     runs = both("kill-mpi-2-worker", {"gone_s": 6.0}, {"gone_s": 2.0}, group="failure")
     lines = {"lines_per_s": 10.0, "split_share": 0.0}, {"lines_per_s": 20.0, "split_share": 0.5}
     runs += both("log-single-1", *lines, group="log")
-    said = " ".join(page("side-by-side", runs))
-    assert "gone, the case kill-mpi-2-worker (3.00); lines per second, the case log-single-1 (0.500)." in said
+    lines = page("side-by-side", runs)
+    assert "The toolkit does better in 2 comparisons." in " ".join(lines)
+    assert tables(lines)["better than ours"] == [
+        ["toolkit", "until all hosts are gone", "the case kill-mpi-2-worker (3.00)"],
+        ["toolkit", "lines per second", "the case log-single-1 (0.500)"],
+    ]
 
 
 def test_a_third_side_has_columns_of_its_own_and_what_it_cannot_is_said():
@@ -265,7 +269,7 @@ def test_a_third_side_has_columns_of_its_own_and_what_it_cannot_is_said():
     assert found["Start, s"][0][-2:] == ["0.10 (n = 1)", "3.00"]
     assert found["Whole job, s"][0][-2:] == ["no driver", ""]
     assert found["exit codes of the hosts"][0][1:4] == ["0, 0", "0, 0", "no driver"]
-    assert "**SDK 3's drivers do better** in: start, the case start-single-1 (3.00)." in " ".join(lines)
+    assert found["better than ours"] == [["SDK 3's drivers", "start", "the case start-single-1 (3.00)"]]
     assert "SDK 3" not in " ".join(page("side-by-side", runs[:2], cases=cases))
     drawn = plots.sides(side_by_side.plots(side_by_side.rows(runs))["start and tail"])
     assert "SDK 3's drivers" in re.findall(r">([^<]*)</text>", drawn)
@@ -279,7 +283,8 @@ def test_a_third_side_has_columns_of_its_own_and_what_it_cannot_is_said():
 
 def test_output_that_only_we_lose_is_a_loss():
     runs = both("unread-end-1", {"lost_share": 0.9}, {"lost_share": 0.0}, group="unread output")
-    assert "output that nobody gets, the case unread-end-1 (it loses nothing)" in " ".join(page("side-by-side", runs))
+    (row,) = tables(page("side-by-side", runs))["better than ours"]
+    assert row == ["toolkit", "output that nobody gets", "the case unread-end-1 (it loses nothing)"]
 
 
 def test_every_aim_is_of_a_measure_that_is_shown():
