@@ -1,15 +1,15 @@
-"""What is found: in which file and line, what is there, what to put there, and how bad it is."""
+"""Define a finding of the checks: its place, its severity, what is there and what to put there instead."""
 
 from dataclasses import dataclass
 from enum import IntEnum
 
 
 class Severity(IntEnum):
-    """How bad a finding is; the larger, the worse."""
+    """Rank findings; the larger, the worse."""
 
     NOTE = 0  # worth knowing
-    WARNING = 1  # the job runs, and does not do what was meant, or loses work
-    ERROR = 2  # the job fails, or trains nothing that was meant
+    WARNING = 1  # the job runs, but loses work or does not do what was meant
+    ERROR = 2  # the job fails, or does not train what was meant
 
     def __str__(self) -> str:
         return self.name.lower()
@@ -17,7 +17,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A line of a file; 0: the file as a whole."""
+    """Name a line of a file; 0 means the file as a whole."""
 
     file: str
     line: int = 0
@@ -28,12 +28,12 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that is amiss."""
+    """Describe one problem that a check found."""
 
-    check: str  # its name in checks.CHECKS
+    check: str  # its name in lint/catalogue.py
     severity: Severity
     place: Place
-    found: str  # what is there, and what comes of it
+    found: str  # what is there, and its consequence
     instead: str  # what to put there
 
     @property
