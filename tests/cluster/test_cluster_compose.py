@@ -1,4 +1,4 @@
-"""compose.yaml at the top, as users call it, with each generation of docker compose that is here."""
+"""Test compose.yaml at the top of the repository, as users call it, with each generation of docker compose."""
 
 import json
 import os
@@ -39,7 +39,7 @@ class Project:
         return running
 
     def read(self, running: subprocess.Popen[str], until: str = "", times: int = 1) -> str:
-        """What it has said, up to its end or so many lines that end with this text."""
+        """Return what it printed, up to its end or up to so many lines that end with this text."""
         give_up = threading.Timer(PATIENCE, running.kill)
         give_up.start()
         for line in running.stdout:
@@ -56,7 +56,7 @@ class Project:
         return "".join(self.lines)
 
     def up(self, **variables: str) -> int:
-        """The exit code of `docker compose up --exit-code-from algo-1`."""
+        """Return the exit code of `docker compose up --exit-code-from algo-1`."""
         running = self.start(**variables)
         self.read(running)
         return running.wait(PATIENCE)
@@ -85,7 +85,7 @@ StartProject = Callable[..., Project]
 
 @pytest.fixture
 def project(image: str, tmp_path: Path) -> Iterator[StartProject]:
-    """`project("v2")`: the repository's own compose.yaml, with outputs in a folder of the test."""
+    """Return `project("v2")`: the repository's own compose.yaml, with outputs in a folder of the test."""
     made: list[Project] = []
 
     def make(generation: str, folder: Path = ROOT, **variables: str) -> Project:
@@ -103,7 +103,7 @@ def project(image: str, tmp_path: Path) -> Iterator[StartProject]:
 
 
 def failures(folder: Path) -> dict[str, str]:
-    """Host to the first line of its failure file."""
+    """Return the first line of each host's failure file."""
     return {path.parts[-4]: path.read_text().splitlines()[0] for path in folder.glob("out/algo-*/ml/output/failure")}
 
 

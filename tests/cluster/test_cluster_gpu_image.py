@@ -1,4 +1,4 @@
-"""An image for GPUs (TEST_LINE=2.21-gpu TEST_IMAGE=...) on a machine without one; test_image.py, too, tests it."""
+"""Test an image for GPUs (TEST_LINE=2.21-gpu TEST_IMAGE=...) on a machine without one; test_image.py tests it, too."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Horovod on the image of TEST_LINE, as jobs of two hosts with a rank on each: `fit`, and Horovod's own tests.
+"""Test Horovod on the image of TEST_LINE, in jobs of two hosts with a rank on each: `fit`, and Horovod's own tests.
 
 Its own tests are not in its packages: HOROVOD_SOURCES names a checkout of Horovod 0.28.1,
 
@@ -56,12 +56,12 @@ FAILS: dict[tuple[str, str], dict[str, list[str]]] = {
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For the hosts, which have no index."""
+    """Provide wheels to the hosts, which have no index."""
     return download(tmp_path_factory.mktemp("wheels"), *NEEDED)
 
 
 def told(endings: Iterable[Ending]) -> list[Any]:
-    """What each rank has written."""
+    """Return what each rank has written."""
     return [json.loads((each.ml / f"output/data/{rank}.json").read_text()) for rank, each in enumerate(endings)]
 
 

@@ -1,4 +1,4 @@
-"""What is asked for wrongly: non-zero, and one line that says what was found, what was wanted and where."""
+"""Test wrong input: a non-zero exit code, and one line with what was found, what was wanted and where."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,7 @@ HOSTS = ["algo-1", "algo-2", "algo-3"]
 
 
 def wrong(words: Iterable[str], **how: Any) -> dict[str, Any]:
-    """A row of the table: words that the line has, and what differs from a job that is right."""
+    """Return a row of the table: words that the line has, and the differences from a correct job."""
     return {"words": words, "exit": CONFIG, **how}
 
 
@@ -82,7 +82,7 @@ BAD = {
 
 @pytest.fixture(scope="session")
 def answers(image: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[CompletedProcess[str], Path]]:
-    """What the container of each row says; a few run at a time, since each only starts and ends."""
+    """Return what the container of each row printed. A few run at a time, since each only starts and ends."""
     tmp_path_factory.getbasetemp()  # made on first use, which must not be in two threads at once
 
     def answer(number: int, row: dict[str, Any]) -> tuple[CompletedProcess[str], Path]:

@@ -1,4 +1,4 @@
-"""The monitor in containers, with the image's TensorFlow and Horovod: who trains alone, and what a job leaves.
+"""Test the monitor in containers, with the image's TensorFlow and Horovod: hosts that train alone, and its records.
 
 Each job goes on until the line that is waited for was said, and is taken down then.
 """

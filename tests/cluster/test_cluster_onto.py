@@ -1,4 +1,7 @@
-"""`./build.sh --on IMAGE`: our entrypoint on images that are not ours. Stand-ins: AWS's own cannot be pulled here."""
+"""Test `./build.sh --on IMAGE`: our entrypoint on other people's images.
+
+These are stand-ins; AWS's cannot be pulled here.
+"""
 
 import json
 import os
@@ -32,12 +35,12 @@ def like_aws(image: str, images: Images) -> str:
 
 @pytest.fixture(scope="module")
 def onto(like_aws: str, images: Images) -> tuple[str, str]:
-    """The image on which our entrypoint was put, and what was printed."""
+    """Return the image on which our entrypoint was put, and the output."""
     return images.on(like_aws)
 
 
 def debian() -> str:
-    """What the image under test was built on."""
+    """Return the image that the image under test was built on."""
     names = "debian:bookworm-slim", "sagemaker-tf-entrypoint-base:bookworm"
     return next(name for name in names if sh("docker", "image", "inspect", name, check=False).returncode == 0)
 
@@ -47,7 +50,7 @@ def config(image: str) -> dict:
 
 
 def frozen(image: str) -> str:
-    """All that lies in an image's Python."""
+    """Return everything in an image's Python."""
     words = ["find", "/opt/venv", "-type", "f", "-not", "-name", "*.pyc", "-printf", "%p %s\n"]
     return sh(*DOCKER_RUN, "--entrypoint", "", image, *words).stdout
 
@@ -135,7 +138,7 @@ def test_parameter_servers(onto: tuple[str, str], tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def bare(images: Images) -> tuple[str, str]:
-    """Debian's Python without pip, for a user who is not root; and what the build printed."""
+    """Return Debian's Python without pip, for a user who is not root, and the build's output."""
     image = images.build((HERE / "bare.Dockerfile").read_text(), IMAGE=debian())
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PIP_INDEX_URL", raising=False)

@@ -1,4 +1,4 @@
-"""MPI with Open MPI 5, whose runtime is PRRTE, on Python 3.13: on a stand-in for other people's images.
+"""Test MPI with Open MPI 5, whose runtime is PRRTE, on Python 3.13, on a stand-in for other people's images.
 
 TEST_TRIXIE_IMAGE names one; else make_trixie.sh makes it, which takes minutes. The outcome table has many more cases;
 its rows run with Open MPI 5 as well, on a machine that has it (test_outcome_table.py).

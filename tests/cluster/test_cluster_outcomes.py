@@ -1,4 +1,4 @@
-"""Rows of the outcome table (docs/outcomes.md) with real training: TensorFlow and Horovod, in containers.
+"""Test rows of the outcome table (docs/outcomes.md) with real training: TensorFlow and Horovod, in containers.
 
 Here the processes that are left behind say things of their own, such as "Horovod has been shut down" or "Collective ops
 is aborted": the explanation must still be the first thing that went wrong. Figures are printed; limits are generous.
@@ -34,7 +34,7 @@ SOON = 60  # seconds; says that nothing hung, however busy the machine. The figu
 
 
 def train(cluster: StartCluster, way: str, **hyperparameters: str) -> Cluster:
-    """Three hosts that train in one of the ways of the table."""
+    """Train on three hosts in one of the modes of the table."""
     mode, _, workers = way.partition(" ")
     return cluster(
         program="trains_tf1.py" if way == "ps script" else "trains.py",

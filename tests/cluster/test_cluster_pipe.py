@@ -1,4 +1,4 @@
-"""Pipe mode in the image, which has sagemaker-tensorflow's operator, where there is one for its TensorFlow."""
+"""Test Pipe mode in the image, with sagemaker-tensorflow's operator if there is one for its TensorFlow."""
 
 import json
 import shutil
@@ -55,7 +55,7 @@ def test_the_operator_and_our_reader_take_turns(image: str, tmp_path: Path) -> N
 
 
 def read_by_ranks(cluster: StartCluster, folder: Path, told: dict[str, bool], **sources: Path) -> list[dict]:
-    """What each rank read of these channels, in rank order. `told`: what the script is told of them.
+    """Return what each rank read of these channels, in rank order. `told`: what is passed to the script about them.
 
     Channels are dealt to hosts where the script is told so; `evaluation` never is.
     """
@@ -92,7 +92,7 @@ def read_by_ranks(cluster: StartCluster, folder: Path, told: dict[str, bool], **
 
 
 def in_epoch(ranks: list[dict], epoch: int) -> Counter[int]:
-    """How often each record was read, by all ranks together."""
+    """Return how often all ranks together read each record."""
     return Counter(number for rank in ranks for number in rank["epochs"][epoch])
 
 

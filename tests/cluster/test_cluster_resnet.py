@@ -1,4 +1,4 @@
-"""examples/resnet in containers: ranks on two hosts learn from photographs, `serve` answers with their model."""
+"""Test examples/resnet in containers: ranks on two hosts learn from photographs, `serve` answers with their model."""
 
 import base64
 import json
@@ -36,7 +36,7 @@ WANTED = 0.55  # of what it had not seen; chance is 0.33, and by chance it comes
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pieces of two photographs, as the example's own tools make them: folders of JPEGs, and TFRecord files."""
+    """Cut pieces of two photographs by the example's own tools: folders of JPEGs, and TFRecord files."""
     pytest.importorskip("tensorflow")
     pytest.importorskip("sklearn")
     folder = tmp_path_factory.mktemp("resnet")
@@ -54,7 +54,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def three_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pieces of a palace, a flower (scikit-learn's) and a portrait (matplotlib's), in `.rec` files.
+    """Cut pieces of a palace, a flower (scikit-learn's) and a portrait (matplotlib's) into `.rec` files.
 
     Photographs, and no digits or faces of such packages: those are gray and of 8 to 25 pixels, and the example's
     augmentation, which crops, stretches and mirrors, makes another digit of one.
@@ -125,7 +125,7 @@ def test_photographs_streamed(
 
 
 def serve(image: str, model: Path, pictures: Path) -> list[dict]:
-    """What `serve` says to five JPEGs of each class."""
+    """Return the answers of `serve` to five JPEGs of each class."""
     files = [path for part in ("china", "flower") for path in sorted((pictures / part).iterdir())[:5]]
     rows = [{"b64": base64.b64encode(path.read_bytes()).decode()} for path in files]
     with serving(image, model) as (_, url):
@@ -204,5 +204,5 @@ def test_resnet_50_learns_photographs(
 
 
 def speeds(log: str) -> list[float]:
-    """Images per second of each rank, from the table that ends a training."""
+    """Return the images per second of each rank, from the table at the end of a training."""
     return [float(each) for each in re.findall(r"resnet: +\d+  algo-\d\S* +([\d.]+) ", log)]

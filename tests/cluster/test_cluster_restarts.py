@@ -1,4 +1,4 @@
-"""What dies by chance is started again, and the training comes out as if nothing had happened."""
+"""Test that what dies by chance is restarted, and that the training's result is as without the failure."""
 
 import re
 import signal
@@ -20,7 +20,7 @@ WITHOUT_LOSS = 0.66  # nobody dead, it is 0.69 to 0.71 after all four epochs, 0.
 
 
 def kill(job: Cluster, host: str, process: str) -> None:
-    """SIGKILL to the newest process of this name, as the host's log tells its pid."""
+    """Send SIGKILL to the newest process of this name, whose pid is in the host's log."""
     pids = re.findall(rf"\] {process} started, pid (\d+)", job.log(host))
     job.exec(host, "kill", "-KILL", pids[-1])
 

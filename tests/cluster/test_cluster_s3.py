@@ -1,4 +1,4 @@
-"""`import tensorflow_io` in the image, and with it s3:// for rows, checkpoints and models: against moto's S3 server."""
+"""Test `import tensorflow_io` in the image, and s3:// for rows, checkpoints and models, against moto's S3 server."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def variables(endpoint: str) -> dict[str, str]:
 
 @pytest.fixture
 def s3(image):
-    """(network, endpoint, client): a server on the network's own address on this machine."""
+    """Yield (network, endpoint, client) of a server on the network's own address on this machine."""
     network = f"tfe{uuid.uuid4().hex[:8]}"
     sh("docker", "network", "create", "--internal", "--label", f"{LABEL}={SESSION}", network)
     try:

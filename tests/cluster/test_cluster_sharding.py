@@ -1,4 +1,4 @@
-"""Proof of sharding: whatever is shared how, the processes of a job together read each record once in each pass."""
+"""Test sharding: however data are shared, the processes of a job together read each record once in each pass."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ StartCluster = Callable[..., Cluster]
 
 
 def read(cluster: StartCluster, tmp_path: Path, data, mode: str, **environment: str) -> dict[str, str]:
-    """What the processes of two hosts, two on each, read wrongly of the channels."""
+    """Return what the processes of two hosts, two on each, read wrongly from the channels."""
     with cluster(
         program="reads.py",
         mode=mode,

@@ -1,4 +1,4 @@
-"""SIGTERM, as StopTrainingJob and the end of the maximum runtime send it: to every host, 120 s before SIGKILL."""
+"""Test SIGTERM as StopTrainingJob and the maximum runtime send it: to every host, 120 s before SIGKILL."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Jobs that end well, one for every way of distributing: who runs where, and what each process is given."""
+"""Test jobs that end well, one for each mode: where each process runs, and what it is given."""
 
 import json
 import re
@@ -168,7 +168,7 @@ def test_plan_is_printed(image: str) -> None:
 
 
 def from_the_command_line(image: str, program: str, mode: str, folder: Path, *more: str, check: bool = True):
-    """`entrypoint local` with two hosts as containers; what it leaves is in folder/out."""
+    """Run `entrypoint local` with two hosts as containers; its output is in folder/out."""
     words = ("--engine", "docker", "--image", image, "--hosts", "2", "--mode", mode, "--output", str(folder / "out"))
     command = (str(Path(sys.executable).with_name("entrypoint")), "local", str(PROGRAMS / program))
     return sh(*command, *words, *more, within=120, cwd=folder, check=check)

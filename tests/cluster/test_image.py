@@ -1,4 +1,4 @@
-"""The image itself: what is in it, what must not be, and what build.sh says before it pushes."""
+"""Test the image: what is in it, what must not be, and what build.sh prints before it pushes."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def inspect(image: str) -> dict:
 
 
 def pins() -> dict[str, str]:
-    """Name to version, for what is installed: part 4 of a file is for the build only."""
+    """Return name to version of what is installed: part 4 of a file is only for the build."""
     files = [REQUIREMENTS, OF_GPU] if GPU else [REQUIREMENTS]
     installed = "\n".join(file.read_text().partition("# ==== part 4")[0] for file in files)
     found = dict(line.split("==") for line in installed.splitlines() if "==" in line and line[0] not in "# ")

@@ -1,4 +1,4 @@
-"""Channels as a script meets them under `entrypoint local`: folders, FIFOs, lists, and nothing of them at the end."""
+"""Test channels as a script sees them under `entrypoint local`: folders, FIFOs, lists, and nothing left at the end."""
 
 import gzip
 import json
@@ -57,7 +57,7 @@ READS_NUMBERS = (ROOT / "tests/cluster/programs/reads.py").read_text()
 
 
 def run(tmp_path: Path, program: str, *words: str, **environment: str) -> tuple[int, str]:
-    """`entrypoint local` on a program: (exit code, terminal). No FIFO may be left."""
+    """Run `entrypoint local` on a program; return (exit code, terminal). No FIFO may be left."""
     code, out = tmp_path / "code", tmp_path / "out"
     code.mkdir()
     (code / "train.py").write_text(program)
@@ -74,7 +74,7 @@ def run(tmp_path: Path, program: str, *words: str, **environment: str) -> tuple[
 
 @pytest.fixture
 def rows(tmp_path) -> Path:
-    """Seven objects, each with its own name as content; a comma in the folder's name."""
+    """Make seven objects, each with its own name as content; a comma is in the folder's name."""
     folder = tmp_path / "rows,all"
     folder.mkdir()
     for number in range(7):
@@ -150,7 +150,7 @@ PASSES = range(3)
 
 @pytest.fixture
 def objects(tmp_path, rows) -> dict[str, Path]:
-    """Sources by what they hold: `rows`, the same compressed, and an augmented manifest of three pictures."""
+    """Return sources by what they hold: `rows`, the same compressed, and an augmented manifest of three pictures."""
     zipped = tmp_path / "zipped"
     zipped.mkdir()
     for path in rows.iterdir():
@@ -164,12 +164,12 @@ def objects(tmp_path, rows) -> dict[str, Path]:
 
 
 def picture(number: int) -> bytes:
-    """Bytes that are no text, and no multiple of the four that RecordIO fills records up to."""
+    """Return bytes that are no text, with a length that is no multiple of RecordIO's padding of four."""
     return b"\xff\xd8" + bytes(range(200)) * number + b"\n"
 
 
 def records(stream: bytes) -> list[bytes]:
-    """What RecordIO holds."""
+    """Return the records of a RecordIO text."""
     found = []
     while stream:
         magic, length = struct.unpack_from("<II", stream)
@@ -208,7 +208,7 @@ def test_more_channels_than_ranks_shuffled_compressed_and_of_an_augmented_manife
     assert code == 0
 
     def came(channel: str, number: int) -> list[bytes]:
-        """The pass as each host got it."""
+        """Return the pass as each host got it."""
         return [(tmp_path / f"out/algo-{host}/ml/output/data/{channel}_{number}").read_bytes() for host in (1, 2)]
 
     every = [f"row-{number}\n".encode() for number in range(7)]

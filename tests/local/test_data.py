@@ -1,4 +1,4 @@
-"""sagemaker_tf_data where only real processes tell: what runs in the servers of other hosts."""
+"""Test sagemaker_tf_data where it needs real processes: code in the servers of other hosts."""
 
 import json
 

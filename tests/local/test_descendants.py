@@ -1,5 +1,4 @@
-"""A stop reaches all that descends from the user's programs, wherever it has gone, and gives it its time; nobody hears
-SIGTERM from us twice."""
+"""Test that a stop reaches all descendants of the user's programs and gives them time; each gets SIGTERM once."""
 
 import re
 import shutil

@@ -1,5 +1,4 @@
-"""`entrypoint local --fault`: what each fault does to a job, and that nothing of it stays, with hosts as processes
-and with hosts in namespaces of their own."""
+"""Test `entrypoint local --fault`: what each fault does to hosts as processes and in namespaces; nothing is left."""
 
 import json
 import os
@@ -33,7 +32,7 @@ def engine(request) -> str:
 
 @pytest.fixture
 def local(local, tmp_path):
-    """Starts `entrypoint local` on three hosts."""
+    """Start `entrypoint local` on three hosts."""
 
     def start(engine: str, *words: str, program=PROGRAMS / "beats.py", mode="mwms", faults=(), **env: str) -> Run:
         words = ("--hosts", "3", "--mode", mode, "--engine", engine, *words)
@@ -45,7 +44,7 @@ def local(local, tmp_path):
 
 @pytest.fixture
 def meeting():
-    """A folder that all hosts see, wherever they have a /tmp of their own."""
+    """Return a folder that all hosts see, even if each has its own /tmp."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         yield folder
 

@@ -1,4 +1,4 @@
-"""Scripts that were written for AWS's images, or by TensorFlow's tutorial, run as they are and end on every host."""
+"""Test that scripts for AWS's images, or of TensorFlow's tutorial, run unchanged and end on every host."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Hyperparameters reach the script byte for byte, in every mode: as arguments, and as SM_HP_*."""
+"""Test that hyperparameters reach the script byte for byte in every mode, as arguments and as SM_HP_*."""
 
 import json
 import os
@@ -55,7 +55,7 @@ WAYS = {
 
 
 def arguments() -> list[bytes]:
-    """As sagemaker-training passes them: sorted by name, one dash before a name of one letter."""
+    """Return the arguments as sagemaker-training passes them: sorted by name, one dash before a name of one letter."""
     pairs = [("-" if len(name) == 1 else "--") + name for name in sorted(AWKWARD)]
     return [word.encode() for pair in zip(pairs, map(AWKWARD.get, sorted(AWKWARD)), strict=True) for word in pair]
 

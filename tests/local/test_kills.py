@@ -1,4 +1,4 @@
-"""A job that is killed with all its processes, and the next: DeepFM with parameter servers."""
+"""Test a job that is killed with all its processes, and the next one: DeepFM with parameter servers."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""The monitor beside a job: its record of all hosts, stacks when nothing gets on, and who trains alone."""
+"""Test the monitor beside a job: its record of all hosts, stacks when progress ends, and hosts that train alone."""
 
 import json
 import os
@@ -72,7 +72,7 @@ PS = {"sagemaker_parameter_server_enabled": "true"}
 
 @pytest.fixture
 def hosts(hosts):
-    """As elsewhere, with the monitor."""
+    """Run hosts with the monitor."""
 
     def start(count: int, program: str, **options):
         environment = {"ENTRYPOINT_MONITOR": "true", **options.pop("environment", {})}
@@ -82,7 +82,7 @@ def hosts(hosts):
 
 
 def record(job, host: str, of: int = 1) -> list[list]:
-    """What is kept of a host, by default on the coordinator; as far as it goes."""
+    """Return a host's record as far as it goes, by default the one on the coordinator."""
     path = job[of].base / f"output/data/record/{host}.jsonl.gz"
     *whole, _ = zlib.decompressobj(31).decompress(path.read_bytes()).split(b"\n")
     return [json.loads(line) for line in whole]
@@ -155,7 +155,7 @@ def test_switched_off(hosts):
 
 
 def kill_monitors(job, count: int) -> None:
-    """As the kernel does where memory is short."""
+    """Kill the monitors, as the kernel does when memory is short."""
     for pid in eventually(lambda: len(found := monitors(job)) == count and found, within=60):
         os.kill(pid, signal.SIGKILL)
 
@@ -357,7 +357,7 @@ class TestDistributed:
 
 
 class TestMarks:
-    """What scripts tell by sagemaker_tf_data."""
+    """Tests of what scripts report by sagemaker_tf_data."""
 
     def test_a_script_says_more_than_it_prints(self, hosts):
         code = """

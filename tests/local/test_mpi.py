@@ -1,4 +1,4 @@
-"""MPI: mpirun, the job's own ssh daemons, and ranks that each host starts and watches itself."""
+"""Test MPI: mpirun, the job's own ssh daemons, and ranks that each host starts and watches itself."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def with_ranks(count: int, **more: str) -> dict[str, str]:
 
 
 def told(job) -> list[dict]:
-    """What the ranks wrote, in rank order, with the host in whose tree it lies."""
+    """Return what the ranks wrote, in rank order, with the host whose tree holds it."""
     found = [
         {**json.loads(path.read_text()), "tree": name}
         for name, host in job.hosts.items()

@@ -1,4 +1,4 @@
-"""Names that stop resolving while a job runs, and hosts with addresses of IPv6: in namespaces, as in containers."""
+"""Test names that stop resolving while a job runs, and IPv6 addresses: in namespaces, as in containers."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ socket.getaddrinfo = getaddrinfo
 
 @pytest.fixture
 def local(local, netns, tmp_path):
-    """Starts `entrypoint local` with hosts in namespaces; `slow`: who asks for a name that is not there waits."""
+    """Start `entrypoint local` with hosts in namespaces. `slow`: a lookup of a missing name waits."""
 
     def start(program: Path, *words: str, faults=(), slow: bool = False, **env: str) -> Run:
         if slow:

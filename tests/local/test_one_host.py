@@ -1,4 +1,4 @@
-"""One host, one script: what it is given, how its end is told, what is left."""
+"""Test one host with one script: what it is given, how its end is reported, what is left."""
 
 import json
 import os

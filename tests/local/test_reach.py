@@ -1,4 +1,4 @@
-"""Looking for other hosts: names that resolve and that do not, ports that answer, refuse, or stay silent."""
+"""Test looking for other hosts: names that resolve or do not, ports that answer, refuse, or stay silent."""
 
 import contextlib
 import socket
@@ -14,7 +14,7 @@ from entrypoint.launcher.job.cluster import Cluster, Host
 
 @pytest.fixture
 def cluster():
-    """me, a host that listens, one that does not, and one whose name nobody knows; all on loopback."""
+    """Return this host, one that listens, one that does not, and one whose name is unknown; all on loopback."""
     with socket.create_server(("127.61.0.2", 0)) as server:
         port = server.getsockname()[1]
         where = {f"algo-{number}": f"127.61.0.{number}" for number in (1, 2, 3)}

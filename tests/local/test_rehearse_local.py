@@ -1,4 +1,4 @@
-"""`entrypoint rehearse`: launch scripts whose jobs are well, and ill in one way each."""
+"""Test `entrypoint rehearse`: launch scripts whose jobs are well, and ones with one fault each."""
 
 import json
 import os
@@ -91,7 +91,7 @@ class Rehearsal:
 
 @pytest.fixture
 def rehearse(tmp_path, no_leftovers):
-    """Starts `entrypoint rehearse --json` of a launch; nothing is left when it ends."""
+    """Start `entrypoint rehearse --json` of a launch; leave nothing when it ends."""
     made: list[Rehearsal] = []
 
     def start(script: str, *words: str, hosts: int = 1, environment: dict[str, str] = SINGLE, **more: Any) -> Rehearsal:

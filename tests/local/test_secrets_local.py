@@ -1,4 +1,4 @@
-"""Secrets of a running job: the script has them; log, failure file, status, command lines and our files do not."""
+"""Test secrets of a running job: the script has them; log, failure file, status, command lines and our files do not."""
 
 import json
 import shutil
@@ -129,7 +129,7 @@ def test_the_plan(capsys):
 
 @pytest.fixture
 def running(hosts):
-    """A job of two hosts under mpirun, at work."""
+    """Run a job of two hosts under mpirun, in the middle of its work."""
     pytest.importorskip("mpi4py")
     if not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):
         pytest.skip("needs Open MPI and an ssh daemon")

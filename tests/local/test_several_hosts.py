@@ -1,4 +1,4 @@
-"""Several hosts: starting together, and ending together, with one exit code and one explanation."""
+"""Test several hosts: they start together and end together, with one exit code and one explanation."""
 
 import json
 import os
@@ -123,7 +123,7 @@ def test_sigkill_of_a_script(hosts):
 
 
 def kill_host(job, number: int) -> None:
-    """The whole host is gone: its supervisor and all that it started, at once, without a word."""
+    """Kill a whole host at once and silently: its supervisor and all that it started."""
     from processes import processes_with
 
     base = str(job[number].base)

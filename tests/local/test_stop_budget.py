@@ -1,4 +1,4 @@
-"""SIGTERM, and the time that is left after it: who learns of it, who stays, who is killed; and its coming early."""
+"""Test SIGTERM and the time after it: which processes get it, stay, or are killed; and SIGTERM at the start."""
 
 import re
 import shutil

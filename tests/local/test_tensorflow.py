@@ -1,4 +1,4 @@
-"""What needs TensorFlow: parameter servers and training over several processes. Slow to import."""
+"""Test what needs TensorFlow: parameter servers and training over several processes. Slow to import."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Processes that SIGKILL does not end: each wait for one has a bound, and what is left is named."""
+"""Test processes that survive SIGKILL: each wait for one has a limit, and what is left is named."""
 
 import re
 import shutil
@@ -47,7 +47,7 @@ match os.environ["DEED"]:
 
 @pytest.fixture
 def stuck(hosts, tmp_path):
-    """Starts a job with a process that cannot be killed on one of its hosts."""
+    """Start a job with a process that cannot be killed on one of its hosts."""
     disks = []
 
     def start(count: int, deed: str, host: str = "algo-2", **environment: str):

@@ -1,4 +1,4 @@
-"""Output that nobody reads: the job goes on, stops and fails as if somebody did."""
+"""Test output that is not read: the job continues, stops and fails as if it were."""
 
 import os
 import re
@@ -69,7 +69,7 @@ def model(job, number: int) -> Path:
 
 
 def printed(job, number: int = 1) -> int:
-    """How many lines its script could print, when that does not change any more."""
+    """Return how many lines its script printed, once that number is stable."""
 
     def settled() -> int:
         path = model(job, number) / "printed"
@@ -139,7 +139,7 @@ def test_a_reader_that_comes_late_gets_everything_and_memory_is_bounded(job):
 
 
 def memory(job) -> int:
-    """The most that the launcher ever used, in bytes."""
+    """Return the launcher's peak of memory in bytes."""
     status = Path(f"/proc/{job[1].process.pid}/status").read_text()
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1000
 

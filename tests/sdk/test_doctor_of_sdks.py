@@ -1,4 +1,4 @@
-"""`entrypoint doctor` runs launch scripts with both of Amazon's SDKs, and hears what their requests do not say."""
+"""Test that `entrypoint doctor` runs launch scripts with both of Amazon's SDKs, and finds what their requests lack."""
 
 import os
 import subprocess

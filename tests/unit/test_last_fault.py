@@ -1,4 +1,4 @@
-"""train.py: a fault that leaves not even a log."""
+"""Test train.py: a fault that leaves not even a log."""
 
 import fcntl
 import os

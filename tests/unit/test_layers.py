@@ -1,4 +1,4 @@
-"""Imports follow the arrows of the house: nobody asks upstream again."""
+"""Test that imports follow the layers of entrypoint/README.md."""
 
 import ast
 import functools
@@ -121,7 +121,7 @@ MODULES = {module(path).replace("/", "."): path for path in FILES}
 
 
 def room(name: str) -> str:
-    """Return the room of a module: "launcher/job", "cli"; a module outside of the rooms is its own."""
+    """Return the package of a module, "launcher/job" or "cli"; a module outside of packages is its own."""
     parts = re.split("[./]", name)
     return "/".join(parts[: 2 if parts[0] in WINGS else 1])
 
@@ -132,7 +132,7 @@ def nodes_of(path: Path) -> list[ast.AST]:
 
 
 def imports(path: Path, nodes: Iterable[ast.AST] | None = None) -> set[str]:
-    """Dotted names that a file imports, anywhere in it; `from a import b` counts as a and a.b."""
+    """Return dotted names that a file imports, anywhere in it; `from a import b` counts as a and a.b."""
     found = set()
     for node in nodes_of(path) if nodes is None else nodes:
         if isinstance(node, ast.Import):
@@ -148,7 +148,7 @@ def foreign(path: Path) -> set[str]:
 
 
 def ours(path: Path, nodes: Iterable[ast.AST] | None = None) -> set[str]:
-    """Modules of the package that a file imports: "secrets", "plan.distributions.common"."""
+    """Return the package's modules that a file imports: "secrets", "plan.distributions.common"."""
     names = {name.removeprefix("entrypoint.") for name in imports(path, nodes) if name.startswith("entrypoint.")}
     return names & MODULES.keys() - set(WINGS)
 
@@ -251,7 +251,7 @@ def test_only_main_exits_and_reads_the_environment():
 
 
 def at_import(node: ast.AST) -> Iterator[ast.AST]:
-    """What runs when a module is imported."""
+    """Return what runs when a module is imported."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef) or ast.unparse(child).startswith("if TYPE_CHECKING"):
             continue
@@ -260,7 +260,7 @@ def at_import(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def loaded_by(names: set[str]) -> set[str]:
-    """Modules of ours that are loaded with these."""
+    """Return our modules that are loaded with these."""
     found: set[str] = set()
     while names:
         found |= names

@@ -1,4 +1,4 @@
-"""benchmarks/report: the arithmetic of what the pages show, and that the committed pages are what it makes."""
+"""Test benchmarks/report: the arithmetic of the pages, and that the committed pages are its output."""
 
 import copy
 import functools
@@ -20,7 +20,7 @@ FOLDER = ROOT / pages.FOLDER
 
 
 def run(case: str, side: str, number: int = 1, group: str = "start and tail", hosts: int = 2, **measures):
-    """A run; `cut` and `codes` are of the run, all else is measured."""
+    """Return a run; `cut` and `codes` are the run's, all else is measured."""
     cut, codes = measures.pop("cut", None), measures.pop("codes", [0] * hosts)
     return {
         "case": case, "title": f"the case {case}", "group": group, "hosts": hosts, "side": side, "round": number,
@@ -40,7 +40,7 @@ def page(what: str, runs: list, **more) -> list[str]:
 
 
 def tables(lines: list[str]) -> dict[str, list[list[str]]]:
-    """The rows of every table, by the first cell of its head. Of two with the same, the last."""
+    """Return the rows of every table, by the first cell of its head; the last of two tables with the same one."""
     found: dict[str, list[list[str]]] = {}
     rows: list[list[str]] = []
     for before, line in zip(["", *lines], lines, strict=False):

@@ -1,4 +1,4 @@
-"""sagemaker_tf_data: where checkpoints go, who writes, and what is resumed from."""
+"""Test sagemaker_tf_data: where checkpoints go, which process writes, and what is resumed from."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def test_one_process_writes():
 
 @pytest.fixture
 def saved(tmp_path, monkeypatch):
-    """(saver of three checkpoints, its variable, the folder); the latest two stay."""
+    """Return (saver of three checkpoints, its variable, the folder); the latest two stay."""
     tf = pytest.importorskip("tensorflow")
     for name in ("TF_CONFIG", "OMPI_COMM_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)

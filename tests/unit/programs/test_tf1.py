@@ -1,4 +1,4 @@
-"""entrypoint/programs/prepare/tf1.py: which names of TensorFlow 1 a script is told of, by file and line."""
+"""Test entrypoint/programs/prepare/tf1.py: the names of TensorFlow 1 that it lists, by file and line."""
 
 import ast
 import json
@@ -43,7 +43,7 @@ tf.summary.scalar("loss", 1.0, step=1)
 
 @pytest.fixture
 def path(tmp_path: Path):
-    """Where there is a TensorFlow of that version, as far as anybody looks."""
+    """Return a function that makes a path with a TensorFlow of that version, as far as the code looks."""
 
     def path(version: str = "2.14.1") -> list[str]:
         packages = tmp_path / "packages"

@@ -1,4 +1,4 @@
-"""What `serve` reads and writes: payloads, what is refused and how, where a model may lie. The model here only adds."""
+"""Test what `serve` reads and writes: payloads, refusals, the places of models. The model here only adds."""
 
 import gzip
 import http.client
@@ -541,7 +541,7 @@ def running(base: Path, port: int, model: Adds):
 
 
 def invoke(port: int, text: str):
-    """(status, answer)"""
+    """Return (status, answer)."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("POST", "/invocations", text.encode())
     response = connection.getresponse()

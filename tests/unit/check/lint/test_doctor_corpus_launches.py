@@ -1,4 +1,4 @@
-"""Launch scripts of public shapes, notebooks' exports among them: each job is seen, and nothing else is told."""
+"""Test launch scripts in the manner of public ones, and exports of notebooks: every job, and no false finding."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Launch scripts are run, nothing leaves the machine, and what they do not say is told."""
+"""Test that launch scripts run, that nothing leaves the machine, and that dropped arguments are reported."""
 
 import json
 import socket
@@ -101,7 +101,7 @@ while not os.path.exists({str(forked)!r}):
 
 
 def without_namespaces(folder: Path) -> Path:
-    """caught.py where the kernel refuses them, as in most containers."""
+    """Run caught.py where the kernel refuses namespaces, as in most containers."""
     changed = folder / "caught.py"
     changed.write_text(
         CAUGHT.read_text().replace("def seal() -> str:", 'def seal() -> str:\n    return "not permitted"\n')

@@ -1,4 +1,4 @@
-"""What looks like an illness, and is none, is left alone."""
+"""Test that what only looks like a fault gives no finding."""
 
 from pathlib import Path
 from typing import Any

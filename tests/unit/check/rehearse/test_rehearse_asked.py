@@ -1,4 +1,4 @@
-"""A launch becomes the same job on simulated hosts."""
+"""Test that a launch becomes the same job on simulated hosts."""
 
 import json
 import sys

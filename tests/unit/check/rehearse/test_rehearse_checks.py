@@ -1,4 +1,4 @@
-"""Each check of a rehearsal: a run that is ill, and one that is not."""
+"""Test each check of a rehearsal on a run with its fault, and on one without."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -70,7 +70,7 @@ def findings(case: Case, check: str = "") -> list[Finding]:
 
 
 def told(case: Case, check: str) -> list[tuple[str, str]]:
-    """(level, words) of what is not fine."""
+    """Return (level, words) of what is not fine."""
     return [(str(each.level), each.seen) for each in findings(case, check) if each.level is not Level.FINE]
 
 

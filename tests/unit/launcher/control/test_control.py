@@ -1,4 +1,4 @@
-"""wire.py, handlers.py, access.py and server.py.
+"""Test wire.py, handlers.py, access.py and server.py.
 
 The application through a test client; the server on sockets of loopback; messages as JSON there and back.
 """
@@ -277,7 +277,7 @@ def test_a_host_that_speaks_another_protocol_is_an_event():
 
 
 class Slow(str):
-    """A name that takes a while to be looked up, so that threads come between."""
+    """A name that takes a while to look up, so that other threads run in between."""
 
     def __hash__(self) -> int:
         time.sleep(0.002)
@@ -333,7 +333,7 @@ NAMED = tuple(Host(name=name, rank=rank, address=name) for rank, name in enumera
 
 
 class Resolver:
-    """Stands before getaddrinfo: names that are known by now, how often was asked, and names that take for ever."""
+    """A stand-in for getaddrinfo: known names, counts of lookups, and names whose lookup never ends."""
 
     def __init__(self, monkeypatch) -> None:
         self.known: dict[str, str] = {}
@@ -474,7 +474,7 @@ class Listening:
         return socket.create_connection((self.addresses["algo-1"], self.port), timeout=20, source_address=source)
 
     def report(self, caller: str, body: bytes | None = None) -> int:
-        """Status of the answer to a report; 0 if the connection is closed without one."""
+        """Return the status of the answer to a report; 0 if the connection is closed without one."""
         body = json.dumps(to_json(Report(host=caller))).encode() if body is None else body
         head = f"POST /report HTTP/1.1\r\nHost: algo-1\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         return self.send(caller, head + body)

@@ -1,4 +1,4 @@
-"""client.py and peers.py on sockets of loopback: what is said arrives, and what answers oddly harms nobody."""
+"""Test client.py and peers.py on loopback: messages arrive, and odd answers do no harm."""
 
 import contextlib
 import itertools
@@ -99,7 +99,7 @@ def test_a_host_that_takes_no_connection_is_told_of():
 
 
 def linked():
-    """A coordinator that has a link of a follower, of which nothing else is there."""
+    """Return a coordinator that has a link of a follower, without the rest of that follower."""
     net = Net(2)
     coordinator, follower = net.peers(0), net.hosts[1]
     with socket.create_server((net.hosts[0].address, 0)) as door:
@@ -140,7 +140,7 @@ def test_who_hung_up_and_takes_another_connection_is_there(is_there):
 
 
 class Net:
-    """Hosts of one job on a network of loopback addresses; those listen whose `peers` are made."""
+    """Hosts of one job on loopback addresses; those whose `peers` are made listen."""
 
     def __init__(self, count: int) -> None:
         net, port = f"127.{random.randint(16, 250)}.{random.randint(1, 250)}", random.randint(20_000, 30_000)
@@ -191,7 +191,7 @@ def test_news_that_cross_the_answer_to_a_first_report_are_heard_at_once(delay):
 
 @contextlib.contextmanager
 def silent_port():
-    """A port of 127.0.0.9 that answers nothing: the row of those who wait for it is full, and the kernel drops more."""
+    """Return a port of 127.0.0.9 that never answers: its backlog is full, and the kernel drops further connections."""
     with contextlib.ExitStack() as held:
         server = held.enter_context(socket.socket())
         server.bind(("127.0.0.9", 0))
@@ -227,7 +227,7 @@ def test_where_no_address_works_it_is_unreachable():
 
 
 class Names:
-    """Stands before getaddrinfo, for names: where they are by now, and whether the resolver takes for ever."""
+    """A stand-in for getaddrinfo: the names' addresses, and whether the resolver hangs."""
 
     def __init__(self, monkeypatch, **found: str) -> None:
         self.found, self.real = found, socket.getaddrinfo
@@ -252,7 +252,7 @@ def names(monkeypatch):
 
 
 class Calls:
-    """What Peers of n1 call n2 with, by its name. No Peers: they would listen on the port as soon as it is free."""
+    """The calls of n1's Peers to n2, by name. Peers itself would listen on the port as soon as it is free."""
 
     def __init__(self, port: int) -> None:
         me, self.other = Host(name="algo-1", rank=0, address="127.0.0.1"), Host(name="algo-2", rank=1, address="n2")
@@ -406,7 +406,7 @@ def test_who_does_not_read_keeps_nobody_waiting(link):
 
 @contextlib.contextmanager
 def by_hand(net: "Net", report: bytes):
-    """The answer to a first report, whose connection is kept."""
+    """Return the answer to a first report whose connection is kept."""
 
     def asked():
         with contextlib.suppress(OSError):  # it is not open yet

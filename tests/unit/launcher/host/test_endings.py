@@ -1,4 +1,4 @@
-"""endings.py on a process that does nothing about SIGTERM, and its child."""
+"""Test the terminator on a process that ignores SIGTERM, and its child."""
 
 import os
 import signal

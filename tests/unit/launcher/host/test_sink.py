@@ -1,4 +1,4 @@
-"""sink.py: what is put comes out once, in order, and nobody waits for a reader without bound. Real pipes."""
+"""Test the stdout writer: all comes out once, in order, and no wait for a reader is unbounded. Real pipes."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ FIRST, SECOND = b"first\n" * 5_000, b"second\n" * 5_000
 
 
 class Full:
-    """A pipe that is full, and read from when it is asked for."""
+    """A pipe that is full, and read on request."""
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()

@@ -1,4 +1,4 @@
-"""channels.py: groups of channels, and which part of each a process reads.
+"""Test channels.py: groups of channels, and which part of each a process reads.
 
 The heart is a property: whatever the hosts, ranks and channels, all training processes together read each record
 exactly once. Records and S3's way of dealing them out are simulated; the numbers are those that processes get.
@@ -168,20 +168,20 @@ def test_a_setting_that_says_nothing(tmp_path, text):
 
 
 def dealt(records: range, channel: Channel, host: str, hosts: list[str]) -> list[int]:
-    """What S3 sends to a host, in the order in which it is read."""
+    """Return what S3 sends to a host, in the order of reading."""
     if channel.distribution is Distribution.REPLICATED:
         return list(records)
     return list(records[hosts.index(host) :: len(hosts)])
 
 
 def data_in(found: Channels, same: bool) -> dict[str, range]:
-    """Records of each channel: numbers of their own, or the same ones in all channels."""
+    """Make records of each channel: numbers of their own, or the same ones in all channels."""
     size = len(RECORDS)
     return {c.name: range(0, size) if same else range(n * size, (n + 1) * size) for n, c in enumerate(found.all)}
 
 
 def read_by_all(found: Channels, places: list[str], data: dict[str, range]) -> Counter[int]:
-    """How often each record is read in an epoch, by the processes on the hosts `places`, of one source."""
+    """Return how often each record is read in an epoch, by the processes on the hosts `places`, of one source."""
     hosts, times = sorted(set(places)), Counter()
     kind = {channel.name: channel for channel in found.all}
     for host, reader in zip(places, readers(places), strict=True):

@@ -1,4 +1,4 @@
-"""Instance groups: config files in; order, parts and plans out, or one clear line."""
+"""Test instance groups: config files give order, parts and plans, or one clear line."""
 
 import json
 

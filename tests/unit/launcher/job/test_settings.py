@@ -1,4 +1,4 @@
-"""settings.py: the table of settings, and that it is the truth."""
+"""Test settings.py: the table of settings, and that it is true."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def test_the_table_has_every_setting_of_users_once_with_its_default_and_meaning(
 
 
 def wrong(environment: dict, hyperparameters: dict | None = None) -> str:
-    """The one thing that is wrong with them."""
+    """Return the only error in the settings."""
     [error] = read_settings(environment, hyperparameters or {})[2]
     return str(error)
 

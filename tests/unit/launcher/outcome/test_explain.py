@@ -1,4 +1,4 @@
-"""explain.py, tracebacks.py, symptoms.py: why a process failed, read from what it printed last.
+"""Test explain.py, tracebacks.py, symptoms.py: why a process failed, from its last output.
 
 outputs/ holds the last output of real programs that failed, or that noticed another one fail:
 TensorFlow 2.14, Horovod 0.28, Open MPI 4.1, CPython 3.11; gpu_*: TensorFlow 2.21 on an H100. Paths and addresses in it

@@ -1,4 +1,4 @@
-"""tails.py: what is kept of a process's output, so that its end can be explained."""
+"""Test tails.py: what is kept of a process's output, so that its end can be explained."""
 
 from pathlib import Path
 

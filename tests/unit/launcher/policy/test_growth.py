@@ -1,4 +1,4 @@
-"""What a job of many hosts costs, counted and not timed: instructions, messages, connections.
+"""Test what a job of many hosts costs, counted and not timed: instructions, messages, connections.
 
 Twice the hosts may cost twice as much and no more. Timed, with sockets: `python -m benchmarks.many_hosts`.
 """
@@ -23,7 +23,7 @@ MODES = ["ps", "mwms", "mpi"]
 
 
 def instructions(act) -> int:
-    """How many of the interpreter's instructions it takes: the same every time."""
+    """Return how many of the interpreter's instructions it takes: the same number every time."""
     count = 0
 
     def trace(frame, event, argument):
@@ -42,7 +42,7 @@ def instructions(act) -> int:
 
 
 class Coordinator:
-    """The policy of the coordinator, and what its followers say: one after another, or in swarms."""
+    """The coordinator's policy and its followers' reports: one after another, or in swarms."""
 
     def __init__(self, base, hosts: int, mode: str, swarm: int = 1) -> None:
         job = read(base, hosts, {}, {"ENTRYPOINT_MODE": mode})
@@ -151,7 +151,7 @@ def test_reports_that_come_together_are_looked_at_together(tmp_path):
 
 
 class Counted(World):
-    """The simulated job, with its messages counted."""
+    """The simulated job, with counts of its messages."""
 
     def __init__(self, story: Story, base) -> None:
         self.count = Counter()

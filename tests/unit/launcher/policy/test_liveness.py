@@ -1,4 +1,4 @@
-"""liveness.py: which hosts are lost, and whose fault that is."""
+"""Test liveness.py: which hosts are lost, and the cause."""
 
 import pytest
 from plays import RAISED, STOP, ended, heartbeats, informed, link_ended, mpi, reported, running, stopped_job, unreached

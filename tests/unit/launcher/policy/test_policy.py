@@ -1,4 +1,4 @@
-"""policy.py as tables: a history of (time, event) in, the actions out. What no other file here is about."""
+"""Test policy.py by tables: a history of (time, event) in, the actions out. Other files here test its parts."""
 
 import pytest
 from plays import GRACE, RAISED, STOP, SYMPTOM, Play, cause, ended, heartbeats, informed, reported, running

@@ -1,4 +1,4 @@
-"""rendezvous.py: who is missing, who reaches whom, what differs; and what may start then."""
+"""Test rendezvous.py: missing hosts, unreachable hosts, differences between hosts; and what may start then."""
 
 import pytest
 from plays import STOP, ended, heartbeats, informed, reported, running

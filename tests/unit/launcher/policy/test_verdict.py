@@ -1,4 +1,4 @@
-"""verdict.py: which cause becomes the job's outcome."""
+"""Test verdict.py: which cause becomes the job's outcome."""
 
 import pytest
 from plays import (

@@ -1,4 +1,4 @@
-"""Which jobs train together, by what their hosts were seen to train and to exchange. Records are made up."""
+"""Test which jobs train together, by what their hosts trained and exchanged. Records are made up."""
 
 import pytest
 
@@ -9,7 +9,7 @@ MB = 1_000_000
 
 
 class Job:
-    """Two hosts (or more) that train for some seconds, a step in `step` seconds, and what is said of them.
+    """Two hosts (or more) that train for some seconds, a step in `step` seconds, and the finding.
 
     `sent`: bytes that each host has sent to each other at a second of the training and from one step to another, as
     many as come back. `model`: what is seen of the model, from the first step on. `before`: seconds of preparation;
@@ -67,17 +67,17 @@ class Job:
 
 
 def each(count):
-    """So many bytes in each step."""
+    """Return so many bytes in each step."""
     return lambda _, before, after: count * (after - before)
 
 
 def every(steps, count, first=0):
-    """So many bytes once in so many steps."""
+    """Return so many bytes once in so many steps."""
     return lambda _, before, after: count * ((after - first) // steps - (before - first) // steps)
 
 
 def once(count):
-    """So many bytes in the first seconds."""
+    """Return so many bytes in the first seconds."""
     return lambda second, *_: count if second <= 2 else 0
 
 
@@ -324,7 +324,7 @@ def test_a_line_that_cannot_be_read_is_left_out():
 
 
 class Late(Job):
-    """The records of the second host come some seconds later than those of the first."""
+    """A job whose second host's records come some seconds later than the first's."""
 
     def sample(self, host, now, training):
         super().sample(host, now, training - 6 * (host == "algo-2"))

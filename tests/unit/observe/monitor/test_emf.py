@@ -1,4 +1,4 @@
-"""Lines in CloudWatch's embedded metric format."""
+"""Test lines in CloudWatch's embedded metric format."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The launcher's end of what the monitor is told, and what becomes of a monitor that is attacked."""
+"""Test the launcher's side of the monitor, and what happens to a monitor that is attacked."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def test_a_record_counts_from_when_the_launcher_began(tmp_path):
 
 
 class Launcher:
-    """A job's launcher, as far as its monitor sees one."""
+    """A job's launcher, as its monitor sees it."""
 
     def __init__(self, folder: Path, hosts: int = 1, **settings: str) -> None:
         self.job = job_of(folder, hosts, environment={f"ENTRYPOINT_{name}": value for name, value in settings.items()})

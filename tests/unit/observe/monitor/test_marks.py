@@ -1,4 +1,4 @@
-"""marks.py and weights.py, and sagemaker_tf_data.marks, which tells them."""
+"""Test marks.py and weights.py, and sagemaker_tf_data.marks, which sends them."""
 
 import json
 import math
@@ -184,7 +184,7 @@ def test_what_is_no_number_is_left_out_and_the_rest_is_told(monkeypatch, marks, 
 
 
 class Callback:
-    """Of Keras, as far as ours needs it."""
+    """A Keras callback, as far as ours needs it."""
 
     params = None
     model = SimpleNamespace(trainable_variables=[])

@@ -1,4 +1,4 @@
-"""Which metrics are found in what programs print, and which words are not taken for one."""
+"""Test which metrics are found in programs' output, and which words are not taken for one."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""A record that grows, as the coordinator reads it."""
+"""Test a record that grows, as the coordinator reads it."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The policy's history, and replay/: what a host knew and decided, played again to the same end."""
+"""Test the policy's history and replay/: what a host knew and decided, replayed to the same end."""
 
 import gzip
 import json
@@ -68,7 +68,7 @@ class Life:
 
 @pytest.fixture
 def life(tmp_path):
-    """A coordinator whose follower fails after two minutes in which nothing else happened."""
+    """Return a coordinator whose follower fails after two minutes in which nothing else happened."""
     life = Life(tmp_path)
     life.on(0.1, events.Prepared(flags=frozenset()), events.Ended(name="prepare", exit=Exit(code=0)))
     met = Report(host="algo-2", ready=frozenset({"prepare", "preflight"}))

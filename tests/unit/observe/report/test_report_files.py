@@ -1,4 +1,4 @@
-"""The file of the report, where its records come from, and the command that makes it again."""
+"""Test the report's file, its sources of records, and the command that makes it again."""
 
 import io
 import json
@@ -34,7 +34,7 @@ def archive(*members: tuple[str, bytes]) -> bytes:
 
 @pytest.fixture
 def command(capsys, tmp_path, monkeypatch):
-    """Runs `entrypoint report` in an empty folder; (exit code, stdout, stderr)."""
+    """Run `entrypoint report` in an empty folder; return (exit code, stdout, stderr)."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
 

@@ -1,4 +1,4 @@
-"""Records as they come: whole, cut, broken, of hosts whose clocks differ, or of somebody who means harm."""
+"""Test records as they come: whole, cut, broken, from hosts whose clocks differ, or forged."""
 
 import json
 import zlib

@@ -1,4 +1,4 @@
-"""Each rule: a record with the illness, and one without."""
+"""Test each rule on a record with the problem, and on one without."""
 
 import math
 import re
