@@ -51,7 +51,7 @@ def sums(ending: Ending) -> list[int]:
 
 
 def test_hosts_that_reach_nobody_but_one_another(cluster: StartCluster, tmp_path: Path) -> None:
-    """Network isolation: no S3, no index; pip asks nobody, as what is required is in the image."""
+    """Network isolation: no S3 and no index. pip needs neither, since the image has all requirements."""
     files = {"train.py": (PROGRAMS / "tells.py").read_text(), "requirements.txt": "numpy\nboto3>=1\n"}
     code = archived(tmp_path / "channel", files)
     hyperparameters = {**IN_CHANNEL, **TWO_RANKS}
@@ -120,7 +120,7 @@ def derived(image: str, tmp_path: Path) -> Iterator[str]:
 
 
 def test_an_image_that_brings_its_code(derived: str, tmp_path: Path) -> None:
-    """Nothing of the job names a program. What it requires is built once per host, though two ranks need it there."""
+    """The job names no program. Requirements are built once per host, though two ranks need them there."""
     with Cluster(derived, tmp_path / "job", program="", hosts=2) as job:
         for ending in all_well(job.wait()):
             assert sums(ending) == [10, 10]

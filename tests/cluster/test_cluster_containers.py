@@ -115,7 +115,7 @@ EACH = [
 
 @pytest.mark.parametrize("name, mode", EACH)
 def test_a_container(cluster: Callable[..., Cluster], tmp_path: Path, name: str, mode: str) -> None:
-    """The script's own fault ends the job, and nothing of ours; or one line says what is missing."""
+    """The script's own fault ends the job, not ours; or one line names what is missing."""
     odd = CONTAINERS[name]
     options = dict(odd.options)
     if odd.refuses:

@@ -78,7 +78,7 @@ if KERAS_2:
 def test_deepfm_from_pipes(
     image: str, cluster: StartCluster, figure: Figure, clicks: Path, tmp_path: Path, way: str
 ) -> None:
-    """Files, without an evaluation channel, are what test_cluster_restarts.py trains on."""
+    """Train on files without an evaluation channel as test_cluster_restarts.py does."""
     *training, evaluation = sorted(clicks.iterdir())
     for name, files in (("training", training), ("evaluation", [evaluation])):
         for file in files:

@@ -179,7 +179,7 @@ def test_a_model_folder_that_takes_no_more(local, tmp_path, action, error):
 
 @pytest.mark.parametrize("action", [pytest.param("fill", marks=pytest.mark.more), "readonly"])
 def test_a_failed_job_with_an_output_folder_that_takes_no_more(local, tmp_path, action):
-    """The failure file cannot be written: it fails all the same, with the same cause."""
+    """The failure file cannot be written: the job fails all the same, with the same cause."""
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text(
         "import time\nprint('here', flush=True)\ntime.sleep(4)\nraise ValueError('row 17')\n"

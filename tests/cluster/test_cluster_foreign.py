@@ -94,7 +94,7 @@ def test_an_estimator_trains_evaluates_exports_and_ends(foreign: StartForeign, s
 def test_the_tutorials_fit_ends_though_workers_and_ps_join_their_servers(
     foreign: StartForeign, shared: Path, servers: str
 ) -> None:
-    """Parameter servers are ours, as on AWS's images; or the script's, if it is asked for."""
+    """The launcher runs the parameter servers, as on AWS's images; or the script does, by a setting."""
     users = {"folder": "/opt/ml/checkpoints", "environment": {"ENTRYPOINT_PS_SERVERS": servers}}
     with foreign("ps_tutorial_fit.py", PARAMETER_SERVER, shared, **users) as job:
         chief, worker = all_well(job.wait(within=400))

@@ -67,7 +67,7 @@ def told(endings: Iterable[Ending]) -> list[Any]:
 
 @pytest.mark.parametrize("keras", KERASES)
 def test_fit(cluster: Callable[..., Cluster], keras: str) -> None:
-    """Ranks that begin apart, with each their rows, end with the same; and what they save is taken up again."""
+    """Ranks that start apart, each with its rows, end with the same weights; what they save is used to resume."""
     with cluster(program="horovod_keras.py", hosts=2, mode="mpi", environment={**BUSY, **KERASES[keras]}) as job:
         endings = job.wait(within=400).values()
         assert [ending.exit_code for ending in endings] == [0, 0]

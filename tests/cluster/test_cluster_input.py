@@ -128,7 +128,7 @@ def test_wrong_input(answers: dict[str, tuple[CompletedProcess[str], Path]], wha
 
 @pytest.mark.parametrize("what", ["two modes", pytest.param("unknown mode", marks=pytest.mark.more)])
 def test_wrong_input_on_all_hosts(cluster: StartCluster, what: str) -> None:
-    """Nobody waits for anybody: each host sees for itself that it is wrong."""
+    """No host waits for another: each finds the error itself."""
     row = BAD[what]
     how = {key: row[key] for key in ("hyperparameters", "environment") if key in row}
     with cluster(program="tells.py", **how) as job:
@@ -141,7 +141,7 @@ def test_wrong_input_on_all_hosts(cluster: StartCluster, what: str) -> None:
 
 @pytest.mark.parametrize("mode", [pytest.param("mwms", marks=pytest.mark.more), "mpi"])
 def test_requirements_that_fail_on_one_host(cluster: StartCluster, mode: str) -> None:
-    """No script starts anywhere, and every host says why."""
+    """No script starts anywhere, and every host reports the reason."""
     # pip fills in the variable: on algo-3 the wanted version is one that is not there.
     requirements = "--no-index\nnumpy>=${LEAST}\n"
     with cluster(

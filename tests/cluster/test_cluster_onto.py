@@ -96,7 +96,7 @@ def test_our_programs_come_first_and_have_packages_of_their_own(onto: tuple[str,
 
 
 def test_ranks_on_two_hosts(onto: tuple[str, str], tmp_path: Path) -> None:
-    """By Open MPI as the image has it, and ssh as it has not."""
+    """The image has Open MPI and no ssh."""
     with Cluster(onto[0], tmp_path, program="tells.py", hosts=2, mode="mpi") as job:
         endings = job.wait()
         assert {ending.exit_code for ending in endings.values()} == {0}
@@ -118,7 +118,7 @@ def test_a_stop_reaches_the_script(onto: tuple[str, str], tmp_path: Path) -> Non
 
 @pytest.mark.more
 def test_ranks_of_a_user_who_is_not_root(like_aws: str, images: Images, tmp_path: Path) -> None:
-    """Who has no home, where Open MPI looks for one, and sh for a shell, so that mpirun asks for more than orted."""
+    """The user has no home, where Open MPI looks for one, and sh for a shell, so that mpirun needs more than orted."""
     name, said = images.on(
         images.build("ARG IMAGE\nFROM ${IMAGE}\nRUN useradd --no-create-home trainer\nUSER trainer\n", IMAGE=like_aws)
     )
@@ -210,7 +210,7 @@ def test_an_image_that_is_not_there(images: Images) -> None:
 
 
 def test_an_image_for_other_machines(like_aws: str, images: Images, tmp_path: Path) -> None:
-    """docker says of it what it says of one for ARM."""
+    """docker describes it as it describes one for ARM."""
     real = shutil.which("docker")
     docker = tmp_path / "docker"
     docker.write_text(f'#!/bin/sh\ncase "$*" in *Architecture*) echo linux/arm64 ;; *) exec {real} "$@" ;; esac\n')

@@ -63,7 +63,7 @@ def test_a_rank_that_fails_is_named_by_all_hosts(start: Start, action: str, what
 
 
 def test_ranks_save_for_longer_than_prrte_gives_them(start: Start) -> None:
-    """It kills 0.25 s after SIGTERM; the last rank takes 3 s, and the first is long gone."""
+    """PRRTE kills 0.25 s after SIGTERM; the last rank takes 3 s, and the first ended long before."""
     with start("mpi_saves.py", sagemaker_mpi_num_of_processes_per_host=2) as job:
         job.sees("asleep", times=2)
         job.stop()

@@ -151,7 +151,7 @@ def test_host_is_cut_off(cluster: StartCluster, figure: Figure, way: str) -> Non
     "way", [pytest.param("ps server", marks=pytest.mark.more), pytest.param("mwms", marks=pytest.mark.more), "mpi"]
 )
 def test_training_that_is_stopped_saves(cluster: StartCluster, figure: Figure, way: str) -> None:
-    """The weight lies on a parameter server, or is agreed on by all: the others must still be there."""
+    """The weight is on a parameter server, or agreed on by all: the others must still run."""
     with train(cluster, way) as job:
         trained(job, way)
         job.stop()

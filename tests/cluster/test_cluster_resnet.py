@@ -79,7 +79,7 @@ def tool(folder: Path, name: str, *arguments: str) -> None:
 def test_photographs_streamed(
     image: str, cluster: StartCluster, figure: Figure, photos: Path, how: dict[str, str | int], local_ranks: int
 ) -> None:
-    """With a small network: ResNet-50 on four ranks is too much for two processors. All else is the same.
+    """With a small network, since ResNet-50 on four ranks is too much for two CPUs. All else is the same.
 
     Each rank of a host has a pipe with its part of the images, of which its fellow on the other host takes every other
     one.
@@ -160,7 +160,7 @@ def test_resnet_50_on_noise(cluster: StartCluster, figure: Figure) -> None:
 def test_resnet_50_learns_photographs(
     image: str, tmp_path: Path, figure: Figure, tell: Callable[[str], None], three_photos: Path
 ) -> None:
-    """All of it: fifty layers, real images, `.rec` files, two hosts; then one alone, for what the second one brings.
+    """The whole example: fifty layers, real images, `.rec` files, two hosts; then one host, for comparison.
 
     It is judged by the right third of each photograph, of which it has seen nothing. Each host has half of the
     processors, in both jobs, as hosts of their own would: what is lost to the exchange of gradients is then lost to

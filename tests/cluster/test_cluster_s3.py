@@ -68,7 +68,7 @@ def test_a_job_keeps_all_in_s3_and_the_next_one_resumes(image, s3, tmp_path):
 
 @pytest.mark.more
 def test_parameter_servers_keep_their_parts_in_s3(cluster, s3, tmp_path):
-    """As the DeepFM article has it: TF1's code as it is, and `model_dir` an address in S3."""
+    """As in the DeepFM article: TF1's code unchanged, and `model_dir` an address in S3."""
     _, endpoint, client = s3
     code = (FOREIGN / "estimator.py").read_text()
     # tensorflow_io renames no folder that has one in it (FailedPreconditionError), as exporters do.

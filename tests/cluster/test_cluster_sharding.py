@@ -73,7 +73,7 @@ def test_every_record_once_under_entrypoint_local(image: str, tmp_path: Path) ->
 def test_every_record_once_where_a_coordinator_has_workers_read(
     cluster: StartCluster, tmp_path: Path, reader: str
 ) -> None:
-    """The first host has one worker, beside the chief: what it was dealt of a second channel is read by nobody."""
+    """The first host has one worker, beside the chief: nobody reads its part of a second channel."""
     cells = [cell for cell in CELLS if cell[2] is PIPE or (cell[2] is FILE and cell[0] != SAME)]
     data = make(tmp_path / "data", cells)
     wrong = read(cluster, tmp_path, data, "ps", ENTRYPOINT_PS_WORKERS="server", ENTRYPOINT_PS_COUNT="1",

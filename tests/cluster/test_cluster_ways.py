@@ -80,7 +80,7 @@ def duration(endings: dict[str, Ending]) -> float:
 
 
 def test_mpi_ranks_are_told_of_their_hosts_efa(cluster: StartCluster, tmp_path: Path) -> None:
-    """What it is found by is made of files; there is no adapter, and nothing uses one."""
+    """EFA's device files are faked; there is no adapter, and nothing uses one."""
     vendor, uverbs = tmp_path / "class/infiniband/rdmap0s6/device/vendor", tmp_path / "dev/uverbs0"
     for file, text in ((vendor, "0x1d0f\n"), (uverbs, "")):
         file.parent.mkdir(parents=True)
@@ -152,7 +152,7 @@ def test_other_commands_run_as_they_stand(image: str) -> None:
 
 
 def test_a_quota_of_cpu_time_is_seen(image: str) -> None:
-    """TensorFlow sees the CPUs, and not how much of their time the container may use."""
+    """TensorFlow sees the CPUs, not how much of their time the container may use."""
     for limits, threads in ((["--cpus", "1", "--cpuset-cpus", "0,1"], "1"), (["--cpuset-cpus", "0"], None)):
         result = run_alone(image, "entrypoint", "plan", "--hosts", "1", "--mode", "single", limits=limits)
         assert result.returncode == 0, result.stdout

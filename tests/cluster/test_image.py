@@ -119,7 +119,7 @@ def test_pins_in_the_image_are_those_of_the_repository(image: str) -> None:
 
 
 def test_pip_check_is_clean(image: str) -> None:
-    """But for tf-keras, which asks for `tensorflow` by that name: in an image for CPUs it is tensorflow-cpu."""
+    """Except for tf-keras, which requires `tensorflow` by that name: in an image for CPUs it is tensorflow-cpu."""
     keras, clean = pins().get("tf-keras"), "No broken requirements found.\n"
     wanted = f"tf-keras {keras} requires tensorflow, which is not installed.\n" if keras and not GPU else clean
     assert inside(image, "pip", "check", check=wanted == clean).stdout == wanted
@@ -199,7 +199,7 @@ def test_no_compiler_and_no_headers(image: str) -> None:
 
 
 def test_nothing_of_the_builds_machine(image: str) -> None:
-    """Its hosts and resolv.conf are looked for in the layers (layers.py): docker lays empty ones over them."""
+    """Its hosts and resolv.conf are searched in the layers (layers.py): docker puts empty ones over them."""
     gone = "/etc/machine-id /etc/pip.conf /build /src /pins /wheels /root/.ssh /root/.cache"
     assert inside(image, "bash", "-c", f"ls -d {gone} 2>/dev/null; true").stdout == ""
     assert inside(image, "find", "/var/lib/apt/lists", "/var/cache/apt", "/tmp", "!", "-type", "d").stdout == ""

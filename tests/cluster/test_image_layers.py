@@ -64,7 +64,7 @@ PLANTED = {
 
 
 def test_the_search_finds_what_is_planted_and_removed(image: str, tmp_path: Path) -> None:
-    """Else a search that finds nothing says nothing."""
+    """Otherwise a search that finds nothing would prove nothing."""
     for name, text in PLANTED.items():
         target = tmp_path / "planted" / name
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -194,7 +194,7 @@ def records(stream: bytes) -> list[bytes]:
     ],
 )
 def test_more_channels_than_ranks_shuffled_compressed_and_of_an_augmented_manifest(tmp_path, objects, words):
-    """Each rank reads several channels, pass after pass, and nobody reads one; all come right, and the job ends."""
+    """Each rank reads several channels, pass after pass; one is not read. All data are right, and the job ends."""
     rows, zipped, pictures = objects.values()
     code, _ = run(
         tmp_path, COPIES, "--engine", "process", "--hosts", "2", "--input-mode", "Pipe", *words,
@@ -275,7 +275,7 @@ def test_what_cannot_be_done_is_said_before_anything_starts(tmp_path, channel, s
     not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()), reason="needs Open MPI and an ssh daemon"
 )
 def test_ranks_together_read_every_record_once_in_every_pass(tmp_path):
-    """What tests/cluster/test_cluster_sharding.py shows of containers, and here of our own reader of FIFOs."""
+    """The same as tests/cluster/test_cluster_sharding.py in containers, with our own reader of FIFOs."""
     pytest.importorskip("mpi4py")
     data = make(tmp_path / "data", [cell for cell in CELLS if cell[2] is PIPE])
     code, _ = run(

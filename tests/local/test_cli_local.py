@@ -242,7 +242,7 @@ def test_a_host_that_is_killed_takes_its_script_along(local):
 
 
 def test_a_host_that_never_appears_does_not_hold_the_others_for_ever(local):
-    """It ends before anybody heard of it; the others would wait for it until their start timeout, 1,200 s."""
+    """It ends before any host knew it; the others would wait for it until their start timeout, 1,200 s."""
     run = local(PROGRAMS / "sleeps.py", "--hosts", "2", "--mode", "mwms")
     eventually(lambda: host_pid(run, 2), within=LONG)
     os.kill(host_pid(run, 2), signal.SIGKILL)

@@ -94,7 +94,7 @@ def test_a_training_is_stopped_goes_on_is_judged_and_foretells(job, tmp_path, mo
 @pytest.mark.parametrize("mode", ["single", "ps"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_every_optimizer_learns_in_every_way(job, mode, optimizer):
-    """And resumes with the memory that it has left."""
+    """It also resumes with the memory that it saved."""
     job(mode, *SMALL, "epochs=1", f"optimizer={optimizer}")
     log = job(mode, *SMALL, "epochs=2", f"optimizer={optimizer}")
     assert found(log, r"resumed behind epoch (\d)") == "1"

@@ -112,7 +112,7 @@ def test_nothing_is_said(hosts, with_gpus, files, having, environment):
 
 
 def test_what_xla_would_compile_for_parameter_servers_is_told_with_its_line(hosts, with_gpus):
-    """The stand-in for TensorFlow does not say how it was built: then it may use the GPUs."""
+    """The stand-in for TensorFlow does not report its build: then it may use the GPUs."""
     script = "def never():\n    tf.distribute.ParameterServerStrategy(resolver)\n    tf.keras.optimizers.SGD(0.1)\n"
     environment = {**with_gpus("algo-1"), **LISTENS, "ENTRYPOINT_MODE": "ps"}
     job = hosts(2, code={"train.py": script}, environment=environment)

@@ -152,7 +152,7 @@ def test_what_is_too_long_to_be_an_argument_is_said_before_anything_starts(hosts
 
 
 def test_the_longest_argument_arrives_and_one_that_is_none_may_be_longer(hosts):
-    """And masking takes no time: each of these was minutes of work for the pattern of passwords in URLs."""
+    """Masking takes no time: each of these took minutes with the former pattern for passwords in URLs."""
     longest = "x" * LONGEST
     job = hosts(
         1,

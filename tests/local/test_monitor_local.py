@@ -234,7 +234,7 @@ class TestHangs:
         assert job[1].log.count("no progress in any process") == 1
 
     def test_work_without_words_is_none(self, hosts):
-        """One works, and the other waits for it, as where a chief evaluates."""
+        """One rank works while the other waits for it, as when a chief evaluates."""
         job = hosts(2, "train.py", code={"train.py": WORKS}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"})
         assert job.end() == [0, 0]
         assert "no progress" not in job[1].log
@@ -246,7 +246,7 @@ class TestHangs:
         assert "no progress" not in job[1].log
 
     def test_a_pipe_that_nobody_empties(self, hosts):
-        """Whatever becomes of the monitor before."""
+        """It does not matter what happened to the monitor before."""
         job = hosts(1, "train.py", code={"train.py": FULL_PIPE}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"})
         job.says("begins", host=1)
         kill_monitors(job, 1)
@@ -339,7 +339,7 @@ class TestDistributed:
         assert "".join(host.log for host in job.hosts.values()).count("distributed:") == 1
 
     def test_which_may_be_a_failure(self, hosts):
-        """Whatever a program prints, and whatever becomes of the monitors before."""
+        """It does not matter what a program prints, or what happened to the monitors before."""
         environment = {**SOON, "ENTRYPOINT_REQUIRE_DISTRIBUTED": "true"}
         hostile = f"print('step=inf loss=1\\nstep=nan\\nEpoch 1/' + '9' * 5000, flush=True)\n{self.ALONE}"
         job = hosts(2, "train.py", code={"train.py": hostile}, environment=environment)

@@ -113,7 +113,7 @@ def test_a_row_that_is_wrong_fails(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["orphan", "moves"])
 def test_a_process_that_hides_is_found_and_ended(tmp_path: Path, no_leftovers: str, way: str) -> None:
-    """Also one that has gone on as another process whenever somebody looks."""
+    """Also one that becomes another process whenever somebody looks."""
     moves = (
         "import os, time; end = time.monotonic() + 1\n"
         "while time.monotonic() < end:\n    if os.fork(): os._exit(3)\n"

@@ -114,7 +114,7 @@ raise ValueError("bad data")
 
 
 def test_a_tuning_job(hosts):
-    """Its model_dir holds its name, wherever the script looks for it."""
+    """Its model_dir contains its name, wherever the script looks for it."""
     job = hosts(
         1,
         "tells.py",

@@ -154,7 +154,7 @@ def test_a_failure_has_its_report_too(hosts):
 
 
 def test_without_room_for_it_the_job_is_the_same(hosts):
-    """A folder lies where the page would be."""
+    """A folder is where the page would be."""
     code = (
         "import os\nos.makedirs(os.environ['SM_OUTPUT_DATA_DIR'] + '/report.html/full')\nprint('step=1', flush=True)\n"
     )

@@ -104,7 +104,7 @@ def test_nothing_is_wider_than_a_telephone(browser, tmp_path):
 
 @pytest.mark.more  # of the same page, which others here look at
 def test_it_can_be_read_without_eyes(browser, tmp_path):
-    """Headings in order, names of what is to be operated, and the bill as a table with headers."""
+    """Headings in order, names of controls, and the bill as a table with headers."""
     shown = browser.open(report(tmp_path, job_of_four()))
     levels = [int(level) for level in re.findall(r"<h([1-6])", shown.dom)]
     assert levels[0] == 1 and levels.count(1) == 1

@@ -66,7 +66,7 @@ FILES = {f"{victim}, {most}": (victim, most) for most in (6, 10, 16, 20, 24, 25,
 
 @pytest.mark.parametrize("victim, most", variants(PROCESSES, "algo-1, 2", "algo-2, 3", "algo-1, 5"))
 def test_too_few_processes(hosts, group, victim, most):
-    """Of the launcher's threads some are a help that it can do without: with five, it depends on who comes first."""
+    """Some of the launcher's threads are dispensable: with five, it depends on which comes first."""
     (group / "pids.max").write_text(str(most))
     enter = [*SHELL, f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"]
     job = hosts(3, "train.py", code={"train.py": ""}, before={victim: enter})
@@ -81,7 +81,7 @@ def test_too_few_file_descriptors(hosts, victim, most):
 
 @pytest.mark.parametrize(("victim", "late"), [("algo-1", ("algo-2", "algo-3")), ("algo-2", ("algo-1",))])
 def test_no_file_descriptor_is_left_for_who_comes_late(hosts, victim, late):
-    """A launcher that is there, and can have no connection, says so, and does not call others lost."""
+    """A launcher that runs and can open no connection reports that, and does not call others lost."""
     job = hosts(3, "train.py", code={"train.py": ""}, absent=late)
 
     def prepared() -> bool:

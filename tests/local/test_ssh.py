@@ -108,7 +108,7 @@ def test_the_key_starts_nothing_else(running, command):
 
 
 def test_a_key_that_a_follower_shows_is_not_let_in(running):
-    """Whoever has its address, and the token if there is one, may speak for a follower, not for the coordinator."""
+    """A caller with a follower's address, and the token if any, acts for a follower, not for the coordinator."""
     public_keys = (
         ("authorized_keys", "ssh-ed25519 AAAA"),
         ("../no", "ssh-ed25519 AAAA"),

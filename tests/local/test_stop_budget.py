@@ -31,7 +31,7 @@ while True:
 
 @pytest.mark.parametrize("mode", [pytest.param(MWMS, marks=pytest.mark.more), MPI], ids=["mwms", "mpi"])
 def test_one_host_is_told_and_every_script_hears_of_it(hosts, figure, mode):
-    """Under MPI: every rank, though mpirun is not asked to end."""
+    """Under MPI every rank gets it, though mpirun is not terminated."""
     if mode is MPI:
         pytest.importorskip("mpi4py")
         if not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):

@@ -89,7 +89,7 @@ def test_another_host_raises(stuck):
 
 @pytest.mark.parametrize("thread", [pytest.param("", marks=pytest.mark.more), "yes"], ids=["alone", "in a thread"])
 def test_the_job_was_to_be_tried_again(stuck, thread):
-    """Where it is a thread that waits, the process has the state of its main thread, which SIGKILL has ended."""
+    """If a thread waits, the process has the state of its main thread, which SIGKILL has ended."""
     job = stuck(2, "die", ENTRYPOINT_RESTARTS="2", IN_A_THREAD=thread)
     assert job.end() == [71, 71]
     assert len(set(job.failures)) == 1

@@ -224,7 +224,7 @@ def test_every_host_tells_of_the_one_without_code(hosts):
 
 
 def test_a_container_that_is_killed_while_it_fetches_begins_again(hosts, tmp_path):
-    """The next one must not take half a folder for code that is there already. A pipe gives no end of an archive."""
+    """The next container must not take half a folder for complete code. A pipe gives no end of an archive."""
     archive = tmp_path / "sourcedir.tar.gz"
     os.mkfifo(archive)
     job = hosts(1, "train.py", code={}, hyperparameters={"sagemaker_submit_directory": str(archive)})
@@ -434,7 +434,7 @@ def test_the_exit_code_of_a_shell_script(hosts):
 
 
 def test_sigterm_reaches_what_a_shell_script_runs(hosts):
-    """The whole group is asked: a shell would not pass the signal on."""
+    """The whole group gets the signal, since a shell would not pass it on."""
     code = {"train.sh": "python3 saves.py\n", "saves.py": (PROGRAMS / "saves.py").read_text()}
     job = hosts(1, "train.sh", code=code)
     job.says("asleep")

@@ -146,7 +146,7 @@ def test_v3_on_one_host(run: Run, image: str, command: str | None) -> None:
 
 
 def test_v3_on_two_hosts_with_mpi(run: Run, image: str) -> None:
-    """mpirun must not be told of the interface that resourceconfig.json names."""
+    """mpirun must not get the interface that resourceconfig.json names."""
     switches = {"sagemaker_mpi_enabled": True, "sagemaker_mpi_num_of_processes_per_host": 1}
     switches["sagemaker_program"] = "takes_part.py"
     job = run("v3", trainer_call(image, 2, PROGRAMS, None, switches))
@@ -156,7 +156,7 @@ def test_v3_on_two_hosts_with_mpi(run: Run, image: str) -> None:
 
 
 def test_v3_with_a_launcher_of_ours(run: Run, image: str) -> None:
-    """What the SDK's own MPI() does not: ranks on all hosts, by the launcher of the image."""
+    """Our Launcher does what the SDK's own MPI() does not: ranks on all hosts, by the launcher of the image."""
     job = run("v3", launcher_call(image, "takes_part.py", mode="mpi", process_count_per_node=2))
     assert job.exit_code == 0, job.output
     for host, rank in (("algo-1", 0), ("algo-1", 1), ("algo-2", 2), ("algo-2", 3)):

@@ -313,7 +313,7 @@ def test_an_image_for_this_machine_is_not_pushed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_session_of_the_documents() -> None:
-    """The aws command's words are those of the API: boto3's description of it says whether they are right."""
+    """The aws command's words are those of the API: boto3's description of it shows whether they are right."""
     (line,) = {line for path in DOCUMENTS for line in re.findall(r"^    aws (.*)", path.read_text(), re.M)}
     service, operation, *options = line.split()
     model = botocore.session.Session().get_service_model(service)
@@ -593,7 +593,7 @@ def test_what_cannot_be_is_refused_in_one_line(
     ],
 )
 def test_channels_are_said_as_to_entrypoint_local(options: str) -> None:
-    """What one takes the other takes, and understands alike; what one refuses the other refuses."""
+    """What one accepts, the other accepts with the same meaning; what one refuses, the other refuses."""
     keys = ("mode", "distribution", "shuffle", "compression", "wrapper", "attributes")
     usual = {"mode": "File", "compression": "None", "wrapper": "None", "attributes": []}
     understood: list[Any] = []

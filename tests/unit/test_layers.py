@@ -190,7 +190,7 @@ def test_rooms_are_in_no_circle():
 
 
 def test_modules_are_in_no_circle():
-    """Within a room, too, and though an import may stand in a function."""
+    """This holds within a package, too, and though an import may stand in a function."""
     list(graphlib.TopologicalSorter({name: ours(path) - {name} for name, path in MODULES.items()}).static_order())
 
 
@@ -216,7 +216,7 @@ def test_the_page_of_a_room_names_its_modules():
 
 
 def test_who_enters_a_room_imports_nothing_by_it():
-    """`import entrypoint.launcher.policy.events` must load that, and not the room."""
+    """`import entrypoint.launcher.policy.events` must load that module, and not the whole package."""
     assert [
         path.parent.name
         for path in PACKAGE.rglob("__init__.py")
@@ -269,7 +269,7 @@ def loaded_by(names: set[str]) -> set[str]:
 
 
 def test_what_starts_a_job_needs_neither_the_control_channel_nor_what_failures_need():
-    """These come after the first process has started."""
+    """These are needed after the first process has started."""
     loaded = loaded_by({"train", "launcher.job.config", "launcher.supervisor", "launcher.plan.planner"})
     late = {name for name in loaded if room(name) in ("launcher/control", "simulate", "serving", "cli")}
     failures = {"outcome.explain", "outcome.symptoms", "outcome.tracebacks", "policy.evidence"}
@@ -305,7 +305,7 @@ def test_no_pattern_is_one_that_python_310_does_not_know():
 
 
 def test_the_launcher_does_not_import_the_scripts_library():
-    """But for the worker server, in which what a script makes by it is run."""
+    """Except for the worker server, which runs what a script makes by it."""
     found = {module(path) for path in FILES if "sagemaker_tf_data" in foreign(path)}
     assert found <= {"programs/tf_server"}
 

@@ -219,7 +219,7 @@ def test_a_case_that_never_ended_is_shown_as_such():
 
 
 def test_a_limit_is_no_bound_of_a_tail():
-    """It is counted from the job's start, and nobody knows when the scripts of a job that was cut would have ended."""
+    """It counts from the job's start, and it is unknown when the scripts of a job that was cut would have ended."""
     runs = both("start-ps-2", {"tail_s": 0.1}, {"tail_s": 0.8}) + both("real-ps-2", {"tail_s": 1.5}, {"cut": 60})
     found = tables(page("side-by-side", [run | {"group": "real job"} for run in runs]))
     assert found["Tail, s"][1] == [

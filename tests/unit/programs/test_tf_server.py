@@ -51,7 +51,7 @@ def test_a_worker_server_does(packages):
 
 @pytest.mark.parametrize("broken", ["no such part", "no file system", "plugins"])
 def test_a_tensorflow_that_has_no_such_parts_is_imported_whole(packages, broken):
-    """In the same process, for who watches it."""
+    """In the same process, for the processes that watch it."""
     if broken == "no file system":
         (packages / "tensorflow_io").mkdir()
         (packages / "tensorflow_io/__init__.py").write_text("")

@@ -269,7 +269,7 @@ def test_network_isolation_names_the_archive_in_the_channel(place, channel):
 
 
 def test_half_a_folder_is_not_taken_for_the_users_code(place, tmp_path):
-    """What is left where a container was killed while it fetched."""
+    """It is left when a container was killed while it fetched."""
     code = place / "code"
     (code / sources.UNFINISHED).touch()
     (code / "half").mkdir()

@@ -514,7 +514,7 @@ def test_whatever_a_handler_raises_is_answered_and_the_server_lives(tmp_path: Pa
 
 
 def test_a_model_that_leaves_is_answered_and_the_server_lives(tmp_path: Path):
-    """A SavedModel may hold Python of its user's; Flask and waitress let go of what is no Exception."""
+    """A SavedModel may hold Python of its user's; Flask and waitress let exceptions pass that are no Exception."""
 
     class Leaves(Adds):
         def predict(self, signature, inputs):

@@ -197,7 +197,7 @@ def test_a_fault_is_not_hidden_by_such_words(script: str, check: str, change: di
 
 
 def test_what_a_module_does_as_a_program_of_its_own(tmp_path: Path) -> None:
-    """The options of a tool beside the script are not the script's, unless that calls what makes them."""
+    """The options of a tool beside the script are not the script's, unless the script calls what makes them."""
     options = (
         "import argparse\ndef main():\n    parser = argparse.ArgumentParser()\n"
         '    parser.add_argument("--raw", required=True)\n'

@@ -109,7 +109,7 @@ def linked():
 
 
 def test_who_is_killed_while_we_knock_is_not_there(monkeypatch):
-    """Its kernel closes one socket after another: what it takes before it stops listening is reset."""
+    """Its kernel closes one socket after another: connections that it accepts before the listener closes are reset."""
     monkeypatch.setattr("entrypoint.launcher.control.peers.KNOCK", 60.0)
     net, coordinator, follower, link = linked()
     taken, connected = threading.Event(), host_calls.connected
@@ -129,7 +129,7 @@ def test_who_is_killed_while_we_knock_is_not_there(monkeypatch):
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_who_hung_up_and_takes_another_connection_is_there(is_there):
-    """A launcher may be busy, or have no thread left for a link: its kernel takes connections all the same."""
+    """A launcher may be busy, or have no thread left for a link: its kernel still accepts connections."""
     net, coordinator, follower, link = linked()
     with link, socket.create_server((follower.address, follower.port(net.settings.control_port))) as server:
         if not is_there:
@@ -158,7 +158,7 @@ def heard_of(net: "Net", host: str) -> list[News]:
 
 
 def test_the_last_news_are_heard_by_all_who_have_come():
-    """Most hosts have not. Older news may come behind the last, or not at all: that changes nothing."""
+    """Most hosts have not come. Older news may arrive after the last, or not at all: that changes nothing."""
     net = Net(250)
     coordinator, there = net.peers(0), range(1, 12)
     followers = [net.peers(number) for number in there]
@@ -172,7 +172,7 @@ def test_the_last_news_are_heard_by_all_who_have_come():
 
 @pytest.mark.parametrize("delay", [step / 10_000 for step in range(12)])
 def test_news_that_cross_the_answer_to_a_first_report_are_heard_at_once(delay):
-    """The next heartbeat is a minute away: what is said before the link is there has to go over it."""
+    """The next heartbeat is a minute away: news from before the link exists must be sent over it."""
     net = Net(2)
 
     def put(event) -> None:
@@ -209,7 +209,7 @@ def silent_port():
 
 @pytest.mark.parametrize("others", [["127.0.0.9"], ["127.0.0.8", "127.0.0.9"], ["2001:db8::1", "127.0.0.9"]])
 def test_of_several_addresses_the_one_that_works_is_used(others):
-    """One is silent, one refuses, one cannot be reached at all: nobody waits for those as long as for a connection."""
+    """One address is silent, one refuses, one is unreachable: none holds the connection up for its whole timeout."""
     with silent_port() as port, socket.create_server(("127.0.0.1", port)) as server:
 
         def serve() -> None:
@@ -265,7 +265,7 @@ class Calls:
 
 @pytest.mark.parametrize("gone", ["does not resolve", "takes for ever to resolve"])
 def test_a_host_stays_where_it_was_when_its_name_goes(names, gone):
-    """Though it is not reached for a while: a network that was cut takes the name servers with it."""
+    """It may be unreachable for a while: a network that was cut takes the name servers with it."""
     server = Answering(ANSWER, port=unused_port())
     n1 = Calls(server.address[1])
     assert n1.call() == 200
@@ -395,7 +395,7 @@ def test_a_report_that_never_ends_is_not_read_for_ever(link):
 
 
 def test_who_does_not_read_keeps_nobody_waiting(link):
-    """Whole messages, and then its end."""
+    """It gets whole messages, and then its end."""
     assert not link.links.tell("algo-2", b"x" * (LONGEST + 1))
     told = [b"%d" % number * (LONGEST // 8) for number in range(100)]
     taken = sum(link.links.tell("algo-2", message) for message in told)
@@ -450,7 +450,7 @@ def test_over_it_nobody_reports_more_than_a_host_may():
 
 
 def test_a_follower_reports_over_its_connection():
-    """Nobody takes another one."""
+    """No other connection is accepted."""
     first, news = threading.Event(), json.dumps(to_json(News()))[:-1]
     answer = f'{news}, "clock": 5.0}}'.encode()
     reports: list[bytes] = []
@@ -496,7 +496,7 @@ def test_a_coordinator_that_does_not_know_the_followers_address_is_there_neverth
 
 
 def test_a_follower_keeps_its_connection_and_hears_the_news_there():
-    """Its own door is shut, so that nobody can bring them."""
+    """Its own port is closed, so that the news cannot be delivered there."""
     net = Net(2)
     with socket.create_server((net.hosts[1].address, net.settings.control_port)):
         coordinator, follower = net.peers(0), net.peers(1)
@@ -526,7 +526,7 @@ def test_many_followers_together_do_not_ask_a_coordinator_that_is_not_there_too_
 
 
 def test_a_follower_whose_answer_is_lost_asks_again_before_it_takes_the_coordinator_for_lost():
-    """As when the network is down for a second: a coordinator that cannot bring its answer hangs up unheard."""
+    """As when the network is down for a second: a coordinator that cannot deliver its answer closes the connection."""
     patience, times, kept = 6.0, [], []
     hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address="127.0.0.1") for n in range(2))
     with socket.create_server(("127.0.0.1", 0)) as server:

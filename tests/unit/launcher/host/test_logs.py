@@ -603,7 +603,7 @@ def test_a_secret_without_end_of_line_is_masked_at_the_end():
 
 @pytest.mark.parametrize("before", [0, 1, 5, 39, 40, 41, 100])
 def test_a_secret_where_a_line_without_end_is_cut_is_masked(before, monkeypatch):
-    """Such a line is written in parts, wherever reading happens to stand: the secret may lie across."""
+    """Such a line is written in parts, cut wherever a read ends: the secret may lie across a cut."""
     monkeypatch.setattr("entrypoint.launcher.host.logs._LONGEST_LINE", 100_000)
     data = b"x" * (100_001 - before) + KEY + b"y" * 250_000 + KEY + b"z" * 150_000
     sink = Reader()
@@ -630,6 +630,6 @@ def test_many_lines_of_many_processes_with_secrets():
 
 
 def test_backspaces_without_end_are_written_in_no_time():
-    """The thread that reads all pipes does this: its time is not ours here, so the pattern is asked."""
+    """The thread that reads all pipes does this. Its time is not measurable here, so the pattern is tested."""
     grows_no_faster_than_its_input(lambda size: logs._BACK.sub(b"\r", b"\b" * size + b"x\b\r"), 20_000)
     assert logs._BACK.sub(b"\r", b"1/2\b\b\b\r2/2\b\b\r\n\b\n") == b"1/2\r2/2\r\n\b\n"

@@ -31,7 +31,7 @@ class Full:
 
 
 def test_two_threads_that_are_to_write_at_the_same_time_do_so_in_order(monkeypatch):
-    """The sink's own thread finds that something waits; before it takes that, the reading thread does."""
+    """The sink's own thread sees waiting data; before it takes them, the reading thread does."""
     pipe, write = Full(), Sink._write_until
     woken, comes, tries = threading.Event(), threading.Event(), threading.Event()
 

@@ -221,7 +221,7 @@ def test_channels_of_the_same_data_are_read_once_together(hosts, local, distribu
 
 @given(local_sizes=st.lists(st.integers(1, 4), min_size=2, max_size=5), same=st.booleans())
 def test_hosts_with_different_numbers_of_processes(local_sizes, same):
-    """Fully replicated, every record is read once even so; one channel per local rank is for the fullest host."""
+    """Fully replicated, every record is still read once; one channel per local rank is for the fullest host."""
     most = max(local_sizes)
     listed = ["train", *(f"train-{number}" for number in range(1, most))]
     found = channels(*listed, groups=(("", "same" if same else "own"),))
@@ -280,7 +280,7 @@ def test_ranks_and_mirrored_workers(tmp_path, mode, process):
 
 
 def test_scripts_that_share_nothing_are_told_nothing(tmp_path):
-    """They may start ranks or a cluster of their own, whose numbers would not count beside ours."""
+    """They may start ranks or a cluster of their own, whose numbers would differ from ours."""
     found = plan(tmp_path, 3, {"MODE": "single"})
     assert not any(spec.reads for spec in found.processes)
 
@@ -372,7 +372,7 @@ def test_what_is_not_read_as_one_may_think(tmp_path, environment, inputs, said):
 
 @given(described=odd_channels, hosts=st.integers(1, 3), local=st.integers(1, 4))
 def test_the_library_of_scripts_comes_to_the_same(described, hosts, local):
-    """It reads ENTRYPOINT_SHARDS, and works it out where a script runs without the launcher: by the same rules."""
+    """It reads ENTRYPOINT_SHARDS, or computes it by the same rules where a script runs without the launcher."""
     mine = read_channels(described, "x")
     theirs = [
         library.Channel(

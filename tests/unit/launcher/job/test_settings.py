@@ -89,7 +89,7 @@ def test_an_unknown_choice_gets_the_nearest_one():
 
 
 def test_what_the_launcher_sets_for_its_children_is_not_warned_of():
-    """As where a script of a job calls `entrypoint plan`, or `entrypoint local`, whose hosts are of another job."""
+    """As when a script of a job calls `entrypoint plan`, or `entrypoint local`, whose hosts are of another job."""
     assert {SHARDS, ATTEMPT, MARK, MARKS, RANKS_SOCKET, OPTIONS} == SET_BY_US
     environment = dict.fromkeys(SET_BY_US, "x")
     assert read_settings(environment, {}) == (Settings(), [], [])

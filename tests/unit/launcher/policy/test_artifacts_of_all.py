@@ -73,7 +73,7 @@ def test_a_disk_that_does_not_answer_holds_nobody_up(play, me):
 
 
 def test_nobody_looks_while_something_runs(play):
-    """A parameter server may still write what the script saved."""
+    """A parameter server may still be writing what the script saved."""
     p = play(2, 1, "ps", ps_workers="script")
     p.sees = False
     p.at(1, ended("prepare"))

@@ -95,7 +95,7 @@ class Coordinator:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_a_report_costs_the_coordinator_does_not_grow_with_the_hosts(tmp_path, mode):
-    """Each comes alone here, which is the worst."""
+    """Each report comes alone here, which is the worst case."""
     spent = []
     for hosts in (FEW, MANY):
         job = Coordinator(tmp_path, hosts, mode)
@@ -113,7 +113,7 @@ def test_what_a_report_costs_the_coordinator_does_not_grow_with_the_hosts(tmp_pa
 
 @pytest.mark.parametrize("mode", MODES)
 def test_reports_that_come_while_hosts_are_looked_for_cost_no_more_with_more_hosts(tmp_path, mode):
-    """All are heard, and none was reached yet."""
+    """All hosts have reported, and none was reached yet."""
     spent = []
     for hosts in (FEW, 4 * MANY):
         job = Coordinator(tmp_path, hosts, mode)
@@ -140,7 +140,7 @@ def test_heartbeats_are_noted_and_nothing_else_is_looked_at(tmp_path, monkeypatc
 
 
 def test_reports_that_come_together_are_looked_at_together(tmp_path):
-    """And end as those that come one by one."""
+    """The job ends as it does when they come one by one."""
     alone, together = Coordinator(tmp_path, FEW, "mpi"), Coordinator(tmp_path, FEW, "mpi", swarm=FEW)
     for job in (alone, together):
         job.meet()

@@ -535,7 +535,7 @@ def test_all_is_well_with_hosts_outside_that_serve_for_ever(base, mode):
 
 @pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
 def test_jobs_that_are_tried_again_end_well(base, mode):
-    """Where the failure allows it, and nobody else's does."""
+    """If the failure allows it, and no other host fails."""
     tried = 0
     for seed in range(40):
         world = run(Story(seed=seed, mode=mode, fails=1, restarts=1), base)
@@ -592,7 +592,7 @@ def test_what_stays_outside_the_distribution_holds_up_no_stop(base):
 @pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
 @pytest.mark.parametrize("stop", ["", "all"])
 def test_a_host_that_does_not_write_changes_nothing(base, mode, stop):
-    """Its programs wait until somebody reads, or until they are told to end; how the job ends does not depend on it."""
+    """Its programs wait until somebody reads, or until they are terminated; how the job ends does not depend on it."""
     for seed in range(12):
         fails = seed % 2
         world = run(Story(seed=seed, mode=mode, stop=stop, fails=fails, unread=1 + seed % 3), base)
@@ -607,7 +607,7 @@ def test_a_host_that_does_not_write_changes_nothing(base, mode, stop):
 @pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
 @pytest.mark.parametrize("hang_up", [False, True])
 def test_a_host_whose_name_vanishes_is_not_lost(base, mode, hang_up):
-    """It lives, and is heard: by its link, or by what it says itself. What needs its name to start is another thing."""
+    """It lives and is heard, by its link or its own reports. What needs its name to start is another matter."""
     vanished = 0
     for seed in range(20):
         world = run(Story(seed=seed, mode=mode, vanish=1 + seed % 2, hang_up=hang_up), base)

@@ -204,7 +204,7 @@ def test_a_job_whose_hosts_train_alone_is_never_called_distributed(said, job):
 
 
 def test_they_train_together_after_all():
-    """What was called alone, as its first exchange came late, is called so no more, and does not end."""
+    """A job that was reported as training alone, as its first exchange came late, is cleared and does not end."""
     late = Job(seconds=400, sent=lambda second, *_: 80 * MB if second > 80 else 0, model=seen(MB, **MWMS))
     assert late.verdicts == ["NO", "yes"] and late.ended is None
     assert late.words == "distributed: yes after all: 2 hosts exchange 8 MB a step for 1 million weights"
@@ -239,7 +239,7 @@ def test_steps_without_a_loss_are_no_training():
 
 
 def test_what_cannot_be_seen_is_no_proof():
-    """The kernel tells no connections, or the address of a host is not known yet."""
+    """The kernel lists no connections, or the address of a host is not known yet."""
     blind = Job(seconds=0)
     for now in range(1, 200):
         for host in blind.names:
@@ -250,7 +250,7 @@ def test_what_cannot_be_seen_is_no_proof():
 
 
 def test_connections_that_are_too_short_to_be_counted_are_exchanges():
-    """Weights are averaged every 200 steps, over a new connection each time; one end knows that there was one."""
+    """Weights are averaged every 200 steps, over a new connection each time; only one end sees it."""
     brief = Job(seconds=0)
     for now in range(1, 400):
         for host in brief.names:
@@ -262,7 +262,7 @@ def test_connections_that_are_too_short_to_be_counted_are_exchanges():
 
 
 def test_one_end_that_counts_is_enough():
-    """On loopback only who has opened a connection knows whose the other end is."""
+    """On loopback, only the side that opened a connection knows whose the other end is."""
     job = Job(seconds=0)
     for now in range(1, 60):
         for host in job.names:

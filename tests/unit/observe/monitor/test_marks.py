@@ -168,7 +168,7 @@ def test_timed_tells_how_long_batches_are_waited_for(monkeypatch, marks, teller)
 
 
 def test_what_is_no_number_is_left_out_and_the_rest_is_told(monkeypatch, marks, teller):
-    """Outside of a job nobody notices it: in one, the training failed."""
+    """Outside of a job this goes unnoticed; inside one, the training failed."""
     monkeypatch.setattr("sagemaker_tf_data.marks._TELLER", teller())
     log_metrics(a=[1, 2], b="high", c=None, loss=0.5)
     with mark(("not", "a", "name")):

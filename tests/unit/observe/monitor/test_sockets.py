@@ -103,7 +103,7 @@ def test_connections_between_two_looks_are_known_of(monkeypatch):
 
 
 def test_what_mpirun_and_its_daemons_exchange_is_no_training(connected, job_of_two):
-    """Open MPI brings all that ranks print to the coordinator over the network; the monitor took that for gradients."""
+    """Open MPI sends all output of ranks to the coordinator over the network; the monitor took that for gradients."""
     ours, theirs = connected
     sampling = Sampling(job_of_two)
     running = {"mpirun": os.getpid()}

@@ -216,7 +216,7 @@ class TestChannels:
 
 
 def test_two_hosts_say_what_they_have_exchanged_once(tmp_path):
-    """Each has counted its own end; where one has not, the other's count is taken."""
+    """Each has counted its own end; if one has not, the other's count is taken."""
     one, two = trained("algo-1", 2), trained("algo-2", 2)
     one.sample(50.5, seconds=0.1, peers={"algo-2": [100, 700]})
     two.sample(50.5, seconds=0.1, peers={"algo-1": [690, 0]})
