@@ -10,7 +10,7 @@ from entrypoint.record.members import Members
 
 MOST_BYTES = 1 << 30  # per record, expanded
 MOST_LINE = 1 << 20
-BATCH = 200  # lines; parsing them together is faster than one by one
+BATCH_LINES = 200  # parsing lines together is faster than one by one
 WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
 MOST_NUMBER, DEEPEST = 1e20, 8  # the most in an honest line; file systems without a limit report 8 EiB
 # Metrics that count or time something must be finite. Others, such as a loss, may be NaN or infinite, and are shown so.
@@ -49,7 +49,7 @@ def batches(lines: Iterator[bytes], every: int) -> Iterator[list[bytes]]:
             if count % every and b"NaN" not in line:
                 continue
         batch.append(line)
-        if len(batch) >= BATCH:
+        if len(batch) >= BATCH_LINES:
             yield batch
             batch = []
     yield batch

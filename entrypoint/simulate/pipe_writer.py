@@ -26,8 +26,8 @@ from entrypoint.simulate.channels import LONGEST_RECORD, Channel, Compression, I
 _MAGIC = 0xCED7230A  # of a RecordIO record; its length follows, and it is filled up to a multiple of 4 bytes
 _BLOCK = 1 << 20
 _BUFFER = 1 << 18
-_SMALL = 1 << 15  # bytes of an object that is better copied than handed on page by page
-_PATIENCE = 5.0  # seconds in which a thread ends, when nobody reads any more
+_SMALL_BYTES = 1 << 15  # bytes of an object that is better copied than handed on page by page
+_PATIENCE_SECONDS = 5.0  # seconds in which a thread ends, when nobody reads any more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ def feeding(streams: Iterable[Stream], failed: Callable[[str], None]) -> Iterato
     finally:
         for feeder in feeders:
             feeder.stopping = True
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _PATIENCE_SECONDS
         for feeder in feeders:
             feeder.end(deadline)
 
@@ -130,7 +130,7 @@ class _Feeder:
                 raise OSError(errno.EFBIG, "an object is larger than a record may be, 512 MB, when it is expanded")
             if is_record:
                 pipe.write(struct.pack("<II", _MAGIC, size))
-            if size > _SMALL and isinstance(content, io.FileIO):
+            if size > _SMALL_BYTES and isinstance(content, io.FileIO):
                 _hand_on(content, size, pipe)
             else:
                 pipe.write(content.read(size) or b"")
