@@ -1,10 +1,10 @@
-"""Grade what checks, rehearsals and reports find: one scale for all of them."""
+"""Grade what checks, rehearsals and reports find, on one scale for all of them."""
 
 from enum import IntEnum
 
 
 class Severity(IntEnum):
-    """How bad a finding is; the larger, the worse."""
+    """Grade a finding; the larger, the worse."""
 
     FINE = 0  # checked, and right
     NOTE = 1  # worth knowing, or not known

@@ -7,7 +7,7 @@ from entrypoint.base.severity import Severity
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A line of a file; 0: the file as a whole."""
+    """Name a line of a file; 0 means the file as a whole."""
 
     file: str
     line: int = 0
@@ -18,17 +18,17 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One result of a check of the doctor, or of a rehearsal."""
+    """Describe one result of a check of the doctor, or of a rehearsal."""
 
-    check: str  # the doctor's are in lint/catalogue.py
+    check: str  # the doctor's names are in lint/catalogue.py
     severity: Severity
-    found: str  # what is there, and what comes of it
-    instead: str = ""  # what to put there, or to do; nothing where it is fine
-    place: Place | None = None  # nothing in a rehearsal, which looks at the whole job
+    found: str  # what is there, and its consequence
+    instead: str = ""  # what to put there, or to do; "" if all is fine
+    place: Place | None = None  # None in a rehearsal, which checks the whole job
 
     @property
     def order(self) -> tuple[int, str, int, str]:
-        """Sort by this: the worst first, then by place."""
+        """Return the key for sorting: the worst first, then by place."""
         place = self.place or Place(file="")
         return -self.severity, place.file, place.line, self.check
 

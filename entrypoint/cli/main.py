@@ -32,7 +32,7 @@ def main() -> None:
         _print_no_more()
         print(f"error: stdout cannot be written: {error.strerror}", file=sys.stderr)
         code = code or 1
-    if "tensorboard" in sys.modules:  # it leaves native threads, which may turn Python's end into SIGABRT
+    if "tensorboard" in sys.modules:  # its native threads may turn Python's exit into SIGABRT
         os._exit(code)
     sys.exit(code)
 
@@ -43,7 +43,7 @@ def _print_no_more() -> None:
 
 
 def run(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
-    """Run the command in `argv` and return the exit code. A fault of the job becomes one line on stderr."""
+    """Run the command in `argv` and return the exit code. ConfigError and CodeError become one line on stderr."""
     try:
         args = parser().parse_args(list(argv))
         return int(COMMANDS[args.command](args, environment))
@@ -87,7 +87,7 @@ def _plan(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _description(args: argparse.Namespace, environment: Mapping[str, str], scratch: Path) -> tuple[Path, Path | None]:
-    """Return (base folder, folder of the config files if the job is not this machine's) of the job to plan."""
+    """Return (base folder, folder of the config files or None) of the job to plan. None: it is this machine's job."""
     from entrypoint.launcher import places
     from entrypoint.simulate.tree import write_config
 
@@ -158,7 +158,10 @@ def _doctor(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _doctor_of_files(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    """Check files of a job. Return 0 for notes, or warnings without --strict; 1 for more; 2 if a file is unreadable."""
+    """Check the files of a job and return the exit code.
+
+    0: notes at most, or warnings without --strict; 1: worse; 2: a file cannot be read.
+    """
     from entrypoint.base.severity import Severity
     from entrypoint.check.lint.lint import examine
     from entrypoint.check.lint.output import as_json, as_text

@@ -1,4 +1,4 @@
-"""Looking for other hosts: names that resolve and that do not, ports that answer, refuse, or stay silent."""
+"""Test looking for other hosts: names that resolve or do not, ports that answer, refuse, or stay silent."""
 
 import contextlib
 import socket
@@ -14,7 +14,7 @@ from entrypoint.launcher.job.cluster import Cluster, Host
 
 @pytest.fixture
 def cluster():
-    """me, a host that listens, one that does not, and one whose name nobody knows; all on loopback."""
+    """Return this host, one that listens, one that does not, and one whose name is unknown; all on loopback."""
     with socket.create_server(("127.61.0.2", 0)) as server:
         port = server.getsockname()[1]
         where = {f"algo-{number}": f"127.61.0.{number}" for number in (1, 2, 3)}
@@ -32,7 +32,7 @@ def test_hosts_are_found_or_not(cluster):
 
 
 def test_the_host_sees_who_looks_for_it(cluster):
-    """From our own address: where hosts share a machine, the other side knows us by it."""
+    """Connect from our own address: where hosts share a machine, the other side identifies us by it."""
     job, port = cluster
     callers = []
     listener = socket.create_server(("127.61.0.3", port))
@@ -74,7 +74,7 @@ def test_many_are_looked_for_side_by_side_and_those_that_are_silent_hold_up_nobo
 
 
 def test_a_word_that_is_lost_is_said_again_before_the_kernel_would(cluster):
-    """By a second connection: the kernel itself would wait for a second."""
+    """It is sent over a second connection: the kernel itself would wait for a second."""
     job, port = cluster
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.61.0.3", port), backlog=0))

@@ -1,4 +1,4 @@
-"""Real jobs with an illness and without, and what their reports say; a job's end does not depend on its report."""
+"""Test reports of real jobs with and without a fault; a job's end does not depend on its report."""
 
 import json
 import re
@@ -49,7 +49,7 @@ for step in range(165):
 
 @pytest.fixture
 def judged(hosts):
-    """Runs a job on simulated hosts; (job, its data as the page has them)."""
+    """Run a job on simulated hosts; return (job, the page's data)."""
 
     def run(count: int, code: str, rule: str, threshold: str = "", **options):
         others = ",".join(f"{name}=off" for name in OTHERS_OFF.split(",") if name != rule)
@@ -70,7 +70,7 @@ LATE = "no report.html: it was not made within"  # on a machine so busy that thr
 
 
 def page_of(job) -> dict:
-    """The report's figures; where it was late, of the one that is made again, as the log says."""
+    """Return the report's figures; if it was late, those of the one that is made again, as the log advises."""
     page = job[1].base / "output/data/report.html"
     if LATE in job[1].log:
         assert not page.exists()
@@ -154,7 +154,7 @@ def test_a_failure_has_its_report_too(hosts):
 
 
 def test_without_room_for_it_the_job_is_the_same(hosts):
-    """A folder lies where the page would be."""
+    """A folder is where the page would be."""
     code = (
         "import os\nos.makedirs(os.environ['SM_OUTPUT_DATA_DIR'] + '/report.html/full')\nprint('step=1', flush=True)\n"
     )

@@ -1,4 +1,4 @@
-"""The folder of keys and sockets: full, not to be had, and what is left of it in /tmp."""
+"""Test the folder of keys and sockets: full, unavailable, and what is left of it in /tmp."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A report as text for people, and as a value for programs. Secrets are masked: it gets pasted into tickets."""
+"""Write a report as text for people, and as JSON for programs. Secrets are masked: reports get pasted into tickets."""
 
 from collections import Counter
 from typing import Any
@@ -15,7 +15,7 @@ UNSEALED = "the kernel gave the launch script no network of its own, so code bes
 
 
 def as_text(report: Report) -> str:
-    """Return what would run, then each finding with its place, then how many there are."""
+    """Return a text: what would run, each finding with its place, and their numbers."""
     lines = []
     for job in report.jobs:
         lines += [f"{job.request.at()}: {_title(job)}", *(f"    {line}" for line in _about(job, report.unseen))]
@@ -30,14 +30,14 @@ def as_text(report: Report) -> str:
 
 
 def summary(report: Report) -> str:
-    """Return how many findings there are of each severity."""
+    """Return the number of findings of each severity, in words."""
     counts = Counter(each.severity for each in report.findings)
     told = [f"{counts[each]} {each}{'s' if counts[each] != 1 else ''}" for each in BAD]
     return ", ".join(told)
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Return the same for programs: {"jobs", "findings", "errors", "warnings", "notes"}."""
+    """Return the report for programs: {"jobs", "findings", "errors", "warnings", "notes"}."""
     counts = Counter(each.severity for each in report.findings)
     value = {
         "jobs": [

@@ -53,7 +53,7 @@ def of_stop(case: Case) -> Iterator[Finding]:
 
 
 def _failed_before(check: str, run: Seen) -> Finding:
-    """A second run of the same job, in which nothing had been done to it yet."""
+    """Return a warning that a run failed by itself before the check did anything to it."""
     return warning(
         check, f"this time it failed by itself, before anything was done to it: {run.cause}", f"see {run.log}"
     )

@@ -1,4 +1,4 @@
-"""benchmarks/report: the arithmetic of what the pages show, and that the committed pages are what it makes."""
+"""Test benchmarks/report: the arithmetic of the pages, and that the committed pages are its output."""
 
 import copy
 import functools
@@ -20,7 +20,7 @@ FOLDER = ROOT / pages.FOLDER
 
 
 def run(case: str, side: str, number: int = 1, group: str = "start and tail", hosts: int = 2, **measures):
-    """A run; `cut` and `codes` are of the run, all else is measured."""
+    """Return a run; `cut` and `codes` are the run's, all else is measured."""
     cut, codes = measures.pop("cut", None), measures.pop("codes", [0] * hosts)
     return {
         "case": case, "title": f"the case {case}", "group": group, "hosts": hosts, "side": side, "round": number,
@@ -40,7 +40,7 @@ def page(what: str, runs: list, **more) -> list[str]:
 
 
 def tables(lines: list[str]) -> dict[str, list[list[str]]]:
-    """The rows of every table, by the first cell of its head. Of two with the same, the last."""
+    """Return the rows of every table, by the first cell of its head; the last of two tables with the same one."""
     found: dict[str, list[list[str]]] = {}
     rows: list[list[str]] = []
     for before, line in zip(["", *lines], lines, strict=False):
@@ -219,7 +219,7 @@ def test_a_case_that_never_ended_is_shown_as_such():
 
 
 def test_a_limit_is_no_bound_of_a_tail():
-    """It is counted from the job's start, and nobody knows when the scripts of a job that was cut would have ended."""
+    """It counts from the job's start, and it is unknown when the scripts of a job that was cut would have ended."""
     runs = both("start-ps-2", {"tail_s": 0.1}, {"tail_s": 0.8}) + both("real-ps-2", {"tail_s": 1.5}, {"cut": 60})
     found = tables(page("side-by-side", [run | {"group": "real job"} for run in runs]))
     assert found["Tail, s"][1] == [

@@ -1,4 +1,4 @@
-"""launcher/self_failure.py: a fault that leaves not even a log."""
+"""Test launcher/self_failure.py: a fault that leaves not even a log."""
 
 import fcntl
 import os

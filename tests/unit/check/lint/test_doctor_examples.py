@@ -1,4 +1,4 @@
-"""What we show ourselves comes out clean."""
+"""Test that the doctor finds nothing wrong in our own examples."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Precision and recall of checks, on scripts of public shapes: no check under 0.95 precision is an error."""
+"""Test precision and recall of the checks on scripts in the manner of public ones."""
 
 import contextlib
 import importlib

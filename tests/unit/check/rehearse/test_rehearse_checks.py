@@ -1,4 +1,4 @@
-"""Each check of a rehearsal: a run that is ill, and one that is not."""
+"""Test each check of a rehearsal on a run with its fault, and on one without."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -72,7 +72,7 @@ def findings(case: Case, check: str = "") -> list[Finding]:
 
 
 def told(case: Case, check: str) -> list[tuple[str, str]]:
-    """(level, words) of what is not fine."""
+    """Return (level, words) of what is not fine."""
     return [(str(each.severity), each.found) for each in findings(case, check) if each.severity is not Severity.FINE]
 
 
@@ -133,7 +133,7 @@ class TestPlain:
         assert places[0].startswith("model_dir: a folder") and places[1].startswith("rows name S3")
 
     def test_one_that_shows_nothing_of_a_training(self) -> None:
-        """It may still import TensorFlow: that it did not fail is no reason to go."""
+        """It may still import TensorFlow: not failing is no proof of training."""
         silent = tuple(replace(each, metrics=(), first=(), read=(("training", ()),)) for each in PLAIN.hosts)
         case = with_plain(hosts=silent, together=None, kept=())
         assert told(case, "end")[0][0] == "error" and told(case, "shards") == []
@@ -364,7 +364,7 @@ class TestHours:
         assert told(case, "hours")[0][1].startswith("35.0 min at the rate")  # 21 s for 1 %, and 1 s
 
     def test_a_copy_may_be_a_part_of_the_data(self) -> None:
-        """--channel takes some of them: what is paid for is all."""
+        """--channel takes a part of the data: the cost is of all."""
         case = with_plain(acted=None, kind="succeeded")
         case = replace(case, request=replace(case.request, hyperparameters=()))
         assert "if the copy" not in told(case, "hours")[0][1]

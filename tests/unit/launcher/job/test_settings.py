@@ -1,4 +1,4 @@
-"""settings.py: the table of settings, and that it is the truth."""
+"""Test settings.py: the table of settings, and that it is true."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def test_the_table_has_every_setting_of_users_once_with_its_default_and_meaning(
 
 
 def wrong(environment: dict, hyperparameters: dict | None = None) -> str:
-    """The one thing that is wrong with them."""
+    """Return the only error in the settings."""
     [error] = read_settings(environment, hyperparameters or {})[2]
     return str(error)
 
@@ -87,7 +87,7 @@ def test_an_unknown_choice_gets_the_nearest_one():
 
 
 def test_what_the_launcher_sets_for_its_children_is_not_warned_of():
-    """As where a script of a job calls `entrypoint plan`, or `entrypoint local`, whose hosts are of another job."""
+    """As when a script of a job calls `entrypoint plan`, or `entrypoint local`, whose hosts are of another job."""
     assert {SHARDS, ATTEMPT, MARK, MARKS, RANKS_SOCKET, OPTIONS} == SET_BY_US
     environment = dict.fromkeys(SET_BY_US, "x")
     assert read_settings(environment, {}) == (Settings(), [], [])

@@ -1,4 +1,4 @@
-"""tails.py: what is kept of a process's output, so that its end can be explained."""
+"""Test tails.py: what is kept of a process's output, so that its end can be explained."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def test_a_traceback_that_the_program_got_over_is_not_its_end():
 
 
 def test_what_stands_before_a_long_exception_is_kept_with_it():
-    """Of a chain the exception that it came of; of an exhausted memory what the allocator tells."""
+    """Of a chain, the exception that it came from; of a lack of memory, the allocator's report."""
     cause = BEGIN + "KeyError: 'rows'\n\nThe above exception was the direct cause of the following exception:\n\n"
     found = explain(Exit(code=1), kept("epoch 1\n" * 5000, cause, BEGIN, SAID, NUMBERS * 500, END))
     assert found.error.endswith("(because of KeyError: 'rows')")

@@ -1,4 +1,4 @@
-"""Folders of config in, plans as text out; and what holds for every plan.
+"""Test plans: folders of config in, plans as text out; and what holds for every plan.
 
 The expected text is tests/configs/<scenario>/plan.txt. After a change that is meant to change plans:
 `pytest tests/unit/launcher/plan/test_plans.py --refresh`, then read the diff as you would read code.
@@ -27,7 +27,7 @@ SCENARIOS = sorted(path.name for path in CONFIGS.iterdir() if path.is_dir())
 
 
 def plan_in(scenario: Path, base: Path, me: str = "") -> Plan:
-    """The plan of the config folder `scenario`, as host `me` sees it (default: as the file says)."""
+    """Return the plan of the config folder `scenario`, as host `me` sees it (default: the file's host)."""
     config = base / "input" / "config"
     config.mkdir(parents=True, exist_ok=True)
     for path in scenario.glob("*.json"):
@@ -42,7 +42,7 @@ def plan_in(scenario: Path, base: Path, me: str = "") -> Plan:
 
 
 def normalised(text: str, base: Path) -> str:
-    """Without what differs from one machine to the next."""
+    """Return the text without what differs between machines."""
     for found, shown in (
         (str(common.PROGRAMS), "PROGRAMS"),
         (sys.executable, "python"),

@@ -1,4 +1,4 @@
-"""artifacts.py and inventory.py: what hosts leave for SageMaker to pack; and model_dir."""
+"""Test artifacts.py and inventory.py: what hosts leave for SageMaker to pack; and model_dir."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def leave(base, files: dict[str, str | bytes]) -> Tree:
 
 
 def said(tmp_path, *hosts: dict[str, str | bytes]) -> list[str]:
-    """What is said of hosts that left these files."""
+    """Return the messages about hosts that left these files."""
     left = {
         f"algo-{number}": inventory.take(leave(tmp_path / str(number), files), len(hosts))
         for number, files in enumerate(hosts, 1)
@@ -264,7 +264,7 @@ NAMED = {"TRAINING_JOB_NAME": "tuned-007-ab12"}
 
 
 def told(tmp_path, hyperparameters, variables=NAMED):
-    """(arguments, what SM_HP_MODEL_DIR is made of) of a job that is sent these."""
+    """Return (arguments, what SM_HP_MODEL_DIR is made of) of a job with these hyperparameters."""
     job = read(tmp_path, 2, hyperparameters, variables)
     return list(job.program.arguments), job.hyperparameters.get("model_dir")
 

@@ -1,4 +1,4 @@
-"""What the policy does with what hosts leave."""
+"""Test what the policy does with the files that hosts leave."""
 
 import pytest
 from plays import RAISED, STOP, Play, ended, informed, reported, running
@@ -17,7 +17,7 @@ def warned(p: Play) -> list[str]:
 
 
 def done(host: int, **facts) -> list[events.Reported]:
-    """All that a host says after its script ended well, and when the outcome was told."""
+    """Return a host's reports: its script ended well, and then it has left, knowing the outcome."""
     return [reported(host, done=True), reported(host, done=True, gone=True, **facts)]
 
 
@@ -73,7 +73,7 @@ def test_a_disk_that_does_not_answer_holds_nobody_up(play, me):
 
 
 def test_nobody_looks_while_something_runs(play):
-    """A parameter server may still write what the script saved."""
+    """A parameter server may still be writing what the script saved."""
     p = play(2, 1, "ps", ps_workers="script")
     p.sees = False
     p.at(1, ended("prepare"))

@@ -1,4 +1,4 @@
-"""A follower's record on its way, when the coordinator answers strangely."""
+"""Test the delivery of a follower's record, when the coordinator answers strangely."""
 
 import json
 from types import SimpleNamespace

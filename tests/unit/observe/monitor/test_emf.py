@@ -1,4 +1,4 @@
-"""Lines in CloudWatch's embedded metric format."""
+"""Test lines in CloudWatch's embedded metric format."""
 
 import json
 import math
@@ -45,7 +45,7 @@ def test_what_the_format_does_not_take():
 
 
 def test_what_we_say_ourselves_no_script_says():
-    """As a line `TrainingJobName=7 CPUUtilization=1` would have it."""
+    """As a line `TrainingJobName=7 CPUUtilization=1` would do."""
     emf = Emf("Training", "job-1", "algo-2", cpus=1.0)
     emf.note(2.0, {"cpu": [1.0, 0.0], "memory": [1, 2, 700]})
     ours = ("_aws", "TrainingJobName", "Host", "CPUUtilization", "MemoryUsed", "GPUUtilization", "GPUMemoryUsed")

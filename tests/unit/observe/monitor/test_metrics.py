@@ -1,4 +1,4 @@
-"""Which metrics are found in what programs print, and which words are not taken for one."""
+"""Test which metrics are found in programs' output, and which words are not taken for one."""
 
 import json
 import math
@@ -116,7 +116,7 @@ def test_a_users_expression_that_goes_back_for_ever_is_named_and_left_out():
 
 
 def test_a_slow_expression_costs_a_part_of_the_time_and_stays(monkeypatch):
-    """It reads what there is time for."""
+    """It reads as much as there is time for."""
     monkeypatch.setattr("entrypoint.observe.monitor.requests.AT_ONCE", 0.01)
     quadratic = Wanted("n", "a*a*b([0-9])", pytest.fail)
     lines = ["a" * 150] * 10_000

@@ -1,4 +1,4 @@
-"""Each rule: a record with the illness, and one without."""
+"""Test each rule on a record with the problem, and on one without."""
 
 import math
 import re
@@ -131,7 +131,7 @@ class TestStraggler:
         assert "straggler" not in verdicts(*self.hosts(0.1, 0.12, 0.1, 0.11))
 
     def test_by_marks_of_steps(self):
-        """In synchronous training all have taken as many steps; what each took by itself, marks tell."""
+        """In synchronous training all take as many steps; marks show how long each worked itself."""
         records = self.hosts(0.1, 0.1, 0.1)
         for record, seconds in zip(records, (0.05, 0.09, 0.05), strict=True):
             for second in range(8, 60):
