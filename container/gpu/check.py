@@ -16,14 +16,14 @@ import tensorflow as tf
 PACKAGES = Path(tf.__file__).parents[1]
 NVIDIA = PACKAGES / "nvidia"
 DRIVER = {"libcuda.so.1", "libnvidia-ml.so.1"}  # of the host: NVIDIA's container runtime mounts it
-LOADED = {"libtensorflow_cc.so.2", "libtensorflow_framework.so.2"}  # before Horovod, which looks for them nowhere
-# The entries of a file with kernels: what kind (1 is PTX, 2 a program), for which generation of GPUs.
+LOADED = {"libtensorflow_cc.so.2", "libtensorflow_framework.so.2"}  # by TensorFlow; Horovod's has no path to them
+# Kind (1: PTX, 2: a program) and generation of GPUs of each entry of a file with kernels.
 KERNELS = {(2, 60), (2, 70), (2, 80), (2, 90), (1, 90)}
 FAT_BINARY = struct.pack("<IHH", 0xBA55ED50, 1, 16)
 
 
 def versions() -> dict[str, tuple[int, ...]]:
-    """Return those of NVIDIA's libraries, by the names of their folders: `nccl`, `cuda_runtime`."""
+    """Return the versions of NVIDIA's libraries by the names of their folders: `nccl`, `cuda_runtime`."""
     found = {}
     for each in distributions():
         if name := re.fullmatch(r"nvidia[-_](.+)[-_]cu\d+", each.name):
@@ -41,6 +41,7 @@ def missing(library: Path) -> set[str]:
 
 
 def kernels(library: Path) -> set[tuple[int, int]]:
+    """Return kind and generation of each entry of the first file with kernels in a library."""
     content = library.read_bytes()
     at = content.index(FAT_BINARY)
     end = at + 16 + struct.unpack_from("<Q", content, at + 8)[0]
@@ -53,7 +54,7 @@ def kernels(library: Path) -> set[tuple[int, int]]:
 
 
 def compiles(nvrtc: Path) -> bool:
-    """Return whether CUDA's compiler at run time, loaded from this path, compiles a kernel; that takes no GPU."""
+    """Return whether CUDA's run-time compiler, loaded from this path, compiles a kernel. It needs no GPU."""
     library, program = ctypes.CDLL(str(nvrtc)), ctypes.c_void_p()
     source = b'extern "C" __global__ void add(float* x) { x[threadIdx.x] += 1.0f; }'
     made = library.nvrtcCreateProgram(ctypes.byref(program), source, b"add.cu", 0, None, None)
@@ -79,7 +80,7 @@ told = linked(horovod)
 assert re.search(rf"libnccl\.so\.2 => {NVIDIA}/", told) and re.search(rf"libcudart\.so\.\S+ => {NVIDIA}/", told), told
 assert kernels(horovod) == KERNELS, kernels(horovod)
 
-# What cuDNN 8 opens at the first convolution: beside itself, and by this name.
+# cuDNN 8 opens libnvrtc.so at the first convolution, by this name and in its own folder.
 for each in (each for each in libraries if b"libnvrtc.so\0" in each.read_bytes()):
     assert compiles(each.with_name("libnvrtc.so")), each
 ptxas = subprocess.run([NVIDIA / "cuda_nvcc/bin/ptxas", "--version"], capture_output=True, text=True, check=True).stdout
