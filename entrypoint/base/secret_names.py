@@ -19,7 +19,7 @@ def _phrases(text: str) -> frozenset[tuple[str, ...]]:
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BETWEEN = re.compile(r"[^A-Za-z0-9]+")
-_LONGEST = 200  # characters that are read, from the end of a name
+_LONGEST_CHARS = 200  # characters that are read, from the end of a name
 
 # Words behind a secret's own words: which of several, or in which form.
 _WHICH = _words(
@@ -127,7 +127,7 @@ def is_secret(name: str, content: bool = False) -> bool:
     PASSWORD_FILE, KUBECONFIG and PWD usually hold a path, which is no secret. With `content`, the value is known to be
     none.
     """
-    words = _split(name[-_LONGEST:])
+    words = _split(name[-_LONGEST_CHARS:])
     if words[:2] == ["sm", "hp"]:
         del words[:2]
     elif name in ("PWD", "OLDPWD") and not content:  # set by every shell; a hyperparameter would be called pwd

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 from entrypoint.base.secret_names import is_secret
 
 MASK = "***"
-SHORTEST = 8  # characters; a shorter value also appears in texts that mean something else
+SHORTEST_CHARS = 8  # characters; a shorter value also appears in texts that mean something else
 _LONGEST_JSON = 1 << 20
 
 # Reads a text once: from each `://` to the next character that cannot be in a password.
@@ -31,7 +31,7 @@ _PLACE = re.compile(r"(~|\.{1,2})?(/[a-z0-9._-]+)+/?|(s3://|arn:)\S+")
 
 def tells(value: str) -> bool:
     """Return whether a secret is so unlike ordinary text that it can be masked wherever it appears."""
-    if len(value) < SHORTEST or len(set(value)) < 4 or _PLACE.fullmatch(value):
+    if len(value) < SHORTEST_CHARS or len(set(value)) < 4 or _PLACE.fullmatch(value):
         return False
     if _WORDS.fullmatch(value):
         return len(value) >= 20

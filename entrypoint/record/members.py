@@ -6,7 +6,7 @@ from typing import Any
 
 HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\x03"  # of each member of a record
 FLUSHED = b"\0\0\xff\xff"  # ends what was flushed
-CHUNK = 1 << 20  # bytes that are expanded at once
+CHUNK_BYTES = 1 << 20  # bytes that are expanded at once
 
 
 class Members:
@@ -35,7 +35,7 @@ class Members:
         for piece in (*(flush + FLUSHED for flush in flushes), rest):
             while self._gzip:
                 try:
-                    text = self._gzip.decompress(piece, CHUNK)
+                    text = self._gzip.decompress(piece, CHUNK_BYTES)
                 except zlib.error:
                     self._gzip, self.broken = None, True
                     yield b""
@@ -45,5 +45,5 @@ class Members:
                 piece = self._gzip.unconsumed_tail
                 if self._gzip.eof:
                     self._gzip = None
-                elif not piece and len(text) < CHUNK:
+                elif not piece and len(text) < CHUNK_BYTES:
                     break

@@ -10,7 +10,7 @@ from entrypoint.record.members import Members
 
 MOST_BYTES = 1 << 30  # of one record, expanded
 MOST_LINE = 1 << 20
-BATCH = 200  # lines: so many are read faster at once than one by one
+BATCH_LINES = 200  # lines: so many are read faster at once than one by one
 WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
 MOST_NUMBER, DEEPEST = 1e20, 8  # of an honest line; file systems without a limit say 8 EiB
 # Metrics that count something, or say how long it takes: others, such as a loss, may be no numbers, and are shown so.
@@ -49,7 +49,7 @@ def batches(lines: Iterator[bytes], every: int) -> Iterator[list[bytes]]:
             if count % every and b"NaN" not in line:
                 continue
         batch.append(line)
-        if len(batch) >= BATCH:
+        if len(batch) >= BATCH_LINES:
             yield batch
             batch = []
     yield batch

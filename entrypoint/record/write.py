@@ -11,7 +11,7 @@ from typing import Any
 
 from entrypoint.record.limits import RECORD_BYTES
 
-ROOM = 1 << 20  # bytes, compressed, that are kept while they cannot be written; then lines are left out
+ROOM_BYTES = 1 << 20  # bytes, compressed, that are kept while they cannot be written; then lines are left out
 
 
 class Record:
@@ -41,7 +41,7 @@ class Record:
         """Add a line that is JSON already."""
         if self.size + len(self._waiting) >= RECORD_BYTES:
             return
-        if len(self._waiting) >= ROOM:
+        if len(self._waiting) >= ROOM_BYTES:
             self._missing += 1
             return
         self._waiting += self._gzip.compress(line + b"\n")
@@ -92,7 +92,7 @@ class Record:
 
     def _note_trouble(self, why: str) -> None:
         if not self._trouble:
-            kept = f"up to {ROOM >> 20} MB of it are kept in memory until they can be"
+            kept = f"up to {ROOM_BYTES >> 20} MB of it are kept in memory until they can be"
             self._say(f"warning: the record of this host cannot be written to {self.path.parent}: {why}; {kept}")
         self._trouble = why
 

@@ -27,7 +27,7 @@ from entrypoint.simulate.tree import HostFolder, folders_of, write_config
 
 LABEL = "sagemaker-tf-entrypoint=local"
 ML = PurePosixPath("/opt/ml")
-PATIENCE = 60.0  # seconds for a daemon's answer
+PATIENCE_SECONDS = 60.0  # seconds for a daemon's answer
 _FIRST_ADDRESS = 10  # of a host, counted from the network's; Docker uses lower ones
 _KEEPER = "keeper"  # the container that keeps the disks, beside the hosts
 # A helper container beside a host injects faults that take more rights than hosts may have.
@@ -259,12 +259,17 @@ class DockerEngine:
         command = [self._docker, *words]
         try:
             return subprocess.run(
-                command, env=environment, input=program, capture_output=True, timeout=PATIENCE, start_new_session=True
+                command,
+                env=environment,
+                input=program,
+                capture_output=True,
+                timeout=PATIENCE_SECONDS,
+                start_new_session=True,
             )
         except subprocess.TimeoutExpired:
             # Log it at once: a clean-up goes on without an answer, and nothing else would show where the time went.
-            print(f"docker {words[0]}: no answer in {PATIENCE:g} s", file=sys.stderr, flush=True)
-            return subprocess.CompletedProcess(command, 124, b"", f"no answer in {PATIENCE:g} s".encode())
+            print(f"docker {words[0]}: no answer in {PATIENCE_SECONDS:g} s", file=sys.stderr, flush=True)
+            return subprocess.CompletedProcess(command, 124, b"", f"no answer in {PATIENCE_SECONDS:g} s".encode())
 
 
 def _source(module: ModuleType) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 from entrypoint.base.errors import ConfigError
 from entrypoint.observe.live.serve import Looks, application
 
-SEE_THE_END = 3.0  # seconds for which an open page can still fetch how the job ended
+SEE_THE_END_SECONDS = 3.0  # seconds for which an open page can still fetch how the job ended
 
 
 @contextlib.contextmanager
@@ -30,6 +30,6 @@ def live_page(records: Path, port: int, say: Callable[[str], None]) -> Iterator[
     say(f"live page: http://localhost:{server.effective_port}/")
     try:
         yield
-        looks.wait_for_one(SEE_THE_END)
+        looks.wait_for_one(SEE_THE_END_SECONDS)
     finally:
         server.close()

@@ -26,8 +26,8 @@ from entrypoint.simulate.channels import LONGEST_RECORD, Channel, Compression, I
 _MAGIC = 0xCED7230A  # starts a RecordIO record; then its length and data, padded to a multiple of 4 bytes
 _BLOCK = 1 << 20
 _BUFFER = 1 << 18
-_SMALL = 1 << 15  # bytes; copying a smaller object is faster than splicing its pages
-_PATIENCE = 5.0  # seconds in which a thread must end, once there is no reader
+_SMALL_BYTES = 1 << 15  # bytes; copying a smaller object is faster than splicing its pages
+_PATIENCE_SECONDS = 5.0  # seconds in which a thread must end, once there is no reader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ def feeding(streams: Iterable[Stream], failed: Callable[[str], None]) -> Iterato
     finally:
         for feeder in feeders:
             feeder.stopping = True
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _PATIENCE_SECONDS
         for feeder in feeders:
             feeder.end(deadline)
 
@@ -130,7 +130,7 @@ class _Feeder:
                 raise OSError(errno.EFBIG, "an object is larger than a record may be, 512 MB, when it is expanded")
             if is_record:
                 pipe.write(struct.pack("<II", _MAGIC, size))
-            if size > _SMALL and isinstance(content, io.FileIO):
+            if size > _SMALL_BYTES and isinstance(content, io.FileIO):
                 _hand_on(content, size, pipe)
             else:
                 pipe.write(content.read(size) or b"")

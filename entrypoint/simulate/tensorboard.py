@@ -12,7 +12,7 @@ from entrypoint.observe.export.follow import follow
 from entrypoint.observe.export.tensorboard import EventFiles
 
 PORT = 6006  # TensorBoard's own
-LAST = 10.0  # seconds for the last records to be written
+LAST_SECONDS = 10.0  # seconds for the last records to be written
 
 
 @contextlib.contextmanager
@@ -26,7 +26,7 @@ def board(records: Sequence[Path], logdir: Path, port: int | None, say: Callable
         yield
     finally:
         over.set()
-        writer.join(LAST)
+        writer.join(LAST_SECONDS)
         files.close()
         say(f"event files: {logdir}; tensorboard --logdir shows them again")
 

@@ -15,7 +15,7 @@ from entrypoint.simulate.delivery import deliver
 from entrypoint.simulate.spec import LocalJob
 
 MARKER = ".entrypoint-local"  # marks an output folder as ours; its lock shows that a job uses it
-MOST_CODE = 1 << 30  # bytes
+MOST_CODE_BYTES = 1 << 30  # bytes
 # Folders by their names, and by a file in them: our output, environments of venv and conda, caches.
 _NOT_CODE = ["__pycache__", ".git", ".hg", ".ipynb_checkpoints", ".nox", ".svn", ".tox", ".venv", "node_modules"]
 _TELLS = (MARKER, "pyvenv.cfg", "conda-meta", "CACHEDIR.TAG")
@@ -81,9 +81,9 @@ def check_size(source: Path, channels: frozenset[Path] = frozenset()) -> None:
         left_out = _not_code(channels, path, [*folders, *files])
         folders[:] = [name for name in folders if name not in left_out]
         size += sum((Path(path) / name).stat().st_size for name in files if name not in left_out)
-        if size > MOST_CODE:
+        if size > MOST_CODE_BYTES:
             raise CodeError(
-                f"the code folder {source} holds more than {MOST_CODE >> 20} MB, to be copied for each host; "
+                f"the code folder {source} holds more than {MOST_CODE_BYTES >> 20} MB, to be copied for each host; "
                 "wanted the program in a folder of its own, or --source FOLDER with its code alone"
             )
 

@@ -20,12 +20,12 @@ from entrypoint.simulate.injector import Injector
 from entrypoint.simulate.local_python import allow_files
 from entrypoint.simulate.tree import HostFolder
 
-STOP_GRACE = 120.0  # seconds from SIGTERM to SIGKILL, as SageMaker gives
-ASK_AGAIN = 1.0  # seconds; a host that was still starting may have missed the signal
-FOLLOW = 15.0  # seconds in which the others follow a host that failed; they take 5 if it was lost
+STOP_GRACE_SECONDS = 120.0  # seconds from SIGTERM to SIGKILL, as SageMaker gives
+ASK_AGAIN_SECONDS = 1.0  # seconds; a host that was still starting may have missed the signal
+FOLLOW_SECONDS = 15.0  # seconds in which the others follow a host that failed; they take 5 if it was lost
 LAST_LINES = 2.0  # seconds for the last output of hosts that have ended
-GONE = 0.1  # seconds until a killed process is gone
-STALLED = 0.05  # seconds between two checks whether a host's output may be read again
+GONE_SECONDS = 0.1  # seconds until a killed process is gone
+STALLED_SECONDS = 0.05  # seconds between two checks whether a host's output may be read again
 NEWS = 0  # no signal: a host has written a text that a fault waits for
 
 
@@ -88,8 +88,8 @@ class Watch:
                 now = time.monotonic()
                 if self.stopping_since is None and deadline and now >= deadline:
                     self._stop(f"stopping after {timeout:g} s, as --timeout says")
-                elif self.stopping_since is None and self.failed_since and now >= self.failed_since + FOLLOW:
-                    self._stop(f"a host failed {FOLLOW:g} s ago and others run on: stopping them")
+                elif self.stopping_since is None and self.failed_since and now >= self.failed_since + FOLLOW_SECONDS:
+                    self._stop(f"a host failed {FOLLOW_SECONDS:g} s ago and others run on: stopping them")
                 self._press()
                 self.injector.act(now - self.began, self.running)
                 self._bury_the_frozen()
@@ -98,7 +98,7 @@ class Watch:
         finally:
             if self.running:
                 self.engine.signal(self.running, signal.SIGKILL)
-            descendants.end_descendants(within=GONE)
+            descendants.end_descendants(within=GONE_SECONDS)
             for copier in self.copiers:
                 copier.join(LAST_LINES)
         return self.exits
@@ -121,7 +121,7 @@ class Watch:
         times = [self.began + seconds - time.monotonic() for seconds in [*starts, *looks]]
         if deadline and deadline > time.monotonic():
             times.append(deadline - time.monotonic())
-        return max(0.0, min([ASK_AGAIN, *times]))
+        return max(0.0, min([ASK_AGAIN_SECONDS, *times]))
 
     def _now(self) -> float:
         return time.monotonic() - self.began
@@ -163,7 +163,7 @@ class Watch:
                 if not self.exits[host].clean and self.failed_since is None:
                     self.failed_since = time.monotonic()
                 # A killed host leaves its script's processes to us. A host that is gone runs nothing, so we kill them.
-                ended += descendants.end_descendants(within=GONE, spare=self.running.values())[1]
+                ended += descendants.end_descendants(within=GONE_SECONDS, spare=self.running.values())[1]
 
     def _stop(self, why: str) -> None:
         self.terminal.say(why)
@@ -179,11 +179,11 @@ class Watch:
         now = time.monotonic()
         if self.stopping_since is None or not self.running:
             return
-        if now >= self.asked_at + ASK_AGAIN and not self.forced:
+        if now >= self.asked_at + ASK_AGAIN_SECONDS and not self.forced:
             self.asked_at = now
             self.engine.signal(self.running, signal.SIGTERM)
-        if now >= self.stopping_since + STOP_GRACE and not self.forced:
-            self._kill(f"still there {STOP_GRACE:g} s later: killing {', '.join(self.running)}")
+        if now >= self.stopping_since + STOP_GRACE_SECONDS and not self.forced:
+            self._kill(f"still there {STOP_GRACE_SECONDS:g} s later: killing {', '.join(self.running)}")
 
     def _bury_the_frozen(self) -> None:
         """Kill hosts that a fault froze for good once the others have ended, as SageMaker does: they cannot end."""
@@ -198,7 +198,7 @@ class Watch:
     def _read(self, pipe: IO[bytes], host: str) -> bytes:
         """Return a host's next output. While a fault stalls the host and it runs, wait instead of reading."""
         while self.injector.stalls(host) and host in self.running:
-            time.sleep(STALLED)
+            time.sleep(STALLED_SECONDS)
         return pipe.read(1 << 16)
 
     def _copy(self, pipe: IO[bytes], folder: HostFolder) -> None:

@@ -51,7 +51,7 @@ def test_the_host_sees_who_looks_for_it(cluster):
 
 
 def test_many_are_looked_for_side_by_side_and_those_that_are_silent_hold_up_nobody(monkeypatch):
-    monkeypatch.setattr(probe, "PATIENCE", 0.5)
+    monkeypatch.setattr(probe, "PATIENCE_SECONDS", 0.5)
     hosts = tuple(Host(name=f"algo-{n}", rank=n, address=f"127.61.1.{n}") for n in range(1, 2 * probe.AT_ONCE))
     silent = [hosts[5].address, hosts[100].address]
     with contextlib.ExitStack() as stack:
@@ -66,7 +66,7 @@ def test_many_are_looked_for_side_by_side_and_those_that_are_silent_hold_up_nobo
                     full.connect_ex(of_it.getsockname())
         began = time.monotonic()
         found = look_for(Cluster(hosts=hosts, me=hosts[0]), [host.name for host in hosts], port)
-        assert time.monotonic() < began + 4 * probe.PATIENCE
+        assert time.monotonic() < began + 4 * probe.PATIENCE_SECONDS
     assert [reach.host for reach in found] == [host.name for host in hosts]
     assert {reach.address: reach.why for reach in found if not reach.reached} == dict.fromkeys(
         silent, f"port {port} does not answer within 0.5 s"

@@ -86,7 +86,7 @@ class Rehearsal:
         return json.loads((self.folder / "said").read_text())
 
     def told(self, check: str) -> list[tuple[str, str]]:
-        return [(each["level"], each["seen"]) for each in self.value["findings"] if each["check"] == check]
+        return [(each["severity"], each["found"]) for each in self.value["findings"] if each["check"] == check]
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_healthy_job_is_a_go(rehearse):
     assert job.end() == 0, job.errors
     value = job.value
     assert value["go"] and [run["name"] for run in value["runs"]] == ["plain", "kill", "resume"]
-    assert {each["level"] for each in value["findings"]} <= {"fine", "note"}
+    assert {each["severity"] for each in value["findings"]} <= {"fine", "note"}
     assert ("fine", "training: each of 4 files was read by one host (algo-1 2, algo-2 2)") in job.told("shards")
     assert job.told("data")[0][1].startswith("training: 40 records (lines) in 4 of 4 files, 10.00% of it by bytes")
     assert value["runs"][0]["steps_per_second"] > 0 and value["runs"][0]["memory"]["algo-2"] > 1 << 20

@@ -87,7 +87,7 @@ def told(page: dict) -> list[str]:
 def test_a_loss_that_is_ill(judged, loss, words):
     job, page = judged(1, LOSS.format(loss=loss), "loss", "0.01")
     assert told(page) == ["loss"] and words in page["verdicts"][0]["text"]
-    severity = "critical" if words else "warning"
+    severity = "error" if words else "warning"
     said = rf"^\[algo-1\] (report: {severity}: loss: script on algo-1: |{LATE})"
     assert re.search(said, job[1].log, re.MULTILINE)
 
@@ -184,11 +184,11 @@ def test_entrypoint_local_says_where_it_is_and_the_command_makes_it_again(local,
     assert run.end() == 0
     end = run.terminal.rpartition("tail s")[2]
     if LATE not in run.terminal:
-        assert re.search(r"^report: critical: loss: script on algo-\d: loss is nan", end, re.MULTILINE)
+        assert re.search(r"^report: error: loss: script on algo-\d: loss is nan", end, re.MULTILINE)
         assert re.search(r"^report   .*algo-1/ml/output/data/report.html$", end, re.MULTILINE)
     made = subprocess.run(
         [sys.executable, "-m", "entrypoint", "report", run.output, "--price", "3", "--output", tmp_path / "again.html"],
         env={"PYTHONPATH": str(ROOT), "PATH": ""}, cwd=tmp_path, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
-    assert made.stdout.startswith("critical: loss") and (tmp_path / "again.html").exists()
+    assert made.stdout.startswith("error: loss") and (tmp_path / "again.html").exists()

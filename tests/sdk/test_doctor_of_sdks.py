@@ -11,7 +11,7 @@ import pytest
 from local_mode import ROOT, python_of
 from test_submit import IMAGE, ROLE, blocks_for
 
-from entrypoint.check.finding import Severity
+from entrypoint.base.severity import Severity
 from entrypoint.check.lint.lint import Report, examine
 from entrypoint.check.lint.output import as_text
 

@@ -28,11 +28,17 @@ MAY_IMPORT = {
     "launcher/host": "base launcher/job launcher/outcome launcher/plan launcher/policy",
     "launcher/control": "base launcher/host launcher/job launcher/outcome launcher/policy record",
     "launcher/errands": "launcher/control launcher/host launcher/job launcher/policy",
+    "launcher/places": "",
     "launcher/surroundings": "base launcher/host launcher/job",
     "launcher/supervisor": (
         "base launcher/control launcher/errands launcher/host launcher/job launcher/outcome launcher/plan "
         "launcher/policy"
     ),
+    "launcher/self_failure": (
+        "base launcher/control launcher/host launcher/job launcher/outcome launcher/places launcher/plan "
+        "launcher/policy launcher/supervisor launcher/surroundings"
+    ),
+    "launcher/epilogue": "launcher/host launcher/outcome launcher/policy launcher/supervisor",
     "observe/live": "base launcher/control",
     "observe/report": "base launcher/job record",
     "observe/export": "base record",
@@ -42,21 +48,22 @@ MAY_IMPORT = {
         "observe/live observe/report record"
     ),
     "train": (
-        "base launcher/control launcher/host launcher/job launcher/outcome launcher/plan launcher/policy "
-        "launcher/supervisor launcher/surroundings observe/live observe/monitor"
+        "base launcher/control launcher/epilogue launcher/host launcher/job launcher/outcome launcher/places "
+        "launcher/plan "
+        "launcher/self_failure launcher/supervisor launcher/surroundings observe/live observe/monitor"
     ),
     "simulate": (
         "base launcher/host launcher/job launcher/outcome launcher/plan observe/export observe/live observe/report "
         "train"
     ),
-    "check/finding": "",
+    "check/finding": "base",
     "check/instance_types": "",
     "check/lint": "base check/finding launcher/job launcher/plan",
     "check/rehearse": (
-        "base check/instance_types check/lint launcher/host launcher/job observe/monitor record simulate"
+        "base check/finding check/instance_types check/lint launcher/host launcher/job observe/monitor record simulate"
     ),
     "cli": (
-        "base check/finding check/lint check/rehearse launcher/host launcher/job launcher/plan "
+        "base check/lint check/rehearse launcher/host launcher/job launcher/places launcher/plan "
         "observe/export observe/live observe/replay observe/report record simulate train"
     ),
     "__main__": "cli",
@@ -104,6 +111,8 @@ EXIT = {
     "cli",
     "simulate",
     "programs",
+    "launcher/places",
+    "launcher/self_failure",
     "observe/export/mlflow_run",
     "observe/monitor/reporting",
     "observe/monitor/spawn",

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.finding import Finding, Severity, error
+from entrypoint.base.severity import Severity
+from entrypoint.check.finding import Finding, error
 from entrypoint.check.lint.check_arguments import of_arguments
 from entrypoint.check.lint.check_checkpoints import of_keeping
 from entrypoint.check.lint.check_data import of_data

@@ -5,7 +5,8 @@ from typing import Any
 
 from entrypoint.base.errors import shorten
 from entrypoint.base.secrets import Secrets
-from entrypoint.check.finding import Finding, Severity
+from entrypoint.base.severity import BAD
+from entrypoint.check.finding import Finding, Place
 from entrypoint.check.lint.aws_differences import differences_of
 from entrypoint.check.lint.lint import Report, title_of
 from entrypoint.check.lint.planned_job import Described, our_launcher_runs
@@ -31,7 +32,7 @@ def as_text(report: Report) -> str:
 def summary(report: Report) -> str:
     """Return how many findings there are of each severity."""
     counts = Counter(each.severity for each in report.findings)
-    told = [f"{counts[each]} {each}{'s' if counts[each] != 1 else ''}" for each in reversed(Severity)]
+    told = [f"{counts[each]} {each}{'s' if counts[each] != 1 else ''}" for each in BAD]
     return ", ".join(told)
 
 
@@ -55,7 +56,7 @@ def as_json(report: Report) -> dict[str, Any]:
             for job in report.jobs
         ],
         "findings": [_value(each) for each in report.findings],
-        **{f"{each}s": counts[each] for each in reversed(Severity)},
+        **{f"{each}s": counts[each] for each in BAD},
     }
     return dict(_secrets(report).mask_all(value))
 
@@ -65,11 +66,12 @@ def _secrets(report: Report) -> Secrets:
 
 
 def _value(finding: Finding) -> dict[str, Any]:
+    place = finding.place or Place(file="")
     return {
         "check": finding.check,
         "severity": str(finding.severity),
-        "file": finding.place.file,
-        "line": finding.place.line,
+        "file": place.file,
+        "line": place.line,
         "found": finding.found,
         "instead": finding.instead,
     }

@@ -20,8 +20,8 @@ from entrypoint.check.lint.request import Launch, Request, spelled
 from entrypoint.check.lint.source import Code
 
 CAUGHT = Path(__file__).resolve().parents[2] / "programs" / "caught.py"
-LONGEST = 300.0  # seconds; an SDK takes some fifteen to be imported
-ENDS = 5.0  # seconds in which it ends what the script has started
+LONGEST_SECONDS = 300.0  # seconds; an SDK takes some fifteen to be imported
+ENDS_SECONDS = 5.0  # seconds in which it ends what the script has started
 NOWHERE = "http://127.0.0.1:9"  # nobody listens there
 _CLASSES = ("Estimator", "EstimatorBase", "TensorFlow", "PyTorch", "Framework", "ModelTrainer", "HyperparameterTuner")
 _OF_SDK = tuple(f"sagemaker.*{name}" for name in _CLASSES)
@@ -55,7 +55,7 @@ def launched(
     arguments: Sequence[str],
     python: str = sys.executable,
     environment: Mapping[str, str] = {},
-    longest: float = LONGEST,
+    longest: float = LONGEST_SECONDS,
 ) -> Launched:
     """Run a launch script in this folder and return what it would have sent; ends after `longest` seconds at most."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -87,7 +87,7 @@ def launched(
 def _end(process: "subprocess.Popen[bytes]") -> None:
     process.terminate()  # it ends what the script has started
     try:
-        process.wait(ENDS)
+        process.wait(ENDS_SECONDS)
     except subprocess.TimeoutExpired:
         pass
     try:

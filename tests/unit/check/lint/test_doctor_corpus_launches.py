@@ -7,7 +7,7 @@ from corpus_launches import BOTO3, DEFAULT, OF_BOTO3
 from corpus_v3 import SCRIPTS
 from looking import REQUEST
 
-from entrypoint.check.finding import Severity
+from entrypoint.base.severity import Severity
 from entrypoint.check.lint.lint import examine, sort_out
 
 SHAPES = [

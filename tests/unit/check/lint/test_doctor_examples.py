@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.check.finding import Severity
+from entrypoint.base.severity import Severity
 from entrypoint.check.lint.lint import examine, sort_out
 
 ROOT = Path(__file__).resolve().parents[4]

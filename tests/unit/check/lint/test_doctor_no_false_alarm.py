@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from looking import HOROVOD, IMAGE, MPI, MWMS, SCRIPT, WORKERS, found, look
 
-from entrypoint.check.finding import Severity
+from entrypoint.base.severity import Severity
 from entrypoint.check.lint.lint import sort_out
 from entrypoint.check.lint.subject import tensorflow_of
 

@@ -14,7 +14,7 @@ import corpus_scripts
 import pytest
 from looking import MPI, MWMS, PS, REQUEST, look
 
-from entrypoint.check.finding import Severity
+from entrypoint.base.severity import Severity
 from entrypoint.check.lint import check_imports
 from entrypoint.check.lint.catalogue import CHECKS
 from entrypoint.check.lint.lint import _entry_missing, program_of

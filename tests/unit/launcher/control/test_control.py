@@ -32,9 +32,9 @@ from entrypoint.launcher.control.access import (
     BURST,
     LOOKS_BURST,
     LOOKS_RATE,
-    MAX_MESSAGE,
+    MESSAGE_BYTES,
     OPEN,
-    PAID_BY,
+    PAID_BY_BYTES,
     Bucket,
     Callers,
     Limits,
@@ -442,7 +442,7 @@ def test_each_host_has_a_bucket_and_all_strangers_one():
 
 def test_big_messages_count_for_many():
     limits = Limits(Callers(CLUSTER))
-    limits.charge("127.44.0.2", int(2 * BURST * PAID_BY))
+    limits.charge("127.44.0.2", int(2 * BURST * PAID_BY_BYTES))
     assert not limits.take("127.44.0.2")
     assert limits.take("127.44.0.3")
 
@@ -670,7 +670,7 @@ def test_people_who_look_cannot_use_up_the_server():
 
 def test_too_much_is_not_read():
     served = Served()
-    assert served.call("/report", {**GOOD, "host": "x" * (MAX_MESSAGE + 1)}).status_code in (400, 413)
+    assert served.call("/report", {**GOOD, "host": "x" * (MESSAGE_BYTES + 1)}).status_code in (400, 413)
     assert served.events == []
 
 

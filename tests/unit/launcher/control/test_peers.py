@@ -15,10 +15,10 @@ from ports import unused_port
 from waiting import eventually
 
 from entrypoint.launcher.control import host_calls
-from entrypoint.launcher.control.access import BURST, PAID_BY
+from entrypoint.launcher.control.access import BURST, PAID_BY_BYTES
 from entrypoint.launcher.control.client import Unreachable, post
 from entrypoint.launcher.control.handlers import Control
-from entrypoint.launcher.control.links import LONGEST, Links, messages
+from entrypoint.launcher.control.links import LONGEST_BYTES, Links, messages
 from entrypoint.launcher.control.peers import Peers
 from entrypoint.launcher.control.server import ControlServer
 from entrypoint.launcher.control.wire import to_json
@@ -396,8 +396,8 @@ def test_a_report_that_never_ends_is_not_read_for_ever(link):
 
 def test_who_does_not_read_keeps_nobody_waiting(link):
     """Whole messages, and then its end."""
-    assert not link.links.tell("algo-2", b"x" * (LONGEST + 1))
-    told = [b"%d" % number * (LONGEST // 8) for number in range(100)]
+    assert not link.links.tell("algo-2", b"x" * (LONGEST_BYTES + 1))
+    told = [b"%d" % number * (LONGEST_BYTES // 8) for number in range(100)]
     taken = sum(link.links.tell("algo-2", message) for message in told)
     assert 0 < taken < 100
     heard = list(messages(link.end, b""))
@@ -444,7 +444,7 @@ def test_over_it_nobody_reports_more_than_a_host_may():
             answer.link.sendall((own + b"\n") * 5000)
         with contextlib.suppress(OSError):
             list(messages(answer.link, answer.rest))
-    at_once = BURST / (1 + len(own) / PAID_BY)
+    at_once = BURST / (1 + len(own) / PAID_BY_BYTES)
     assert at_once - 1 <= net.heard["algo-1"].count(Reported(report=Report(host="algo-2"))) < 5000
     del coordinator
 

@@ -604,7 +604,7 @@ def test_a_secret_without_end_of_line_is_masked_at_the_end():
 @pytest.mark.parametrize("before", [0, 1, 5, 39, 40, 41, 100])
 def test_a_secret_where_a_line_without_end_is_cut_is_masked(before, monkeypatch):
     """Such a line is written in parts, wherever reading happens to stand: the secret may lie across."""
-    monkeypatch.setattr("entrypoint.launcher.host.logs._LONGEST_LINE", 100_000)
+    monkeypatch.setattr("entrypoint.launcher.host.logs._LONGEST_LINE_BYTES", 100_000)
     data = b"x" * (100_001 - before) + KEY + b"y" * 250_000 + KEY + b"z" * 150_000
     sink = Reader()
     log = Log("h", fd=sink.fd, secret=SECRET)

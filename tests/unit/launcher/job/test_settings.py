@@ -7,23 +7,21 @@ import pytest
 from entrypoint.launcher.host.descendants import MARK
 from entrypoint.launcher.job.channels import SHARDS
 from entrypoint.launcher.job.job import MARKS
-from entrypoint.launcher.job.settings import SET_BY_US, SETTINGS, Settings, read_settings, settings_table
+from entrypoint.launcher.job.settings import FOR_USERS, SET_BY_US, SETTINGS, Settings, read_settings, settings_table
 from entrypoint.launcher.plan.plan import ATTEMPT
 from entrypoint.launcher.plan.ssh import OPTIONS, RANKS_SOCKET
 from entrypoint.simulate.spec import settings_in
 
 
 def test_users_have_few_settings():
-    assert sum(not setting.internal for setting in SETTINGS.values()) <= 34
+    assert len(FOR_USERS) <= 34
 
 
 def test_the_table_has_every_setting_of_users_once_with_its_default_and_meaning():
     rows = settings_table().splitlines()
     assert rows[0].startswith("| setting |")
     body = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[2:]]
-    assert [row[0].strip("` ") for row in body] == [
-        f"ENTRYPOINT_{name.upper()}" for name, setting in SETTINGS.items() if not setting.internal
-    ]
+    assert [row[0].strip("` ") for row in body] == [f"ENTRYPOINT_{name.upper()}" for name in FOR_USERS]
     defaults = {row[0].strip("` "): row[1].strip("` ") for row in body}
     assert defaults["ENTRYPOINT_PEER_TIMEOUT"] == "5.0"
     assert defaults["ENTRYPOINT_LOG_PREFIX"] == "true"

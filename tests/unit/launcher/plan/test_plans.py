@@ -87,9 +87,9 @@ def job_of(base: Path, hosts: list[str], me: str, request: dict):
     config = base / "input" / "config"
     config.mkdir(parents=True, exist_ok=True)
     (config / "resourceconfig.json").write_text(json.dumps(resources(hosts, me)))
-    hyperparameters = {f"sagemaker_entrypoint_{key}": str(value) for key, value in request.items()}
-    (config / "hyperparameters.json").write_text(json.dumps({**PROGRAM, **hyperparameters}))
-    return read_job(base, {}, Path("/run/entrypoint"))
+    (config / "hyperparameters.json").write_text(json.dumps(PROGRAM))
+    variables = {f"ENTRYPOINT_{key.upper()}": str(value) for key, value in request.items()}
+    return read_job(base, variables, Path("/run/entrypoint"))
 
 
 def tf_configs(plan: Plan) -> list[dict]:
@@ -200,7 +200,7 @@ def test_a_plan_of_a_thousand_hosts_does_not_take_long(base):
 
 
 def test_no_secret_is_printed(tmp_path):
-    job = job_of(tmp_path, names(2), "algo-1", {"mode": "mpi", "token": '"geheim"'})
+    job = job_of(tmp_path, names(2), "algo-1", {"mode": "mpi", "token": "geheim"})
     assert job.settings.token == "geheim"
     assert "geheim" not in render(plan_for(job))
 

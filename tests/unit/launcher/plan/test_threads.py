@@ -174,7 +174,8 @@ def test_gpus(gpus, share, expected):
 
 
 def plan(base: Path, hosts: int | list[str], **settings: object) -> Plan:
-    return plan_for(read(base, hosts, {f"sagemaker_entrypoint_{key}": str(value) for key, value in settings.items()}))
+    variables = {f"ENTRYPOINT_{key.upper()}": str(value) for key, value in settings.items()}
+    return plan_for(read(base, hosts, environment=variables))
 
 
 def shares(plan: Plan, host: str = "algo-1") -> dict[str, int]:

@@ -7,7 +7,7 @@ from entrypoint.launcher.outcome import outcome
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.artifacts import Artifacts, File
-from entrypoint.launcher.policy.leaving import INVENTORY
+from entrypoint.launcher.policy.leaving import INVENTORY_SECONDS
 
 NOTHING = Artifacts(model=False)
 
@@ -67,7 +67,7 @@ def test_a_disk_that_does_not_answer_holds_nobody_up(play, me):
     p.at(6, *(done(2, artifacts=NOTHING) if me == 1 else [informed(outcome=outcome.succeeded())]))
     assert not any(what.startswith("finish") for what in p.what)
     p.at(30)
-    assert p.since(6) == [f"{6 + INVENTORY:.1f} finish succeeded 0"]
+    assert p.since(6) == [f"{6 + INVENTORY_SECONDS:.1f} finish succeeded 0"]
     assert me == 1 or (p.last_told.gone and p.last_told.artifacts is None)
     assert warned(p) == []
 

@@ -86,7 +86,7 @@ def test_the_size_is_bounded(tmp_path):
     known = facts(tmp_path)
     tails = {f"rank {n}": "x" * 100_000 for n in range(500)}
     text = evidence.in_full(known, known.outcome, tails, 107.0)
-    assert len(text) <= evidence.LIMIT
+    assert len(text) <= evidence.LIMIT_CHARS
     assert text.count("last lines of rank") > 5
 
 

@@ -8,7 +8,7 @@ from entrypoint.launcher.job.open_mpi import DAEMONS
 from entrypoint.launcher.outcome import outcome
 from entrypoint.launcher.plan.plan import Duty, Flag
 from entrypoint.launcher.policy import events
-from entrypoint.launcher.policy.leaving import LEAVE
+from entrypoint.launcher.policy.leaving import LEAVE_SECONDS
 from entrypoint.launcher.policy.status import status
 
 # --- one host ---
@@ -117,7 +117,7 @@ def test_a_follower_that_never_says_good_bye_does_not_hold_the_coordinator(play)
     p.at(5, ended("worker/0"), reported(2, done=True), reported(3, done=True))
     p.at(5.1, reported(2, done=True, gone=True))
     p.at(60)
-    assert p.since(3) == [f"{5 + GRACE + LEAVE} finish succeeded 0"]
+    assert p.since(3) == [f"{5 + GRACE + LEAVE_SECONDS} finish succeeded 0"]
 
 
 # --- the loop sleeps ---

@@ -18,7 +18,7 @@ from builders import names, read
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from entrypoint.launcher.host.stdout_writer import PATIENCE
+from entrypoint.launcher.host.stdout_writer import PATIENCE_SECONDS
 from entrypoint.launcher.outcome.outcome import Exit, Kind, Outcome
 from entrypoint.launcher.plan.plan import Duty, ProcessSpec, Ready, Restart
 from entrypoint.launcher.plan.planner import plan_for
@@ -279,7 +279,7 @@ class World:
                     self.at(self.random.uniform(0.001, 1), self.happen, host.name, found)
             case events.Finish(outcome=outcome):
                 host.outcome, host.ended_at = outcome, self.now
-                self.at(PATIENCE if self.is_unread(host.name) else 0, self.hang_up, host.name)
+                self.at(PATIENCE_SECONDS if self.is_unread(host.name) else 0, self.hang_up, host.name)
 
     # --- processes ---
 

@@ -24,8 +24,8 @@ from entrypoint.launcher.outcome import outcome
 from entrypoint.launcher.outcome.outcome import Confidence, Exit, Kind
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import News
-from entrypoint.launcher.policy.leaving import LEAVE
-from entrypoint.launcher.policy.verdict import LINGER, SETTLE
+from entrypoint.launcher.policy.leaving import LEAVE_SECONDS
+from entrypoint.launcher.policy.verdict import LINGER_SECONDS, SETTLE_SECONDS
 
 
 def test_a_followers_failure_is_everybodys(play):
@@ -77,9 +77,9 @@ def test_a_symptom_waits_for_its_cause(play):
 def test_a_lone_symptom_is_used_after_a_moment(play):
     p = running(play)
     p.at(5, ended("worker/0", 1, SYMPTOM))
-    p.at(5 + SETTLE * 0.9, reported(2), reported(3))
+    p.at(5 + SETTLE_SECONDS * 0.9, reported(2), reported(3))
     assert p.policy.facts.outcome is None
-    p.at(5 + SETTLE * 1.1)
+    p.at(5 + SETTLE_SECONDS * 1.1)
     assert "algo-1 worker/0" in p.blamed and "Socket closed" in p.blamed
 
 
@@ -188,20 +188,20 @@ def test_who_appears_late_and_never_says_good_bye_does_not_hold_bad_news_up(play
     p.at(1, ended("prepare", 65, "no such bucket\n"))
     p.at(20, reported(2))
     p.at(40)
-    assert p.since(2) == [f"{20 + GRACE + LEAVE} finish failed 65"]
+    assert p.since(2) == [f"{20 + GRACE + LEAVE_SECONDS} finish failed 65"]
 
 
 def test_bad_news_do_not_wait_for_ever(play):
     p = play(2)
     p.at(1, ended("prepare", 65, "no such bucket\n"))
-    p.at(LINGER + 10)
+    p.at(LINGER_SECONDS + 10)
     assert p.what[-1] == "finish failed 65"
 
 
 def test_a_follower_with_bad_news_and_no_coordinator(play):
     p = play(2, 2)
     p.at(1, ended("prepare", 65, "no such bucket\n"))
-    p.at(LINGER + 10)
+    p.at(LINGER_SECONDS + 10)
     assert p.what[-1] == "finish failed 65"
 
 

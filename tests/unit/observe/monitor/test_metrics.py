@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from entrypoint.launcher.job.settings import read_settings
-from entrypoint.observe.monitor.metrics import LAST, MOST, Reader
+from entrypoint.observe.monitor.metrics import LAST_LINES, MOST, Reader
 from entrypoint.observe.monitor.output_scan import Printed
 from entrypoint.observe.monitor.requests import Wanted
 
@@ -69,8 +69,8 @@ def test_sagemakers_expressions():
 
 def test_last_value_of_each_is_told_once():
     reader = Reader()
-    reader.read("".join(f"step={n} loss={1 / n}\n" for n in range(1, 3 * LAST)))
-    assert reader.take() == {"step": 3 * LAST - 1, "loss": 1 / (3 * LAST - 1)}
+    reader.read("".join(f"step={n} loss={1 / n}\n" for n in range(1, 3 * LAST_LINES)))
+    assert reader.take() == {"step": 3 * LAST_LINES - 1, "loss": 1 / (3 * LAST_LINES - 1)}
     assert reader.take() == {}
 
 
