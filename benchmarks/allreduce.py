@@ -1,7 +1,7 @@
-"""Horovod's allreduce between two hosts: under our launcher, and under mpirun by hand, as Horovod's documents have it.
+"""Measure Horovod's allreduce between two hosts, under our launcher and under mpirun by hand, as Horovod documents it.
 
-Two containers with one rank each, the same image and script; ours and by hand in turns. What a launcher can change is
-what its ranks find: options of Open MPI, threads, variables. Prints its page; --json FILE keeps the figures.
+Two containers with one rank each, of the same image and with the same script; ours and by hand take turns. A launcher
+can change what its ranks find: options of Open MPI, threads, variables. Prints its page; --json FILE keeps the figures.
 """
 
 import argparse

@@ -1,4 +1,6 @@
-"""DeepFM (examples/deepfm) on rows that are made: how fast, how well, and what its settings are worth. Three parts:
+"""Measure how fast and how well DeepFM (examples/deepfm) trains on made rows, and what its settings are worth.
+
+Three parts:
 
     scaling          examples per second and AUC, by parameter servers with 1 to 4 workers and by Horovod with 1 to 4
                      ranks, for batch sizes and sizes of the embeddings
@@ -6,9 +8,9 @@
                      L2, optimizer, ... Each round has rows and weights of its own
     threads          examples per second with the variables for threads that guides to TensorFlow name (KMP_*, OMP_*,
                      threads inside and side by side, CPUs that it is bound to), against none of them; and against none
-                     of them once more, which is how far noise goes
+                     of them once more, which is the noise
 
-Cases of a part take turns, another one first in each round, so that what else the machine does meets all alike.
+Cases of a part take turns, another one first in each round, so that other work of the machine affects all alike.
 `--json` is written after every run, and `--resume` goes on from it. Wants an idle machine, and for Horovod the image.
 
     python -m benchmarks.deepfm --json docs/benchmarks/deepfm.json
@@ -128,7 +130,7 @@ def cases_of(part: str, args: argparse.Namespace) -> list[Case]:
 
 
 def job_of(part: str, case: Case, epochs: int, engine: str) -> tuple[Job, str]:
-    """(the job of a case, the engine that it runs on)."""
+    """Return (the job of a case, the engine that it runs on)."""
     if part == "scaling":
         given = {"batch-size": case["batch"], "embedding-size": case["embedding"], "epochs": epochs}
         if case["mode"] == "mpi":
@@ -145,7 +147,7 @@ def job_of(part: str, case: Case, epochs: int, engine: str) -> tuple[Job, str]:
 
 
 def threads() -> dict[str, tuple[dict[str, str], list[str]]]:
-    """name: (variables, words before the command)."""
+    """Return {name: (variables, words before the command)}."""
     cpus = str(len(os.sched_getaffinity(0)))
     own = "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"
     sides = dict.fromkeys(own, cpus)
@@ -172,9 +174,9 @@ def threads() -> dict[str, tuple[dict[str, str], list[str]]]:
 
 
 def readers() -> dict[str, list[str]]:
-    """name of a variable: the shared objects of the installed TensorFlow that have it as a text; [] if none has.
+    """Return {variable: the shared objects of the installed TensorFlow that contain its name; [] if none does}.
 
-    A library that reads a variable has its name in it. Not the other way round: compilers in it know names, too.
+    A library that reads a variable contains its name. The reverse does not hold: compilers in it contain names, too.
     """
     spec = find_spec("tensorflow")
     places = list((spec and spec.submodule_search_locations) or [])

@@ -1,10 +1,10 @@
-"""What DeepFM (examples/deepfm) learns that a logistic regression cannot, trained by parameter servers and by Horovod.
+"""Measure what DeepFM (examples/deepfm) learns beyond a logistic regression, by parameter servers and by Horovod.
 
-In each round rows are made (examples/deepfm/make_rows.py, with the round's seed), in which pairs of categories say what
-neither says by itself. The last file is kept aside; on the others are trained
+Each round makes rows with its own seed (examples/deepfm/make_rows.py), in which pairs of categories carry what neither
+carries by itself. The last file is kept aside; on the others are trained
 
     logistic    scikit-learn's logistic regression, with a column for each category and the same logarithms
-                of the counts; how much its weights are penalized is chosen on a fifth of the training rows
+                of the counts; a fifth of the training rows decides how much its weights are penalized
     ps          DeepFM in a job of `entrypoint local` with a chief, workers and parameter servers
     mpi         DeepFM in a job of `entrypoint local` with Horovod
 
@@ -87,7 +87,7 @@ def truth(seed: int, rows: Rows) -> Run:
 
 
 def logistic(training: Rows, aside: Rows) -> Run:
-    """Fitted to all rows, with the C that is best for the last fifth of them after a fit to the others."""
+    """Fit to all rows, with the C that is best for the last fifth of them after a fit to the others."""
     from sklearn.linear_model import LogisticRegression
 
     def fitted(c: float, rows: slice) -> LogisticRegression:
@@ -103,7 +103,7 @@ def logistic(training: Rows, aside: Rows) -> Run:
 
 
 def columns(rows: Rows) -> Any:
-    """One column for every id: the logarithm of a count, 1 for a category."""
+    """Return a column for every id: the logarithm of a count, 1 for a category."""
     import scipy.sparse
 
     import data
@@ -122,7 +122,7 @@ def area(labels: np.ndarray, scores: np.ndarray) -> float:
 
 
 def deepfm(args: argparse.Namespace, mode: str, data: Path) -> Run:
-    """One job, with the example's own settings."""
+    """Run one job, with the example's own settings."""
     measures = run_job(Job(mode=mode, hosts=args.hosts), data, args.rows, args.engine, args.image)
     return {"way": mode, "auc": measures["auc"], "wall_s": measures["wall_s"]}
 
@@ -142,7 +142,7 @@ def areas(runs: list[Run], way: str) -> list[float]:
 
 
 def gains(runs: list[Run], way: str) -> list[float]:
-    """Over the logistic regression on the same rows, round by round."""
+    """Return the gains over the logistic regression on the same rows, round by round."""
     return [mine - other for mine, other in zip(areas(runs, way), areas(runs, "logistic"), strict=True)]
 
 

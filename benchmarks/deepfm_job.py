@@ -1,4 +1,4 @@
-"""One job of DeepFM (examples/deepfm) by `entrypoint local`, on rows that are made for it, and what it said."""
+"""Run one job of DeepFM (examples/deepfm) by `entrypoint local` on made rows, and read the figures in its log."""
 
 import re
 import statistics
@@ -17,7 +17,7 @@ SHARDS = 4  # files, of which the last is kept aside
 
 @contextmanager
 def rows_of(seed: int, rows: int) -> Iterator[Path]:
-    """A folder with so many rows in four files, for as long as the block lasts."""
+    """Make a folder with so many rows in four files, which lasts as long as the block."""
     with tempfile.TemporaryDirectory(prefix="deepfm-rows-") as folder:
         maker = [sys.executable, str(DEEPFM / "make_rows.py"), "--rows", str(rows), "--seed", str(seed)]
         command = [*maker, "--shards", str(SHARDS), "--output", f"{folder}/rows"]
@@ -27,7 +27,7 @@ def rows_of(seed: int, rows: int) -> Iterator[Path]:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """With parameter servers the first host is the chief, which does not train. `before` is put before the command."""
+    """With parameter servers, the first host is the chief, which does not train. `before`: words before the command."""
 
     mode: str
     hosts: int = 1
@@ -49,9 +49,9 @@ class Job:
 
 
 def run_job(job: Job, data: Path, rows: int, engine: str, image: str | None) -> dict[str, float]:
-    """What is measured: `auc` and `logloss` on the file kept aside, `examples_per_s` and `wall_s`.
+    """Return the measures: `auc` and `logloss` on the file kept aside, `examples_per_s` and `wall_s`.
 
-    SystemExit with the log if the job fails. `rows` are all, as made.
+    Raise SystemExit with the log if the job fails. `rows` are all, as made.
     """
     with tempfile.TemporaryDirectory(prefix="deepfm-job-") as output:
         began = time.monotonic()
@@ -67,11 +67,11 @@ def run_job(job: Job, data: Path, rows: int, engine: str, image: str | None) -> 
 
 
 def heard(log: str, job: Job, rows: int) -> dict[str, float]:
-    """The figures in the log of a job with so many rows. ValueError if they are not there.
+    """Return the figures in the log of a job with so many rows. Raise ValueError if they are not there.
 
-    Examples per second are the median of the epochs behind the first, in which functions are traced. The job counts
-    whole batches: the last of a pass is smaller, so a pass of Horovod or of one process is set right here. With
-    parameter servers all are whole.
+    Examples per second are the median of the epochs after the first, in which functions are traced. The job counts
+    whole batches. The last batch of a pass is smaller, so the count is corrected here for Horovod and for one process.
+    With parameter servers all batches are whole.
     """
     aside = rows // SHARDS
     epochs = [

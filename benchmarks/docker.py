@@ -1,4 +1,4 @@
-"""docker's command line, and a mark on all that this process starts, so that nothing is left behind."""
+"""Run docker's command line, and label what this process starts, so that all of it can be removed."""
 
 import subprocess
 import uuid
@@ -8,7 +8,7 @@ MARK = f"{LABEL}={SESSION}"
 
 
 def docker(*words: str, within: float = 120, check: bool = True) -> str:
-    """What the command printed; RuntimeError with its complaint if it failed."""
+    """Return what the command printed; raise RuntimeError with its error output if it failed."""
     result = subprocess.run(
         ["docker", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within, errors="replace"
     )
@@ -18,7 +18,7 @@ def docker(*words: str, within: float = 120, check: bool = True) -> str:
 
 
 def remove_all() -> None:
-    """Every container and network of this process."""
+    """Remove every container and network of this process."""
     mark = ("--filter", f"label={MARK}")
     if containers := docker("ps", "-aq", *mark).split():
         docker("rm", "-f", "-v", *containers, check=False)

@@ -1,12 +1,12 @@
-"""Kills jobs of DeepFM (examples/deepfm) at random moments, and looks at what the next one resumes from.
+"""Kill jobs of DeepFM (examples/deepfm) at random moments, and check what the next job resumes from.
 
 A story is one training: jobs of `entrypoint local` on the same folder of checkpoints, each killed with all that it has
-started (SIGKILL), until one of them comes to the end. Moments are drawn from --seed: half of the kills
-(--at-checkpoints) come at the first file of a checkpoint that is written after a random moment, the others at that
-moment. Stories begin until there were --kills of them. Exit status 1 if
+started (SIGKILL), until one of them comes to the end. --seed draws the moments: half of the kills (--at-checkpoints)
+come at the first file of a checkpoint that is written after a random moment, the others at that moment. Stories begin
+until there were --kills of them. Exit status 1 if
 
-    a job goes on from an earlier epoch than one of which the log has said that it is over,
-    a job fails by itself, or the last of a story has not taken as many steps as one that nobody has killed.
+    a job goes on from an earlier epoch than one that the log has reported as over,
+    a job fails by itself, or the last of a story has not taken as many steps as a job that nobody has killed.
 
 Prints the area under the ROC curve of each story and of as many trainings that nobody has killed. The rows are TFRecord
 files as examples/deepfm/make_rows.py makes them.
@@ -40,7 +40,7 @@ PATIENCE = 300.0  # seconds for a job
 
 @dataclass
 class Job:
-    """What one job said, from start to end."""
+    """What one job printed, from start to end."""
 
     killed: bool = False
     while_writing: bool = False
@@ -72,7 +72,7 @@ def run(
     while_writing: bool = False,
     over: int = 0,
 ) -> Job:
-    """A job, killed so many seconds after its training has begun, or when it next writes a checkpoint after that."""
+    """Run a job, and kill it so many seconds after its training began, or at the next checkpoint after that."""
     mark = f"KILLS={uuid.uuid4().hex}"
     with tempfile.TemporaryDirectory(prefix="kills-") as output:
         command = [sys.executable, "-m", "entrypoint", "local", str(DEEPFM / "train.py"), "--mode", args.mode]
@@ -100,7 +100,7 @@ def followed(
     kill_after: float | None,
     not_before: int,
 ) -> Job:
-    """The job, when it has ended."""
+    """Follow the job until it has ended, and return it."""
     pids, written = list[int](), names(checkpoints)
     give_up = time.monotonic() + PATIENCE
     while True:
@@ -136,7 +136,7 @@ def names(folder: Path) -> set[str]:
 
 
 def processes_with(mark: str) -> list[int]:
-    """The processes with this variable, in containers too, which takes root."""
+    """Return the processes with this variable. To see those in containers takes root."""
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
@@ -156,7 +156,7 @@ def kill(pids: list[int]) -> None:
 
 
 def story(args: argparse.Namespace, draw: random.Random, whole: Job, kills: int) -> list[Job]:
-    """Jobs until one comes to the end of the training; at most so many of them are killed."""
+    """Run jobs until one comes to the end of the training; kill at most so many of them."""
     with tempfile.TemporaryDirectory(prefix="checkpoints-") as folder:
         jobs = list[Job]()
         while not jobs or jobs[-1].killed:
@@ -178,9 +178,9 @@ def told(job: Job) -> str:
 
 
 def check(job: Job, over: int, whole: Job) -> None:
-    """SystemExit if a job is not as it should be, after one in which so many epochs were over."""
+    """Raise SystemExit if a job went wrong that followed one with so many finished epochs."""
     wrong = ""
-    if job.began and not over <= job.resumed <= over + 1:  # killed between a checkpoint and the line that tells of it
+    if job.began and not over <= job.resumed <= over + 1:  # killed between a checkpoint and the line that reports it
         wrong = f"it went on behind epoch {job.resumed}, and epoch {over} was over"
     elif not job.killed and (job.exit_code or job.auc is None):
         wrong = f"it failed with exit code {job.exit_code}"

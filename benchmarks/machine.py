@@ -1,10 +1,10 @@
-"""The head of every benchmark's JSON: what was measured, when, of which commit, by which command, on which machine.
+"""Make the head of every benchmark's JSON: what was measured, when, of which commit, by which command, and where.
 
     record = machine.head("many-hosts", limits={"seconds": 60})  # first of all: takes the date and the load before
     record["runs"] = [...]
     machine.write(Path("many-hosts.json"), record)               # as often as wanted: takes the load after
 
-No host names, and no paths outside of the repository.
+It has no host names, and no paths outside of the repository.
 """
 
 import datetime
@@ -47,7 +47,7 @@ def write(path: Path, record: dict[str, Any]) -> None:
 
 
 def keep(path: Path, record: dict[str, Any]) -> None:
-    """One line for each field, and for each run: short, and a changed figure is a changed line."""
+    """Write one line for each field and for each run: short, and a changed figure is a changed line."""
     fields = []
     for name, value in record.items():
         if name == "runs" and value:
@@ -58,14 +58,14 @@ def keep(path: Path, record: dict[str, Any]) -> None:
 
 
 def commit() -> str:
-    """The short hash, with a + if code was changed since; "unknown" outside of a checkout, as in the image."""
+    """Return the short hash, with a + if code was changed since; "unknown" outside of a checkout, as in the image."""
     found = said("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD")
     changed = said("git", "-C", str(ROOT), "status", "--porcelain", "--", str(ROOT), *NOT_CODE)
     return f"{found}{'+' if changed else ''}" if found else "unknown"
 
 
 def command(words: list[str]) -> str:
-    """How to call it from the root of the repository."""
+    """Return the command that repeats this run from the root of the repository."""
     return shlex.join(["python", *(_without_place(word) for word in words[1:])])
 
 
@@ -78,7 +78,7 @@ def _without_place(word: str) -> str:
 
 
 def cpus() -> float:
-    """CPUs that this process may use: the affinity mask's, or less where the control group has a quota."""
+    """Return the CPUs that this process may use: the affinity mask's, or less if the control group has a quota."""
     allowed = len(os.sched_getaffinity(0))
     try:
         from entrypoint.launcher.host.machine import this_machine
@@ -98,12 +98,12 @@ def load() -> float:
 
 
 def spread(values: list[float], form: str) -> str:
-    """The median (least-most)."""
+    """Return the median (least-most)."""
     return f"{statistics.median(values):{form}} ({min(values):{form}}-{max(values):{form}})"
 
 
 def said(*words: str) -> str:
-    """A command's output; empty if it fails or is not there."""
+    """Return a command's output; empty if it fails or is not there."""
     try:
         return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

@@ -1,9 +1,9 @@
-"""What the monitor costs: a job with it at one look a second, at ten, and without it, in turns.
+"""Measure what the monitor costs: jobs with it at one look a second, at ten, and without it, in turns.
 
-The job is two hosts of `entrypoint local`, processes of this machine, each with some scripts that take steps (a fixed
-piece of Python's work, then a pause), print a line for each, as a training does, and hold threads and open files as
-TensorFlow does. Per host: the monitor's processor time and memory as the kernel counts them, bytes of its record; and
-how long a step takes, against the same job without it.
+The job is two hosts of `entrypoint local`, processes of this machine. Some scripts on each take steps (a fixed piece of
+Python's work, then a pause), print a line for each, as a training does, and hold threads and open files as TensorFlow
+does. Per host: the monitor's processor time and memory as the kernel counts them, bytes of its record; and how long a
+step takes, against the same job without it.
 
     python -m benchmarks.monitor --json docs/benchmarks/monitor.json        # 3 rounds, some 15 minutes
     python -m benchmarks.monitor --seconds 20 --rounds 1                     # two minutes
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def run(processes: int, seconds: float, environment: dict[str, str]) -> dict[str, Any]:
-    """One job: figures of a host, the mean of all."""
+    """Run one job; return the figures of a host, the mean of all."""
     with tempfile.TemporaryDirectory(prefix="monitor-cost-") as folder:
         code = Path(folder, "code")
         code.mkdir()
@@ -95,7 +95,7 @@ def run(processes: int, seconds: float, environment: dict[str, str]) -> dict[str
 
 
 def watch(job: "subprocess.Popen[str]", seconds: float) -> dict[str, float]:
-    """Processor time and memory of the monitors of a job, from its warm-up until shortly before its end."""
+    """Measure processor time and memory of a job's monitors, from its warm-up until shortly before its end."""
     began = time.monotonic()
     while time.monotonic() < began + _WARM or (len(monitors(job.pid)) < HOSTS and time.monotonic() < began + 30):
         time.sleep(0.1)
@@ -110,7 +110,7 @@ def watch(job: "subprocess.Popen[str]", seconds: float) -> dict[str, float]:
 
 
 def monitors(root: int) -> list[int]:
-    """Monitors that descend from a process."""
+    """Return the monitors that descend from a process."""
     found, todo = [], [root]
     while todo:
         for task in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
@@ -126,7 +126,7 @@ def worked(pid: int) -> float:
 
 
 def memory(pid: int) -> int:
-    """Resident bytes, with those that it shares with the launcher, of which it is a fork."""
+    """Return resident bytes, with those that it shares with the launcher, of which it is a fork."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

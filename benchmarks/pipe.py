@@ -1,4 +1,4 @@
-"""Pipe mode: records and bytes per second of the operator, of our reader, and of reading the same from a file.
+"""Measure Pipe mode: records and bytes per second of the operator, of our reader, and of reading the same from a file.
 
 TFRecord and RecordIO, records of 1 KB and 100 KB. A process of its own feeds the named pipes by splice(), from files in
 the page cache, as fast as they are read. The readers take turns, round by round; what is read is counted. In the image,
@@ -8,7 +8,7 @@ which has sagemaker-tensorflow's operator, or anywhere with TensorFlow, then wit
         sagemaker-tf-entrypoint:latest python -m benchmarks.pipe --megabytes 1600 --json /out/pipe.json
     python -m benchmarks.pipe
 
-A file of RecordIO is read by our reader's parser, since TensorFlow has none. Prints a Markdown table.
+Our reader's parser reads a file of RecordIO, since TensorFlow has none. Prints a Markdown table.
 """
 
 import argparse
@@ -26,13 +26,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # the operator has TensorFlow say at each use what it lacks
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # with the operator, TensorFlow logs at each use what it lacks
 FORMATS = ("TFRecord", "RecordIO")
 SIZES = {"1 KB": (1_000, 256), "100 KB": (100_000, 16)}  # bytes of a record, records of a batch
 
 
 def feed(file: Path, pipe: Path) -> None:
-    """The passes of a channel, one after another, until it is ended."""
+    """Feed the passes of a channel, one after another, until terminated."""
     source = os.open(file, os.O_RDONLY)
     size = os.fstat(source).st_size
     number = 0
@@ -49,7 +49,7 @@ def feed(file: Path, pipe: Path) -> None:
 
 
 def write(file: Path, record_format: str, size: int, total: int) -> int:
-    """The number of records written. Their sizes differ by an eighth to either side."""
+    """Write a file, and return the number of its records. Their sizes differ by an eighth to either side."""
     import tensorflow as tf
 
     chance = random.Random(1)
@@ -67,7 +67,7 @@ def write(file: Path, record_format: str, size: int, total: int) -> int:
 
 
 def readers(record_format: str, channel: str, file: Path, base: Path) -> dict[str, Callable[[], Any]]:
-    """Name -> what makes the dataset."""
+    """Return {name: what makes the dataset}."""
     import tensorflow as tf
 
     from sagemaker_tf_data import pipe_dataset
@@ -94,7 +94,7 @@ def readers(record_format: str, channel: str, file: Path, base: Path) -> dict[st
 
 
 def measure(make: Callable[[], Any], batch: int, wanted: int) -> tuple[float, float]:
-    """(seconds, CPU seconds of this process) of one pass."""
+    """Return (seconds, CPU seconds of this process) of one pass."""
     dataset = make().batch(batch)
     used = resource.getrusage(resource.RUSAGE_SELF)
     began, before = time.perf_counter(), used.ru_utime + used.ru_stime
@@ -125,7 +125,7 @@ def main() -> None:
 
 
 def run(base: Path, rounds: int, total: int, record: dict[str, Any]) -> None:
-    """Adds each pass to the record's runs."""
+    """Add each pass to the record's runs."""
     import tensorflow as tf
 
     from benchmarks import machine

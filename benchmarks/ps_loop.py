@@ -1,4 +1,4 @@
-"""Examples per second of parameter-server training: a loop that waits for each step, and one that does not.
+"""Measure examples per second of parameter-server training: a loop that waits for each step, and one that does not.
 
 One job of `entrypoint local` for each number of workers, as processes: DeepFM (examples/deepfm), a parameter server, a
 chief. In it, in turns, from fresh weights each time, for the same number of rows:
@@ -177,7 +177,7 @@ def table(runs: list[dict[str, Any]]) -> list[str]:
 
 
 def times(mine: list[dict[str, float]], others: list[dict[str, float]]) -> list[float]:
-    """How much faster, round by round."""
+    """Return how much faster it is, round by round."""
     return [each["rows_per_s"] / other["rows_per_s"] for each, other in zip(mine, others, strict=True)]
 
 

@@ -1,19 +1,18 @@
-"""What pulling an image takes: from a registry on loopback into a docker that has none of its layers.
+"""Measure what pulling an image takes: from a registry on loopback into a docker that has none of its layers.
 
-A registry (`docker-registry`) and a second dockerd, in a folder that goes at the end, so that the machine's own images
-are not touched. Each image is pushed once; then, in turns, it is pulled and removed. Before each pull what is written
-goes to the disk, the page cache is dropped, and what the registry will send is read into it again: a registry elsewhere
-has a disk of its own. Docker fetches three layers at a time, and unpacks one after another.
+A registry (`docker-registry`) and a second dockerd work in a folder that is removed at the end, so the machine's own
+images are not touched. Each image is pushed once; then, in turns, it is pulled and removed. Before each pull, written
+data goes to the disk, the page cache is dropped, and what the registry will send is read into it again: a registry
+elsewhere has a disk of its own. Docker fetches three layers at a time, and unpacks one after another.
 
-The second docker's folder is a new file system, ext4 with a journal, as new hosts have. Without a journal ext4 takes
-no inode again for minutes after its file was removed, and looks at all of these for each new file: 0.5 ms a file, here.
+The second docker's folder is a new file system, ext4 with a journal, as new hosts have. Without a journal, ext4 does
+not reuse an inode for minutes after its file was removed, and looks at all of these for each new file: 0.5 ms a file.
 
     python -m benchmarks.pull --json docs/benchmarks/pull.json           # ours and the toolkit's: some 7 minutes
     python -m benchmarks.pull --images 'ours=IMAGE' 'ours, before=OTHER' --ways own unpigz unpigz@85
 
-A way is what expands gzip: `own` for what is in dockerd, `unpigz` for the program of that name, which dockerd takes
-where it is on the PATH; and @N for a registry that sends N MB/s on each connection. Needs root, Docker and
-docker-registry.
+A way is what expands gzip: `own` for what is in dockerd, `unpigz` for the program of that name, which dockerd takes if
+it is on the PATH; and @N for a registry that sends N MB/s on each connection. Needs root, Docker and docker-registry.
 """
 
 import argparse
@@ -140,7 +139,7 @@ def read_manifest(port: int, name: str) -> dict[str, Any]:
 
 
 def sizes(manifest: dict[str, Any]) -> dict[str, Any]:
-    """What a registry holds of an image: its layers, and the description of it."""
+    """Return what a registry holds of an image: its layers, and its description."""
     layers = [layer["size"] for layer in manifest["layers"]]
     return {
         "compressed_bytes": sum(layers) + manifest["config"]["size"],
@@ -151,7 +150,7 @@ def sizes(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def unpacked(image: str) -> dict[str, int]:
-    """Bytes as `docker images` has them, and how many files a container sees."""
+    """Return the bytes that `docker images` shows, and how many files a container sees."""
     counted = docker(
         "run", "--rm", "--network", "none", "--entrypoint", "sh", image, "-c", "find / -xdev -type f | wc -l"
     )
@@ -167,13 +166,13 @@ class Daemon:
     pid: int
 
     def worked(self) -> float:
-        """Processor seconds of it and of its children that have ended: those that unpack a layer."""
+        """Return processor seconds of it and of its children that have ended: those that unpack a layer."""
         words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def pull(daemon: Daemon, name: str) -> dict[str, float]:
-    """Pulls, starts a container for the first time, and removes all layers again."""
+    """Pull, start a container for the first time, and remove all layers again."""
     before, began = daemon.worked(), time.monotonic()
     events = [(at - began, event) for at, event in pulling(daemon.socket, name)]
     pulled, worked = time.monotonic(), daemon.worked() - before
@@ -201,7 +200,7 @@ class OverUnix(http.client.HTTPConnection):
 
 
 def pulling(daemon: Path, name: str) -> Iterator[tuple[float, dict[str, Any]]]:
-    """Yields what the engine says of a pull, as it says it, each with its time."""
+    """Yield each line that the engine prints of a pull, with its time."""
     connection = OverUnix(daemon)
     image, _, tag = name.rpartition(":")
     connection.request("POST", f"/images/create?fromImage={image}&tag={tag}")
@@ -215,7 +214,7 @@ def pulling(daemon: Path, name: str) -> Iterator[tuple[float, dict[str, Any]]]:
 
 
 def parts(events: Iterable[tuple[float, dict[str, Any]]]) -> dict[str, float]:
-    """Seconds until the last layer was fetched, and seconds in which any was unpacked: the two go on side by side."""
+    """Return seconds until the last layer was fetched, and in which any was unpacked: the two go on side by side."""
     layers: set[str] = set()
     begun: dict[str, float] = {}  # unpacking
     fetched = unpacking = done = 0.0
@@ -228,14 +227,14 @@ def parts(events: Iterable[tuple[float, dict[str, Any]]]) -> dict[str, float]:
         elif layer in layers and status == "Extracting":
             begun.setdefault(layer, at)
         elif layer in layers and status == "Pull complete":
-            # One after another. A layer that is small may never be said to be unpacked.
+            # One after another. The engine may never report a small layer as unpacked.
             unpacking += at - max(begun.get(layer, at), done)
             done = at
     return {"download_s": fetched, "unpack_s": unpacking}
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
-    """image: way: median, least and most of all rounds."""
+    """Return {image: {way: median, least and most of all rounds}}."""
     found: dict[str, dict[str, list[float]]] = {}
     for run in runs:
         found.setdefault(run["image"], {}).setdefault(run["way"], []).append(run["measures"]["pull_s"])
@@ -249,7 +248,7 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, float]]
 
 
 def warm_only(registry: Path, manifest: dict[str, Any]) -> None:
-    """Empties the page cache of all but what the registry is going to send."""
+    """Drop all of the page cache but what the registry is going to send."""
     os.sync()
     with suppress(OSError):  # not in every container
         Path("/proc/sys/vm/drop_caches").write_text("3\n")
@@ -265,7 +264,7 @@ def warm_only(registry: Path, manifest: dict[str, Any]) -> None:
 
 @contextmanager
 def run_registry(folder: Path) -> Iterator[int]:
-    """Yields its port."""
+    """Run a registry; yield its port."""
     folder.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -294,7 +293,7 @@ def new_disk(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def run_daemon(folder: Path, decompressor: str) -> Iterator[Daemon]:
-    """Yields a dockerd with nothing in it, and no network of its own."""
+    """Run a dockerd with nothing in it, and no network of its own; yield it."""
     path = folder / "socket"
     # The namespaces: where the machine has a containerd of its own, dockerd takes that.
     command = ["dockerd", "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec", "--host", f"unix://{path}"]
@@ -320,7 +319,7 @@ def run_daemon(folder: Path, decompressor: str) -> Iterator[Daemon]:
 
 @contextmanager
 def running(command: list[str], log: Path, more: dict[str, str] | None = None) -> Iterator["subprocess.Popen[bytes]"]:
-    """A program in a process group of its own, which is ended with all that it started."""
+    """Run a program in a process group of its own; end it with all that it started."""
     with log.open("wb") as said:
         process = subprocess.Popen(
             command,
@@ -355,7 +354,7 @@ def until(process: "subprocess.Popen[bytes]", answers: Any) -> None:
 
 @contextmanager
 def slowed(port: int, rate: float) -> Iterator[int]:
-    """Yields a port that leads to that one, and sends `rate` MB/s on each connection, as a registry far away does."""
+    """Yield a port that leads to that one, and sends `rate` MB/s on each connection, as a distant registry does."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
         threading.Thread(target=_accept, args=(server, port, rate * 1e6), daemon=True).start()
         yield server.getsockname()[1]

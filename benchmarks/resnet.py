@@ -1,9 +1,9 @@
-"""How ResNet-50 scales from one rank to four, with gradients sent in different ways: examples/resnet on noise.
+"""Measure how ResNet-50 scales from one rank to four, with gradients sent in different ways: examples/resnet on noise.
 
-Two containers with two ranks each, by `entrypoint local`; Docker and the image (./build.sh) are needed. Each job
-measures one rank, two ranks of one host, and four of both, and prints its own table; this gathers them. The jobs run
-in turn, `--rounds` times, and what is shown is the median of the rounds. On two processors a job takes two to three
-minutes, and all four in three rounds half an hour; `--ways` and `--rounds` make it less.
+Two containers with two ranks each, by `entrypoint local`; needs Docker and the image (./build.sh). Each job measures
+one rank, two ranks of one host, and four of both, and prints its own table; this gathers them. The jobs run in turn,
+`--rounds` times, and the median of the rounds is shown. On two processors a job takes two to three minutes, and all
+four in three rounds half an hour; `--ways` and `--rounds` make it less.
 
     python -m benchmarks.resnet --rounds 3 --json resnet.json
     python -m benchmarks.resnet --rounds 1 --ways "as it comes"
@@ -32,7 +32,7 @@ ROW = re.compile(r"resnet: +(\d+) +(\d+) +([\d.]+) +\([\d.]+-[\d.]+\) +([\d.]+) 
 
 
 def one_run(arguments: argparse.Namespace, way: dict[str, str]) -> dict[int, float]:
-    """Ranks -> median step in seconds."""
+    """Return {ranks: median step in seconds}."""
     hyperparameters = {
         "synthetic": "true", "image-size": arguments.image_size, "batch-size": arguments.batch_size,
         "steps": arguments.steps, "skip-steps": 2, "cycle-time-ms": arguments.cycle_time_ms, **way,

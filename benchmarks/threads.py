@@ -1,8 +1,8 @@
-"""Examples per second of two Horovod ranks on one host, with and without the launcher's thread settings.
+"""Measure examples per second of two Horovod ranks on one host, with and without the launcher's thread settings.
 
 Needs Docker and the image (./build.sh). One container is one host; its ranks train DeepFM, or ResNet-50 on small
-images, on data that is made up in memory, so that nothing but computing is measured. Variants take turns, so that what
-else the machine does meets all of them alike:
+images, on data that is made up in memory, so that only computing is measured. Variants take turns, so that other work
+of the machine affects all alike:
 
     ours               ENTRYPOINT_THREADS=auto: CPUs are divided among the ranks, and a rank that waits yields its CPU
     ours, spinning     the same, but a rank that waits keeps asking, as Open MPI does by itself
@@ -105,7 +105,7 @@ if hvd.rank() == 0:
 
 
 def one_run(image: str, model: str, variant: str, ranks: int, cpus: float | None, seconds: float) -> dict[str, float]:
-    """Examples per second of all ranks, CPU time for each."""
+    """Return examples per second of all ranks, and CPU time for each example."""
     with tempfile.TemporaryDirectory(prefix="bench-threads-") as folder:
         config, code = Path(folder, "input", "config"), Path(folder, "code")
         config.mkdir(parents=True)

@@ -1,7 +1,7 @@
-"""Prints about how many bytes a registry would hold of this image, by what gzip makes of a sample of its files.
+"""Print about how many bytes this image takes in a registry: gzip compresses a sample of its files.
 
-build.sh hands it to the Python of the image. Of all files in a row it compresses every N-th window, some 48 MB in all,
-which takes two seconds; the whole, as `docker push` does it, takes a minute.
+build.sh runs this with the image's Python. All files count as one row, of which every N-th window is compressed: about
+48 MB, in two seconds. `docker push` compresses the whole image, in a minute.
 """
 
 import os
@@ -15,7 +15,7 @@ LEVEL = 6  # docker's
 
 
 def files() -> Iterator[tuple[str, int]]:
-    """Yield path and size of each file of the image, in no mounted folder; those of a folder together."""
+    """Yield path and size of each file of the image, folder by folder, without mounted folders."""
     device = os.lstat("/").st_dev
     for folder, folders, names in os.walk("/"):
         folders[:] = [each for each in sorted(folders) if os.lstat(f"{folder}/{each}").st_dev == device]

@@ -1,4 +1,4 @@
-"""A page as a browser shows it: headless Chromium, without network, as a user's who never had one."""
+"""Show a page as headless Chromium does, without network and with an empty profile."""
 
 import os
 import re
@@ -29,7 +29,7 @@ class Shown:
 
 
 class Browser:
-    """Opens pages, each in a Chromium of its own."""
+    """A browser that opens each page in its own Chromium."""
 
     def __init__(self, program: str, folder: Path) -> None:
         self._program, self._folder = program, folder

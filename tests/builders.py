@@ -1,4 +1,4 @@
-"""Config folders and Jobs for tests, from a few words."""
+"""Make config folders and Jobs for tests from a few words."""
 
 import json
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ def read(
     groups: Mapping[str, list[str]] | None = None,
     channels: Any = "{}",
 ) -> Job:
-    """The Job of a host of a cluster; hyperparameters as they lie in the file, program included."""
+    """Return the Job of a host of a cluster. Hyperparameters are as in the file, with the program."""
     listing = [{"instance_group_name": name, "hosts": members} for name, members in (groups or {}).items()]
     listed = names(hosts) if isinstance(hosts, int) else hosts
     if not isinstance(hyperparameters, str):
@@ -68,7 +68,7 @@ PROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-pat
 
 
 def package(name: str, module: str) -> dict[str, str]:
-    """The files of a package with one module, for pip to build."""
+    """Make the files of a package with one module, for pip to build."""
     return {
         f"{name}.py": module,
         "setup.py": "",

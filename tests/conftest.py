@@ -1,4 +1,4 @@
-"""What all rings share: import paths, and the check that no test leaves a process behind."""
+"""Share between all rings the import paths, and the check that no test leaves a process behind."""
 
 import contextlib
 import os
@@ -104,13 +104,13 @@ def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 @pytest.fixture
 def figure(tell: Callable[[str], None]) -> Callable[[str, float], None]:
-    """Prints a measured number, of seconds if not said otherwise."""
+    """Print a measured number, by default in seconds."""
     return lambda what, value: tell(f"{what}: {value:.2f} s")
 
 
 @pytest.fixture
 def no_leftovers(tmp_path: Path):
-    """Fails the test if a process that it started, directly or not, is still there when it ends.
+    """Fail the test if a process that it started, directly or not, still exists when it ends.
 
     Everything a test starts has its own temporary folder in its environment or command line.
     """

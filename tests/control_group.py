@@ -1,4 +1,4 @@
-"""Control groups for tests: what limits the processes or the memory of a host."""
+"""Make control groups for tests, which limit the processes or the memory of a host."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ NEW_LIMITS = {"pids": "pids.max", "memory": "memory.max"}  # of version 2
 
 
 class NoGroup(Exception):
-    """Why no control group can be made here."""
+    """The reason why no control group can be made here."""
 
 
 @contextlib.contextmanager
@@ -54,7 +54,7 @@ def _make(controller: str, limit: int | None) -> Path:
 
 
 def why_not(controller: str) -> str:
-    """Why there can be no such group here; "" if there can."""
+    """Return why there can be no such group here; "" if there can."""
     if os.geteuid() != 0:
         return "limiting a host takes root"
     try:

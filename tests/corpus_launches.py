@@ -1,4 +1,4 @@
-"""Launch scripts in the manner of public ones: (SDK, what comes before, what submits, checks that are right, jobs)."""
+"""List launch scripts in the manner of public ones: (SDK, what comes first, what submits, right checks, jobs)."""
 
 BOTO3 = "import boto3\nclient = boto3.client('sagemaker', region_name='eu-west-1')\n"
 SUBMITS = "client.create_training_job(**request)\n"

@@ -1,4 +1,4 @@
-"""Launch scripts of SDK v3 in the manner of public ones, with the checks that are right and the number of jobs.
+"""List launch scripts of SDK v3 in the manner of public ones, with the right checks and the number of jobs.
 
 Each is a whole program: src/train.py lies beside it. `TRAIN` is that program, unless the script has one of its own.
 """
@@ -79,7 +79,7 @@ if __name__ == "__main__":
 
 @dataclass(frozen=True)
 class Script:
-    """A launch script and its labels: what must be told as a warning or an error, and nothing else may be."""
+    """A launch script and its labels: all warnings and errors that the doctor must report, and no others."""
 
     text: str
     wanted: set[str] = field(default_factory=set)

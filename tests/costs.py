@@ -63,7 +63,7 @@ def work() -> float:
 
 @dataclass
 class Meter:
-    """Measures the tests of one process."""
+    """The measured tests of one process."""
 
     costs: dict[str, list[float]] = field(default_factory=dict)  # test -> CPU seconds and seconds
     work: list[float] = field(default_factory=list)  # CPU seconds of each timing of `work`
@@ -114,7 +114,7 @@ def speed_of(timings: list[float]) -> float:
 
 
 def containers() -> float:
-    """Return the CPU seconds of all containers since Docker runs; 0 where none has run or the kernel does not say."""
+    """Return the CPU seconds of all containers since Docker runs; 0 if none ran or the kernel does not count them."""
     for path, unit in (
         ("/sys/fs/cgroup/cpuacct/docker/cpuacct.usage", 1e9),
         ("/sys/fs/cgroup/docker/cpu.stat", 1e6),  # version 2, under a dockerd that does not leave this to systemd
@@ -128,7 +128,7 @@ def containers() -> float:
 
 
 def read(counts: Path) -> dict[str, dict[str, Any]]:
-    """Return the rings of COUNTS that were measured, by name; the containers took what lies between two notes."""
+    """Return the rings of COUNTS that were measured, by name. The containers' time is what lies between two notes."""
     rings: dict[str, dict[str, Any]] = {}
     notes: list[float] = []
     for line in map(json.loads, counts.read_text().splitlines()):

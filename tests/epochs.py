@@ -1,4 +1,4 @@
-"""Channels full of numbered records, one for each way of sharing data, and what all processes must read of them.
+"""Make channels of numbered records for each way of sharing data, with what all processes must read of them.
 
 A cell of the matrix is (one channel per local rank, with data of its own or the same data in each; or one for all) x
 (FullyReplicated or ShardedByS3Key) x (File, FastFile or Pipe).
@@ -32,7 +32,7 @@ CELLS: list[Cell] = [
 
 
 def name_of(cell: Cell) -> str:
-    """What a script calls the channel or the group."""
+    """Return the script's name for the channel or the group."""
     sharing, distribution, mode = cell
     return f"{sharing}-{'part' if distribution is SHARDED else 'all'}-{mode.lower()}"
 
@@ -50,12 +50,12 @@ class DataSet:
 
     @property
     def groups(self) -> str:
-        """ENTRYPOINT_CHANNEL_GROUPS."""
+        """Return ENTRYPOINT_CHANNEL_GROUPS."""
         return ",".join(f"{name}=same" for name in self.ids if name.startswith(SAME))
 
     @property
     def words(self) -> list[str]:
-        """The channels on a command line."""
+        """Return the channels as words of a command line."""
         found = []
         for channel in self.channels:
             options = {"mode": channel.mode, "distribution": channel.distribution, "wrapper": channel.wrapper}
@@ -65,7 +65,7 @@ class DataSet:
         return found
 
     def missing_and_double(self, read: Iterable[Path]) -> dict[str, str]:
-        """What is wrong, by cell and pass, with the files that the processes wrote; {} if nothing is."""
+        """Return missing and repeated records, by cell and pass, from the files that processes wrote; {} if none."""
         found: dict[str, list[Counter[int]]] = {name: [Counter() for _ in range(PASSES)] for name in self.ids}
         for path in read:
             for name, passes in json.loads(path.read_text()).items():
@@ -109,7 +109,7 @@ def make(folder: Path, cells: Iterable[Cell]) -> DataSet:
 
 
 def tfrecords(folder: Path, records: list[int], start: int) -> list[int]:
-    """TFRecord files with so many records, each a number; all numbers."""
+    """Write TFRecord files with so many records, each a number; return all numbers."""
     folder.mkdir(parents=True, exist_ok=True)
     number = start
     for file, count in enumerate(records):
@@ -131,7 +131,7 @@ def _tfrecord(record: bytes) -> bytes:
 
 
 def _masked(content: bytes) -> bytes:
-    """CRC-32C, turned and shifted, as TFRecord has it."""
+    """Return the CRC-32C, rotated and shifted, as TFRecord has it."""
     crc = 0xFFFFFFFF
     for byte in content:
         crc ^= byte

@@ -1,4 +1,4 @@
-"""When all tests of each ring last ran, and of which sources: tests/full_run.json.
+"""Record when all tests of each ring last ran, and on which sources: tests/full_run.json.
 
 A default run leaves out variants (`pytest.mark.more`), rows of the outcome table among them, and the lines of the image
 that are not the default. The record says when they last ran, and on which sources; it does not decide what runs.

@@ -1,11 +1,11 @@
-"""Whether work grows with its input, or with the square of it."""
+"""Check whether work grows with its input, or with the input's square."""
 
 import time
 from collections.abc import Callable, Iterator
 
 
 def grows_no_faster_than_its_input(act: Callable[[int], object], size: int) -> None:
-    """Four times the input may take ten times the processor's time, and not sixteen times. Small change is not counted.
+    """Check that four times the input takes at most ten times the CPU time, not sixteen times; ignore small amounts.
 
     Takes the best of some tries: only this thread's time on a processor is looked at, but others disturb its caches.
     """

@@ -1,4 +1,4 @@
-"""Named pipes that a thread feeds, as SageMaker does a channel's in Pipe mode."""
+"""Feed named pipes from a thread, as SageMaker does for a channel in Pipe mode."""
 
 import os
 import threading
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def feeding(path: Path, *passes: bytes) -> Iterator[None]:
-    """Writes a pass to each of the pipes path_0, path_1 ..., or one pass to `path` where that is there."""
+    """Write a pass to each of the pipes path_0, path_1 ..., or one pass to `path` if it exists."""
 
     def feed() -> None:
         for number, content in enumerate(passes):

@@ -1,4 +1,4 @@
-"""The Open MPI of this machine, for tests that name its daemon: `prted` from version 5 on."""
+"""Find this machine's Open MPI, for tests that name its daemon: `prted` from version 5 on."""
 
 import os
 

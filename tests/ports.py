@@ -1,4 +1,4 @@
-"""`unused_port()`: for a server that has to be told its port before it starts."""
+"""Provide `unused_port()` for a server that must know its port before it starts."""
 
 import contextlib
 
@@ -8,7 +8,7 @@ _held = contextlib.ExitStack()
 
 
 def unused_port() -> int:
-    """One that no other test and no job gets until this process ends, nor a connection for its own end.
+    """Return a port that no other test, job or connection gets until this process ends.
 
     The system gives its high ports to connections, too: one that it found free can be taken when a server begins.
     """

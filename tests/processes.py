@@ -1,4 +1,4 @@
-"""Which processes belong to a test: those with its folder in their environment or command line."""
+"""Find the processes of a test: those with its folder in their environment or command line."""
 
 import contextlib
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def processes_with(mark: str) -> dict[int, str]:
-    """Living processes, other than this one, whose environment or command line holds `mark`: pid to command."""
+    """Return living processes, except this one, whose environment or command line holds `mark`: pid to command."""
     found = {}
     for proc in Path("/proc").glob("[0-9]*"):
         if int(proc.name) == os.getpid():

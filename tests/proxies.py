@@ -1,4 +1,4 @@
-"""A proxy that notes what it is asked for; it answers everything with `answer`, or swallows it."""
+"""Run a proxy that records its requests; it answers all of them with `answer`, or never answers."""
 
 import contextlib
 import socket
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def proxy(address: str = "127.0.0.1", answer: bytes = b"") -> Iterator[tuple[str, list[str]]]:
-    """(its URL, the first line of each question until now); with no answer, who asks waits for ever."""
+    """Yield (its URL, the first line of each request so far). Without an answer, clients wait for ever."""
     asked: list[str] = []
     with socket.create_server((address, 0)) as server, contextlib.ExitStack() as held:
 

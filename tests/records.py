@@ -1,4 +1,4 @@
-"""Records of jobs that never were: what a monitor would have written, from a few words."""
+"""Make records of invented jobs: what a monitor would have written, from a few words."""
 
 import json
 import zlib
@@ -29,7 +29,7 @@ class HostRecord:
         self.lines.append([kind, round(BEGAN + at, 3), *values])
 
     def runs(self, name: str, start: float, end: float | None, role: str = "worker", how: str = "exit code 0") -> None:
-        """Say that a process of the plan ran; with None, that it has not ended."""
+        """Add that a process of the plan ran; None means that it has not ended."""
         self.add("process", start, name, {"pid": 7, "role": role, "task": name})
         if end is not None:
             self.add("ended", end, name, how)
@@ -46,7 +46,7 @@ class HostRecord:
         peers: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> None:
-        """Say what was used in the `seconds` before `at`."""
+        """Add what was used in the `seconds` before `at`."""
         host = {
             "cpu": cpu or [4.0, 0.5, 0.0, 0.0, 0.0], "memory": [programs, 3 * GB, programs + 3 * GB], "disk": [0, 0],
             "net": [0, 0], "free": free, **more,
@@ -54,12 +54,12 @@ class HostRecord:
         self.add("sample", at, seconds, host, processes or {}, peers or {})
 
     def ends(self, at: float, kind: str = "succeeded", code: int = 0, cause: Mapping[str, str] | None = None) -> None:
-        """Say how the job ended."""
+        """Add how the job ended."""
         self.add("outcome", at, {"kind": kind, "exit_code": code, "cause": cause, "there": []})
 
     @property
     def data(self) -> bytes:
-        """The file's content, lines in order of time."""
+        """Return the file's content, lines in order of time."""
         ordered = sorted(self.lines, key=lambda line: line[1])
         return packed("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in ordered).encode())
 
@@ -83,7 +83,7 @@ def trained(
     sample: Mapping[str, Any] | None = None,
     **about: Any,
 ) -> HostRecord:
-    """A host with nothing amiss: one process that trains for `seconds`, a step in `step` s, with a loss that falls."""
+    """Make a host without faults: one process trains for `seconds`, a step in `step` s, with a falling loss."""
     record = HostRecord(name, hosts, **about)
     end = begins + seconds
     record.runs("prepare", 0.2, 1.5, "prepare")
@@ -100,7 +100,7 @@ def trained(
 
 
 def write(folder: Path, *records: HostRecord) -> Path:
-    """Lay records into a folder as a job does; the folder."""
+    """Write records into a folder as a job does; return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for record in records:
         (folder / f"{record.name}.jsonl.gz").write_bytes(record.data)

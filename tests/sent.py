@@ -1,4 +1,4 @@
-"""The hyperparameters that SageMaker Python SDK v2 sends for its `TensorFlow` estimator, as they lie in the file."""
+"""List the hyperparameters that SageMaker Python SDK v2 sends for its `TensorFlow` estimator, as in the file."""
 
 import json
 
@@ -22,7 +22,7 @@ def mpi(processes_per_host: int, options: str = "") -> dict[str, object]:
 
 
 def by_sdk(program: str, distribution: dict[str, object], **users: object) -> dict[str, str]:
-    """With the code in the container already, nothing is fetched from the folder named."""
+    """Return what the SDK sends. The code is already in the container, so nothing is fetched from the named folder."""
     values = {
         "sagemaker_submit_directory": f"{BUCKET}/job/source/sourcedir.tar.gz",
         "sagemaker_program": program,

@@ -1,4 +1,4 @@
-"""A disk that never answers: who asks it for a file sleeps where no signal reaches, SIGKILL included.
+"""Mount a disk that never answers: a process that reads a file on it sleeps beyond any signal, SIGKILL included.
 
 It is a FUSE file system of our own that takes requests and says nothing. Its end lets go of all who wait. Only root can
 mount one, and only where the kernel has FUSE: elsewhere `why_not` says so.
@@ -15,14 +15,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def why_not() -> str:
-    """Why this machine cannot have one; "" if it can."""
+    """Return why this machine cannot have such a disk; "" if it can."""
     if os.geteuid():
         return "a process that cannot be killed is made with a FUSE mount, and only root may mount"
     return "" if os.access("/dev/fuse", os.R_OK | os.W_OK) else "a process that cannot be killed takes /dev/fuse"
 
 
 class SilentDisk:
-    """Mounted on `folder`, which must be there.
+    """A disk mounted on the existing folder `folder`.
 
     `<folder>-has-<tid>` says that the request of that thread was taken. From then on it cannot be killed; before, it
     can, though it sleeps for the answer already.
@@ -37,7 +37,7 @@ class SilentDisk:
         threading.Thread(target=self._take, daemon=True).start()
 
     def _take(self) -> None:
-        """Say once that we are there, and from then on nothing."""
+        """Answer the kernel's first request, and none after it."""
         while True:
             try:
                 request = os.read(self._fd, 1 << 17)
@@ -51,6 +51,6 @@ class SilentDisk:
                 Path(f"{self.folder}-has-{thread}").touch()
 
     def close(self) -> None:
-        """Let go of all who wait: what was killed dies now."""
+        """Release all processes that wait: those that were killed die now."""
         _libc.umount2(os.fsencode(self.folder), 1 | 2)  # MNT_FORCE, which aborts what is asked, and MNT_DETACH
         os.close(self._fd)

@@ -1,4 +1,4 @@
-"""Of named cases of a test, those that a default run takes."""
+"""Select from a test's named cases those that a default run takes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 
 def variants(cases: Mapping[str, Any], *first: str) -> list[Any]:
-    """For `parametrize`: the cases called `first` always run, the others with `tests/run.sh --all`."""
+    """Return cases for `parametrize`: those named `first` always run, the others with `tests/run.sh --all`."""
     assert set(first) <= set(cases)
     return [
         pytest.param(*(case if isinstance(case, tuple) else (case,)), id=name, marks=marks)

@@ -1,4 +1,4 @@
-"""`eventually(fact, within=seconds)`: the only way a test waits."""
+"""Provide `eventually(fact, within=seconds)`, the only way in which a test waits."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def eventually(fact: Callable[[], T], within: float, what: str = "") -> T:
-    """The first true value of `fact()`; AssertionError if there is none in time.
+    """Return the first true value of `fact()`; raise AssertionError if there is none in time.
 
     `within` says when to give up, not how fast something has to be: be generous.
     """

@@ -1,6 +1,6 @@
-"""Whole jobs under random faults, from a seed, each judged by rules that know nothing of the launcher's own code.
+"""Run whole jobs under random faults, from a seed, and judge each by rules that share no code with the launcher.
 
-draw (a Case) -> run (Observed: what happened and what was seen) -> oracle (what was not as it has to be) -> shrink ->
+draw (a Case) -> run (Observed: what happened and what was seen) -> oracle (which rules were violated) -> shrink ->
 report. What tests/outcomes has for fixed cases is used here, too.
 """
 

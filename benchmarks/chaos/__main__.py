@@ -1,13 +1,13 @@
-"""Runs random jobs under random faults, and says which of them did not go as they have to.
+"""Run random jobs under random faults, and report those that violated a rule.
 
     python -m benchmarks.chaos --seed 7 --jobs 100 --at-once 3 --minutes 30 --json chaos.json
     python -m benchmarks.chaos --repeat 7/12               # case 12 of seed 7, with its log
     python -m benchmarks.chaos --repeat 7/12/2             # the same of a run with --least-faults 2
     python -m benchmarks.chaos --repeat out/chaos/7-12.json  # a shrunk one
 
-With --least-faults N jobs go on until --jobs of them have met as many: a fault that is drawn does not happen where its
-moment never comes. All are judged. Without --seed another one each time, which is printed. Exit status 1 if a job was
-not as it has to be; then each such case lies, as it was drawn and shrunk, in --keep.
+With --least-faults N jobs go on until --jobs of them have met as many: a drawn fault does not happen if its moment
+never comes. All are judged. Without --seed each run draws another one, and prints it. Exit status 1 if a job violated a
+rule; then --keep has each such case, as it was drawn and shrunk.
 """
 
 import argparse
@@ -82,7 +82,7 @@ def _arguments() -> argparse.Namespace:
 def _run_all(
     cases: Any, given: argparse.Namespace, heart: Heart, deadline: float, record: dict[str, Any]
 ) -> list[tuple[Case, list[str]]]:
-    """Those that failed, with what was wrong. Interrupted when we are told to end."""
+    """Return the cases that failed, with their violations. Raise Interrupted on a signal to end."""
     failed: list[tuple[Case, list[str]]] = []
     lock = threading.Lock()
     errors: list[BaseException] = []
@@ -118,7 +118,7 @@ def _run_all(
 
 
 def _enough(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """The runs in which as many faults happened as are wanted."""
+    """Return the runs in which as many faults happened as are wanted."""
     return [run for run in record["runs"] if len(run["happened"]) >= record["limits"]["least_faults"]]
 
 
@@ -147,7 +147,7 @@ def _row(seen: Observed, found: list[str]) -> dict[str, Any]:
 
 
 def _end_seconds(seen: Observed) -> float | None:
-    """From the first thing that ends a job to the last host's going."""
+    """Return the seconds from the first thing that ends a job until the last host is gone."""
     first = History(seen).first_end
     return round(max(seen.gone.values()) - first, 2) if seen.gone and first < float("inf") else None
 
@@ -161,7 +161,7 @@ def _told(seen: Observed, found: list[str]) -> str:
 
 
 def keep(folder: Path, case: Case, seen: Observed, found: list[str], suffix: str = "") -> Path:
-    """The case as JSON, and beside it all that was seen."""
+    """Write the case as JSON, and beside it all that was seen."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = case.name.replace("/", "-").replace(" ", "-") + suffix
     (folder / f"{stem}.json").write_text(case.to_json() + "\n")

@@ -1,4 +1,4 @@
-"""What a case is: a job, what its scripts do, and what is done to it. Values only, and their JSON."""
+"""Define a case: a job, what its scripts do, and its faults. Values only, and their JSON."""
 
 import json
 import shlex
@@ -14,7 +14,7 @@ DEFAULTS = {"HEARTBEAT": 1.0, "PEER_TIMEOUT": 5.0, "START_TIMEOUT": 13.0, "STOP_
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """What one process of the user's does."""
+    """What one of the user's processes does."""
 
     seconds: float = 2.0  # of work
     do: str = "ends"  # afterwards: ends, raises, exits, killed, segfaults, model
@@ -28,7 +28,7 @@ class Script:
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One fault, as the grammar of --fault has it, beside OWN_FAULTS."""
+    """One fault, in the grammar of --fault, or one of OWN_FAULTS."""
 
     kind: str
     host: str  # or all
@@ -51,7 +51,7 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A job and its history, as it was drawn."""
+    """A job and its faults, as drawn."""
 
     name: str = "case"  # SEED/NUMBER, and what shrinking has added
     mode: str = "single"
@@ -77,7 +77,7 @@ class Case:
 
     @property
     def processes(self) -> list[tuple[str, str]]:
-        """(host, process) of every program of the user's, as the plan calls them."""
+        """Return (host, process) of every program of the user's, as the plan names them."""
         found = []
         for number in range(self.hosts * self.each):
             host = self.names[number // self.each]
@@ -98,7 +98,7 @@ class Case:
         return self.scripts.get(f"{host} {process}", Script(seconds=self.seconds))
 
     def kinds(self) -> Iterator[str]:
-        """Of the faults, those of the scripts too."""
+        """Yield the kinds of its faults, those of its scripts included."""
         yield from (fault.kind for fault in self.faults)
 
     def to_json(self) -> str:

@@ -1,4 +1,4 @@
-"""From a seed to cases: what kind of job, what its scripts do, what goes wrong and when."""
+"""Draw cases from a seed: what kind of job, what its scripts do, what goes wrong and when."""
 
 import random
 from collections.abc import Callable
@@ -27,9 +27,9 @@ ENDING = ("kill", "kill process", "stop", "stop all", "stop process")  # of kind
 
 
 def draw(seed: int, number: int, *, netns: bool, mpi: bool = True, least: int = 0) -> Case:
-    """Case `number` of a seed, with at least so many faults: the same whenever it is asked for.
+    """Return case `number` of a seed, with at least so many faults: the same for each call.
 
-    Most moments are those at which a script writes its n-th line, and so in the job's life however slow a machine is.
+    Most moments are those at which a script writes its n-th line. So they lie in the job's life on slow machines, too.
     """
     dice = random.Random(f"{seed}/{number}")
     mode = dice.choice([mode for mode in MODES if mpi or mode != "mpi"])
@@ -57,7 +57,7 @@ def draw(seed: int, number: int, *, netns: bool, mpi: bool = True, least: int = 
 
 
 def _scene(dice: random.Random, case: Case) -> Case:
-    """Faults and scripts that meet: those that once broke a launcher, and their kin."""
+    """Return faults and scripts that meet: those that once broke a launcher, and similar ones."""
     host, (other, process) = dice.choice(case.names), dice.choice(case.processes)
     first, second = (_step(n) for n in sorted(dice.choices(range(1, 16), k=2)))
     stop = Fault(kind="stop", host="all", when=second)
@@ -99,11 +99,11 @@ def _faults(dice: random.Random, case: Case, count: int) -> tuple[Fault, ...]:
     several = case.hosts > 1
     kinds = [k for k in KINDS if (case.netns or k not in NAMESPACES) and (several or k not in BETWEEN)]
     drawn = dice.choices(kinds, [KINDS[kind] for kind in kinds], k=max(0, count))
-    if "hangup" in drawn:  # who is cut off meanwhile is rightly taken for gone
+    if "hangup" in drawn:  # a host that is cut off meanwhile is rightly lost
         drawn = ["pause" if kind == "cut" else kind for kind in drawn]
     if any(fault.kind == "cut" for fault in case.faults):
         drawn = ["stall" if kind == "hangup" else kind for kind in drawn]
-    if not several or dice.random() < 0.8:  # what comes when a job has ended meets nobody
+    if not several or dice.random() < 0.8:  # a fault after the job's end meets nobody
         drawn.sort(key=lambda kind: (kind in ENDING, kind == "kill"))
     bad = [script.seconds for script in case.scripts.values() if script.do not in ("ends", "model")]
     life = min(bad, default=max(script.seconds for script in case.scripts.values()))
@@ -117,21 +117,21 @@ def _faults(dice: random.Random, case: Case, count: int) -> tuple[Fault, ...]:
         early = not ends and dice.random() < (0.04 if kind in ENDING else 0.12)
         moment = {"at": round(dice.uniform(0.1, 2.0), 2)} if early else _moment(dice, step, ends)
         found.append(_fault(dice, case, kind, host, moment))
-        # Near the one before, mostly: what crosses is what breaks. Who is held up writes nothing for a while.
+        # Mostly near the one before: faults that overlap break launchers. A held-up script writes nothing for a while.
         silent = kind.split()[0] in ("pause", "stall", "freeze") and len(writers) == 1
         step += 0 if silent else dice.choice([0, 0, 0, 1] if ends or kind in ENDING else [0, 1, 2, 4])
     return tuple(found)
 
 
 def _moment(dice: random.Random, step: int, ends: bool) -> dict[str, Any]:
-    """When: at a script's step, mostly, or while the job ends."""
+    """Return when: mostly at a script's step, otherwise while the job ends."""
     if dice.random() < (0.7 if ends else 0.97):
         return {"when": _step(step)}
     return {"when": dice.choice(ENDS if ends else OTHERS)}
 
 
 def _step(number: int) -> str:
-    """What a script writes then; one a tenth of a second."""
+    """Return what a script writes then; one line a tenth of a second."""
     return f"step {number} ."
 
 

@@ -1,4 +1,4 @@
-"""What truly happened in a job, from journals and faults: what may be told as the cause of its end, and what not.
+"""Derive what truly happened in a job, from journals and faults, and what may be named as the cause of its end.
 
 Nothing of the launcher's is read here but its exit codes' meaning, which docs/exit-codes.md promises.
 """
@@ -12,16 +12,16 @@ from benchmarks.chaos.observed import Deed, Injected, Observed
 
 LOST, ABSENT = 69, 68
 CHANCE = 75  # ENTRYPOINT_RESTART_CODES
-NEAR = 1.0  # seconds: two events closer than that have no order that can be told from outside
+NEAR = 1.0  # seconds: two events closer than that have no order that is visible from outside
 AROUND = 0.5  # seconds by which a wait for a CPU may have been noted later or earlier
 EACH = 0.25  # seconds in which waits are noted
-STARVED = 2.0  # seconds in which something did not get a CPU at all: such a host is missed by others
+STARVED = 2.0  # seconds in which something got no CPU at all: others may take its host for lost
 AWAY = ("pause", "cut")  # a host that is away for too long is lost
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """Something that went wrong, and may be what the job's end is blamed on."""
+    """Something that went wrong, and may be named as the cause of the job's end."""
 
     at: float
     host: str
@@ -29,19 +29,19 @@ class Trouble:
     codes: frozenset[int]  # that the job may end with for it; none: any but 0
     attempt: int | None = None
     certain: bool = False  # it did go wrong: a script's own end, which it has noted
-    symptom: bool = False  # only because the launcher told it to end
+    symptom: bool = False  # only because the launcher terminated it
     chance: bool = False  # such that ENTRYPOINT_RESTARTS tries again
 
 
 class History:
-    """The events of one job by what they mean."""
+    """Interpret the events of one job."""
 
     def __init__(self, seen: Observed) -> None:
         self.seen, self.case = seen, seen.case
 
     @cached_property
     def runs(self) -> dict[tuple[str, str], list[list[Deed]]]:
-        """(host, process) -> the deeds of each start of it."""
+        """Return {(host, process): the deeds of each start of it}."""
         found: dict[tuple[str, str], dict[tuple[int, int], list[Deed]]] = {}
         for deed in self.seen.deeds:
             found.setdefault((deed.host, deed.process), {}).setdefault((deed.attempt, deed.start), []).append(deed)
@@ -49,12 +49,12 @@ class History:
 
     @cached_property
     def attempt(self) -> int:
-        """The last one."""
+        """Return the number of the last attempt."""
         return max((deed.attempt for deed in self.seen.deeds), default=0)
 
     @cached_property
     def all_ended_well(self) -> bool:
-        """Every program of the user's has run in the last attempt, and exited with 0."""
+        """Return whether every program of the user's has run in the last attempt and exited with 0."""
         return all(self.ended_well(*who) for who in self.case.processes)
 
     def ended_well(self, host: str, process: str) -> bool:
@@ -69,21 +69,21 @@ class History:
 
     @cached_property
     def met(self) -> list[Injected]:
-        """Faults that a live host of the job has met; the engine counts none that it could do to nobody.
+        """Return the faults that a live host of the job has met; the engine does not count those that met nobody.
 
-        What is there from the start meets others, or the host itself once that starts.
+        A fault that is there from the start affects others, or the host itself once that starts.
         """
         last = max(self.seen.gone.values(), default=self.seen.began)
         return [each for each in self.seen.injected if each.fault.kind not in ("late", "hide") or each.at < last]
 
     def held_up(self, since: float, until: float) -> float:
-        """Seconds between the two, at most, for which the machine may have kept the job from going on."""
+        """Return the most seconds between the two for which the machine may have held up the job."""
         begin, end = since - AROUND, until + AROUND
         waited = sum(seconds for at, seconds in self.seen.waits if begin < at < end)
         return waited + self.stood_still(since, until) + min(AROUND, self.seen.pressure / 4)
 
     def before(self, one: float, other: float) -> bool:
-        """Whether the first was so much earlier that everybody had to know; either may be infinite."""
+        """Return whether the first was so much earlier that all hosts had to know; either may be infinite."""
         return one < other - NEAR and (other == inf or one < other - NEAR - self.held_up(one, other))
 
     def stood_still(self, since: float, until: float) -> float:
@@ -93,7 +93,7 @@ class History:
 
     @cached_property
     def starved(self) -> bool:
-        """Whether the machine kept something of the job from running for so long that a host may have been missed."""
+        """Return whether something of the job got no CPU for so long that the others may have lost its host."""
         longest = row = last = 0.0
         for at, seconds in self.seen.waits:
             goes_on = at - last < seconds + EACH
@@ -103,12 +103,12 @@ class History:
 
     @cached_property
     def stopped_at(self) -> float:
-        """When the job was first told to stop; infinite if it was not."""
+        """Return when the job was first stopped; infinite if it was not."""
         return min((each.at for each in self.of("stop") if not each.fault.process), default=inf)
 
     @cached_property
     def stopped_first(self) -> set[str]:
-        """Hosts that heard of it then, whatever the job was by then: they hurry from then on."""
+        """Return the hosts that SIGTERM reached then, whatever the job's state: they hurry from then on."""
         first = [each for each in self.of("stop") if not each.fault.process and each.at == self.stopped_at]
         return {host for each in first for host in self.hosts_of(each)}
 
@@ -118,7 +118,7 @@ class History:
 
     @cached_property
     def impaired(self) -> set[str]:
-        """Hosts that could not always hear and be heard."""
+        """Return the hosts that could not always reach others and be reached."""
         patience = self.case.setting("PEER_TIMEOUT")
         if self.starved:
             return set(self.case.names)
@@ -135,32 +135,32 @@ class History:
         return found | {each.fault.host for each in self.of("pids")}
 
     def _may_be_missed(self, each: Injected, patience: float) -> bool:
-        """Whether a host was away long enough to be lost; two heartbeats will do where the job is failing meanwhile."""
+        """Return whether a host was away long enough to be lost; while the job fails, two heartbeats are enough."""
         over = inf if each.over is None else each.over
         failures = [trouble.at for trouble in self._of_scripts() if not trouble.symptom]
         failures += [
             deadly.at for deadly in self.of("kill", "stop") if deadly.fault.kind == "kill" or deadly.fault.process
         ]
         failing = any(each.at - NEAR < at < over for at in failures)
-        # It was heard up to a heartbeat before it was away.
+        # Its last heartbeat was up to one interval before it was away.
         limit = min(patience - 1.5, self.case.setting("HEARTBEAT")) if failing else patience - 1.5
         return over - each.at > limit - self.held_up(each.at, over)
 
     def _keeps_from_meeting(self, each: Injected) -> bool:
-        """Late, or without a name while hosts still look for one another. (ssh looks again in another attempt.)"""
+        """Return whether a host is late, or has no name while others look for it (as ssh, in each attempt)."""
         met = min((deed.at for deed in self.seen.deeds), default=inf)
         again = self.case.mode == "mpi" and self.attempt > 0
         return each.fault.kind == "late" or (each.fault.kind == "hide" and (each.at < met or again))
 
     @cached_property
     def first_end(self) -> float:
-        """When the first thing happened that ends the job, be it a host's word on it."""
+        """Return when the first thing happened that ends the job, or a host first reported its end."""
         ends = [trouble.at for trouble in self.troubles if not trouble.symptom and trouble.process]
         return min([*ends, self.stopped_at, *self.seen.told.values(), *self.seen.gone.values()], default=inf)
 
     @cached_property
     def whole(self) -> list[str]:
-        """Hosts that could hear one another all the time."""
+        """Return the hosts that could reach one another all the time."""
         return [host for host in self.case.names if host not in self.impaired]
 
     @cached_property
@@ -214,7 +214,7 @@ class History:
 
 
 def _code(end: Deed) -> int | None:
-    """The exit code that a script has noted last; None if it has noted no end."""
+    """Return the exit code that a script has noted last; None if it has noted no end."""
     match end.what:
         case "exits":
             return int(end.words)

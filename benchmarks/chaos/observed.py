@@ -1,4 +1,4 @@
-"""What happened in a job, and what was seen of it. Values only, for the oracle; tests make their own."""
+"""Hold what happened in a job, and what was seen of it. Values only, for the oracle; tests make their own."""
 
 import re
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Injected:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """Times are seconds since 1970."""
+    """All that was observed of one job. Times are seconds since 1970."""
 
     case: Case
     began: float
@@ -40,7 +40,7 @@ class Observed:
     seconds: float
     exits: Mapping[str, str]  # host -> exit code or signal's name
     gone: Mapping[str, float]  # host -> when it was
-    told: Mapping[str, float]  # host -> when it said how the job ended
+    told: Mapping[str, float]  # host -> when it reported how the job ended
     failures: Mapping[str, str | None]  # host -> text of its failure file
     evidence: Mapping[str, str] = field(default_factory=dict)  # host -> text of its evidence file
     logs: Mapping[str, str]  # host -> all that it printed
@@ -54,7 +54,7 @@ class Observed:
 
     @property
     def stood_still(self) -> float:
-        """Seconds, the machine."""
+        """Return the seconds in which the machine stood still."""
         return sum(seconds for _, seconds in self.gaps)
 
 
@@ -66,7 +66,7 @@ _FAULT = re.compile(
 
 
 def read_journals(folder: Path) -> tuple[Deed, ...]:
-    """In order of time."""
+    """Return the deeds of all journals, in order of time."""
     found = []
     starts: dict[tuple[str, str, str], int] = {}
     for path in sorted(folder.glob("*.journal"), key=lambda path: path.stem.split(",")[3]):
@@ -82,7 +82,7 @@ def read_journals(folder: Path) -> tuple[Deed, ...]:
 
 
 def read_faults(case: Case, summary: str, began: float) -> tuple[Injected, ...]:
-    """From what `entrypoint local` says of its faults at its end; `began`: when it started its first host."""
+    """Return the faults in the summary of `entrypoint local`; `began`: when it started its first host."""
     found = []
     for text, begin, over, at in _FAULT.findall(summary):
         fault = next((fault for fault in case.faults if fault.text == text), None)

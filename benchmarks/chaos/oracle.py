@@ -1,7 +1,7 @@
-"""What was not as it has to be, whoever built the launcher: one line for each, beginning with the rule's name.
+"""Judge a job by the rules, whoever built the launcher: one line for each violation, beginning with the rule's name.
 
-Imports nothing of the launcher, and knows of it what docs/lifecycle.md promises. Every rule looks at what happened
-(journals, faults as they were injected), never at what was drawn.
+This imports nothing of the launcher, and knows of it what docs/lifecycle.md promises. Every rule reads what happened
+(journals, injected faults), never what was drawn.
 """
 
 import re
@@ -12,10 +12,10 @@ from math import inf
 from benchmarks.chaos.history import ABSENT, LOST, NEAR, History, Trouble
 from benchmarks.chaos.observed import Observed
 
-SLACK = 3.0  # seconds that nobody has promised
+SLACK = 3.0  # seconds beyond what is promised
 DYING, LEAVE, LINE, WRITES, UNWIND, MEET = 3.0, 3.0, 1.5, 6.0, 10.0, 30.0  # limits of the launcher's, seconds
-UNREAD = 15.0  # more of WRITES for a reader, where nobody has told the host to stop
-HEARS = 3.0  # seconds from SIGTERM to a host until scripts everywhere have heard it
+UNREAD = 15.0  # more of WRITES for a reader, if no SIGTERM reached the host
+HEARS = 3.0  # seconds from SIGTERM to a host until it has reached scripts everywhere
 STOPPED = 143
 ENDS = ("exits", "raises", "kills")  # deeds of a script
 
@@ -24,7 +24,7 @@ _LINE = re.compile(r"chaos (algo-\d+) (rank \d+|\S+) (\d+) (\d+) step (\d+) \.*"
 
 
 def violations(seen: Observed) -> list[str]:
-    """Empty if all is as it has to be."""
+    """Return a line for each violation; empty if all rules hold."""
     if not seen.ended:
         return [f"bound: the job had not ended after {seen.seconds:.0f} s"]
     history = History(seen)
@@ -36,7 +36,7 @@ def violations(seen: Observed) -> list[str]:
 
 
 def bound(history: History) -> Iterator[str]:
-    """Every host that can end does, within what the settings come to."""
+    """Check that every host that can end does, within what the settings add up to."""
     for host, gone in history.seen.gone.items():
         since, limit = _limit(history, host)
         limit += _busy(history, since, gone)
@@ -48,7 +48,7 @@ def bound(history: History) -> Iterator[str]:
 
 
 def _limit(history: History, host: str) -> tuple[float, float]:
-    """(from when, seconds) until a host has to be gone."""
+    """Return (from when, seconds) until a host has to be gone."""
     case, seen = history.case, history.seen
     retries = case.setting("RESTARTS")
     ends = [t.at for t in history.troubles if t.certain and not t.symptom and not (t.chance and retries)]
@@ -65,7 +65,7 @@ def _limit(history: History, host: str) -> tuple[float, float]:
         limit += LINE + LEAVE + case.setting("PEER_TIMEOUT")
     if case.mode == "mpi" and history.stopped_at < inf and history.all_ended_well:
         limit += UNWIND
-    if not seen.deeds:  # hosts may not have met: who has bad news waits for the others
+    if not seen.deeds:  # hosts may not have met: one that fails waits for the others
         limit += case.setting("START_TIMEOUT") + MEET
     if any(history.of("pause", "pids", "freeze")):
         limit += case.setting("KILL_TIMEOUT")
@@ -77,12 +77,12 @@ def _limit(history: History, host: str) -> tuple[float, float]:
 
 
 def _busy(history: History, since: float, until: float) -> float:
-    """Seconds that the machine may have taken of those between the two; what waits may have to wait again."""
+    """Return seconds that the machine may have taken between the two; a wait may repeat."""
     return 2 * history.held_up(since, until)
 
 
 def goes_on(history: History) -> Iterator[str]:
-    """Nothing of the user's works on when the job has failed, or has had its grace after a stop."""
+    """Check that nothing of the user's works on when the job has failed, or has had its grace after a stop."""
     case, seen = history.case, history.seen
     last = {host: max((d.at for d in seen.deeds if d.host == host), default=0.0) for host in case.names}
     for host in case.names:
@@ -99,7 +99,7 @@ def goes_on(history: History) -> Iterator[str]:
 
 
 def hears(history: History) -> Iterator[str]:
-    """SIGTERM to a host reaches every script of every host that could be reached."""
+    """Check that SIGTERM to a host reaches every script of every host that could be reached."""
     at, case = history.stopped_at, history.case
     if at > min((t.at for t in history.troubles), default=inf) - NEAR or history.case.names[0] in history.impaired:
         return
@@ -121,7 +121,7 @@ def hears(history: History) -> Iterator[str]:
 
 
 def success(history: History) -> Iterator[str]:
-    """What failed is not told as success."""
+    """Check that no failure is reported as success."""
     told = [host for host, exit in history.seen.exits.items() if exit == "0"]
     if told and not history.all_ended_well:
         bad = [f"{host} {process}" for host, process in history.case.processes if not history.ended_well(host, process)]
@@ -132,7 +132,7 @@ def success(history: History) -> Iterator[str]:
 
 
 def failure(history: History) -> Iterator[str]:
-    """What succeeded is not told as failure: without a reason, every host exits with 0."""
+    """Check that no success is reported as failure: without a reason, every host exits with 0."""
     if history.troubles or history.stopped_at < inf or history.starved:
         return
     for host, exit in sorted(history.seen.exits.items()):
@@ -142,7 +142,7 @@ def failure(history: History) -> Iterator[str]:
 
 
 def stop(history: History) -> Iterator[str]:
-    """SIGTERM: 0 if every script then exits with 0, else 143; what was known before it wins."""
+    """Check that SIGTERM leads to 0 if every script then exits with 0, else 143; an earlier known end wins."""
     at = history.stopped_at
     if at == inf or not history.whole or history.impaired:
         return
@@ -162,10 +162,10 @@ def stop(history: History) -> Iterator[str]:
 
 
 def agreement(history: History) -> Iterator[str]:
-    """Hosts that could hear one another end with the same code and the same text."""
+    """Check that hosts that could reach one another end with the same code and the same text."""
     seen, whole = history.seen, history.whole
-    # Followers hear of each other through the coordinator only. Until scripts run, some may never have met it: to them
-    # it did not appear, while it is lost to others.
+    # Followers reach each other only through the coordinator. Until scripts run, some may never have met it: for them
+    # it did not appear, while for others it is lost.
     unlike = len(history.troubles) > 1 or history.stopped_at < inf or not seen.deeds
     if history.case.names[0] in history.impaired and unlike:
         return
@@ -179,7 +179,7 @@ def agreement(history: History) -> Iterator[str]:
 
 
 def cause(history: History) -> Iterator[str]:
-    """The cause that is named happened, it is not the consequence of another one, and the code is its."""
+    """Check that the named cause happened, is not the consequence of another one, and has that code."""
     for host in history.whole:
         text, exit = history.seen.failures.get(host), history.seen.exits.get(host, "")
         if not text:
@@ -201,7 +201,7 @@ def cause(history: History) -> Iterator[str]:
 
 
 def _wrong_cause(history: History, host: str, process: str, what: str) -> str:
-    """Why that is no cause of this job's end; "" if it is one."""
+    """Return why that is no cause of this job's end; "" if it is one."""
     named = [t for t in history.troubles if t.host == host and t.process in (process, "*")]
     if not named:
         # A machine that stood still loses hosts.
@@ -222,7 +222,7 @@ def _wrong_cause(history: History, host: str, process: str, what: str) -> str:
 
 
 def _code_of(what: str) -> int | None:
-    """The exit code of a cause as it is told: `exit code 3`, `killed by SIGKILL`, `lost: ...`; None if unknown."""
+    """Return the exit code of a reported cause: `exit code 3`, `killed by SIGKILL`, `lost: ...`; None if unknown."""
     if found := re.search(r"exit code (\d+)", what):
         return int(found[1]) or 1
     if found := re.search(r"killed by (SIG\w+)", what):
@@ -238,7 +238,7 @@ def _words(trouble: Trouble) -> str:
 
 
 def retried(history: History) -> Iterator[str]:
-    """With restarts to spare, what was killed by a signal is tried again."""
+    """Check that, with restarts left, what was killed by a signal is tried again."""
     spare = history.case.setting("RESTARTS") - history.attempt
     real = [t for t in history.troubles if not t.symptom]
     by_chance = all(t.certain and t.chance for t in real)
@@ -252,7 +252,7 @@ def retried(history: History) -> Iterator[str]:
 
 
 def saved(history: History) -> Iterator[str]:
-    """A script that asked for it, and had the time, has saved."""
+    """Check that a script that saves on SIGTERM, and had the time, has saved."""
     case = history.case
     full = {e.fault.host for e in history.of("fill", "readonly") if e.fault.process == "model"}
     struck = {(e.fault.host, e.fault.process) for e in history.of("kill", "pause", "freeze") if e.fault.process}
@@ -279,12 +279,12 @@ def saved(history: History) -> Iterator[str]:
 
 
 def left(history: History) -> Iterator[str]:
-    """No process, key, socket, namespace or mount stays."""
+    """Check that no process, key, socket, namespace or mount stays."""
     yield from history.seen.left
 
 
 def lines(history: History) -> Iterator[str]:
-    """No line of output is lost, mixed, or given to another."""
+    """Check that no line of output is lost, mixed, or labelled as another's."""
     printed: dict[tuple[str, str], int] = {}
     for deed in history.seen.deeds:
         if deed.what == "lines":
@@ -294,7 +294,7 @@ def lines(history: History) -> Iterator[str]:
 
 
 def _lines_of(history: History, host: str, log: str, printed: dict[tuple[str, str], int]) -> Iterator[str]:
-    # What its launcher had not read is gone with it. A host that is paused for good is killed in the end.
+    # Output that its launcher had not read is lost with the host. A host that is paused for good is killed in the end.
     cut = host in history.killed or history.seen.exits.get(host) == "SIGKILL"
     next_: dict[str, int] = {}  # process, attempt and start -> number of the next line
     starts: dict[tuple[str, str], int] = {}
@@ -318,9 +318,9 @@ def _lines_of(history: History, host: str, log: str, printed: dict[tuple[str, st
         next_[key] = number + 1
     stalled = any(e.fault.host == host for e in history.of("stall"))
     unwritable = [e.fault for e in history.of("fill", "readonly") if e.fault.process == "output"]
-    mute = any(fault.host == host for fault in unwritable)  # it has no other place to tell of it
+    mute = any(fault.host == host for fault in unwritable)  # it has no other place to report it
     gone = history.seen.gone.get(host, history.seen.began)
-    hurried = history.held_up(gone - 3, gone + 3) > 1.5  # who reads a host's output gives up 2 s after its end
+    hurried = history.held_up(gone - 3, gone + 3) > 1.5  # the reader of a host's output gives up 2 s after its end
     for (where, key), count in printed.items():
         if where != host or cut or hurried or next_.get(key, 0) >= count:
             continue
@@ -330,14 +330,14 @@ def _lines_of(history: History, host: str, log: str, printed: dict[tuple[str, st
 
 
 def _is_broken_off(text: str) -> bool:
-    """Whether its process ended, or raised, in the middle of writing a line."""
+    """Return whether its process ended, or raised, in the middle of writing a line."""
     begun = text.partition("Traceback (most")[0]
     whole = re.match(r"chaos (algo-\d+) (rank \d+|\S+) (\d+) (\d+) ", begun)
     return not whole or f"{whole[0]}step {whole[4]} ".ljust(199, ".").startswith(begun)
 
 
 def own_fault(history: History) -> Iterator[str]:
-    """The launcher itself does not break."""
+    """Check that the launcher itself does not break."""
     if any(history.of("pids")):
         return
     for host, log in history.seen.logs.items():

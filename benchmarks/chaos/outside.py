@@ -1,4 +1,4 @@
-"""Faults that `entrypoint local` has no words for.
+"""Inject faults that `entrypoint local` lacks.
 
 Slow look-ups of names, few pids, processes that no signal ends, connections between launchers that end.
 """
@@ -26,7 +26,7 @@ HANG_UP_AGAIN = 0.3  # seconds
 
 @contextlib.contextmanager
 def injected(case: Case, folder: Path, meeting: Path) -> Iterator[list[Injected]]:
-    """While a job runs; the list says which were injected, and when. Leaves no control group, and nothing frozen."""
+    """Inject them while a job runs; yield those injected, with times. Leave no control group, and nothing frozen."""
     done: list[Injected] = []
     over = threading.Event()
     began = time.time()
@@ -88,7 +88,7 @@ def _freeze(fault: Fault, folder: Path, at: float, over: threading.Event, done: 
 
 
 def _hang_up(fault: Fault, folder: Path, at: float, over: threading.Event, done: list[Injected]) -> None:
-    """End what a host's launcher and others have between them, as a router does that forgets: both ends hear of it."""
+    """End the connections between a host's launcher and others, as a router does that forgets: both ends see it."""
     _wait_for_script(folder, f"{fault.host},", over)
     over.wait(fault.at)
     began, until = 0.0, time.time() + (fault.lasts or 0)
@@ -105,13 +105,13 @@ def _hang_up(fault: Fault, folder: Path, at: float, over: threading.Event, done:
 
 
 def _wait_for_script(folder: Path, name: str, over: threading.Event) -> None:
-    """Until there is a journal of that name, or all is over."""
+    """Wait until there is a journal of that name, or all is over."""
     while name and not over.is_set() and not any((folder / "meeting").glob(f"{name}*.journal")):
         over.wait(AGAIN)
 
 
 def _members(mark: str) -> list[int]:
-    """Processes with that in their environment."""
+    """Return the processes with that in their environment."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -121,7 +121,7 @@ def _members(mark: str) -> list[int]:
 
 
 def _has_open(pid: int, path: str) -> bool:
-    """A file whose path begins so."""
+    """Return whether the process has a file open whose path begins so."""
     with contextlib.suppress(OSError):
         return any(str(link.readlink()).startswith(path) for link in Path(f"/proc/{pid}/fd").iterdir())
     return False
@@ -129,7 +129,7 @@ def _has_open(pid: int, path: str) -> bool:
 
 @contextlib.contextmanager
 def _group(kind: Path) -> Iterator[Path]:
-    """A control group of our own; what is in it afterwards ends, or goes back to where everything is."""
+    """Make a control group of our own; at the end its processes end, or return to the root group."""
     group = kind / f"chaos-{os.getpid()}-{uuid.uuid4().hex[:12]}"
     group.mkdir()
     try:

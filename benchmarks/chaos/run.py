@@ -1,4 +1,4 @@
-"""Runs a case with `entrypoint local`, in real processes: Observed."""
+"""Run a case with `entrypoint local`, in real processes, and return what was Observed."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ from benchmarks.chaos.machine import Heart, pressure
 from benchmarks.chaos.observed import Observed, read_faults, read_journals
 from benchmarks.chaos.outside import SLOW_NAMES, injected
 
-LIMIT = 90.0  # seconds after which a job is taken for one that hangs
+LIMIT = 90.0  # seconds after which a job counts as hanging
 SCRIPT = Path(__file__).with_name("script.py")
 WRAPS = {
     "sh": "'{python}' '{script}' \"$@\"",
@@ -31,19 +31,19 @@ WRAPS = {
 
 
 class Interrupted(Exception):
-    """The program was told to end."""
+    """The program received a signal to end."""
 
 
 _told: list[int] = []  # a signal handler may not wait, as for the lock of an Event
 
 
 def end_on(number: int, _: object = None) -> None:
-    """Handle a signal: jobs that run end, `run` raises Interrupted from now on, and nothing of them stays."""
+    """Handle a signal: running jobs end and leave nothing, and `run` raises Interrupted from now on."""
     _told.append(number)
 
 
 def run(case: Case, heart: Heart) -> Observed:
-    """Run it; nothing of it stays, on Interrupted neither."""
+    """Run the case; nothing of it stays, not even on Interrupted."""
     if _told:
         raise Interrupted
     # Not in /tmp, of which the hosts of an engine have their own.
@@ -109,7 +109,7 @@ def _run(case: Case, heart: Heart, folder: Path) -> Observed:
 
 
 def _ends(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it did by itself; it has ended."""
+    """Wait for the end, and return whether the job ended by itself."""
     deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline and not _told:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -121,7 +121,7 @@ def _ends(process: subprocess.Popen[bytes]) -> bool:
 
 
 def command(case: Case, folder: Path, meeting: Path) -> list[str]:
-    """As a person would type it."""
+    """Return the command as a person would type it."""
     mode, _, workers = case.mode.partition(" ")
     program = "train.sh" if case.wrap else SCRIPT.name
     words = ["local", str(folder / "code" / program), "--hosts", str(case.hosts), "--mode", mode]
@@ -136,7 +136,7 @@ def command(case: Case, folder: Path, meeting: Path) -> list[str]:
 
 
 def environment(case: Case) -> dict[str, str]:
-    """Ours, without what is meant for hosts; parameter servers get a stand-in for TensorFlow."""
+    """Return our environment, without the variables of hosts; parameter servers get a stand-in for TensorFlow."""
     # Without files of bytecode every process compiles our modules again: half of a job's CPU time.
     foreign = ("ENTRYPOINT_", "SM_", "CHAOS_", "PYTHONDONTWRITEBYTECODE")
     own = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}

@@ -1,7 +1,7 @@
-"""The program of the jobs that benchmarks/chaos draws. It notes what it does in a journal that the launcher never sees.
+"""Run as the program of the jobs that benchmarks/chaos draws, and write a journal that the launcher never sees.
 
 CHAOS_FOLDER has `scripts.json`, what each process is to do, and gets a journal for each process and attempt: lines
-`TIME WHAT WORDS`. What is printed are numbered lines, `HOST PROCESS ATTEMPT NUMBER`.
+`TIME WHAT WORDS`. The program prints numbered lines, `HOST PROCESS ATTEMPT NUMBER`.
 """
 
 import json

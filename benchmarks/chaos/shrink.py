@@ -1,4 +1,4 @@
-"""From a case that fails to a smaller one that fails in the same way."""
+"""Shrink a case that fails to a smaller one that fails in the same way."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ def rules_of(violations: list[str]) -> set[str]:
 
 
 def shrink(case: Case, rules: set[str], judge: Callable[[Case], list[str]], seconds: float) -> Case:
-    """The smallest found within so many seconds of which `judge` still complains by one of the rules."""
+    """Return the smallest case found within so many seconds that still violates one of the rules, by `judge`."""
     deadline = time.monotonic() + seconds
     smaller = True
     while smaller:
@@ -32,7 +32,7 @@ def shrink(case: Case, rules: set[str], judge: Callable[[Case], list[str]], seco
 
 
 def candidates(case: Case) -> Iterator[Case]:
-    """Smaller cases, those that leave out most first."""
+    """Yield smaller cases, those that leave out most first."""
     name = case.name.removesuffix(" shrunk") + " shrunk"
     for fault in case.faults:
         yield replace(case, name=name, faults=tuple(other for other in case.faults if other is not fault))
@@ -57,6 +57,6 @@ def candidates(case: Case) -> Iterator[Case]:
 
 
 def _cut_to(case: Case) -> Case:
-    """Without scripts of processes that are no more."""
+    """Return the case without scripts of processes that are gone."""
     there = {f"{host} {process}" for host, process in case.processes}
     return replace(case, scripts={who: script for who, script in case.scripts.items() if who in there})

@@ -1,11 +1,11 @@
-"""How the launcher grows: jobs of 10 to 1,000 hosts on one machine, with sockets of loopback.
+"""Measure how the launcher grows: jobs of 10 to 1,000 hosts on one machine, with sockets of loopback.
 
     python -m benchmarks.many_hosts --json many-hosts.json
 
 Each host has an address of its own (127.x.y.z), its own control channel and the launcher's own policy and loop. The
 coordinator is a process of its own, and so is one follower; they run all of the launcher, with real processes (`true`
 for the prepare step, `sleep` for the script). The other hosts share processes, where their children are stand-ins: see
-worker.py. The machine bears the work of all hosts, which real ones have their own processors for.
+worker.py. The machine bears the work of all hosts, each of which has its own processors in a real job.
 """
 
 import argparse
@@ -102,12 +102,12 @@ def one_round(hosts: int, number: int, steady: float) -> dict[str, float]:
 
 
 def used(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> float:
-    """Seconds of processor time."""
+    """Return seconds of processor time."""
     return float(sum(b["cpu"] - a["cpu"] for a, b in zip(before, after, strict=True)))
 
 
 def plans(base: Path, names: list[str]) -> dict[str, float]:
-    """Seconds for the plan of each kind; and for the digest of it that hosts compare."""
+    """Return the seconds that the plan of each kind takes, and the digest of it that hosts compare."""
     config = base / "input" / "config"
     config.mkdir(parents=True)
     resources = {"current_host": names[0], "hosts": names, "network_interface_name": "lo"}
@@ -133,7 +133,7 @@ def plans(base: Path, names: list[str]) -> dict[str, float]:
 
 
 def shares(hosts: int) -> list[tuple[int, int]]:
-    """(first, count) of the hosts of each process: the coordinator, one follower, and the others."""
+    """Return (first, count) of the hosts of each process: the coordinator, one follower, and the others."""
     left = hosts - 2
     processes = -(-left // SHARE)
     edges = [2 + left * each // processes for each in range(processes + 1)]
@@ -176,7 +176,7 @@ class Worker:
 
 
 def os_line(process: "subprocess.Popen[str]") -> str:
-    """A line, read byte by byte, so that select() sees what is left."""
+    """Read a line byte by byte, so that select() sees the rest."""
     assert process.stdout
     text = b""
     while not text.endswith(b"\n"):

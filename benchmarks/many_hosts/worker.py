@@ -1,11 +1,10 @@
-"""Some hosts of the job, in one process; started by `__main__.py`, with which it talks in lines of JSON.
+"""Run some hosts of the job in one process, which `__main__.py` starts and drives by lines of JSON.
 
 `--real`: one host, and all of it is the launcher's: policy, loop, sockets, processes, signals. Otherwise each host is a
-thread that runs the same Supervisor, and stand-ins take the place of what a process can have only once, or of what one
-machine has not enough for all: signal handlers, and children (a step that ends at once, a script that runs until it is
-told to end). All hosts of a process share what each real host finds out by itself: the plan, its digest, the
-machine's CPUs, which addresses of a thousand are numbers; and an interpreter, which they do not take from one another
-(SWITCH).
+thread that runs the same Supervisor. Stand-ins replace what a process can have only once, or one machine cannot hold
+for all hosts: signal handlers, and children (a step that ends at once, a script that runs until it is terminated). All
+hosts of a process share what each real host finds out by itself: the plan, its digest, the machine's CPUs, which
+addresses of a thousand are numbers. They also share an interpreter, which they do not take from one another (SWITCH).
 """
 
 import argparse
@@ -37,13 +36,13 @@ from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.policy.events import Action, Ask, Event, Force, RankEnded, Reported
 from entrypoint.launcher.supervisor import Supervisor
 
-# Threads that wait for one interpreter wake so often to ask for it, all of them, which no real host has: one whose turn
-# is over gives it up by itself soon, as it waits for something. At the usual 5 ms it is most of the work.
+# All threads that wait for the interpreter wake to ask for it, at the usual 5 ms most of the work, which no real host
+# has. The thread that holds it soon gives it up by itself, as it waits for something.
 SWITCH = 1.0
 PORT = 7777
 SAID = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n    main()\nValueError: a failure\n'
 RAISES = Exit(code=1)
-STACK = 256 * 1024  # bytes of a thread, of which a thousand hosts have many; the launcher's hosts are not so many
+STACK = 256 * 1024  # bytes of a thread, of which a thousand hosts have many; a real launcher has few
 
 
 def main() -> None:
@@ -59,7 +58,7 @@ def main() -> None:
 
 
 class Worker:
-    """`say` tells the driver."""
+    """Run the hosts of this process; `say` reports to the driver."""
 
     def __init__(self, given: argparse.Namespace, say: Callable[..., None]) -> None:
         self._say, self._lock, self._counts = say, threading.Lock(), Counter[str]()
@@ -126,7 +125,7 @@ class Worker:
 
 
 class Watched(Supervisor):
-    """A host that says what becomes of it."""
+    """A host that reports its state."""
 
     def __init__(self, job: Job, plan: Plan, log: Log, count: Callable[[str], None]) -> None:
         job.paths.run.mkdir(parents=True, exist_ok=True)
@@ -175,7 +174,7 @@ class StandIn(Watched):
             self.peers.flush(within=1.0)
 
     def fail(self) -> None:
-        """Its script raises."""
+        """Make its script raise."""
         name = next(spec.name for spec in self.facts.own.specs.values() if spec.duty is Duty.SCRIPT)
         for end in self.log.open_pipes(name):
             with contextlib.suppress(OSError):
@@ -186,7 +185,7 @@ class StandIn(Watched):
 
 
 def _ended(name: str, exit: Exit) -> RankEnded:
-    """As a rank, which is no child of ours either."""
+    """Return the end of a child as that of a rank, which is no child of the launcher either."""
     return RankEnded(name=name, exit=exit, let_go=lambda: None)
 
 
@@ -200,7 +199,7 @@ def environment_of(hosts: int, network: str) -> dict[str, str]:
 
 
 def trivial(plan: Plan) -> Plan:
-    """The plan with commands that do nothing, and nothing that listens."""
+    """Return the plan with commands that do nothing, and with no process that listens."""
     does = {Duty.STEP: ("true",), Duty.SCRIPT: ("sleep", "3600")}
     rows = [replace(spec, argv=does[spec.duty], ports=(), stdin="", cwd=None, program=None) for spec in plan.processes]
     return replace(plan, processes=tuple(rows))
@@ -213,7 +212,7 @@ def at(job: Job, host: str) -> Job:
 
 
 def use() -> dict[str, Any]:
-    """Processor time and memory of this process, without its children."""
+    """Return processor time and memory of this process, without its children."""
     times = os.times()
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     memory = {key: int(status[name].split()[0]) * 1024 for key, name in (("rss", "VmRSS"), ("most", "VmHWM"))}

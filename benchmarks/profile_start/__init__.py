@@ -1,1 +1,1 @@
-"""Where each millisecond of a job's start and end goes: the kernel's own times, with what is below them, floors."""
+"""Measure each millisecond of a job's start and end by the kernel's own times, and the floors below them."""

@@ -1,7 +1,7 @@
-"""Where each millisecond goes from a container's start to the script's first line, and from its end to the container's.
+"""Measure each millisecond from a container's start to the script's first line, and from its end to the container's.
 
-For one host, parameter servers and MPI; ours, and in turns with it the floor: the same script by hand in the same
-image. Needs root, Docker and the image. Prints tables; --json FILE keeps the figures.
+For one host, parameter servers and MPI, in turns: ours, and the floor, the same script by hand in the same image.
+Needs root, Docker and the image. Prints tables; --json FILE keeps the figures.
 """
 
 import argparse

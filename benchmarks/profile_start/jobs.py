@@ -1,4 +1,4 @@
-"""The jobs whose start and end are taken apart: ours, and by hand what no launcher can be faster than."""
+"""Run the measured jobs: ours, and the same by hand, which no launcher can beat."""
 
 import contextlib
 import json
@@ -33,13 +33,13 @@ MPIRUN = (
 
 
 def mpi_by_hand(options: str) -> tuple[tuple[str, ...], ...]:
-    """What each of two hosts runs for one rank on each: mpirun with these options; sshd."""
+    """Return what each of two hosts runs for one rank on each: mpirun with these options; sshd."""
     return ("bash", "-c", MPIRUN.format(options=options)), ("sh", "-c", f"exec {SSHD}")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A job of ours, and the commands of its hosts when it is done by hand."""
+    """A job of ours, and the commands of its hosts when it runs by hand."""
 
     title: str
     hyperparameters: dict[str, str]
@@ -65,7 +65,7 @@ CASES = {
 
 @dataclass(frozen=True)
 class Ran:
-    """What was seen of one job. Seconds of the engine: from its call to the first program, from PID 1's end on."""
+    """What was seen of one job. Seconds of the engine: from its call to the first program, and from PID 1's end on."""
 
     hosts: list[Host]
     engine_start: float
@@ -73,7 +73,7 @@ class Ran:
 
 
 def run(image: str, case: Case, ours: bool) -> Ran:
-    """One job, in containers of their own network, under the kernel's eyes."""
+    """Run one job in containers on a network of their own, and record its processes by the kernel."""
     with _made(image, case, ours) as containers, Kernel() as kernel:
         called = time.monotonic_ns()
         _start(containers, ours)
@@ -88,7 +88,7 @@ def run(image: str, case: Case, ours: bool) -> Ran:
 
 
 def printed(image: str, case: Case, ours: bool) -> list[str]:
-    """What the hosts of one job have printed."""
+    """Return what the hosts of one job have printed."""
     with _made(image, case, ours) as containers:
         _start(containers, ours)
         return _ended(containers, case, ours)[1]
@@ -96,7 +96,7 @@ def printed(image: str, case: Case, ours: bool) -> list[str]:
 
 @contextlib.contextmanager
 def _made(image: str, case: Case, ours: bool) -> Iterator[list[str]]:
-    """One container for each host, on a network of their own, removed at the end."""
+    """Create a container for each host, on a network of their own; remove them at the end."""
     name = f"profile-{uuid.uuid4().hex[:8]}"
     with tempfile.TemporaryDirectory(prefix=name) as folder, _network(name):
         containers = [_create(name, image, case, rank, Path(folder), ours) for rank in range(len(case.hosts))]
@@ -112,7 +112,7 @@ def _start(containers: list[str], ours: bool) -> None:
 
 
 def _ended(containers: list[str], case: Case, ours: bool) -> tuple[list[str], list[str]]:
-    """(containers that end by themselves, logs of all)."""
+    """Wait; return (containers that end by themselves, logs of all)."""
     waited = containers if ours or case.hyperparameters.get("sagemaker_mpi_enabled") is None else containers[:1]
     codes = docker("wait", *waited, within=900).split()
     logs = [_logs(container) for container in containers]

@@ -1,6 +1,6 @@
-"""Exec and exit of every process of this machine, with the kernel's own times; needs root.
+"""Record exec and exit of every process of this machine, with the kernel's own times; needs root.
 
-Linux tells them over the process connector (netlink), so that nothing is added to what is measured: no tracer, no
+Linux reports them over the process connector (netlink), so that nothing is added to what is measured: no tracer, no
 marks in the launcher, no change of the image. Times are nanoseconds of CLOCK_MONOTONIC, which containers share.
 """
 
@@ -42,11 +42,11 @@ class Seen:
 
 
 class Kernel:
-    """Listens from `with` on; `seen` grows meanwhile."""
+    """Listen from `with` on; `seen` grows meanwhile."""
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
-        self.is_deaf = False  # something was not heard: what was seen is not all
+        self.is_deaf = False  # a message was lost: what was seen is incomplete
         self._living: dict[int, Seen] = {}
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_CONNECTOR)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
@@ -62,7 +62,7 @@ class Kernel:
         self._socket.close()
 
     def below(self, pid: int) -> list[Seen]:
-        """The newest process of this number and whatever descends from it, in the order of their beginning."""
+        """Return the newest process of this number and its descendants, in the order of their beginning."""
         if self.is_deaf:
             raise SystemExit("the kernel had more to tell than we could hear")
         top = next((seen for seen in reversed(self.seen) if seen.pid == pid), None)
@@ -80,7 +80,7 @@ class Kernel:
             try:
                 data = self._socket.recv(4096)
             except OSError as error:
-                self.is_deaf = error.errno == errno.ENOBUFS  # it had more to tell than we could hear; else closed
+                self.is_deaf = error.errno == errno.ENOBUFS  # the kernel sent more than we could read; else closed
                 return
             what, _, at = struct.unpack_from("=IIQ", data, HEAD)
             numbers = struct.unpack_from("=IIII", data, HEAD + 16)
@@ -98,7 +98,7 @@ class Kernel:
 
 
 def _argv(pid: int) -> tuple[str, ...]:
-    """What it runs, as far as it still does when we look; () if it has ended meanwhile."""
+    """Return the command line that the process has now; () if it has ended meanwhile."""
     try:
         text = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

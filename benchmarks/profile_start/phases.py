@@ -1,7 +1,8 @@
-"""From what the kernel saw of a job's processes to the phases of its start and of its end. Pure.
+"""Divide a job's start and end into phases, by what the kernel saw of its processes. Pure.
 
 Work that several hosts do at a time, or one host beside other work, counts with what it adds: a phase begins when all
-before it is over on every host, and lasts until the last host has done it, or not at all if that was earlier.
+phases before it are over on every host, and lasts until the last host has done it. It takes no time if that was
+earlier.
 """
 
 from collections.abc import Iterable
@@ -21,7 +22,7 @@ class Host:
 
     @property
     def began(self) -> int:
-        """The exec of the container's first program; what runc did before is the engine's."""
+        """Return the exec of the container's first program; what runc did before is the engine's."""
         return next(run.began for run in self.processes[0].executions if "runc" not in "".join(run.argv[:1]))
 
     @property
@@ -30,7 +31,7 @@ class Host:
 
 
 def start(hosts: list[Host], marks: Iterable[tuple[str, str, str]]) -> list[Phase]:
-    """(what, seconds) from the last container's first program to the last script's first line.
+    """Return (what, seconds) from the last container's first program to the last script's first line.
 
     Each mark is (name of the phase that it ends, word of a command line, "exec", "first exec" of each host, or "exit").
     """
@@ -46,7 +47,7 @@ def start(hosts: list[Host], marks: Iterable[tuple[str, str, str]]) -> list[Phas
 
 
 def end(hosts: list[Host], script: str, marks: Iterable[tuple[str, str, str]]) -> list[Phase]:
-    """(what, seconds) from the last script's end to that of the last container's first program."""
+    """Return (what, seconds) from the last script's end to that of the last container's first program."""
     until = max(at for host in hosts for at in _times(host, script, "exit"))
     found = []
     for name, word, what in marks:
@@ -57,7 +58,7 @@ def end(hosts: list[Host], script: str, marks: Iterable[tuple[str, str, str]]) -
 
 
 def since(hosts: list[Host], word: str) -> float:
-    """Seconds from the exec of a program to the last script's first line."""
+    """Return seconds from the exec of a program to the last script's first line."""
     began = min(at for host in hosts for at in _times(host, word, "exec"))
     return (max(line for host in hosts for line in host.first_lines) - began) / 1e9
 

@@ -1,1 +1,1 @@
-"""From the JSON files of benchmarks to pages and plots in docs/benchmarks."""
+"""Make the pages and plots in docs/benchmarks from the JSON files of benchmarks."""

@@ -1,4 +1,4 @@
-"""The page about random jobs under random faults: what was drawn, what happened, what was not as it has to be."""
+"""Fill the page about random jobs under random faults: what was drawn, what happened, which rules were violated."""
 
 from collections import Counter
 from statistics import median
@@ -12,7 +12,7 @@ HOW = ("drawn", "happened")
 
 
 def context(record: dict[str, Any]) -> dict[str, Any]:
-    """What the page's template takes beside the record."""
+    """Return what the page's template takes beside the record."""
     runs, least = record["runs"], record.get("limits", {}).get("least_faults", 0)
     return {
         "codes": CODES,
@@ -42,7 +42,7 @@ def _ends(runs: list[Run]) -> list[Any]:
 
 
 def _end(exits: list[str]) -> str:
-    """The code of the hosts that had one; those that were cut off or lost have another than the rest."""
+    """Return the job's exit code; hosts that were cut off or lost, with 69, count only if all others were killed."""
     codes = [exit for exit in exits if exit.isdigit()]
     others = [code for code in codes if code != "69"]
     return (others or codes or ["killed"])[0]

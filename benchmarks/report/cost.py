@@ -1,4 +1,4 @@
-"""What a job costs beside its script: the host-seconds in which the hosts of a job are paid for and no script runs.
+"""Compute what a job costs beside its script: the host-seconds in which hosts are paid for and no script runs.
 
 idle = hosts x (start + (1 - failed share) x tail + failed share x gone)
 """
@@ -27,7 +27,7 @@ Growth = dict[str, dict[int, Measured]]  # what many-hosts measured, or nothing
 
 @dataclass(frozen=True)
 class Seconds:
-    """Of one mode on one side, in a job of so many hosts. `gone` is None where no failure was measured."""
+    """Seconds of one mode on one side, in a job of so many hosts. `gone` is None if no failure was measured."""
 
     hosts: int
     start: float
@@ -37,7 +37,7 @@ class Seconds:
 
 
 def seconds(runs: list[Run], mode: str, side: str) -> dict[int, Seconds]:
-    """hosts: seconds, few to many; of the cases with as many hosts the one with one rank per host."""
+    """Return {hosts: seconds}, few to many; of the cases with as many hosts, the one with one rank per host."""
     cases = {run["hosts"]: run["case"] for run in reversed(runs) if run["case"].startswith(f"start-{mode}-")}
     failures = sorted({run["case"] for run in runs if run["case"].startswith(f"raise-{mode}-")})
     gone = [found for case in failures if (found := measured(runs, "gone_s", case=case, side=side))]
@@ -52,7 +52,7 @@ def seconds(runs: list[Run], mode: str, side: str) -> dict[int, Seconds]:
 
 
 def carried(known: dict[int, Seconds], hosts: int, growth: Growth) -> Seconds:
-    """What was measured with that many hosts; else with the most that were, and `growth` for the rest."""
+    """Return what was measured with that many hosts; else with the most that were, and `growth` for the rest."""
     if hosts in known:
         return known[hosts]
     most = known[max(known)]
@@ -62,21 +62,21 @@ def carried(known: dict[int, Seconds], hosts: int, growth: Growth) -> Seconds:
 
 
 def _next(found: dict[int, Measured], hosts: int) -> float:
-    """Seconds of the next larger job that was measured: no less than it takes."""
+    """Return the seconds of the next larger job that was measured: no less than it takes."""
     medians = {count: figure.median for count, figure in sorted(found.items()) if figure.median is not None}
     return next((median for count, median in medians.items() if count >= hosts), max(medians.values(), default=0.0))
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of jobs of one mode with so many hosts, on one side."""
+    """The cost of jobs of one mode with so many hosts, on one side."""
 
     job: float  # idle host-seconds, on average; where no failure was measured, failed jobs count as the others
     at_least: str
 
     @property
     def year(self) -> float:
-        """Host-hours."""
+        """Return host-hours a year."""
         return self.job * JOBS_PER_DAY * YEAR / 3600
 
 
@@ -109,7 +109,7 @@ def cost(of: Seconds, hosts: int, failed_share: float) -> Cost:
 
 
 def plotted(lines: list[Line]) -> list[Row]:
-    """Host-hours a year, as rows of a plot: a line for each mode, a panel for each number of hosts."""
+    """Return host-hours a year as rows of a plot: a line for each mode, a panel for each number of hosts."""
     return [
         Row(line.mode, line.mode, "cost", f"{line.hosts} hosts: host-hours a year",
             *(Measured((each.year,)) for each in (line.ours, line.toolkit)))
@@ -118,7 +118,7 @@ def plotted(lines: list[Line]) -> list[Row]:
 
 
 def with_pull(lines: list[Line], pulls: dict[str, float]) -> list[Line]:
-    """The same jobs, in which every host pulls the image first."""
+    """Return the cost of the same jobs if every host pulls the image first."""
     return [
         replace(
             line,
@@ -132,7 +132,7 @@ def with_pull(lines: list[Line], pulls: dict[str, float]) -> list[Line]:
 def context(
     record: dict[str, Any], many_hosts: dict[str, Any] | None, pull: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What the page's template takes beside the record."""
+    """Return what the page's template takes beside the record."""
     pulls = medians(pull["runs"]) if pull else {}
     pulls = pulls if all(side in pulls for side in SIDES) else {}
     runs, growth = record["runs"], by_hosts(many_hosts["runs"]) if many_hosts else {}

@@ -1,16 +1,18 @@
-"""The page about DeepFM: how fast and how well by parameter servers and Horovod, and what its settings are worth."""
+"""Fill the page about DeepFM: speed and AUC by parameter servers and Horovod, and the effect of its settings."""
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.report.figures import Measured, Run, measured, where
 
 MODES = {"ps": "parameter servers, workers", "mpi": "Horovod, ranks"}
+PROCESSES = {"ps": "workers of parameter servers", "mpi": "ranks of Horovod"}
 DEFAULTS, NONE, AGAIN = "the defaults", "none", "none, once more"
 
 
 def context(record: dict[str, Any]) -> dict[str, Any]:
-    """What the page's template takes beside the record."""
+    """Return what the page's template takes beside the record."""
     runs = record["runs"]
     loads = [run["load"] for run in runs]
     return {
@@ -19,6 +21,9 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
             "hyperparameters": hyperparameters(where(runs, part="hyperparameters")),
             "threads": threads(where(runs, part="threads")),
         },
+        "best": best(where(runs, part="scaling")),
+        "gained": gained(where(runs, part="hyperparameters")),
+        "beyond": changing(where(runs, part="threads")),
         "readers": record.get("readers", {}),
         "loads": (min(loads), max(loads)) if loads else None,
         "rounds": {
@@ -28,13 +33,54 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def best(runs: list[Run]) -> dict[str, str]:
+    """Return {kind of process: the best median ratio of several processes to one}."""
+    found: dict[str, list[float]] = {}
+    keys = dict.fromkeys((run["mode"], run["batch"], run["embedding"], run["processes"]) for run in runs)
+    for mode, batch, size, count in keys:
+        of = {"mode": mode, "batch": batch, "embedding": size}
+        mine, one = where(runs, processes=count, **of), where(runs, processes=1, **of)
+        ratios = by_round(mine, one, "examples_per_s", operator.truediv)
+        if count > 1 and ratios and ratios.median is not None:
+            found.setdefault(PROCESSES[mode], []).append(ratios.median)
+    return {kind: f"{max(ratios):.2f}" for kind, ratios in found.items()}
+
+
+def gained(runs: list[Run]) -> str:
+    """Return the largest median gain of AUC that one changed hyperparameter brings; "" if none was changed."""
+    usual = where(runs, name=DEFAULTS)
+    gains = [by_round(where(runs, name=name), usual, "auc", operator.sub) for name in {run["name"] for run in runs}]
+    medians = [gain.median for gain in gains if gain and gain.median is not None]
+    return f"{max(medians):.4f}" if medians else ""
+
+
+def changing(runs: list[Run]) -> list[str] | None:
+    """Return the settings of threads whose effect is beyond the noise, and which it is. None: none was tried."""
+    ratio_of = ratios_to_none(runs)
+    noise = ratio_of.get(AGAIN)
+    if noise is None:
+        return None
+    judged = {name: beyond(ratios, noise) for name, ratios in ratio_of.items() if name not in (NONE, AGAIN)}
+    return [f"*{name}* ({how})" for name, how in judged.items() if how in ("faster", "slower")]
+
+
+def ratios_to_none(runs: list[Run]) -> dict[str, Measured | None]:
+    """Return {name: examples per second, divided by those with none of the variables in the same round}."""
+    usual = where(runs, name=NONE)
+    return {
+        name: by_round(where(runs, name=name), usual, "examples_per_s", operator.truediv)
+        for name in dict.fromkeys([NONE, AGAIN, *(run["name"] for run in runs)])
+        if where(runs, name=name)
+    }
+
+
 def tables(record: dict[str, Any]) -> str:
-    """All tables as Markdown, for the terminal."""
+    """Return all tables as Markdown, for the terminal."""
     return "\n\n".join("\n".join(lines) for lines in context(record)["tables"].values() if lines)
 
 
 def scaling(runs: list[Run]) -> list[str]:
-    """A row for each mode, batch and embedding size and number of processes."""
+    """Return a row for each mode, batch and embedding size and number of processes."""
     if not runs:
         return []
     lines = [
@@ -45,7 +91,7 @@ def scaling(runs: list[Run]) -> list[str]:
     for mode, batch, size, count in sorted(keys, key=lambda key: (list(MODES).index(key[0]), *key[1:])):
         of = {"mode": mode, "batch": batch, "embedding": size}
         mine = where(runs, processes=count, **of)
-        ratios = by_round(mine, where(runs, processes=1, **of), "examples_per_s", lambda one, other: one / other)
+        ratios = by_round(mine, where(runs, processes=1, **of), "examples_per_s", operator.truediv)
         cells = [MODES[mode], str(count), str(batch), str(size), spread(measured(mine, "examples_per_s"), ",.0f")]
         cells += ["" if count == 1 else spread(ratios, ".2f"), spread(measured(mine, "auc"), ".4f")]
         lines.append(f"| {' | '.join(cells)} |")
@@ -53,7 +99,7 @@ def scaling(runs: list[Run]) -> list[str]:
 
 
 def hyperparameters(runs: list[Run]) -> list[str]:
-    """AUC and its difference to the defaults' on the same rows, round by round; speed as a ratio to theirs."""
+    """Return AUC and its difference to the defaults' on the same rows, round by round; speed as a ratio to theirs."""
     if not runs:
         return []
     lines = [
@@ -63,8 +109,8 @@ def hyperparameters(runs: list[Run]) -> list[str]:
     usual = where(runs, name=DEFAULTS)
     for name in dict.fromkeys(run["name"] for run in sorted(runs, key=lambda run: run["name"] != DEFAULTS)):
         mine = where(runs, name=name)
-        gains = by_round(mine, usual, "auc", lambda one, other: one - other)
-        speeds = by_round(mine, usual, "examples_per_s", lambda one, other: one / other)
+        gains = by_round(mine, usual, "auc", operator.sub)
+        speeds = by_round(mine, usual, "examples_per_s", operator.truediv)
         cells = [name, str(len(mine)), spread(measured(mine, "auc"), ".4f")]
         if name == DEFAULTS or gains is None:
             cells += ["", "", ""]
@@ -76,19 +122,14 @@ def hyperparameters(runs: list[Run]) -> list[str]:
 
 
 def threads(runs: list[Run]) -> list[str]:
-    """Examples per second as a ratio to those without any of the variables, in the same round."""
+    """Return examples per second as a ratio to those without any of the variables, in the same round."""
     if not runs:
         return []
     lines = [
         "| set | rounds | examples/s | times that with none, by round | beyond the noise |",
         "|---|---|---|---|---|",
     ]
-    usual, noise = where(runs, name=NONE), None
-    ratio_of = {
-        name: by_round(where(runs, name=name), usual, "examples_per_s", lambda one, other: one / other)
-        for name in dict.fromkeys([NONE, AGAIN, *(run["name"] for run in runs)])
-        if where(runs, name=name)
-    }
+    ratio_of = ratios_to_none(runs)
     noise = ratio_of.get(AGAIN)
     for name, ratios in ratio_of.items():
         mine = where(runs, name=name)
@@ -100,7 +141,7 @@ def threads(runs: list[Run]) -> list[str]:
 
 
 def beyond(ratios: Measured | None, noise: Measured | None) -> str:
-    """Whether a median ratio lies outside of all that the same settings came to, once more."""
+    """Return whether a median ratio lies outside of all ratios of the same settings, run once more."""
     if ratios is None or noise is None or ratios.median is None:
         return "not shown"
     if ratios.median > max(noise.values):
@@ -109,14 +150,14 @@ def beyond(ratios: Measured | None, noise: Measured | None) -> str:
 
 
 def by_round(mine: Sequence[Run], others: Sequence[Run], measure: str, of: Any) -> Measured | None:
-    """`of`(mine, other) of each round that both have. None: there is no such round."""
+    """Return `of`(mine, other) of each round that both have. None: there is no such round."""
     theirs = {run["round"]: run["measures"][measure] for run in others}
     found = tuple(of(run["measures"][measure], theirs[run["round"]]) for run in mine if run["round"] in theirs)
     return Measured(found) if found else None
 
 
 def spread(figure: Measured | None, form: str) -> str:
-    """The median (least to most)."""
+    """Return the median (least to most)."""
     if figure is None or figure.median is None:
         return "not measured"
     if figure.runs == 1:

@@ -1,4 +1,4 @@
-"""What was measured, as numbers: medians, spreads, ratios, and what did not end before its limit."""
+"""Compute figures from what was measured: medians, spreads, ratios, and jobs that did not end before their limit."""
 
 import json
 import math
@@ -10,11 +10,11 @@ from typing import Any
 
 Run = dict[str, Any]
 ENDS = ("start_s", "tail_s", "gone_s", "wall_s")  # a run that was cut may not have come to these
-SINCE_LIMIT = ("gone_s", "wall_s")  # of these, the ones that the limit of a run is counted for: they are longer than it
+SINCE_LIMIT = ("gone_s", "wall_s")  # counted from where the limit is: in a cut run they exceed it
 
 
 class BadRecord(Exception):
-    """One line: what was found in which file, and what was wanted."""
+    """A bad file, in one line: what was found in it, and what was wanted."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Measured:
 
     @property
     def median(self) -> float | None:
-        """A cut run counts as longer than all others. None: the median lies beyond the limit."""
+        """Return the median; a cut run counts as longer than all others. None: it lies beyond the limit."""
         value = statistics.median([*self.values, *[math.inf] * self.cut])
         return value if math.isfinite(value) else None
 
     @property
     def at_least(self) -> float | None:
-        """The median, or the limit that it lies beyond. None: nobody knows."""
+        """Return the median, or the limit that it lies beyond. None: unknown."""
         return self.limit if self.median is None and self.bound else self.median
 
 
@@ -48,13 +48,13 @@ class Ratio:
     bound: str = ""  # "<": it is less than that, as the other side was cut; ">": more, as this one was
 
     def meets(self, most: float) -> bool | None:
-        """None: what was measured cannot say."""
+        """Return whether the ratio is at most that. None: the bound does not show it."""
         met = self.value <= most
         return None if self.bound == (">" if met else "<") else met
 
 
 def ratio(ours: Measured | None, other: Measured | None) -> Ratio | None:
-    """Median to median. None where a side is missing, both were cut, or there is nothing to divide by."""
+    """Return the ratio of the medians. None: a side is missing, both were cut, or the other is 0."""
     if ours is None or other is None or ours.median is other.median is None:
         return None
     mine, theirs = ours.at_least, other.at_least
@@ -63,7 +63,7 @@ def ratio(ours: Measured | None, other: Measured | None) -> Ratio | None:
 
 
 def ratio_of_rounds(runs: list[Run], measure: str, **of: Any) -> list[float]:
-    """Least and most of the ratios of each round by itself; empty where fewer than two rounds have both sides."""
+    """Return the least and most of the rounds' ratios; empty if fewer than two rounds have both sides."""
     by_round: dict[Any, dict[str, float]] = {}
     for run in where(runs, **of):
         if measure in run["measures"]:
@@ -73,12 +73,12 @@ def ratio_of_rounds(runs: list[Run], measure: str, **of: Any) -> list[float]:
 
 
 def where(runs: Iterable[Run], **of: Any) -> list[Run]:
-    """The runs of which these fields are these."""
+    """Return the runs whose fields have these values."""
     return [run for run in runs if all(run.get(name) == value for name, value in of.items())]
 
 
 def measured(runs: Iterable[Run], measure: str, **of: Any) -> Measured | None:
-    """Of runs of one case on one side. None: no run has it."""
+    """Return the measure of runs of one case on one side. None: no run has it."""
     values, cut, limit = [], 0, None
     for run in where(runs, **of):
         if measure in run["measures"]:
@@ -89,7 +89,7 @@ def measured(runs: Iterable[Run], measure: str, **of: Any) -> Measured | None:
 
 
 def read(path: Path, known: Collection[str]) -> dict[str, Any]:
-    """A record of a benchmark that is one of the known."""
+    """Read a record of a benchmark that is one of the known."""
     try:
         record = json.loads(path.read_text())
     except (OSError, ValueError) as error:

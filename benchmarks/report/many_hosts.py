@@ -1,4 +1,4 @@
-"""The page about many hosts on one machine: what grows how, and whether the aims at 1,000 are met."""
+"""Fill the page about many hosts on one machine: how each figure grows, and whether the aims at 1,000 are met."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ PLOT = "many-hosts.svg"
 
 
 def by_hosts(runs: list[Run]) -> dict[str, dict[int, Measured]]:
-    """measure: {hosts: figure}, hosts from few to many."""
+    """Return {measure: {hosts: figure}}, hosts from few to many."""
     counts = sorted({run["hosts"] for run in runs})
     return {
         measure: {hosts: figure for hosts in counts if (figure := measured(runs, measure, hosts=hosts))}
@@ -19,7 +19,7 @@ def by_hosts(runs: list[Run]) -> dict[str, dict[int, Measured]]:
 
 
 def exponent(figures: dict[int, Measured]) -> float | None:
-    """p of the growth as hosts ** p, between the two largest counts. None: there are no two, or one of them is 0."""
+    """Return p of the growth as hosts ** p, between the two largest counts. None: there are no two, or one is 0."""
     if len(figures) < 2:
         return None
     (few, before), (many, after) = list(figures.items())[-2:]
@@ -29,7 +29,7 @@ def exponent(figures: dict[int, Measured]) -> float | None:
 
 
 def context(record: dict[str, Any]) -> dict[str, Any]:
-    """What the page's template takes beside the record."""
+    """Return what the page's template takes beside the record."""
     found = by_hosts(record["runs"])
     judged = []
     for measure, most in AIMS.items():

@@ -1,25 +1,40 @@
-"""The page about the monitor: its processor time, memory and record, and what a step takes beside it."""
+"""Fill the page about the monitor: its processor time, memory and record, and what a step takes beside it."""
 
+import statistics
 from typing import Any
 
 from benchmarks.machine import spread
 from benchmarks.report.figures import Run, where
 
-WITHOUT = "without"
+WITHOUT, AIMED_AT = "without", "every second"
+MOST_CPU_PERCENT, MOST_MEMORY_MB = 1, 30  # the aims
 
 
 def context(record: dict[str, Any]) -> dict[str, Any]:
-    """What the page's template takes beside the record."""
+    """Return what the page's template takes beside the record."""
     loads = [run["load"] for run in record["runs"]]
     return {
         "table": table(record),
         "loads": (min(loads), max(loads)),
         "rounds": len({r["round"] for r in record["runs"]}),
+        "cpu": aim(record["runs"], "cpu_share", 100, ".2f", MOST_CPU_PERCENT, "%"),
+        "memory": aim(record["runs"], "memory_bytes", 1e-6, ".1f", MOST_MEMORY_MB, "MB"),
     }
 
 
+def aim(runs: list[Run], measure: str, scale: float, form: str, most: float, unit: str) -> dict[str, Any]:
+    """Return the range of the medians at the pace that is aimed at, and the numbers of processes that miss the aim."""
+    found = {
+        processes: scale * statistics.median(_all(where(runs, processes=processes, name=AIMED_AT), measure))
+        for processes in dict.fromkeys(run["processes"] for run in where(runs, name=AIMED_AT))
+    }
+    ends = dict.fromkeys(f"{end:{form}}" for end in (min(found.values()), max(found.values())))
+    missed = [processes for processes, value in found.items() if value > most]
+    return {"range": " to ".join(ends), "most": most, "unit": unit, "missed": missed}
+
+
 def table(record: dict[str, Any]) -> list[str]:
-    """A row for each number of processes and each pace: medians of the rounds (least to most)."""
+    """Return a row for each number of processes and each pace: medians of the rounds (least to most)."""
     lines = [
         "| processes | looks | CPU, % of one core | memory, MB | record, kB an hour | a step, times without it |",
         "|---|---|---|---|---|---|",

@@ -30,7 +30,7 @@ FOLDER = "docs/benchmarks"
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 MADE = "<!-- Made by `python -m benchmarks.report` from the JSON beside it; changes to this file are lost. -->"
 IN_BLOCKS = (f"{FOLDER}/profile.md", f"{FOLDER}/README.md", "README.md")  # the rest of these files is written by hand
-BY_HAND = (f"{FOLDER}/gpu.md",)  # of what was seen once, with no record beside it
+BY_HAND = (f"{FOLDER}/gpu.md",)  # pages of what was seen once, without a JSON record
 PAGES = {  # what: (title, what its template takes beside the record)
     "side-by-side": ("The launcher and the AWS toolkit, side by side", side_by_side.context),
     "side-by-side-on": ("The launcher and the AWS toolkit on one image", side_by_side.context),

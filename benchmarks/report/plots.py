@@ -1,4 +1,4 @@
-"""The plots, as SVG that can be read on white pages and on dark ones."""
+"""Draw the plots, as SVG that is legible on white and on dark pages."""
 
 import io
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ TEXT = {"va": "center", "fontsize": 8.5}
 
 
 def sides(rows: list[Row], may_be_logarithmic: bool = True) -> str:
-    """A panel for each measure, a line for each case, all sides in it."""
+    """Draw a panel for each measure, with a line for each case and all sides in it."""
     measures, cases = (list(dict.fromkeys(getattr(row, name) for row in rows)) for name in ("measure", "title"))
     width = 3.0 + len(measures) * {1: 4.5, 2: 3.6}.get(len(measures), 2.5)
     with figure(1, len(measures), width, 1.0 + 0.21 * len(_sides(rows)) * len(cases)) as (drawn, axes, svg):
@@ -93,7 +93,7 @@ def _panel(
 
 
 def _draw(ax: Axes, y: float, found: Measured, measure: str, colour: str, logarithmic: bool, height: float) -> None:
-    """The median with the spread; an arrow from the limit on where runs were cut there."""
+    """Draw the median with the spread; an arrow from the limit on if runs were cut there."""
     if found.at_least is None:
         ax.annotate("job not ended", (0.02, y), xycoords=("axes fraction", "data"), **TEXT)
         return
@@ -111,13 +111,13 @@ def _draw(ax: Axes, y: float, found: Measured, measure: str, colour: str, logari
 
 
 def _reached(found: Measured, measure: str) -> list[float]:
-    """What was measured, and last the limit where runs were cut at it."""
+    """Return what was measured, and last the limit if runs were cut at it."""
     limit = [found.limit] if found.cut and found.limit and found.bound else []
     return [words.in_unit(value, measure) for value in (*found.values, *limit)]
 
 
 def growth(runs: list[Run]) -> str:
-    """Measures over the number of hosts, both scales logarithmic, with a dotted line for growth as the hosts."""
+    """Draw measures over the number of hosts, both scales logarithmic, with a dotted line for linear growth."""
     found = {measure: figures for measure, figures in by_hosts(runs).items() if measure in GROWING}
     lines = -(-len(found) // 3)
     with figure(lines, 3, 10, 2.7 * lines) as (_, axes, svg):
@@ -150,7 +150,7 @@ def _grow(ax: Axes, measure: str, figures: dict[int, Measured]) -> None:
 
 @contextmanager
 def figure(lines: int, columns: int, width: float, height: float) -> Iterator[tuple[Figure, list[Axes], io.StringIO]]:
-    """The last is its SVG, when it is left."""
+    """Yield a figure, its axes and a buffer, which holds the SVG after the block."""
     svg = io.StringIO()
     with matplotlib.rc_context(STYLE):
         drawn, axes = pyplot.subplots(lines, columns, figsize=(width, height), squeeze=False, layout="constrained")

@@ -1,9 +1,10 @@
-"""The figures of the page that says where the time goes; what follows from them is written around them by hand."""
+"""Fill the figures of the page about where the time goes; the text around them is written by hand."""
 
 from typing import Any
 
 from benchmarks.report.figures import Measured, Run, measured, where
 
+OURS, FLOOR = "ours", "floor"
 PARTS = {
     "start": ("From container start to the script's first line", "start_s"),
     "end": ("From the script's end to the container's exit", "tail_s"),
@@ -11,8 +12,9 @@ PARTS = {
 
 
 def context(record: dict[str, Any]) -> dict[str, Any]:
-    """What the page's template takes beside the record."""
+    """Return what the page's template takes beside the record."""
     runs, tables = record["runs"], {}
+    extra: dict[str, list[float]] = {part: [] for part in PARTS}
     for case, title in {run["case"]: run.get("title", run["case"]) for run in runs}.items():
         of_case = where(runs, case=case)
         sides = {side: where(of_case, side=side) for side in dict.fromkeys(run["side"] for run in of_case)}
@@ -22,7 +24,15 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
                 "**all of it**": [measured(each, total) for each in sides.values()],
             }} for part, (heading, total) in PARTS.items()
         ]  # fmt: skip
-    return {"tables": tables}
+        for part, (_, total) in PARTS.items():
+            ours, floor = (measured(where(of_case, side=side), total) for side in (OURS, FLOOR))
+            if ours and floor and ours.median is not None and floor.median is not None:
+                extra[part].append(1000 * (ours.median - floor.median))
+    return {"tables": tables, "added": {part: _range(each) for part, each in extra.items()}}
+
+
+def _range(milliseconds: list[float]) -> str:
+    return f"{min(milliseconds):.0f} to {max(milliseconds):.0f}" if milliseconds else ""
 
 
 def names(runs: list[Run], part: str) -> list[str]:
@@ -30,7 +40,7 @@ def names(runs: list[Run], part: str) -> list[str]:
 
 
 def phase(runs: list[Run], part: str, name: str) -> Measured | None:
-    """Phases of one name in one run, several ranks' say, count together."""
+    """Return the sum of all phases of one name, as of several ranks, run by run."""
     found = [[seconds for each, seconds in run.get("phases", {}).get(part, []) if each == name] for run in runs]
     sums = tuple(sum(of_run) for of_run in found if of_run)
     return Measured(sums) if sums else None

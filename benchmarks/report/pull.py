@@ -1,4 +1,4 @@
-"""The page about pulling: what a registry holds of each image, and what it takes to fetch and to unpack that."""
+"""Fill the page about pulling: what a registry holds of each image, and what it takes to fetch and to unpack that."""
 
 import statistics
 from typing import Any
@@ -14,13 +14,17 @@ MEASURES = ("pull_s", "download_s", "unpack_s", "cpu_s", "first_run_s")
 
 
 def context(record: dict[str, Any]) -> dict[str, Any]:
-    """What the page's template takes beside the record."""
+    """Return what the page's template takes beside the record."""
     rounds = len({run["round"] for run in record["runs"]})
-    return {"table": table(record), "sizes": sizes(record), "gains": gains(record["runs"]), "rounds": rounds}
+    lines = gains(record["runs"])
+    return {
+        "table": table(record), "sizes": sizes(record), "gains": lines, "rounds": rounds,
+        "found": medians(record["runs"]), "gain": ", ".join(gain(line) for line in lines[2:]),
+    }  # fmt: skip
 
 
 def sizes(record: dict[str, Any]) -> list[str]:
-    """A row for each image."""
+    """Return a row for each image."""
     lines = [
         "| image | compressed, MB | layers | the largest, MB | unpacked, MB | files |",
         "|---|---|---|---|---|---|",
@@ -39,7 +43,7 @@ def sizes(record: dict[str, Any]) -> list[str]:
 
 
 def table(record: dict[str, Any]) -> list[str]:
-    """A row for each image and each way: medians of the rounds (least to most)."""
+    """Return a row for each image and each way: medians of the rounds (least to most)."""
     lines = [
         "| gzip by | image | the pull, s | all fetched after, s | unpacking, s | CPU, s | first start, s |",
         "|---|---|---|---|---|---|---|",
@@ -53,7 +57,7 @@ def table(record: dict[str, Any]) -> list[str]:
 
 
 def gains(runs: list[Run]) -> list[str]:
-    """A row for each way: the image against what it was; empty where that was not pulled."""
+    """Return a row for each way: our image's ratio to what it was before; empty if that was not pulled."""
     lines = []
     for way in ways(runs):
         now, before = (by_round(runs, way, image) for image in (OURS, BEFORE))
@@ -62,6 +66,12 @@ def gains(runs: list[Run]) -> list[str]:
             lines.append(f"| {called(way)} | {' | '.join(cells)} | {words.verdict(found.meets(MOST))} |")
     head = ["| gzip by | the pull, times before | CPU, times before | at most 0.5 |", "|---|---|---|---|"]
     return [*head, *lines] if lines else []
+
+
+def gain(line: str) -> str:
+    """Return verdict and ratio of a row of gains: `**missed** (0.999 (0.942 to 1.06) times as long)`."""
+    _, ratio, _, verdict = (cell.strip() for cell in line.strip("|").split("|"))
+    return f"{verdict} ({ratio.partition(' ')[0]} times as long)"
 
 
 def by_round(runs: list[Run], way: str, image: str) -> dict[int, dict[str, float]]:
@@ -79,7 +89,7 @@ def _ratio(now: dict[int, dict[str, float]], before: dict[int, dict[str, float]]
 
 
 def medians(runs: list[Run]) -> dict[str, float]:
-    """image: seconds of the pull, with docker's own gzip."""
+    """Return {image: seconds of the pull, with docker's own gzip}."""
     found: dict[str, list[float]] = {}
     for run in where(runs, way="own"):
         found.setdefault(run["image"], []).append(run["measures"]["pull_s"])

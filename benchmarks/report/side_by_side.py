@@ -1,4 +1,4 @@
-"""The page about the launcher, the AWS toolkit and, where it was measured, what SageMaker's SDK 3 starts."""
+"""Fill the page that compares the launcher with the AWS toolkit and, if measured, with SageMaker's SDK 3."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from benchmarks.report import words
 from benchmarks.report.figures import Measured, Ratio, Run, measured, ratio, ratio_of_rounds, where
 from benchmarks.side_by_side.aims import AIMS, Aim, aim
 from benchmarks.side_by_side.cases import DRIVERS, START
+from benchmarks.side_by_side.rounds import CUTS, ORDER, TOGETHER
 
 SIDES = ("ours", "toolkit")
 LAUNCHER = "launcher"  # a section of its own, of the jobs in the first
@@ -29,12 +30,12 @@ NOT_PLOTTED = (
     *(("log", each) for each in SECTIONS["log"][2:]),
 )
 MORE_IS_BETTER = ("lines_per_s",)
-NOT_JUDGED = ("leaving_s",)  # TensorFlow's and MPI's, whoever started them
+NOT_JUDGED = ("leaving_s",)  # it is TensorFlow's and MPI's, whatever launcher started them
 
 
 @dataclass(frozen=True)
 class Row:
-    """One measure of one case, all sides."""
+    """One measure of one case, with all sides."""
 
     case: str
     title: str
@@ -65,12 +66,12 @@ class Row:
 
     @property
     def no_end(self) -> bool:
-        """Has the toolkit's job not ended, so that it has no figure to be compared with, while ours has one?"""
+        """Return whether the toolkit's job did not end, so that it has no figure to compare ours with."""
         return self.ratio is None and bool(self.ours and self.toolkit and self.ours.values and self.toolkit.cut)
 
     @property
     def is_worse(self) -> bool:
-        """Does the toolkit do better?"""
+        """Return whether the toolkit does better."""
         return self._is_loss(self.ratio, self.toolkit)
 
     @property
@@ -80,7 +81,7 @@ class Row:
     def _is_loss(self, to: Ratio | None, other: Measured | None) -> bool:
         if self.measure in NOT_JUDGED:
             return False
-        if to is None:  # of shares, a ratio to none is no number
+        if to is None:  # a ratio to a share of 0 does not exist
             found = self.ours and other and self.measure.endswith("_share") and other.median == 0
             return bool(found and self.ours and self.ours.median)
         return to.value < 1 if self.measure in MORE_IS_BETTER else to.value > 1
@@ -93,7 +94,7 @@ class Row:
 
 
 def rows(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[Row]:
-    """What is shown, in the order in which the cases were run. `cannot`: cases that the drivers have nothing for."""
+    """Return what is shown, in the order in which the cases ran. `cannot`: {case: why the drivers do not have it}."""
     found = []
     for case, (group, title) in {run["case"]: (run["group"], run["title"]) for run in runs}.items():
         for section in (group, LAUNCHER) if group == "start and tail" else (group,):
@@ -107,7 +108,7 @@ def rows(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[Row]:
 
 
 def plots(all_rows: list[Row]) -> dict[str, list[Row]]:
-    """section: what its plot shows."""
+    """Return {section: the rows that its plot shows}."""
     found: dict[str, list[Row]] = {}
     for row in all_rows:
         if (row.section, row.measure) not in NOT_PLOTTED:
@@ -120,16 +121,21 @@ def plot_of(section: str) -> str:
 
 
 def context(record: dict[str, Any]) -> dict[str, Any]:
-    """What the page's template takes beside the record."""
-    all_rows = rows(record["runs"], drivers_cannot(record))
+    """Return what the page's template takes beside the record."""
+    cannot = drivers_cannot(record)
+    all_rows = rows(record["runs"], cannot)
+    drivers = has_drivers(record["runs"])
+    order = ORDER.format(together=TOGETHER, cuts=CUTS)
     return {
-        "has_drivers": has_drivers(record["runs"]),
+        "has_drivers": drivers,
         "rows": all_rows,
         "plots": {section: plot_of(section) for section in plots(all_rows)} if record["what"] == "side-by-side" else {},
         "rounds": usual_rounds(record["runs"]),
         "slept": slept(record),
         "aims": aims(all_rows),
-        "exits": exits(record["runs"], drivers_cannot(record)),
+        "exits": exits(record["runs"], cannot),
+        "cannot": list(dict.fromkeys(row.drivers_cannot for row in all_rows if row.drivers_cannot)) if drivers else [],
+        "is_as_side_by_side": record["what"] == "side-by-side-on" and record.get("order") == order,
     }
 
 
@@ -144,7 +150,7 @@ def has_drivers(runs: list[Run]) -> bool:
 
 
 def drivers_cannot(record: dict[str, Any]) -> dict[str, str]:
-    """case: why the SDK's drivers do not have it."""
+    """Return {case: why the SDK's drivers do not have it}."""
     cases = record.get("cases", [])
     return {case["name"]: why for case in cases if (why := case.get("cannot", {}).get(DRIVERS))}
 
@@ -155,7 +161,7 @@ def usual_rounds(runs: list[Run]) -> int:
 
 
 def aims(all_rows: list[Row]) -> list[dict[str, Any]]:
-    """Whether each aim is met by all of its cases; those that are not shown to meet it by name."""
+    """Return whether each aim is met by all of its cases, and the names of the cases that do not meet it."""
     found = []
     for aimed in AIMS:
         judged = [row for row in all_rows if row.aim is aimed and not row.no_end]
@@ -180,7 +186,7 @@ def aims(all_rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def exits(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """Of each case: exit codes, whether all hosts ended as the job, and who reported success."""
+    """Return of each case the exit codes, whether all hosts ended as the job, and which hosts reported success."""
     found = []
     for case, (group, title) in {run["case"]: (run["group"], run["title"]) for run in runs}.items():
         names = (*SIDES, DRIVERS) if has_drivers(runs) else SIDES
@@ -189,18 +195,17 @@ def exits(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[dict
         success = [f"{side}: {hosts}" for side, of_side in sides.items() if (hosts := ended_with_0(of_side))]
         found.append({
             "group": group, "title": title,
-            "codes": [why if side == DRIVERS and why else codes(each) for side, each in sides.items()],
+            "codes": ["no driver" if side == DRIVERS and why else codes(each) for side, each in sides.items()],
             "right": [right(each) for each in sides.values()], "success": "; ".join(success) or "none",
         })  # fmt: skip
     return found
 
 
 def codes(runs: list[Run]) -> str:
-    """`1, 1`, or all that were seen with how often: `1, 0 (4 times); 1, 1 (1 time)`."""
+    """Return `1, 1`, or all codes that were seen and how often: `1, 0 (4 times); 1, 1 (1 time)`."""
     seen: Counter[str] = Counter()
     for run in runs:
-        cut = f" (cut after {run['cut_at_s']:g} s)" if run.get("cut_at_s") is not None else ""
-        seen[", ".join("still there" if code is None else str(code) for code in run.get("exit_codes", [])) + cut] += 1
+        seen[", ".join("still there" if code is None else str(code) for code in run.get("exit_codes", []))] += 1
     if len(seen) < 2:
         return "".join(seen) or "not measured"
     return "; ".join(f"{shown} ({words.plural(count, 'time')})" for shown, count in seen.items())
@@ -212,6 +217,6 @@ def right(runs: list[Run]) -> str:
 
 
 def ended_with_0(runs: list[Run]) -> str:
-    """The hosts that did, with how often."""
+    """Return the hosts that ended with 0, and how often."""
     hosts = Counter(host for run in runs for host, code in enumerate(run.get("exit_codes", []), 1) if code == 0)
     return ", ".join(f"algo-{host} ({times} of {len(runs)})" for host, times in sorted(hosts.items()))

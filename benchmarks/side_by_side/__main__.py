@@ -1,5 +1,6 @@
-"""Our launcher, AWS's toolkit and the drivers of SageMaker's SDK 3, in turns, on the same cases, in containers of this
-machine. See benchmarks/README.md.
+"""Run our launcher, AWS's toolkit and the drivers of SageMaker's SDK 3 on the same cases, in turns, in containers.
+
+See benchmarks/README.md.
 
 python -m benchmarks.side_by_side --rounds 5 --json docs/benchmarks/side-by-side.json
 python -m benchmarks.side_by_side --on IMAGE --rounds 5 --json docs/benchmarks/side-by-side-on.json

@@ -1,4 +1,4 @@
-"""What we aim at: our figure, divided by the toolkit's. The one table of it, for the report and for `--quick`."""
+"""List the aims, our figure divided by the toolkit's, in one table for the report and for `--quick`."""
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -13,7 +13,7 @@ class Aim:
 
     @property
     def limit(self) -> float:
-        """Half of the aim's distance to 1 is what no noise explains."""
+        """Return the ratio beyond which noise explains nothing: half of the aim's distance to 1."""
         return 1 - (1 - self.ratio) / 2
 
 
@@ -32,7 +32,7 @@ AIMS = (
 
 
 def aim(case: str, measure: str) -> Aim | None:
-    """The first that holds for the case."""
+    """Return the first aim that holds for the case."""
     return next(
         (a for a in AIMS if a.measure == measure and any(fnmatchcase(case, pattern) for pattern in a.cases)), None
     )

@@ -1,4 +1,4 @@
-"""What is run, as a table. A case is one job; what befalls it is its event."""
+"""List the cases. A case is one job; its event is the fault or stop that happens to it."""
 
 from dataclasses import dataclass
 
@@ -40,19 +40,19 @@ class Case:
     event: str = ""
     host: int = 0
     limit_s: float = LIMITS["success"]
-    after_s: float | None = None  # the limit from what befalls it, or the script's end, on; None: the same
+    after_s: float | None = None  # the limit from its event, or the script's end, on; None: the same
     rounds: int | None = None  # at most; None: as many as asked for
     example: str = ""  # a folder of examples/ whose modules and data the program uses
-    unread_s: float = 0.0  # so long nobody reads what the job's one host writes, from the script's first words on
+    unread_s: float = 0.0  # seconds from the script's first mark on in which nobody reads its one host's output
     quick: bool = False
 
     @property
     def processes(self) -> int:
-        """Scripts that tell what they do: with servers for workers, the chief's alone."""
+        """Return the number of scripts that write marks: if workers are servers, the chief's alone."""
         return 1 if WORKERS_SERVE in self.arguments else self.hosts * self.ranks
 
     def cannot(self, side: str) -> str:
-        """Why this side has nothing for the case; "" where it has."""
+        """Return why this side cannot run the case; "" if it can."""
         return NO_DRIVER.get(self.mode, "") if side == DRIVERS else ""
 
     @property
@@ -72,7 +72,7 @@ TINY = {
 
 
 def _start(name: str, title: str, mode: str, hosts: int, ranks: int = 1, quick: bool = False) -> Case:
-    # Long enough that all of a launcher is there, its monitor and its parameter servers, too.
+    # Long enough for all of a launcher to run, its monitor and its parameter servers, too.
     return Case(
         name=f"start-{name}", title=title, group=START, mode=mode, hosts=hosts, ranks=ranks,
         arguments=(("seconds", "4"),), quick=quick,

@@ -1,4 +1,4 @@
-"""What SageMaker's Python SDK 3 has a container start: out of a request that its ModelTrainer really makes.
+"""Find what SageMaker's Python SDK 3 starts in a container, from a request that its ModelTrainer really makes.
 
 The SDK runs in .venv-sdk-v3, in one process for all cases, where tests/sdk/drivers/submit_calls.py answers for AWS.
 """
@@ -16,7 +16,7 @@ from benchmarks.side_by_side.cases import CASES, DRIVERS, Case
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-sdk-v3/bin/python"
-ALONE = {  # the SDK's environment: nothing of the user's, and no way out
+ALONE = {  # the SDK's environment: nothing of the user's, and no network
     "AWS_ACCESS_KEY_ID": "invented", "AWS_SECRET_ACCESS_KEY": "invented", "AWS_DEFAULT_REGION": "eu-west-1",
     "AWS_EC2_METADATA_DISABLED": "true", "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
     **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9"),
@@ -30,7 +30,7 @@ from sagemaker.train.distributed import MPI
 
 @dataclass(frozen=True)
 class Asked:
-    """Of a container: its command, its hyperparameters and the files of its channel sm_drivers."""
+    """A container's command, its hyperparameters and the files of its channel sm_drivers."""
 
     command: list[str]
     hyperparameters: dict[str, str]
@@ -44,7 +44,7 @@ class Asked:
 
 @functools.cache
 def asked() -> dict[str, Asked]:
-    """By case, for all that the drivers can do."""
+    """Return {case: Asked} for all cases that the drivers can run."""
     if not PYTHON.exists():
         raise RuntimeError(f"no {PYTHON.relative_to(ROOT)}: tests/sdk/make_environments.sh makes it")
     cases = [case for case in CASES if not case.cannot(DRIVERS)]
@@ -63,7 +63,7 @@ def asked() -> dict[str, Asked]:
 
 
 def call(case: Case) -> str:
-    """The user's code. The SDK's -np counts one host's ranks, and fills the first host: so all ranks, dealt out."""
+    """Return the user's code. The SDK's -np counts one host's ranks and fills the first host: so all, dealt out."""
     how = ""
     if case.mode == "mpi":
         dealt = ["--map-by", f"ppr:{case.ranks}:node"]

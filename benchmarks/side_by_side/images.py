@@ -1,4 +1,4 @@
-"""The two images: ours, and the peers', which is built on ours; or one that has the toolkit, and ours, put on it."""
+"""Build the images: the peers' on ours; or, on an image with the toolkit, the same with our launcher."""
 
 import os
 import shutil
@@ -32,8 +32,8 @@ MADE_OF = {
 
 
 def build_toolkit(ours: str) -> str:
-    """The peer image's name. Seconds where docker still has its layers, else well under a minute."""
-    docker("image", "inspect", "-f", "{{.Id}}", ours)  # or its complaint
+    """Build the peer image and return its name. Seconds if docker still has its layers, else well under a minute."""
+    docker("image", "inspect", "-f", "{{.Id}}", ours)  # raises if it is missing
     with tempfile.TemporaryDirectory(prefix="toolkit-") as context:
         shutil.copy(DOCKERFILE, context)
         if bundle := _ca_bundle():
@@ -47,8 +47,8 @@ def build_toolkit(ours: str) -> str:
 
 
 def put_ours_on(image: str) -> str:
-    """The name of the image with our launcher in the toolkit's place, as a user would make it."""
-    docker("image", "inspect", "-f", "{{.Id}}", image)  # or its complaint
+    """Put our launcher in the toolkit's place, as a user would, and return the image's name."""
+    docker("image", "inspect", "-f", "{{.Id}}", image)  # raises if it is missing
     subprocess.run(
         [str(ROOT / "build.sh"), "--on", image, "--tag", OURS_ON], check=True, stdout=sys.stderr, timeout=1800
     )
@@ -56,7 +56,7 @@ def put_ours_on(image: str) -> str:
 
 
 def versions(image: str) -> str:
-    """What an image with the toolkit is made of, as its Python knows it."""
+    """Return the versions in an image with the toolkit, as its Python reports them."""
     code = (
         "import sys; from importlib.metadata import distributions as d; "
         "found = {each.metadata['Name'].lower().replace('_', '-'): each.version for each in d()}; "
@@ -66,13 +66,13 @@ def versions(image: str) -> str:
 
 
 def _ca_bundle() -> str | None:
-    """The certificates to trust while building, for archives behind a private CA; as build.sh finds them."""
+    """Return the certificates to trust while building, for archives behind a private CA; as build.sh finds them."""
     named = [str(ROOT / "ca-bundle.pem"), *(os.environ.get(name, "") for name in CA_VARIABLES)]
     return next((path for path in named if path and Path(path).is_file()), None)
 
 
 def described(side: str, image: str, made_of: str = "") -> dict[str, str | int]:
-    """`bytes` as `docker images` has them; `files_bytes`: the files that a container sees."""
+    """Describe an image. `bytes`: what `docker images` shows; `files_bytes`: the files that a container sees."""
     seen = docker("run", "--rm", "--network", "none", "--entrypoint", "du", image, "-sxb", "/").split()[0]
     return {
         "name": image,

@@ -1,4 +1,4 @@
-"""A job on one side: a container for each host, with what SageMaker would mount, on a network of the job's own."""
+"""Run a job on one side: a container for each host, with what SageMaker would mount, on a network of the job's own."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ QUIET_S = 0.2
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that a process of the script said: its host, the process, what, and when (or how much)."""
+    """A line that a process of the script wrote: its host, the process, what, and when (or how much)."""
 
     host: str
     process: str
@@ -36,7 +36,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Ending:
-    """What is left of a host. `finished` and `exit_code` are None if it was still there when the job was cut."""
+    """How a host ended. `finished` and `exit_code` are None if it was still there when the job was cut."""
 
     host: str
     started: float
@@ -124,7 +124,7 @@ class Job:
         )  # fmt: skip
 
     def _command(self) -> list[str]:
-        """What SageMaker starts."""
+        """Return what SageMaker starts."""
         if self._asked:
             return self._asked.command
         entrypoint = json.loads(docker("image", "inspect", "-f", "{{json .Config.Entrypoint}}", self._image)) or []
@@ -136,12 +136,12 @@ class Job:
         docker("start", *map(self._name, self.hosts))
 
     def tell(self, word: str, *hosts: str) -> None:
-        """The programs there look for a file of this name."""
+        """Create a file of this name, which the programs there look for."""
         for host in hosts or self.hosts:
             (self._bench(host) / word).touch()
 
     def kill(self, host: str) -> float:
-        """The host is gone at once; when."""
+        """Kill the host at once; return when."""
         at = time.time()
         docker("kill", self._name(host))
         return at
@@ -155,7 +155,7 @@ class Job:
         return time.time()
 
     def terminate(self) -> float:
-        """SIGTERM to every host; when."""
+        """Send SIGTERM to every host; return when."""
         at = time.time()
         docker("kill", "--signal", "TERM", *map(self._name, self.hosts))
         return at
@@ -173,7 +173,7 @@ class Job:
                     yield Mark(host, file.name, what, float(value))
 
     def see(self, what: str, within: float) -> bool:
-        """Wait until every process of the script has said so; False if they have not by then, or a host is gone."""
+        """Wait until every process of the script has written that mark; False if not by then, or if a host is gone."""
         deadline = time.monotonic() + within
         look_at_hosts = time.monotonic() + 5
         while sum(mark.what == what for mark in self._read_marks()) < self.case.processes:
@@ -191,7 +191,7 @@ class Job:
         return [host for host, running in zip(self.hosts, shown, strict=True) if running == "true"]
 
     def drain(self, within: float) -> None:
-        """Wait until nothing comes to the engine's log any more."""
+        """Wait until nothing more comes to the engine's log."""
         paths = docker("inspect", "-f", "{{.LogPath}}", *map(self._name, self.hosts)).split()
         sizes: list[int] = []
         deadline, since = time.monotonic() + within, time.monotonic()
@@ -238,7 +238,7 @@ class Job:
         )
 
     def keep(self, folder: Path, endings: list[Ending]) -> None:
-        """Logs and marks, for a person to look at."""
+        """Write logs and marks to a folder, for a person to look at."""
         folder.mkdir(parents=True, exist_ok=True)
         for ending in endings:
             (folder / f"{ending.host}.log").write_text(ending.log)

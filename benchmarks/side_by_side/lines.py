@@ -1,4 +1,4 @@
-"""Pure: what became of the numbered lines of programs/prints.py on their way through a launcher."""
+"""Find what became of the numbered lines of programs/prints.py on their way through a launcher. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ OUR_LABEL = re.compile(r"\[(?P<host>algo-\d+) (?:rank (?P<rank>\d+)|[^]]+)\]")
 
 
 def log_measures(logs: Mapping[str, str], wanted: int, began: float) -> dict[str, float]:
-    """`logs`: each host's, the engine's time before each line. `wanted`: how many were printed, from `began` on."""
+    """Return measures. `logs`: by host, each line after the engine's time. `wanted`: lines printed from `began` on."""
     whole, wrong, unlabelled, last = 0, 0, 0, began
     for log in logs.values():
         for line in log.splitlines():
@@ -39,7 +39,7 @@ def log_measures(logs: Mapping[str, str], wanted: int, began: float) -> dict[str
 
 
 def label(text: str) -> tuple[str, str] | None:
-    """The host ("": none) and the rank that a label names; a script that is no rank is "-". None: there is no label."""
+    """Return the host ("": none) and the rank ("-": the script is none) that a label names. None: there is no label."""
     if found := TOOLKIT_LABEL.search(text):
         return found["host"], found["rank"]
     if found := DRIVERS_LABEL.search(text):

@@ -1,4 +1,4 @@
-"""What a case with one of the examples takes: its modules, what they import, and invented data, made once."""
+"""Provide what a case with an example takes: its modules, their imports, and invented data, made once."""
 
 import functools
 import shutil
@@ -15,7 +15,7 @@ DATA = {  # example: how its data is made, in a folder that is added
 
 
 def put(example: str, code: Path, data: Path) -> None:
-    """Fill both folders. The code brings along all that it imports, so that no side has to install anything."""
+    """Fill both folders. The code includes all that it imports, so that no side has to install anything."""
     made = Path(_made(example).name)
     for modules in (ROOT / "examples" / example).glob("*.py"):
         shutil.copy(modules, code)

@@ -1,4 +1,4 @@
-"""Pure: what a job did, from the marks of its script and the ends of its hosts."""
+"""Compute what a job did, from the marks of its script and the ends of its hosts. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ def measures(
     peak_bytes: int,
     left_at: float | None = None,  # when the scripts' last process was gone, of real jobs
 ) -> dict[str, float]:
-    """Only what could be measured. A job that was cut has no end."""
+    """Return only what could be measured. A job that was cut has no end."""
     by_name: dict[str, list[float]] = {}
     for mark in marks:
         by_name.setdefault(mark.what, []).append(mark.value)
@@ -79,7 +79,7 @@ def _of_unread(
 
 
 def ended_well(case: Case, marks: Iterable[Mark], endings: list[Ending], killed: str | None) -> bool:
-    """Did all hosts end as the job did? All 0 after a success; none after a failure; after SIGTERM, all have saved."""
+    """Return whether all hosts ended as the job did: 0 after a success, else not 0; all saved after SIGTERM."""
     codes = [ending.exit_code for ending in endings if ending.host != killed]
     if None in codes:
         return False

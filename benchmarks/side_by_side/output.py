@@ -1,4 +1,4 @@
-"""A host's standard output as a pipe that nobody reads at first, in the place of the engine's log."""
+"""Provide a host's standard output as a pipe that nobody reads at first, in the place of the engine's log."""
 
 import os
 import threading
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class Output:
-    """A named pipe, and its reader. `with` it, the host has somebody at the other end, who may read nothing."""
+    """A named pipe, and its reader. `with` it, the pipe has an open other end, which may read nothing."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
@@ -22,7 +22,7 @@ class Output:
         os.close(self._fd)
 
     def read_on(self) -> None:
-        """From now on, until the host's end; it has begun to write."""
+        """Read from now on, until the host's end; it has begun to write."""
         os.set_blocking(self._fd, True)
         self._reader.start()
 
@@ -31,7 +31,7 @@ class Output:
             self._got.extend(block)
 
     def text(self) -> bytes:
-        """What was read. Of a host that is gone that is all there will be."""
+        """Return what was read; complete once the host is gone."""
         if self._reader.ident:
             self._reader.join(10)
         return bytes(self._got)

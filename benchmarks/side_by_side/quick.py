@@ -11,12 +11,12 @@ Run = dict[str, Any]
 
 ROUNDS = 3  # a case runs again while it is too slow: the outcome table may have had both cores
 LIMIT_S = 25.0  # for both sides, and for ours after the script's end or the fault, too
-# For a peer after these: more is counted as that, which is in its favour. It sleeps for minutes, or for ever.
+# For a peer after these. It sleeps for minutes, or for ever: a longer time counts as this one, in its favour.
 PEER_S = 10.0
 
 
 def shortened(case: Case, side: str) -> Case:
-    """As --quick runs it."""
+    """Return the case as --quick runs it."""
     limit = min(case.limit_s, LIMIT_S)
     return replace(case, limit_s=limit, after_s=limit if side == OURS else min(limit, PEER_S))
 
@@ -41,7 +41,7 @@ def complaints(runs: Iterable[Run]) -> list[str]:
 def too_slow(runs: Iterable[Run]) -> dict[str, list[str]]:
     """Return, by case, a line for each ratio beyond half the aim's distance to 1.
 
-    The best run of each side counts: what else the machine does adds time and takes none away.
+    The best run of each side counts: other work of the machine adds time and takes none away.
     """
     figures: dict[tuple[str, str], dict[str, list[float]]] = {}  # by case and measure, and by side
     for run in runs:

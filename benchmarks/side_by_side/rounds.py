@@ -1,7 +1,7 @@
-"""In which order cases run. Sides take turns: ours, the toolkit, the SDK's drivers, ours, and so on.
+"""Order the runs. Sides take turns: ours, the toolkit, the SDK's drivers, ours, and so on.
 
-Nothing runs beside a run, but for one kind: after the failure or the stop of several hosts the peers wait, asleep, for
-up to minutes. These runs, and only these, run side by side at the end of a round, begun one after another.
+Nothing runs beside a run, with one exception: after the failure or the stop of several hosts the peers wait, asleep,
+for up to minutes. These runs, and only these, run side by side at the end of a round, begun one after another.
 """
 
 import threading
@@ -32,12 +32,12 @@ def waits(case: Case) -> bool:
 
 
 def waits_in_its_tail(case: Case) -> bool:
-    """Also after a success, in the peers' half a minute behind mpirun; what starts before that is undisturbed."""
+    """Return whether peers wait, also half a minute behind mpirun after a success; starts are undisturbed."""
     return waits(case) or (case.group == START and case.mode == "mpi" and case.hosts > 1)
 
 
 def one_round(due: Iterable[tuple[Case, str]], do: Do, waits: Callable[[Case], bool] = waits) -> Iterator[Run]:
-    """`due`: what is to run, and on which side, in order."""
+    """Yield the results of a round. `due`: what is to run, and on which side, in order."""
     due = list(due)
     for case, side in due:
         if not waits(case):
@@ -53,7 +53,7 @@ def one_round(due: Iterable[tuple[Case, str]], do: Do, waits: Callable[[Case], b
 
 
 def together(due: list[tuple[Case, str]], do: Do) -> Iterator[Run]:
-    """Side by side, each begun when the event of the one before has happened (or it has ended without)."""
+    """Run side by side, each begun when the event of the one before has happened (or it has ended without)."""
     with ThreadPoolExecutor(TOGETHER) as pool:
         try:
             running = []

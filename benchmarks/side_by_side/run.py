@@ -1,4 +1,4 @@
-"""One run of a case on one side, from the first container to the figures."""
+"""Run a case once on one side, from the first container to the figures."""
 
 import contextlib
 import threading
@@ -12,7 +12,7 @@ from benchmarks.side_by_side.job import Job
 from benchmarks.side_by_side.measures import ended_well, measures
 from benchmarks.side_by_side.scripts import Scripts
 
-SETTLE_S = 1.0  # between the last process's first words and what befalls the job
+SETTLE_S = 1.0  # between the last process's first mark and the case's event
 
 
 def run(
@@ -22,7 +22,7 @@ def run(
     at_work: threading.Event | None = None,
     keep: Path | None = None,
 ) -> dict[str, Any]:
-    """`at_work` is set when what befalls the job has happened, or its script has ended."""
+    """Run it. `at_work` is set when the case's event has happened, or its script has ended."""
     with contextlib.ExitStack() as stack:
         job = stack.enter_context(Job(case, side, images))
         scripts = stack.enter_context(Scripts(case.program)) if case.group == REAL and case.mode == "mpi" else None
@@ -70,7 +70,7 @@ def run(
 
 
 def befall(job: Job, case: Case) -> float | None:
-    """Let it happen; when it did, or None where the script will say so itself."""
+    """Cause the case's event; return when it happened, or None if the script will mark it itself."""
     host = job.hosts[case.host]
     match case.event:
         case "raise":

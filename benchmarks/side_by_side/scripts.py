@@ -1,7 +1,7 @@
-"""When the scripts' processes end, by the kernel: later than their last line, by what TensorFlow takes to leave.
+"""Find when the scripts' processes end, by the kernel: later than their last line, by what TensorFlow takes to exit.
 
-Of jobs whose ranks all end by themselves. With parameter servers, a worker is a script on one side and a server on the
-other.
+This is for jobs whose ranks all end by themselves. With parameter servers, a worker is a script on one side and a
+server on the other.
 """
 
 import time
@@ -11,7 +11,7 @@ from benchmarks.side_by_side.usage import is_script
 
 
 class Scripts:
-    """All processes of this machine that run a program of this name, while `with` lasts. Takes root."""
+    """Watch all processes of this machine that run a program of this name, while `with` lasts. Takes root."""
 
     def __init__(self, program: str) -> None:
         self._program, self._kernel = program.encode(), Kernel()
@@ -24,7 +24,7 @@ class Scripts:
         self._kernel.__exit__()
 
     def ended_at(self) -> float | None:
-        """When the last of them was gone, as `time.time()` counts; None if that is not known."""
+        """Return when the last of them was gone, as `time.time()` counts; None if unknown."""
         ends = [
             seen.ended
             for seen in self._kernel.seen

@@ -1,9 +1,9 @@
-"""What the launcher takes for itself: memory and CPU of the containers' processes that are not the user's script.
+"""Measure what the launcher takes: memory and CPU of the containers' processes other than the user's script.
 
 Both sides are measured alike, from outside. All containers of a job are in one control group, made for it.
 CPU: what the kernel counted for that group from its first process to its last, less what the scripts counted for
 themselves, their interpreter's start included. sshd, mpirun, its daemons and parameter servers are the launcher's.
-Memory: ten times a second, the group's anonymous memory less that of the scripts; the most it was. A page counts once,
+Memory: ten times a second, the group's anonymous memory less that of the scripts; the maximum. A page counts once,
 however many processes share it. Pages of files, as those of libraries, do not count: they are the page cache's, and a
 script that imports TensorFlow shares them with a launcher that does.
 """
@@ -40,13 +40,13 @@ class Usage:
                 folder.rmdir()
 
     def cpu_s(self) -> float:
-        """CPU seconds of all processes of the job so far, those that have ended, too."""
+        """Return CPU seconds of all processes of the job so far, those that have ended included."""
         if (usage := self._folder("cpuacct") / "cpuacct.usage").exists():
             return int(usage.read_text()) / 1e9
         return _fields(self._folder("cpu") / "cpu.stat")["usage_usec"] / 1e6
 
     def _folder(self, controller: str) -> Path:
-        """Version 1 has a tree for each controller, version 2 one for all."""
+        """Return the job's folder; version 1 has a tree for each controller, version 2 one for all."""
         tree = ROOT / controller
         return (tree if tree.is_dir() else ROOT) / self._name
 
@@ -80,6 +80,6 @@ def _fields(file: Path) -> dict[str, int]:
 
 
 def is_script(words: list[bytes], program: bytes) -> bool:
-    """Is this the command line of Python with the user's script? mpirun and shells have it in theirs, too."""
+    """Return whether it is Python's command line with the user's script; mpirun and shells name the script, too."""
     python = bool(words) and words[0].rpartition(b"/")[2].startswith(b"python")
     return python and any(word.rpartition(b"/")[2] == program for word in words[1:])

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Writes locked.txt and gpu-locked.txt of a line anew: the versions of its requirements.txt and gpu.txt, with the hashes that
-# the index has for them.
+# Write locked.txt and gpu-locked.txt of a line anew: the versions of its requirements.txt and gpu.txt, with their hashes in
+# the index.
 #
 #     container/lines/lock.sh 2.14
 #
-# Both are complete, so nothing is resolved here. uv does it: `pip install uv`.
+# requirements.txt and gpu.txt are complete, so nothing is resolved here. It needs uv: `pip install uv`.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -15,14 +15,14 @@ folder=$HERE/$line
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# lock PINS: prints them with hashes, part by part.
+# lock PINS: print the pins with their hashes, part by part.
 lock() {
     local mark python
     echo "# Made from $1 by container/lines/lock.sh. The parts are its parts."
     grep '^# ==== ' "$folder/$1" | while read -r mark; do
         printf '\n%s\n' "$mark"
         awk -v mark="$mark" '/^# ==== /{on = $0 == mark} on && /^[a-z].*==/' "$folder/$1" >"$scratch/part"
-        # The Pipe mode operator's wheels say which Python, and need none: any will do.
+        # The Pipe mode operator needs no particular Python, but its wheel names 3.10, so only 3.10 finds it.
         python=3.11
         if grep -q '^sagemaker-tensorflow==' "$scratch/part"; then python=3.10; fi
         uv pip compile --quiet --no-deps --no-header --no-annotate --generate-hashes --no-config \

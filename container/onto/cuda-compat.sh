@@ -1,5 +1,5 @@
-# Sourced by docker-entrypoint, in images that bring a libcuda for drivers that are older than their CUDA: where the host's
-# is older, the image's is found first. (What AWS's own ENTRYPOINT does, in whose place ours is.)
+# Put the image's libcuda first if the host's driver is older. docker-entrypoint sources this in images that bring a libcuda
+# for drivers older than their CUDA. AWS's own ENTRYPOINT, which ours replaces, does the same.
 compat=${CUDA_COMPAT:-/usr/local/cuda/compat} driver=${CUDA_DRIVER:-/proc/driver/nvidia/version}
 if [ -r "$driver" ] && library=$(readlink "$compat/libcuda.so.1"); then
     driver=$(sed -n 's/.*Kernel Module[^0-9]*\([0-9][0-9.]*\).*/\1/p' "$driver")

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Finds the Python of an image that trains, and has it make /opt/sagemaker-tf-entrypoint: by install.py, beside this file.
+# Find the Python with which an image trains, and run install.py with it, which makes /opt/sagemaker-tf-entrypoint.
 # Runs in a stage of onto.Dockerfile.  usage: PYTHON=[/path/to/python] sh install.sh
 set -eu
 
 here=$(dirname "$0")
 log=$(mktemp)
 
-# look PYTHON: its version and whether it has TensorFlow, such as `3.12 tensorflow`; nothing where it does not run.
+# look PYTHON: print its version and whether it has TensorFlow, such as `3.12 tensorflow`. Fail if it does not run.
 look() {
     "$1" -c 'import sys
 from importlib.util import find_spec
@@ -24,7 +24,7 @@ for candidate in ${PYTHON:-python python3 /opt/venv/bin/python /opt/conda/bin/py
     case "$seen " in *" $path "*) continue ;; esac
     seen="$seen $path ($found)"
     is_new_enough "${found% *}" || continue
-    # The first that has TensorFlow, else the first.
+    # Take the first that has TensorFlow, else the first.
     case $found in
         *tensorflow) chosen=$path && break ;;
         *) chosen=${chosen:-$path} ;;

@@ -31,9 +31,8 @@ def plain(value: Any) -> Any:
 def reader(kind: Any) -> Callable[[Any], Any]:
     """Return the function that makes a value of this type from JSON.
 
-    It raises KeyError, TypeError or ValueError on others.
-
-    It is made once for each type: a coordinator reads the reports of a thousand hosts.
+    The function raises KeyError, TypeError or ValueError if the JSON is not of this type. It is made once for each
+    type, since a coordinator reads the reports of a thousand hosts.
     """
     origin, inner = get_origin(kind), get_args(kind)
     if origin is UnionType:  # a type or None

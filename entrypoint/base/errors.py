@@ -1,4 +1,4 @@
-"""Define the launcher's exceptions and the exit code of each class of failure that is not a user process's own.
+"""Define the launcher's exceptions, and an exit code for each kind of failure that is not a user process's own.
 
 A user's process keeps its own code (or 128 + signal). The codes below follow sysexits.h, so that they do not collide
 with what scripts commonly return. tests/unit/outcome/test_outcome.py checks that they are unique.
@@ -40,11 +40,11 @@ class _OneLine(Exception):
 
 
 class ConfigError(_OneLine):
-    """Report that the job is described wrongly."""
+    """Report that the job's description is wrong."""
 
 
 class ConfigErrors(list[ConfigError]):
-    """Collect the errors of a description, so that the rest of it can still be read."""
+    """Collect the errors of a job's description, so that the rest of it can still be read."""
 
     def instead(self, otherwise: Any, read: Callable[..., T], *what: Any) -> T:
         """Return what `read(*what)` returns. If it raises ConfigError, note the error and return `otherwise`."""

@@ -1,4 +1,4 @@
-"""Import what only a part of our users has installed, or say which extra of the wheel brings it."""
+"""Import a package that only some users have installed, or name the extra of the wheel that brings it."""
 
 import importlib
 from typing import Any
@@ -9,7 +9,7 @@ WHEEL = "sagemaker-tf-entrypoint"
 
 
 def imported(module: str, extra: str, what: str) -> Any:
-    """Import a module by its whole name; ConfigError that names the extra if it is missing. `what` begins the error."""
+    """Import a module by its full name. If it is missing, raise ConfigError with the extra; `what` begins its text."""
     try:
         return importlib.import_module(module)
     except ImportError:

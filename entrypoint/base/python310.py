@@ -10,7 +10,7 @@ else:
     from typing import Any, NoReturn
 
     class StrEnum(str, Enum):
-        """Enumerate texts: str() and format() give the value, as in Python 3.11's StrEnum."""
+        """Enumerate strings: str() and format() return the value, as in Python 3.11's StrEnum."""
 
         __str__ = str.__str__
         __format__ = str.__format__

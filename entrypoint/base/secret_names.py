@@ -1,8 +1,8 @@
 """Decide which names of variables and hyperparameters are those of secrets. Pure.
 
 A name is split into words, however they are joined: DB_PASSWORD_PROD, dbPassword, pgpassword. It names a secret if its
-last words do. Words behind them may tell which secret (PROD, 2), of what (PASSWORD_DB, TOKEN_GITHUB), or in which form
-(PRIVATE_KEY_PEM, KEY_BASE64). SECRET_NAME and TOKEN_TTL are something else.
+last words do. Words after them may specify which secret (PROD, 2), of what (PASSWORD_DB, TOKEN_GITHUB), or in which
+form (PRIVATE_KEY_PEM, KEY_BASE64). SECRET_NAME and TOKEN_TTL do not name secrets.
 """
 
 import re
@@ -19,22 +19,23 @@ def _phrases(text: str) -> frozenset[tuple[str, ...]]:
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BETWEEN = re.compile(r"[^A-Za-z0-9]+")
-_LONGEST = 200  # characters that are read, from the end of a name
+_LONGEST_CHARS = 200  # characters that are read, from the end of a name
 
-# Words behind a secret's own words: which of several, or in which form.
+# Words after a secret's own words that specify which of several secrets, or its form.
 _WHICH = _words(
     "prod production prd dev develop development staging stage stg test testing tests qa uat live sandbox ci local "
     "primary secondary old new current previous next main default backup global internal external a b fallback "
     "fallbacks base64 b64 value val string str raw plain plaintext encoded decoded encrypted enc hash hashed "
     "data json env pem der p8 p12 pkcs8 jwk hex armor armored content contents text"
 )
-# Words behind, too: of what it is a secret. Words that make it something else, such as HOST and SERVICE, are not here.
+# Words after them that specify what the secret is for. Words that make the name another thing's, such as HOST and
+# SERVICE, are left out.
 _OF_WHAT = _words(
     "db database databases sql mysql mssql mariadb postgresql pg pgsql oracle mongo sqlite rabbitmq kafka amqp mqtt "
     "smtp imap pop3 mail email ftp sftp ssh ldap wifi vpn root admin user superuser sudo api bot jwt oauth oauth2 "
     "minio influxdb clickhouse cassandra elasticsearch neo4j keystore wallet aliyun auth0"
 )
-# Words in front that turn a secret's name into that of an option about secrets.
+# Words before a secret's name that make it the name of an option about secrets.
 _ABOUT = _words("use uses using enable enabled disable disabled require requires required allow without")
 _ABOUT_AT_FIRST = _words(
     "no has is show hide skip mask scan detect print needs need ignore forgot num number count max min"
@@ -52,11 +53,11 @@ _PHRASES = _phrases(
     "|pin code|user pin|api hash|card pin|secret key base|secret id|docker config json|credentials relative uri"
     "|credentials full uri|shared key lite|totp seed|otp seed"
 )
-_FILES = _words("kubeconfig keystore p12 pfx netrc dockerconfigjson dockercfg")  # secret if their value is no path
+_FILES = _words("kubeconfig keystore p12 pfx netrc dockerconfigjson dockercfg")  # secret unless their value is a path
 _CONTENTS = _words("base64 b64 data json text content contents raw value")
 _AS_A_FILE = _words("file files filename path location")
 
-# `key` has many meanings. In front of it, these words make it one that opens something.
+# `key` has many meanings. After these words, it is one that gives access.
 _KEYS = _words(
     "api access account auth authentication authorization client consumer encryption decryption encrypt decrypt "
     "private secret signing sign master license licence service shared storage subscription function functions deploy "
@@ -69,7 +70,7 @@ _OF_DATA = _words(
     "public publishable primary foreign partition sort hash row cache object index unique composite image label "
     "feature routing map dict json item group site message event idempotency lookup column field"
 )
-_OF_PRIVATE_KEYS = _words("pem p8 p12 pkcs8")  # forms that stand behind `key`
+_OF_PRIVATE_KEYS = _words("pem p8 p12 pkcs8")  # forms that follow `key`
 _ID_OF_KEYS = _words("api access account auth client private secret")  # ids of other keys are no secrets
 _SERVICES = _words(
     "airtable algolia amplitude anthropic apify appcenter asana aws azure binance bitbucket braintree bugsnag checkly "
@@ -95,11 +96,11 @@ _NO_PASS = _words(
     "first second third one two three single double multi per by low high band forward backward fwd bwd render each "
     "every last next final did does all num n max min early z depth shadow base geometry warmup lexical"
 )
-_WORDS_BEFORE_PASS = _words("ask by com encom over sur tres under")  # words that are written as one with `pass`
+_WORDS_BEFORE_PASS = _words("ask by com encom over sur tres under")  # they make another word with `pass`: bypass
 # What `pwd` may mean in a name.
 _FOLDERS = _words("orig original old last work working start init initial build host current launch script")
 
-# In front of `token`, these words mean one of a language model. Any other token opens something.
+# After these words, a `token` is one of a language model. Any other token gives access.
 _LANGUAGE = _words(
     "pad padding eos bos unk unknown mask masked sep cls start end stop special image img audio video text word char "
     "character oov sot eot eof first last next previous prev input output per by max min num n subword "
@@ -108,10 +109,10 @@ _LANGUAGE = _words(
     "encoder begin beginning single each continuation dist class label fim prefix suffix middle turn "
     "think sample"
 )
-# Before the plural: such tokens are secret.
+# After these words, the plural `tokens` is secret.
 _TOKENS = _words("auth access api bot refresh bearer session secret personal deploy service admin oauth")
 
-# Secret words at the end of names that are written as one word: pgpassword, AUTHTOKEN.
+# Words for secrets at the end of a name that is written as one word: pgpassword, AUTHTOKEN.
 _RUN_TOGETHER = re.compile(
     r"^(.+?)(passwords?|passwd|passphrase|passcode|secrets?|credentials?|creds|apikeys?|tokens?|pwd|webhook|key|pass|pat"
     r"|cookie)$"
@@ -124,10 +125,9 @@ _WRITTEN_AS_ONE = {"".join(phrase): phrase for phrase in _PHRASES | _OF_KEYS}
 def is_secret(name: str, content: bool = False) -> bool:
     """Return whether the value of a variable or hyperparameter with this name is secret.
 
-    PASSWORD_FILE, KUBECONFIG and PWD usually hold a path, which is no secret. With `content`, the value is known to be
-    none.
+    PASSWORD_FILE, KUBECONFIG and PWD usually hold a path, which is no secret. `content`: the value is not a path.
     """
-    words = _split(name[-_LONGEST:])
+    words = _split(name[-_LONGEST_CHARS:])
     if words[:2] == ["sm", "hp"]:
         del words[:2]
     elif name in ("PWD", "OLDPWD") and not content:  # set by every shell; a hyperparameter would be called pwd
@@ -166,7 +166,7 @@ def _is_noun(word: str) -> bool:
 
 
 def _run_together(word: str) -> list[str]:
-    """Return the words of a name that was written as one word; an empty list if it is one word, as far as known."""
+    """Return the words of a name that is written as one word; [] if it is a single word, as far as known."""
     if word in _WRITTEN_AS_ONE:
         return list(_WRITTEN_AS_ONE[word])
     found = _RUN_TOGETHER.match(word)
@@ -185,7 +185,7 @@ def _run_together(word: str) -> list[str]:
 
 
 def _names_one(words: list[str], rest: list[str], content: bool) -> bool:
-    """Return whether the last of `words` names a secret. `rest`: the words behind it."""
+    """Return whether the last of `words` names a secret. `rest`: the words after it."""
     noun, before = words[-1], words[-2] if len(words) > 1 else ""
     if noun in _NOUNS or tuple(words[-2:]) in _PHRASES or tuple(words[-3:]) in _PHRASES:
         return True

@@ -2,7 +2,7 @@
 
 A value is secret by the name of the environment variable or hyperparameter that holds it (`DB_PASSWORD`, `api_key`),
 or as the password in a URL. A value that is unlike ordinary text is masked wherever it appears. A value that is also an
-ordinary word or number (`disabled`, `10000000`) is masked only behind its name, so that the log stays readable.
+ordinary word or number (`disabled`, `10000000`) is masked only after its name, so that the log stays readable.
 """
 
 import json
@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 from entrypoint.base.secret_names import is_secret
 
 MASK = "***"
-SHORTEST = 8  # characters; a shorter value also appears in texts that mean something else
+SHORTEST_CHARS = 8  # characters; a shorter value also appears in texts that mean something else
 _LONGEST_JSON = 1 << 20
 
 # Reads a text once: from each `://` to the next character that cannot be in a password.
@@ -30,8 +30,8 @@ _PLACE = re.compile(r"(~|\.{1,2})?(/[a-z0-9._-]+)+/?|(s3://|arn:)\S+")
 
 
 def tells(value: str) -> bool:
-    """Return whether a secret is so unlike ordinary text that it can be masked wherever it appears."""
-    if len(value) < SHORTEST or len(set(value)) < 4 or _PLACE.fullmatch(value):
+    """Return whether a secret is unlike ordinary text, so that it can be masked wherever it appears."""
+    if len(value) < SHORTEST_CHARS or len(set(value)) < 4 or _PLACE.fullmatch(value):
         return False
     if _WORDS.fullmatch(value):
         return len(value) >= 20
@@ -39,7 +39,7 @@ def tells(value: str) -> bool:
 
 
 class Secrets:
-    """Mask the secret values of a job. Text without secrets passes quickly, since every line of output is masked."""
+    """Mask the secret values of a job. Text without secrets passes quickly, since every line of output is checked."""
 
     def __init__(self, *sources: Mapping[str, Any]) -> None:
         """Take mappings of names to values, such as an environment and hyperparameters."""
@@ -77,10 +77,10 @@ class Secrets:
         return data
 
     def open_end(self, data: bytes, names: bool = False) -> int:
-        """Return how many bytes at the end of a masked text may be the beginning of a secret that is not complete yet.
+        """Return how many bytes at the end of a masked text may be the beginning of an incomplete secret.
 
-        With `names`, a name that a secret may follow counts as well: whoever cuts the text there needs the name to find
-        the secret.
+        With `names`, also count a name that a secret may follow: a caller that cuts the text there needs the name to
+        find the secret.
         """
         length = 0
         for value in [*self._values, *(name for name, _ in self._after_name if names)]:
@@ -97,7 +97,7 @@ class Secrets:
 
 
 def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) of each secret in a value: the value itself, secrets inside of it, passwords in URLs."""
+    """Yield (name, text) of each secret in a value: the value itself, secrets inside it, passwords in URLs."""
     text = value if isinstance(value, str) else json.dumps(value)
     if _holds_secret(name, text):
         yield name, text
@@ -157,7 +157,7 @@ def _forms(value: str) -> set[str]:
 
 
 def _after(name: str, value: str) -> re.Pattern[bytes]:
-    """Return a pattern for a value behind its name.
+    """Return a pattern for a value after its name.
 
     It finds `name=value`, `"name": "value"`, `--name value` and `'--name', 'value'`.
     """

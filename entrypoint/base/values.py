@@ -1,8 +1,8 @@
-"""Provide base classes for types that consist of fields, without the import time that dataclasses take.
+"""Provide base classes for types that consist of fields, without the import time of dataclasses.
 
 A launcher has some seventy such types and needs them before it starts anything. A dataclass compiles six methods for
-each type; with dataclasses, that took more time than all other imports together. Fields are given by name. Defaults are
-shared by all instances, unless they are made by `fresh`.
+each type, which took more time than all other imports together. Fields are given by name. All instances share a
+default, unless `fresh` makes it.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 
 class Default:
-    """Describe the default of a field that instances must not share, or of which more is known than its value."""
+    """Describe a field's default that is made for each instance, or that carries more than its value."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.make = make
 
 
 def fresh(make: Callable[[], T]) -> T:
-    """Return a default that is made for each instance: `fresh(list)`."""
+    """Return a default that is made for each instance, as in `fresh(list)`."""
     default: Any = Default(make)
     return default
 
@@ -70,7 +70,7 @@ class _Fields:
 class Value(_Fields):
     """Hold fields that never change.
 
-    Two Values are equal if their types are equal and so are their fields, except for those in `apart`.
+    Two Values are equal if their types and their fields are, except for the fields in `apart`.
     """
 
     apart: ClassVar[frozenset[str]] = frozenset()
@@ -101,7 +101,7 @@ class State(_Fields):
 
 
 def replace(value: T, **changes: Any) -> T:
-    """Return a copy of a Value, or of a State, with other fields."""
+    """Return a copy of a Value or a State with some fields changed."""
     known = value.__dict__
     return type(value)(**{name: known[name] for name in value.fields} | changes)  # type: ignore[attr-defined]
 

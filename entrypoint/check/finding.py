@@ -1,23 +1,13 @@
-"""What is found: in which file and line, what is there, what to put there, and how bad it is."""
+"""Hold what a check has found: how bad it is, what is there, what to do, and in which file and line."""
 
 from dataclasses import dataclass
-from enum import IntEnum
 
-
-class Severity(IntEnum):
-    """How bad a finding is; the larger, the worse."""
-
-    NOTE = 0  # worth knowing
-    WARNING = 1  # the job runs, and does not do what was meant, or loses work
-    ERROR = 2  # the job fails, or trains nothing that was meant
-
-    def __str__(self) -> str:
-        return self.name.lower()
+from entrypoint.base.severity import Severity
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A line of a file; 0: the file as a whole."""
+    """Name a line of a file; 0 means the file as a whole."""
 
     file: str
     line: int = 0
@@ -28,26 +18,28 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that is amiss."""
+    """Describe one result of a check of the doctor, or of a rehearsal."""
 
-    check: str  # its name in checks.CHECKS
+    check: str  # the doctor's names are in lint/catalogue.py
     severity: Severity
-    place: Place
-    found: str  # what is there, and what comes of it
-    instead: str  # what to put there
+    found: str  # what is there, and its consequence
+    instead: str = ""  # what to put there, or to do; "" if all is fine
+    place: Place | None = None  # None in a rehearsal, which checks the whole job
 
     @property
     def order(self) -> tuple[int, str, int, str]:
-        return -self.severity, self.place.file, self.place.line, self.check
+        """Return the key for sorting: the worst first, then by place."""
+        place = self.place or Place(file="")
+        return -self.severity, place.file, place.line, self.check
 
 
-def note(check: str, place: Place, found: str, instead: str) -> Finding:
+def note(check: str, place: Place | None, found: str, instead: str = "") -> Finding:
     return Finding(check=check, severity=Severity.NOTE, place=place, found=found, instead=instead)
 
 
-def warning(check: str, place: Place, found: str, instead: str) -> Finding:
+def warning(check: str, place: Place | None, found: str, instead: str) -> Finding:
     return Finding(check=check, severity=Severity.WARNING, place=place, found=found, instead=instead)
 
 
-def error(check: str, place: Place, found: str, instead: str) -> Finding:
+def error(check: str, place: Place | None, found: str, instead: str) -> Finding:
     return Finding(check=check, severity=Severity.ERROR, place=place, found=found, instead=instead)

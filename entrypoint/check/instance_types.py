@@ -1,4 +1,4 @@
-"""How much memory an instance type has, by AWS's tables of EC2 instance types."""
+"""Look up the memory of an instance type in a copy of AWS's tables of EC2 instance types."""
 
 _GIB = 1 << 30
 # GiB for each vCPU; a size has 2 (large), 4 (xlarge) or 4 N (Nxlarge) of these.
@@ -31,7 +31,7 @@ _ODD = {  # GiB
 
 
 def memory_of(instance_type: str) -> int | None:
-    """Return the bytes of an instance type such as ml.m5.xlarge; None where that is not known here."""
+    """Return the memory of an instance type such as ml.m5.xlarge, in bytes; None if the type is not in the tables."""
     name = instance_type.removeprefix("ml.")
     if name in _ODD:
         return int(_ODD[name] * _GIB)

@@ -1,4 +1,4 @@
-"""`entrypoint metrics`, `entrypoint tensorboard` and `entrypoint mlflow`."""
+"""Run `entrypoint metrics`, `entrypoint tensorboard` and `entrypoint mlflow`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ RECORDS = ("*/ml/output/data/record", "output/data/record", "data/record", "reco
 
 
 def metrics(place: str | None, names: list[str], sdk: str) -> int:
-    """Print definitions of the metrics named, of those that a job has told, or of the usual ones; 0."""
+    """Print metric definitions and return 0: of `names` and the metrics in a job's records, else of the usual ones."""
     if place:
         names = names + [name for name in told(_lines(find(place))) if name not in names]
         if not names:
@@ -32,7 +32,10 @@ def _lines(records: dict[str, bytes]) -> Iterator[list[Any]]:
 
 
 def tensorboard(place: str, logdir: Path, is_live: bool) -> int:
-    """Write a job's event files; while it runs, if it is live; 0. ConfigError where there is nothing to write."""
+    """Write a job's event files, if `is_live` while the job runs, and return 0.
+
+    Raise ConfigError if there are no records, or the package tensorboard is missing.
+    """
     files = EventFiles(logdir)
     try:
         if is_live:
@@ -49,7 +52,10 @@ def tensorboard(place: str, logdir: Path, is_live: bool) -> int:
 
 
 def mlflow(place: str) -> int:
-    """Write a job that has ended into MLflow; 0. ConfigError where there is nothing to write, or nowhere."""
+    """Write the records of an ended job as a run of MLflow; return 0, or 1 if nothing was written.
+
+    Raise ConfigError if there are no records, or MLflow cannot be used.
+    """
     records = find(place)
     run = MlflowRun()
     count = sum(run.add(Points(host), arrays_of(record)) for host, record in sorted(records.items()))

@@ -32,7 +32,7 @@ def main() -> None:
         _print_no_more()
         print(f"error: stdout cannot be written: {error.strerror}", file=sys.stderr)
         code = code or 1
-    if "tensorboard" in sys.modules:  # it leaves native threads, which may turn Python's end into SIGABRT
+    if "tensorboard" in sys.modules:  # its native threads may turn Python's exit into SIGABRT
         os._exit(code)
     sys.exit(code)
 
@@ -43,7 +43,7 @@ def _print_no_more() -> None:
 
 
 def run(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
-    """Run the command in `argv` and return the exit code. A fault of the job becomes one line on stderr."""
+    """Run the command in `argv` and return the exit code. ConfigError and CodeError become one line on stderr."""
     try:
         args = parser().parse_args(list(argv))
         return int(COMMANDS[args.command](args, environment))
@@ -59,8 +59,8 @@ def run(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int
 
 
 def _plan(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    from entrypoint import train
     from entrypoint.base.secrets import Secrets
+    from entrypoint.launcher import places
     from entrypoint.launcher.host.machine import this_machine
     from entrypoint.launcher.job.config import read_job
     from entrypoint.launcher.plan.plan import ProcessSpec
@@ -74,7 +74,7 @@ def _plan(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
     with tempfile.TemporaryDirectory() as scratch:
         base, config = _description(args, environment, Path(scratch))
-        job = read_job(base, environment, Path(train.DEFAULT_RUN), here.gpus, config=config)
+        job = read_job(base, environment, places.DEFAULT_RUN, here.gpus, config=config)
     plan = plan_for(job)
     if args.host not in (None, *plan.hosts):
         raise ConfigError(f"--host is {args.host!r}; wanted one of {', '.join(plan.hosts)}")
@@ -87,8 +87,8 @@ def _plan(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _description(args: argparse.Namespace, environment: Mapping[str, str], scratch: Path) -> tuple[Path, Path | None]:
-    """Return (base folder, folder of the config files if the job is not this machine's) of the job to plan."""
-    from entrypoint import train
+    """Return (base folder, folder of the config files or None) of the job to plan. None: it is this machine's job."""
+    from entrypoint.launcher import places
     from entrypoint.simulate.tree import write_config
 
     described = (args.mode, args.processes_per_host, args.program, args.hyperparameters or None, args.channel or None)
@@ -101,9 +101,9 @@ def _description(args: argparse.Namespace, environment: Mapping[str, str], scrat
         program = Path(args.program or "train.py")
         job = _local_job(args, program=program.name, source=program.parent, output=scratch / "plan")
         write_config(job, job.names[0], scratch)
-        return Path(train.DEFAULT_BASE), scratch
+        return places.DEFAULT_BASE, scratch
     if not args.config:
-        base = train.base_folder()
+        base = places.base_folder()
         if not (base / "input" / "config").is_dir():
             raise ConfigError(f"there is no job in {base}; wanted --hosts N to make one up, or --config DIR")
         return base, None
@@ -111,7 +111,7 @@ def _description(args: argparse.Namespace, environment: Mapping[str, str], scrat
         return args.config, args.config / "input" / "config"
     if not (args.config / "resourceconfig.json").exists():
         raise ConfigError(f"--config {args.config} has no resourceconfig.json and no input/config with one")
-    return Path(train.DEFAULT_BASE), args.config
+    return places.DEFAULT_BASE, args.config
 
 
 def _local(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -138,8 +138,8 @@ def _local(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _host(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.launcher.places import base_folder
     from entrypoint.simulate.compose_host import become_host, count_hosts
-    from entrypoint.train import base_folder
 
     args.hosts = count_hosts(args.hosts, args.most)
     program, source = _program(args.program, args.source)
@@ -158,8 +158,11 @@ def _doctor(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _doctor_of_files(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    """Check files of a job. Return 0 for notes, or warnings without --strict; 1 for more; 2 if a file is unreadable."""
-    from entrypoint.check.finding import Severity
+    """Check the files of a job and return the exit code.
+
+    0: notes at most, or warnings without --strict; 1: worse; 2: a file cannot be read.
+    """
+    from entrypoint.base.severity import Severity
     from entrypoint.check.lint.lint import examine
     from entrypoint.check.lint.output import as_json, as_text
 

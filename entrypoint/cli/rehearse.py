@@ -1,4 +1,4 @@
-"""`entrypoint rehearse`: its arguments as values, its exit code."""
+"""Run `entrypoint rehearse`: turn its arguments into options, print the result, choose the exit code."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ GO, NO_GO, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def rehearse_command(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    """Rehearse and print; 0: go, 1: no-go, 2: it could not be begun, 130: it was interrupted."""
+    """Rehearse, print the result and return the exit code. 0: go; 1: no-go; 2: cannot start; 130: interrupted."""
     name = f"rehearse-{Path(args.launch).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 
     def say(text: str) -> None:

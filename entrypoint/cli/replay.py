@@ -1,4 +1,4 @@
-"""`entrypoint replay`: what every host of a job knew and decided, from the records that it left."""
+"""Run `entrypoint replay`: print what every host of a job knew and decided, from the job's records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ WANTED = ("host", "described", "decided", "process", "outcome", "lines")
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """What a host's record has for a replay. Its lines are [kind, seconds since the epoch, ...]."""
+    """Hold the part of a host's record that a replay needs. Its lines are [kind, seconds since the epoch, ...]."""
 
     host: str
     about: Mapping[str, Any]
@@ -28,7 +28,7 @@ class Recorded:
 
     @property
     def outcome(self) -> Mapping[str, Any] | None:
-        """Return how the job ended as this host knew; None where it did not get to say so."""
+        """Return how the job ended by this host's record; None if the record does not have it."""
         told = [line[2] for line in self.of("outcome")]
         return next((each for each in reversed(told) if _is_outcome(each)), None)
 
@@ -45,9 +45,9 @@ def _is_outcome(told: Any) -> bool:
 
 
 def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
-    """Return what each host's record has, the coordinator's first; ConfigError if none says what its job was.
+    """Return each host's record, the coordinator's first; raise ConfigError if no record describes its job.
 
-    A host that was lost at its start may have brought nothing yet.
+    A host that was lost at its start may have no usable record, so it is left out.
     """
     told = {name: recorded for name, record in records.items() if (recorded := read(record))}
     if not told:
@@ -56,7 +56,7 @@ def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
 
 
 def read(record: bytes) -> Recorded | None:
-    """Return what a record has; None if it does not say what its job was."""
+    """Return a record as a value; None if it does not describe its job."""
     lines = [line for line in arrays_of(record) if len(line) > 2 and line[0] in WANTED]
     about: dict[str, Any] = {}
     described = {}
@@ -73,7 +73,7 @@ def read(record: bytes) -> Recorded | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """One host, played: its steps by the wall clock, and how it compares with what was recorded."""
+    """Hold one host's replay: its steps by the wall clock, and how it compares with the record."""
 
     recorded: Recorded
     steps: list[tuple[float, Step]]
@@ -82,17 +82,17 @@ class Played:
 
     @property
     def differs(self) -> Step | None:
-        """Return the first step at which the policy does something else than it did."""
+        """Return the first step at which the policy decides otherwise than recorded; None if there is none."""
         return next((step for _, step in self.steps if not step.same), None)
 
     @property
     def was_settled_alone(self) -> bool:
-        """Return whether the host's launcher had a fault of its own before there was anything to decide."""
+        """Return whether a fault of the host's launcher ended it before the policy had anything to decide."""
         return self.outcome is None and ((self.recorded.outcome or {}).get("cause") or {}).get("what") == FAULT
 
     @property
     def same_outcome(self) -> bool:
-        """Return whether the job ends as it did; True where the record does not say how."""
+        """Return whether the job ends as recorded; True if the record has no outcome."""
         then = self.recorded.outcome
         return (
             not then
@@ -102,7 +102,7 @@ class Played:
 
 
 def play(recorded: Recorded) -> Played:
-    """Play one host's history through the policy."""
+    """Play one host's recorded events through the policy."""
     job, plan = rebuild(recorded.described, recorded.gpus)
     player = Player(plan, recorded.host, job.settings)
     decided = recorded.of("decided")
@@ -114,7 +114,10 @@ def play(recorded: Recorded) -> Played:
 
 
 def replay(records: Mapping[str, bytes], only: str | None) -> int:
-    """Print what every host was told and decided; 0 if each decides as it did, 1 if not. ConfigError if it cannot."""
+    """Print the events and decisions of every host, and return the exit code.
+
+    The code is 0 if each host decides as recorded, else 1. Raise ConfigError if the records cannot be replayed.
+    """
     if only is not None and only not in records:
         raise ConfigError(f"--host is {only!r}; the records are of {', '.join(sorted(records))}")
     known = read_all(records)
@@ -137,7 +140,7 @@ def replay(records: Mapping[str, bytes], only: str | None) -> int:
 
 
 def once_more(records: Mapping[str, bytes], program: str) -> list[str]:
-    """Return the arguments of `entrypoint local` that run the job again, with the same faults at the same moments."""
+    """Return the arguments of `entrypoint local` that run the job again, with the same faults at the same times."""
     told = read_all(records)
     first = next(iter(told.values()))
     job, _ = rebuild(first.described, first.gpus)
@@ -147,7 +150,7 @@ def once_more(records: Mapping[str, bytes], program: str) -> list[str]:
 
 
 def lacks(records: Mapping[str, bytes]) -> str:
-    """Return in words what the job had and its bundle does not: data, secrets, the script's own variables."""
+    """Return the options for what the job had and its bundle lacks: data, secrets, the script's own variables."""
     asked = next(iter(read_all(records).values())).described
     channels = [f"--channel {name}=DIR" for name in asked["inputdataconfig"]]
     hidden = [
@@ -157,7 +160,7 @@ def lacks(records: Mapping[str, bytes]) -> str:
 
 
 def compare(then: Mapping[str, bytes], now: Mapping[str, bytes]) -> int:
-    """Print whether two runs of a job ended alike, by their coordinators; 0 if so, else 1."""
+    """Print how two runs of a job ended; return 0 if they ended alike, else 1."""
     was, came = (_ending(records) for records in (then, now))
     print(f"\nthen: {printable(was)}\nnow:  {printable(came)}")
     return 0 if was == came else 1

@@ -1,4 +1,4 @@
-"""`entrypoint report`: makes the report again, of a job's records wherever they are."""
+"""Run `entrypoint report`: make a job's report again from its records, wherever they are."""
 
 import argparse
 import math
@@ -11,7 +11,7 @@ from entrypoint.record.find import find
 
 
 def report(args: argparse.Namespace) -> int:
-    """Make the report; 0. ConfigError if there is nothing to make it of, or no place for it."""
+    """Make the report and return 0; raise ConfigError if there are no records or the report cannot be written."""
     price = None
     if args.price is not None:
         try:

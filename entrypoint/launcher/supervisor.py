@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 # Seconds between two checks whether an awaited process listens, and the same as a part of the time since its start:
 # waiting for a process that never listens costs next to nothing.
 POLL_PORTS, POLL_PART = 0.02, 0.02
-ALONE = 1.0  # seconds for the program of a single host to start, before that opens its control channel
-BROKEN = 5.0  # seconds beyond the grace in which a launcher with a fault of its own may still end in good order
+ALONE_SECONDS = 1.0  # seconds for the program of a single host to start, before that opens its control channel
+BROKEN_SECONDS = 5.0  # seconds beyond the grace in which a launcher with a fault of its own may still end in good order
 
 
 class Supervisor:
@@ -110,7 +110,7 @@ class Supervisor:
                 # Report it to the other hosts: otherwise they would only notice our silence.
                 if fault:
                     raise
-                fault, give_up = error, time.monotonic() + self.job.settings.failure_grace + BROKEN
+                fault, give_up = error, time.monotonic() + self.job.settings.failure_grace + BROKEN_SECONDS
                 import traceback
 
                 self.log.say(traceback.format_exc())
@@ -265,7 +265,7 @@ class Supervisor:
     def _is_time_to_meet(self) -> bool:
         """Return whether to open the control channel. A single host starts its program before it imports that."""
         alone = len(self.job.cluster.hosts) == 1
-        return not (alone and self.facts.phase is Phase.STARTING and time.monotonic() < self.began + ALONE)
+        return not (alone and self.facts.phase is Phase.STARTING and time.monotonic() < self.began + ALONE_SECONDS)
 
     def _meet(self) -> None:
         """Open the control channel."""

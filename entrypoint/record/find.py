@@ -1,4 +1,4 @@
-"""Where records are: a record folder, a folder above it, an archive of SageMaker's, or one in S3."""
+"""Find records in a record folder, in a folder above it, in an archive of SageMaker's, or in S3."""
 
 import io
 import tarfile
@@ -15,7 +15,7 @@ MOST_ALL, MOST_HOSTS = 2 << 30, 2000
 
 
 def records_in(folder: Path) -> dict[str, bytes]:
-    """Return {host: record} of a folder of records; what cannot be read is b""."""
+    """Return {host: record} of a folder of records; b"" for a record that cannot be read."""
     found = {}
     for path in sorted(folder.glob(f"*{ENDING}"))[:MOST_HOSTS]:
         if path.is_file():
@@ -32,7 +32,7 @@ def _read(path: Path) -> bytes:
 
 
 def find(place: str) -> dict[str, bytes]:
-    """Return {host: record} of what a user names; ConfigError if there is none, or it cannot be read."""
+    """Return {host: record} of a path or s3:// address; raise ConfigError if it has none or cannot be read."""
     if place.startswith("s3://"):
         return _of_archive(_from_s3(place), place)
     path = Path(place)
@@ -52,7 +52,7 @@ def find(place: str) -> dict[str, bytes]:
     ):
         if found := records_in(folder):
             return found
-    # A follower's, where the coordinator could not be reached; or those of hosts beside one another.
+    # Each host has its own folder: in the output of `entrypoint local`, and after a follower lost the coordinator.
     deeper = [*path.glob("*/ml/output/data/record"), *path.glob("*/output/data/record")]
     found = {host: data for folder in sorted(deeper) for host, data in records_in(folder).items()}
     if not found:
@@ -64,7 +64,7 @@ HOW = "a job writes them to output/data/record if ENTRYPOINT_MONITOR is true"
 
 
 def _of_archive(file: IO[bytes], place: str) -> dict[str, bytes]:
-    """Read the records of an archive. Nothing of it is written, so that it cannot climb out of anywhere."""
+    """Return the records of an archive. No file is extracted, so no path in the archive can escape a folder."""
     found: dict[str, bytes] = {}
     size = 0
     try:

@@ -1,3 +1,3 @@
-"""Bound what one record may be."""
+"""Bound the size of one record."""
 
-RECORD_BYTES = 64 << 20  # of one host, compressed: monitors write no more, and the coordinator takes no more
+RECORD_BYTES = 64 << 20  # per host, compressed: monitors write no more, and the coordinator accepts no more

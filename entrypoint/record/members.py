@@ -1,24 +1,24 @@
-"""Gzip as monitors write it: members one after another, of which any may be cut off or broken; what is whole counts."""
+"""Expand gzip as monitors write it: members one after another, any of which may be cut off or broken."""
 
 import zlib
 from collections.abc import Iterator
 from typing import Any
 
 HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\x03"  # of each member of a record
-FLUSHED = b"\0\0\xff\xff"  # ends what was flushed
-CHUNK = 1 << 20  # bytes that are expanded at once
+FLUSHED = b"\0\0\xff\xff"  # the end of each flush
+CHUNK_BYTES = 1 << 20  # bytes that are expanded at once
 
 
 class Members:
-    """Expands a record, which may come in pieces of any size."""
+    """Expand a record that comes in pieces of any size. What is whole is kept."""
 
     def __init__(self) -> None:
-        self._gzip: Any = zlib.decompressobj(31)  # None: what follows is not read until a member begins
-        self._held = b""  # what may be the first half of a header
-        self.broken = False  # whether something could not be read
+        self._gzip: Any = zlib.decompressobj(31)  # None: skip what follows until a member begins
+        self._held = b""  # what may be the first part of a header
+        self.broken = False  # whether a part could not be expanded
 
     def expand(self, data: bytes) -> Iterator[bytes]:
-        """Yield what is in it, b"" where something is missing: no line goes on across that."""
+        """Yield the expanded data of a piece, and b"" where data may be missing: no line continues across that gap."""
         data = self._held + data
         half = next((size for size in range(len(HEADER) - 1, 0, -1) if data.endswith(HEADER[:size])), 0)
         data, self._held = data[: len(data) - half], data[len(data) - half :]
@@ -30,12 +30,12 @@ class Members:
             yield from self._expand(HEADER + member)
 
     def _expand(self, data: bytes) -> Iterator[bytes]:
-        """Expand one flush at a time: where one is broken, what came before it is not lost."""
+        """Yield the expanded data one flush at a time, so that a broken flush does not lose those before it."""
         *flushes, rest = data.split(FLUSHED)
         for piece in (*(flush + FLUSHED for flush in flushes), rest):
             while self._gzip:
                 try:
-                    text = self._gzip.decompress(piece, CHUNK)
+                    text = self._gzip.decompress(piece, CHUNK_BYTES)
                 except zlib.error:
                     self._gzip, self.broken = None, True
                     yield b""
@@ -45,5 +45,5 @@ class Members:
                 piece = self._gzip.unconsumed_tail
                 if self._gzip.eof:
                     self._gzip = None
-                elif not piece and len(text) < CHUNK:
+                elif not piece and len(text) < CHUNK_BYTES:
                     break

@@ -1,4 +1,4 @@
-"""The lines of a record, out of bytes that may be cut, broken, or expand without end; and what is sane in them."""
+"""Read the lines of a record from bytes that may be cut off, broken or endless, and keep the lines that are sane."""
 
 import json
 import math
@@ -8,12 +8,12 @@ from typing import Any
 
 from entrypoint.record.members import Members
 
-MOST_BYTES = 1 << 30  # of one record, expanded
+MOST_BYTES = 1 << 30  # per record, expanded
 MOST_LINE = 1 << 20
-BATCH = 200  # lines: so many are read faster at once than one by one
+BATCH_LINES = 200  # parsing lines together is faster than one by one
 WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
-MOST_NUMBER, DEEPEST = 1e20, 8  # of an honest line; file systems without a limit say 8 EiB
-# Metrics that count something, or say how long it takes: others, such as a loss, may be no numbers, and are shown so.
+MOST_NUMBER, DEEPEST = 1e20, 8  # the most in an honest line; file systems without a limit report 8 EiB
+# Metrics that count or time something must be finite. Others, such as a loss, may be NaN or infinite, and are shown so.
 COUNTS = {
     "step", "epoch", "epochs", "epoch_step", "epoch_steps", "steps_per_second", "step_seconds",
     "max_steps", "total_steps", "train_steps", "num_steps", "steps",
@@ -21,7 +21,7 @@ COUNTS = {
 
 
 def first_line(data: bytes) -> tuple[float, dict[str, Any]] | None:
-    """Return (time, about) of the first line of a record that can be read; None if it is none of a host."""
+    """Return (time, about) of a record's first line; None if it cannot be read or is not a line of kind `host`."""
     try:
         line = json.loads(next(lines_of(data[: 1 << 16], [])))
         return (number(line[1]), dict(line[2])) if line[0] == "host" else None
@@ -30,7 +30,7 @@ def first_line(data: bytes) -> tuple[float, dict[str, Any]] | None:
 
 
 def count_lines(data: bytes) -> float:
-    """Return about how many lines a record has, by its beginning."""
+    """Estimate how many lines a record has, from its beginning."""
     expand, head = zlib.decompressobj(31), data[: 1 << 16]
     try:
         count = expand.decompress(head, MOST_LINE).count(b"\n")
@@ -40,7 +40,7 @@ def count_lines(data: bytes) -> float:
 
 
 def batches(lines: Iterator[bytes], every: int) -> Iterator[list[bytes]]:
-    """Yield lines, many at once, of samples and metrics those of each `every`th sample."""
+    """Yield lines in batches; of samples and metrics, only those of each `every`th sample, and lines with NaN."""
     batch: list[bytes] = []
     count = 0
     for line in lines:
@@ -49,14 +49,17 @@ def batches(lines: Iterator[bytes], every: int) -> Iterator[list[bytes]]:
             if count % every and b"NaN" not in line:
                 continue
         batch.append(line)
-        if len(batch) >= BATCH:
+        if len(batch) >= BATCH_LINES:
             yield batch
             batch = []
     yield batch
 
 
 def parsed(lines: list[bytes]) -> Iterator[Any]:
-    """Yield what is in the lines; None for one that cannot be read. All at once, unless there is such a one."""
+    """Yield the value of each line; None for a line that cannot be parsed.
+
+    The batch is parsed at once; only if that fails is it parsed line by line.
+    """
     try:
         found = json.loads(b"[" + b",".join(lines) + b"]")
     except WRONG:
@@ -72,7 +75,7 @@ def parsed(lines: list[bytes]) -> Iterator[Any]:
 
 
 def lines_of(data: bytes, problems: list[str]) -> Iterator[bytes]:
-    """Yield the whole lines of a record; what is wrong with the rest goes to `problems`."""
+    """Yield the whole lines of a record; append what is wrong with the rest to `problems`."""
     members, rest, size = Members(), b"", 0
     for piece in members.expand(data):
         size += len(piece)
@@ -88,21 +91,21 @@ def lines_of(data: bytes, problems: list[str]) -> Iterator[bytes]:
 
 
 def arrays_of(data: bytes) -> Iterator[list[Any]]:
-    """Yield the lines of a record that are what a record has."""
+    """Yield the lines of a record that `is_line` accepts."""
     for batch in batches(lines_of(data, []), 1):
         yield from (line for line in parsed(batch) if is_line(line))
 
 
 def is_line(line: Any) -> bool:
-    """Return whether that may be a line of a record: an array of a kind, a time, and values with sane numbers."""
+    """Return whether a value may be a line of a record: an array of a kind, a time, and values with sane numbers."""
     match line:
-        case ["decided" | "described", at, _]:  # whoever reads these looks at them closely
+        case ["decided" | "described", at, _]:  # the readers of these check the values
             return _is_number(at)
         case ["metric", at, str(), dict(found)]:
             return _is_number(at) and all(is_value(name, value) for name, value in found.items())
         case ["metric", *_]:
             return False
-        case ["weights", at, str(), step, int() | float(), int() | float()]:  # such as of a training gone wrong
+        case ["weights", at, str(), step, int() | float(), int() | float()]:  # NaN if a training has diverged
             return _is_number(at) and _is_number(step)
         case [str(), at, *values]:
             return _is_number(at) and _is_sane(values)
@@ -110,7 +113,7 @@ def is_line(line: Any) -> bool:
 
 
 def is_value(name: str, value: Any) -> bool:
-    """Return whether a metric of that name may have this value."""
+    """Return whether a metric of this name may have this value."""
     return _is_number(value) or (isinstance(value, float) and name not in COUNTS)
 
 
@@ -119,7 +122,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_sane(value: Any, depth: int = DEEPEST) -> bool:
-    """Return whether there are no numbers in it but finite ones of a sane size."""
+    """Return whether all numbers in a value are finite and of a sane size."""
     if isinstance(value, int | float):
         return math.isfinite(value) and abs(value) < MOST_NUMBER
     if isinstance(value, Mapping):
@@ -128,21 +131,21 @@ def _is_sane(value: Any, depth: int = DEEPEST) -> bool:
 
 
 def number(value: Any) -> float:
-    """Return a finite number of a sane size; ValueError else."""
+    """Return a finite number of a sane size; raise ValueError for anything else."""
     if not _is_number(value):
         raise ValueError("no number")
     return float(value)
 
 
 def numbers(values: list[Any]) -> list[float]:
-    """Return a list that holds nothing but such numbers; ValueError or TypeError else."""
+    """Return a list of such numbers; raise ValueError or TypeError for anything else."""
     if not abs(sum(values)) < 1e18:
         raise ValueError("no numbers")
     return values
 
 
 def text(value: Any, most: int = 200) -> str:
-    """Return a text, cut; ValueError if it is none."""
+    """Return a text, cut to `most` characters; raise ValueError if the value is no text."""
     if not isinstance(value, str):
         raise ValueError("no text")
     return value if len(value) <= most else value[: most - 3] + "..."

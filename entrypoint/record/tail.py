@@ -1,4 +1,4 @@
-"""The coordinator reads what the other hosts' records have got since it looked last."""
+"""Read what was added to other hosts' records since the last read, on the coordinator."""
 
 import json
 import time
@@ -11,25 +11,25 @@ from entrypoint.record.read import MOST_BYTES, MOST_LINE, WRONG, is_line
 
 
 class Tail:
-    """The end of one record, which grows. Somebody else has written it: a line that cannot be read is left out."""
+    """Read the end of one growing record. Another host wrote it, so lines that cannot be read are left out."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._at, self._rest = path, 0, b""
         self._members, self._size = Members(), 0  # bytes, expanded
 
     def lines(self, kinds: tuple[str, ...]) -> Iterator[list[Any]]:
-        """Yield lines of these kinds that have come since the last call, as far as they are whole."""
+        """Yield the whole lines of these kinds that were added since the last call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._at)
                 data = file.read()
-        except OSError:  # it has brought nothing yet
+        except OSError:  # the host has sent nothing yet
             return
         self._at += len(data)
         heads = tuple(f'["{kind}",'.encode() for kind in kinds)
         for text in self._members.expand(data):
             self._size += len(text)
-            if self._size > MOST_BYTES:  # no honest record is so long
+            if self._size > MOST_BYTES:  # no honest record is longer
                 return
             *whole, rest = (self._rest + text).split(b"\n") if text else (b"",)
             self._rest = rest if len(rest) <= MOST_LINE else b""
@@ -47,7 +47,7 @@ def _array(line: bytes) -> list[Any] | None:
 
 
 def wait_for(hosts: Collection[str], folder: Path, within: float) -> None:
-    """Wait until each of these hosts has brought all of its record into the folder, or so many seconds."""
+    """Wait until the whole record of each of these hosts is in the folder, for `within` seconds at most."""
     until = time.monotonic() + within
     while hosts and time.monotonic() < until:
         hosts = [host for host in hosts if not (folder / f"{host}.whole").exists()]

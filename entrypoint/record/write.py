@@ -1,4 +1,4 @@
-"""The file that holds what one host has seen, compressed: see README.md for its lines."""
+"""Write a host's record: a compressed file of lines. observe/monitor/README.md describes the lines."""
 
 import contextlib
 import io
@@ -11,44 +11,44 @@ from typing import Any
 
 from entrypoint.record.limits import RECORD_BYTES
 
-ROOM = 1 << 20  # bytes, compressed, that are kept while they cannot be written; then lines are left out
+ROOM_BYTES = 1 << 20  # compressed bytes that are kept while they cannot be written; after that, lines are left out
 
 
 class Record:
-    """Lines are kept until `flush`, which makes of what came since the last one a piece that can be read.
+    """Write lines to a file that can be read at any time, up to the last `flush`.
 
-    Where that cannot be written, such as on a full disk, it is kept, and written as soon as it can be: what is in the
-    file can be read at any time. `say` is told. With `again`, the file of an earlier monitor of this job goes on.
+    What cannot be written, such as on a full disk, is kept in memory and written as soon as possible; `say` logs it.
+    With `again`, continue the file of an earlier monitor of this job.
     """
 
     def __init__(self, path: Path, say: Callable[[str], None], again: bool = False) -> None:
         self.path, self._say = path, say
-        self.size = 0  # bytes that are written
+        self.size = 0  # bytes written
         self._mode = "a+" if again else "w+"
         self._file: io.FileIO | None = None
         self._gzip = zlib.compressobj(6, zlib.DEFLATED, 31)
         self._changed = self._closed = False
         self._waiting = bytearray()
         self._trouble = ""
-        self._missing = 0  # lines that were left out since
+        self._missing = 0  # lines left out since writing failed
         self._write()
 
     def add(self, kind: str, at: float, *values: Any) -> None:
-        """Add a line; `at` is in seconds since the epoch."""
+        """Add a line at a time `at`, in seconds since the epoch."""
         self.add_line(json.dumps([kind, round(at, 3), *values], separators=(",", ":")).encode())
 
     def add_line(self, line: bytes) -> None:
-        """Add a line that is JSON already."""
+        """Add a line that is already JSON."""
         if self.size + len(self._waiting) >= RECORD_BYTES:
             return
-        if len(self._waiting) >= ROOM:
+        if len(self._waiting) >= ROOM_BYTES:
             self._missing += 1
             return
         self._waiting += self._gzip.compress(line + b"\n")
         self._changed = True
 
     def flush(self) -> None:
-        """Write what was added, as far as that is possible now."""
+        """Write what was added, as far as the disk allows now."""
         if self._closed:
             return
         if self._changed:
@@ -57,7 +57,7 @@ class Record:
         self._write()
 
     def close(self) -> None:
-        """Write all, and the end."""
+        """Write everything that is left and the end of the gzip data, and close the file."""
         self._waiting += self._gzip.flush()
         self._write()
         if self._waiting:
@@ -79,7 +79,7 @@ class Record:
             self._note_end_of_trouble()
 
     def _open(self) -> None:
-        """Have the file, with all that was written, though somebody has removed it."""
+        """Open the file. If somebody has removed it, create it again with all that was written."""
         if self._file and os.fstat(self._file.fileno()).st_nlink:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ class Record:
 
     def _note_trouble(self, why: str) -> None:
         if not self._trouble:
-            kept = f"up to {ROOM >> 20} MB of it are kept in memory until they can be"
+            kept = f"up to {ROOM_BYTES >> 20} MB of it are kept in memory until they can be"
             self._say(f"warning: the record of this host cannot be written to {self.path.parent}: {why}; {kept}")
         self._trouble = why
 

@@ -19,7 +19,7 @@ JSON = "application/json"
 LINES = ("application/jsonlines", "application/x-jsonlines", "application/jsons")
 CSV = "text/csv"
 WANTED = f"{JSON}, {LINES[0]} or {CSV}"
-_BLOCK = 1000  # lines of CSV that NumPy converts at once: other threads run in between
+_BLOCK_LINES = 1000  # lines of CSV that NumPy converts at once: other threads run in between
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def _read_csv(body: bytes, signature: Signature) -> Question:
 def _csv_numbers(lines: list[list[str]], tensor: Tensor) -> np.ndarray:
     for dtype in (np.int64, np.float64) if tensor.dtype.kind in "iu" else (np.float64,):
         try:
-            blocks = (np.array(lines[at : at + _BLOCK], dtype) for at in range(0, len(lines), _BLOCK))
+            blocks = (np.array(lines[at : at + _BLOCK_LINES], dtype) for at in range(0, len(lines), _BLOCK_LINES))
             return np.concatenate(list(blocks))
         except (ValueError, OverflowError):
             pass

@@ -12,7 +12,7 @@ from waitress.task import ThreadedTaskDispatcher
 from entrypoint.serving.app import INNER, INVOCATIONS, LOOPBACK, Service, make_app
 
 _LOOKERS = 2  # threads for /ping and the like
-_LINGER = 25.0  # seconds to finish requests, of the 30 between SIGTERM and SIGKILL
+_LINGER_SECONDS = 25.0  # seconds to finish requests, of the 30 between SIGTERM and SIGKILL
 
 
 class Server(TcpWSGIServer):
@@ -54,7 +54,7 @@ class Server(TcpWSGIServer):
         if self._service.code is None:  # else requests may be running that connect to us to ask the model
             self.accepting = False
             wasyncore.dispatcher.close(self)  # the listening socket only
-        deadline = time.monotonic() + _LINGER
+        deadline = time.monotonic() + _LINGER_SECONDS
         self._turn(0.1)  # reads what has arrived
         while self._is_busy() and time.monotonic() < deadline:
             self._turn(0.1)

@@ -11,7 +11,7 @@ from entrypoint.base.errors import CodeError
 from entrypoint.serving.find import Found
 from entrypoint.serving.model import Refused, Signature, Tensor
 
-_SHOWN = 500  # characters of TensorFlow's message
+_SHOWN_CHARS = 500  # characters of TensorFlow's message
 
 
 def load(found: Found) -> "TensorFlowModel":
@@ -79,4 +79,4 @@ def _brief(error: BaseException) -> str:
     """Return TensorFlow's message without the graph and the places in its sources."""
     text = str(getattr(error, "message", "") or error).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip() and "node " not in line]
-    return " ".join(lines[:3])[:_SHOWN] or type(error).__name__
+    return " ".join(lines[:3])[:_SHOWN_CHARS] or type(error).__name__

@@ -1,9 +1,9 @@
-"""Silences the network card of a container, and gives it back its voice: `python silence.py on` or `off`.
+"""Silence the network card of a container (`python arp_off.py on`), or end that (`off`).
 
-The Docker engine hands this file to the Python of a container beside it, with the rights that it takes. The card gets
-another hardware address, and neither asks nor answers who has which address any more: what is sent to it is not for it,
-and what it sends is for nobody. Its network address, its routes and all connections stay. (`docker network disconnect`
-would take them away, and programs would hear of that at once, instead of hearing nothing.)
+The Docker engine passes this file to the Python of a helper container, which has the rights for it. The card gets
+another hardware address, and neither sends nor answers ARP requests: packets no longer reach it, and its own reach
+nobody. Its network address, its routes and all connections stay. (`docker network disconnect` would remove them, so
+programs would get errors at once instead of silence.)
 """
 
 import fcntl
@@ -26,7 +26,7 @@ def silence(wanted: bool) -> None:
         _, family, address = struct.unpack(
             _ADDRESS, fcntl.ioctl(card, _GET_ADDRESS, struct.pack(_ADDRESS, _CARD, 0, b""))
         )
-        other = bytes([address[0], address[1] ^ 0xFF, *address[2:]])  # and back, the next time
+        other = bytes([address[0], address[1] ^ 0xFF, *address[2:]])  # the next call flips it back
         fcntl.ioctl(card, _SET_FLAGS, struct.pack(_FLAGS, _CARD, flags ^ _NO_ARP))
         fcntl.ioctl(card, _SET_ADDRESS, struct.pack(_ADDRESS, _CARD, family, other))
 

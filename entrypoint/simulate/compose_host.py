@@ -1,4 +1,4 @@
-"""One host of a job in a container of its own, as compose.yaml starts it: writes its /opt/ml, and becomes `train`."""
+"""Become one host of a job in a container that compose.yaml starts: write its /opt/ml, then exec `train`."""
 
 import contextlib
 import fcntl
@@ -21,12 +21,12 @@ class OwnFolder(HostFolder):
 
     @property
     def parts(self) -> Path:
-        """Where the host is to see them: nobody mounts them there."""
+        """Return the folder in which the host sees its parts: no engine mounts them there."""
         return self.input_data
 
 
 def count_hosts(text: str, most: int | None) -> int:
-    """Return the number of hosts as typed; ConfigError if it is none, or more than there are services."""
+    """Return the number of hosts as typed; ConfigError if `text` is no number, or more than there are services."""
     wanted = f"a whole number from 1 to {most}, the number of hosts in compose.yaml" if most else "a whole number"
     if not re.fullmatch("[0-9]{1,4}", text) or not 1 <= int(text) <= (most or int(text)):
         raise ConfigError(f"the number of hosts (COMPOSE_PROFILES) is {text!r}; wanted {wanted}")
@@ -36,7 +36,7 @@ def count_hosts(text: str, most: int | None) -> int:
 def become_host(job: LocalJob, host: str, base: Path, environment: Mapping[str, str]) -> NoReturn:
     """Write the host's tree into `base`, in place of an earlier run's, and exec `train`.
 
-    ConfigError or CodeError, with what lies in `base` untouched, if the job cannot be run.
+    Raises ConfigError or CodeError if the job cannot be run; `base` is then unchanged.
     """
     if host not in job.names:
         raise ConfigError(
@@ -81,7 +81,7 @@ def _make_empty(base: Path) -> None:
 
 
 def _mounts_below(base: Path) -> list[Path]:
-    """Return what is mounted somewhere in `base`, which is somebody else's."""
+    """Return the mounts below `base`, which are not ours to remove."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
         points = [Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), line.split()[4])) for line in lines]

@@ -1,4 +1,4 @@
-"""What an engine is: the difference between hosts that are processes, network namespaces, or containers."""
+"""Define what an engine does: run hosts as processes, in namespaces, or as containers."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -12,7 +12,7 @@ from entrypoint.simulate.tree import HostFolder
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """What stands for one host: a child of ours whose output is the host's and whose end is the host's."""
+    """The command of one host: a child process of ours, which has the host's output and ends with the host."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -26,28 +26,28 @@ class Engine(Protocol):
     """Seconds between two looks for a process that a fault is about: what a look costs tells."""
 
     def check(self) -> None:
-        """Raise ConfigError if this machine cannot run the job: what is missing, and what to do."""
+        """Raise ConfigError if this machine cannot run the job; it names what is missing, and what to do."""
 
     def plan(self, whole: bool) -> str:
-        """Return the plan of the run as text, `whole` however many hosts there are. Starts nothing that stays."""
+        """Return the plan as text; `whole` lists all hosts, however many. Nothing that it starts remains."""
 
     def ready(self) -> AbstractContextManager[None]:
-        """Make what hosts share, around the run, and leave nothing of it behind."""
+        """Make what hosts share, and remove it after the run."""
 
     def command(self, folder: HostFolder) -> Command:
         """Return how to start one host."""
 
     def signal(self, running: Mapping[str, int], number: int) -> None:
-        """Signal hosts, given with the pids of their commands. Nothing happens to one that is gone."""
+        """Signal hosts, given with the pids of their commands. Hosts that are gone are skipped."""
 
     def inject(self, fault: Fault, host: str, pid: int) -> bool:
-        """Do a fault to a running host, given with its command's pid. False: what it is about is not there yet.
+        """Inject a fault into a running host, given its command's pid. False if its process or folder is not there yet.
 
-        FaultFailed if it cannot be done. Not called for faults that there are from the start.
+        FaultFailed if it cannot be done. Not called for faults that exist from the start.
         """
 
     def heal(self, fault: Fault, host: str, pid: int | None) -> None:
-        """End a fault that lasted some time; `pid` is None if the host is gone. FaultFailed if that cannot be done."""
+        """End a fault of limited length; `pid` is None if the host is gone. FaultFailed if that cannot be done."""
 
 
 class FaultFailed(Exception):
@@ -63,6 +63,6 @@ def refuse_faults(faults: Sequence[Fault], engine: type[Engine], engines: Sequen
 
 
 def last_line(text: str | bytes, otherwise: str) -> str:
-    """Return what a failed tool said in the end."""
+    """Return the last line that a failed tool printed."""
     lines: Sequence[str] = (text.decode(errors="replace") if isinstance(text, bytes) else text).split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), otherwise)

@@ -1,12 +1,12 @@
-"""Which files of a folder are data, and not what notebooks, Spark, macOS and Windows leave beside them. Pure.
+"""Tell data files from those that notebooks, Spark, macOS and Windows leave beside them. Pure.
 
-The rule of sagemaker_tf_data/hidden.py.
+The rule is that of sagemaker_tf_data/hidden.py.
 """
 
 from collections.abc import Sequence
 
 _OF_WINDOWS = ("desktop.ini", "thumbs.db")
-_SHOWN = 3  # files that are named
+_SHOWN = 3  # files that a message names
 
 
 def is_data(key: str) -> bool:

@@ -1,4 +1,4 @@
-"""The hosts files of simulated hosts, in which a name can be hidden for a while."""
+"""Write the hosts files of simulated hosts, in which a name can be hidden for a while."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from entrypoint.simulate.spec import LocalJob
 
 
 class HostsFiles:
-    """One /etc/hosts for each host: all hosts of the job, those that are hidden behind a # but on themselves."""
+    """One /etc/hosts for each host, with all hosts of the job. A # hides a host in the files of the others."""
 
     def __init__(self, job: LocalJob, addresses: Mapping[str, Sequence[str]]) -> None:
         self._addresses = addresses
@@ -16,7 +16,7 @@ class HostsFiles:
         self._files: dict[str, Path] = {}
 
     def write(self, owner: str, path: Path, own_name: str = "") -> None:
-        """Make the file of one host; `own_name` is what the host is called beside its name in the job."""
+        """Make the file of one host; `own_name` is a second name of the host, beside its name in the job."""
         lines = ["127.0.0.1 localhost", "::1 localhost"]
         for host in self._addresses:
             for line in self._lines(host):
@@ -28,7 +28,7 @@ class HostsFiles:
         self._files[owner] = path
 
     def hide(self, host: str) -> None:
-        """Take the host's name out: it does not resolve any more."""
+        """Hide the host's name, so that it no longer resolves."""
         self._hidden.add(host)
         for line in self._lines(host):
             self._replace(host, line, _hidden(line))
@@ -46,7 +46,7 @@ class HostsFiles:
         for owner, path in self._files.items():
             at = path.read_bytes().find(f"\n{line}\n".encode())
             if owner != host and at >= 0:
-                with path.open("r+b") as file:  # the same file, which is mounted; one byte, so nobody reads it half
+                with path.open("r+b") as file:  # in place: it is mounted; one byte: a reader never sees half a change
                     file.seek(at + 1)
                     file.write(by[:1].encode())
 

@@ -1,4 +1,4 @@
-"""Ports and addresses of hosts that share this machine, with each other and with other runs.
+"""Choose ports and addresses for hosts that share this machine, with each other and with other runs.
 
 TensorFlow's servers listen on all addresses, so every host needs ports of its own. A run moves all of its
 ports by one number, the base, and each host's by a stride times its rank.
@@ -14,7 +14,7 @@ from entrypoint.launcher.plan.plan import Plan
 from entrypoint.simulate.local_python import allow_files
 
 LOWEST, HIGHEST = 10_000, 65_535  # below are the well-known ports
-_STEP = 61  # between two bases that are tried
+_STEP = 61  # from one base that is tried to the next
 
 
 def ports_by_host(job: Job, plan: Plan) -> list[list[int]]:
@@ -27,7 +27,7 @@ def ports_by_host(job: Job, plan: Plan) -> list[list[int]]:
 
 
 def stride(ports: Sequence[Sequence[int]]) -> int:
-    """Return the least number that, times the rank, keeps the ports of all hosts apart."""
+    """Return the least number that keeps the ports of all hosts apart when each adds it times its rank."""
     for wanted in range(1, 5001):
         moved = [port + rank * wanted for rank, own in enumerate(ports) for port in own]
         if len(set(moved)) == len(moved):
@@ -37,9 +37,9 @@ def stride(ports: Sequence[Sequence[int]]) -> int:
 
 @contextlib.contextmanager
 def reserved(ports: Sequence[int]) -> Iterator[int]:
-    """Hold a base such that `ports`, moved by it, are free. Nobody else gets them from here until the end.
+    """Hold a base such that `ports`, moved by it, are free. No other run on this machine gets them until the end.
 
-    Low ones first: of the upper half, by default, the kernel may give any to an outgoing connection, any time.
+    Low ones come first: by default the kernel may give any of the upper half to an outgoing connection.
     """
     allow_files(len(ports))
     for base in range(max(0, LOWEST - min(ports)), HIGHEST + 1 - max(ports), _STEP):
@@ -51,7 +51,7 @@ def reserved(ports: Sequence[int]) -> Iterator[int]:
 
 
 def _take(port: int, held: contextlib.ExitStack) -> bool:
-    """Hold the port's name against other runs: an abstract socket, which goes with our process. Then look at it."""
+    """Lock the port against other runs by an abstract socket, which ends with us; return whether the port is free."""
     name = held.enter_context(socket.socket(socket.AF_UNIX))
     probe = socket.socket()
     with probe, contextlib.suppress(OSError):
@@ -62,6 +62,6 @@ def _take(port: int, held: contextlib.ExitStack) -> bool:
 
 
 def addresses(names: Sequence[str], control_port: int, stride: int) -> Mapping[str, str]:
-    """Make a loopback address for each host, out of a control port of this run, which no other run here has."""
+    """Make a loopback address for each host from this run's control port, which no other run here has."""
     moved = {name: control_port + rank * stride for rank, name in enumerate(names)}
     return {name: f"127.{port >> 8}.{port & 255}.1" for name, port in moved.items()}

@@ -1,6 +1,6 @@
-"""The processes of one host, as /proc shows them: its launcher and all that descends from it.
+"""Find and signal the processes of one host in /proc: its launcher and the launcher's descendants.
 
-Standard library only: the Docker engine hands this file to the Python inside a container.
+Standard library only: the Docker engine passes this file to the Python inside a container.
 """
 
 import contextlib
@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 SENDING = "sending to "
-_MARK = "ENTRYPOINT_PROCESS="  # in the environment of each process of the plan, and of what descends from it
+_MARK = "ENTRYPOINT_PROCESS="  # in the environment of each process of the plan and its descendants
 
 
 def family(root: int) -> list[int]:
-    """Return the process `root` and its descendants, parents first. Who has ended and is not reaped does not count."""
+    """Return the process `root` and its descendants, parents first. Zombies do not count."""
     children: dict[int, list[int]] = {}
     for entry in (path.name for path in Path("/proc").iterdir()):
         if entry.isdigit() and (stat := _stat(int(entry))) and stat[0] != "Z":
@@ -29,13 +29,13 @@ def family(root: int) -> list[int]:
 
 
 def is_up(launcher: int) -> bool:
-    """Return whether a launcher is past its beginning: it hears SIGTERM."""
+    """Return whether a launcher handles SIGTERM by now."""
     caught = _status(launcher).get("SigCgt", "0")
     return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def find(launcher: int, name: str) -> int | None:
-    """Return the process that `name` means on a host: one of the plan, else a program; None while there is none."""
+    """Return the process with this name: one of the plan, else a program's; None if the host has none."""
     members = family(launcher)[1:]
     marked = (pid for pid in members if f"{_MARK}{name}" in _read(pid, "environ"))
     return next(marked, None) or next((pid for pid in members if _is(pid, name)), None)
@@ -80,7 +80,7 @@ def _read(pid: int, what: str) -> list[str]:
 
 
 def _stat(pid: int) -> list[str]:
-    """[state, parent, ...], or [] if the process is gone."""
+    """Return [state, parent, ...], or [] if the process is gone."""
     return "".join(_read(pid, "stat")).rpartition(")")[2].split()
 
 
@@ -92,7 +92,7 @@ def _status(pid: int) -> dict[str, str]:
 def main() -> int:
     """Signal a process of this container (NAME NUMBER), "" for its launcher; 75 if it is not there yet.
 
-    It says so first: the signal may end the container, and this process with it.
+    It prints before it signals: the signal may end the container, and this process with it.
     """
     name, number = sys.argv[1], int(sys.argv[2])
     pid = find(1, name) if name else (1 if is_up(1) else None)

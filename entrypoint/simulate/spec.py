@@ -1,4 +1,4 @@
-"""What was asked for: a job on simulated hosts, and SageMaker's description of it."""
+"""Describe a job on simulated hosts, and write SageMaker's description of it."""
 
 import json
 import os
@@ -18,13 +18,13 @@ from entrypoint.simulate.channels import Channel, check_together
 from entrypoint.simulate.fault import Fault
 
 AUTO = "auto"
-MANY = 10  # hosts on each CPU, which keep one another from being heard while they start
-# What is ours to make for each host, and not a person's wish for all.
+MANY = 10  # hosts on each CPU, with which heartbeats come late while hosts start
+# The simulation sets these for each host, so a user's own values do not apply to all.
 INTERNAL = SET_BY_US | {
     f"{ENVIRONMENT_PREFIX}{name}" for name in ("RUN_DIR", "SUMMARY", "HOST_ADDRESSES", "PORT_STRIDE", "PORT_BASE")
 }
 
-PEER_TIMEOUT = "sagemaker_entrypoint_peer_timeout"  # a hyperparameter, so that a variable of the user's wins
+PEER_TIMEOUT = "sagemaker_entrypoint_peer_timeout"  # a hyperparameter, so that the user's variable overrides it
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -35,22 +35,22 @@ class LocalJob:
     program: str  # a file in `source`, as hyperparameter sagemaker_program names it
     source: Path  # the code folder
     hosts: int = 1
-    groups: tuple[Group, ...] = ()  # instance groups, in which each host is, or none
+    groups: tuple[Group, ...] = ()  # instance groups; if there are any, each host is in one
     mode: str = AUTO
     processes_per_host: int | None = None
     channels: tuple[Channel, ...] = ()
-    checkpoints: Path | None = None  # a folder of this machine that all hosts have as /opt/ml/checkpoints
+    checkpoints: Path | None = None  # a folder of this machine, /opt/ml/checkpoints on all hosts
     hyperparameters: tuple[tuple[str, str], ...] = ()  # as typed
     environment: tuple[tuple[str, str], ...] = ()  # for every host
     output: Path
     timeout: float | None = None
     faults: tuple[Fault, ...] = ()
-    notes_reads: bool = False  # channels are not read-only, of which no file system notes what is read
-    watch: int | None = None  # the port of this machine that shows it as it runs; 0: any
+    notes_reads: bool = False  # mount channels writable: a read-only mount does not note what is read
+    watch: int | None = None  # the port of the live page on this machine; 0: any
     tensorboard: int | None = None  # the port of a TensorBoard beside it; 0: any
 
     def __post_init__(self) -> None:
-        """ConfigError if the values cannot describe a job, whatever lies on this machine."""
+        """Raise ConfigError if the values cannot describe a job, whatever files this machine has."""
         if not 1 <= self.hosts <= MAX_HOSTS:
             raise ConfigError(f"--hosts is {self.hosts}; wanted a whole number from 1 to {MAX_HOSTS}")
         if self.timeout is not None and not self.timeout > 0:
@@ -122,7 +122,7 @@ class LocalJob:
 
     @property
     def patience(self) -> float:
-        """Seconds of silence that a host is to have where many share a CPU, or 0: each takes one of them to start."""
+        """Return seconds of silence to allow if many hosts share a CPU, else 0: a second for each host on a CPU."""
         hosts_on_each = self.hosts / len(os.sched_getaffinity(0))
         return hosts_on_each if hosts_on_each > MANY else 0.0
 
@@ -148,7 +148,7 @@ def host_names(count: int) -> list[str]:
 
 
 def instance_groups(words: Sequence[str]) -> tuple[Group, ...]:
-    """Read `NAME=COUNT[:TYPE]` words as groups of algo-1, algo-2 and so on; ConfigError if one is none."""
+    """Read `NAME=COUNT[:TYPE]` words as groups of algo-1, algo-2 and so on; ConfigError for an invalid word."""
     given = pairs(words, "--group")
     if len(given) < len(words):
         raise ConfigError("--group names a group twice; wanted each once")
@@ -166,10 +166,10 @@ def instance_groups(words: Sequence[str]) -> tuple[Group, ...]:
 
 
 def encode(text: str) -> str:
-    """Return a hyperparameter as SageMaker's SDK writes it: JSON text, and such that the script gets exactly `text`.
+    """Return a hyperparameter as SageMaker's SDK writes it: JSON text from which the script gets exactly `text`.
 
-    Numbers and lists stay what they are, where the script sees the same characters: 3 but not 3e0, which
-    would reach it as 3.0. The rest is written as a JSON string.
+    Numbers and lists stay JSON numbers and lists if the script sees the same characters: 3, but not 3e0, which would
+    reach it as 3.0. Everything else becomes a JSON string.
     """
     try:
         value = json.loads(text)
@@ -179,7 +179,7 @@ def encode(text: str) -> str:
 
 
 def pairs(words: Iterable[str], option: str) -> tuple[tuple[str, str], ...]:
-    """Read `name=value` words; ConfigError if one is none. A value may hold anything, = too."""
+    """Read `name=value` words; ConfigError for an invalid one. A value may hold any character, = too."""
     found = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -190,5 +190,5 @@ def pairs(words: Iterable[str], option: str) -> tuple[tuple[str, str], ...]:
 
 
 def settings_in(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the ENTRYPOINT_* settings that a person has set: they hold for simulated hosts, too."""
+    """Return the ENTRYPOINT_* settings of the user's environment, which apply to simulated hosts, too."""
     return {k: v for k, v in environment.items() if k.startswith(ENVIRONMENT_PREFIX) and k not in INTERNAL}

@@ -1,4 +1,4 @@
-"""The end of a local run, as a table for people."""
+"""Summarise a local run as a table for people."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ def exit_code(folders: Sequence[HostFolder], exits: Mapping[str, Exit]) -> int:
 
 
 def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Sequence[str] = ()) -> str:
-    """Return who ended how, how long it took, why it failed, what was done to it, and where everything lies."""
+    """Return the table: each host's end, the duration, the cause, the faults, and where the files are."""
     reports = {folder.host: _report(folder) for folder in folders}
     rows = [_COLUMNS, *(_row(folder.host, exits.get(folder.host), reports[folder.host]) for folder in folders)]
     width = max(len(row[0]) for row in rows)
@@ -33,7 +33,7 @@ def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Se
 
 
 def _report(folder: HostFolder) -> dict[str, Any]:
-    """Return what the host wrote about itself; {} if it did not get that far."""
+    """Return the host's own report; {} if it has written none."""
     with contextlib.suppress(OSError, ValueError):
         return dict(json.loads(folder.summary.read_text("utf-8")))
     return {}
@@ -58,7 +58,7 @@ def _ending(exit: Exit | None) -> str:
 def _causes(
     folders: Sequence[HostFolder], exits: Mapping[str, Exit], reports: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """Return the cause in the hosts' own words, once where they agree; else the last words of those that failed."""
+    """Return the hosts' failure texts, one if they agree; else the last lines of those that failed."""
     told = dict.fromkeys(str(report["cause"]) for report in reports.values() if report.get("cause"))
     if told:
         return list(told)

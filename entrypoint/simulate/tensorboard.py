@@ -1,4 +1,4 @@
-"""TensorBoard beside a job on this machine, while `entrypoint local --tensorboard` runs it."""
+"""Run TensorBoard beside a job on this machine, while `entrypoint local --tensorboard` runs it."""
 
 import contextlib
 import os
@@ -12,12 +12,12 @@ from entrypoint.observe.export.follow import follow
 from entrypoint.observe.export.tensorboard import EventFiles
 
 PORT = 6006  # TensorBoard's own
-LAST = 10.0  # seconds in which the last of the records is written
+LAST_SECONDS = 10.0  # seconds for the last records to be written
 
 
 @contextlib.contextmanager
 def board(records: Sequence[Path], logdir: Path, port: int | None, say: Callable[[str], None]) -> Iterator[None]:
-    """Write the job's event files as it runs, and serve them on this machine; ConfigError if that cannot be done."""
+    """Write the job's event files as it runs, and serve them on this machine; ConfigError if it cannot."""
     files, over = EventFiles(logdir), threading.Event()
     writer = threading.Thread(target=follow, args=(lambda: list(records), files, over.is_set), daemon=True)
     writer.start()
@@ -26,16 +26,16 @@ def board(records: Sequence[Path], logdir: Path, port: int | None, say: Callable
         yield
     finally:
         over.set()
-        writer.join(LAST)
+        writer.join(LAST_SECONDS)
         files.close()
         say(f"event files: {logdir}; tensorboard --logdir shows them again")
 
 
 def _serve(logdir: Path, port: int | None) -> str:
-    """Return where it is served, in a thread of ours: a process of its own would end with the hosts' descendants."""
+    """Serve in a thread, and return the URL. A process of its own would be ended with the hosts' descendants."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what it imports itself
+        warnings.simplefilter("ignore")  # warnings of its own imports
         from tensorboard import program
 
     tool = program.TensorBoard()

@@ -1,4 +1,4 @@
-"""Each host's folder: the tree that SageMaker mounts, and the host's log beside it."""
+"""Make each host's folder: the tree that SageMaker mounts, and the host's log beside it."""
 
 import contextlib
 import fcntl
@@ -14,9 +14,9 @@ from entrypoint.launcher.job.job import Tree
 from entrypoint.simulate.delivery import deliver
 from entrypoint.simulate.spec import LocalJob
 
-MARKER = ".entrypoint-local"  # says that an output folder is ours, and (by a lock) that a job is using it
-MOST_CODE = 1 << 30  # bytes
-# Folders by their names, and by what lies in them: our output, virtual environments, those of conda, caches.
+MARKER = ".entrypoint-local"  # marks an output folder as ours; its lock shows that a job uses it
+MOST_CODE_BYTES = 1 << 30  # bytes
+# Folders by their names, and by a file in them: our output, environments of venv and conda, caches.
 _NOT_CODE = ["__pycache__", ".git", ".hg", ".ipynb_checkpoints", ".nox", ".svn", ".tox", ".venv", "node_modules"]
 _TELLS = (MARKER, "pyvenv.cfg", "conda-meta", "CACHEDIR.TAG")
 
@@ -41,7 +41,7 @@ class HostFolder(Tree):
 
     @property
     def parts(self) -> Path:
-        """Of channels that are not the same on all hosts, the folders of this one."""
+        """Return the folder with this host's part of each channel that differs between hosts."""
         return self.root / "channels"
 
 
@@ -58,7 +58,7 @@ def write_config(job: LocalJob, host: str, config: Path) -> None:
 
 
 def write_tree(job: LocalJob, folder: HostFolder) -> None:
-    """Write all that a host finds at its start, but for the folders of channels, which the engine shows it."""
+    """Write all files that a host finds at its start. The engine mounts or links the folders of channels."""
     for path in (folder.model, folder.data, folder.input_data):
         path.mkdir(parents=True)
     write_config(job, folder.host, folder.config)
@@ -75,27 +75,27 @@ def channels_in(job: LocalJob) -> frozenset[Path]:
 
 
 def check_size(source: Path, channels: frozenset[Path] = frozenset()) -> None:
-    """Raise CodeError if the code folder is too large to be one: a script in /tmp or a home folder, say."""
+    """Raise CodeError if the code folder is too large, as for a script in /tmp or in a home folder."""
     size = 0
     for path, folders, files in os.walk(source):
         left_out = _not_code(channels, path, [*folders, *files])
         folders[:] = [name for name in folders if name not in left_out]
         size += sum((Path(path) / name).stat().st_size for name in files if name not in left_out)
-        if size > MOST_CODE:
+        if size > MOST_CODE_BYTES:
             raise CodeError(
-                f"the code folder {source} holds more than {MOST_CODE >> 20} MB, to be copied for each host; "
+                f"the code folder {source} holds more than {MOST_CODE_BYTES >> 20} MB, to be copied for each host; "
                 "wanted the program in a folder of its own, or --source FOLDER with its code alone"
             )
 
 
 def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[str]:
-    """Return what is not copied: channels, version control, what tools leave, our own output, what is no file."""
+    """Return names that are not copied: channels, version control, caches, our own output, sockets and the like."""
     left_out = set()
     for name in names:
         path = Path(folder) / name
         if path.is_dir():
             skip = name in _NOT_CODE or path in channels or any((path / tell).exists() for tell in _TELLS)
-            # Of compose.yaml: other hosts make their trees while we copy.
+            # With compose.yaml, other hosts make their trees while we copy.
             skip = skip or (name.startswith("algo-") and (path / "ml").is_dir())
         else:
             skip = not path.is_file()
@@ -106,7 +106,7 @@ def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[s
 
 @contextlib.contextmanager
 def output_folder(job: LocalJob) -> Iterator[None]:
-    """Hold an empty output folder, marked as ours, until the end. A folder that we made is replaced."""
+    """Hold an empty output folder, marked as ours, until the end. It replaces one that an earlier run made."""
     path = job.output
     _refuse_to_replace(job)
     try:
@@ -123,7 +123,7 @@ def output_folder(job: LocalJob) -> Iterator[None]:
             for entry in path.iterdir():
                 if entry.name != MARKER:
                     shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-        except OSError as error:  # containers write as root
+        except OSError as error:  # containers write files of root
             raise ConfigError(f"--output {path} cannot be replaced: {error}; remove it, or name another") from None
         yield
 

@@ -1,4 +1,4 @@
-"""Docker compose, of both generations: Docker's own, v2, and the one before it, 1.29, which Debian has."""
+"""Call Docker compose of both generations: Docker's own v2, and 1.29, which Debian has."""
 
 import os
 import shutil
@@ -14,20 +14,20 @@ OURS = ROOT / ".venv-sdk-compose"  # made by tests/get_compose.sh where the mach
 
 @dataclass(frozen=True, kw_only=True)
 class Compose:
-    """How to call it."""
+    """A command of Docker compose, and how to call it."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def variables(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """This process's environment, without what compose would take for its own, and what is given."""
+        """Return this process's environment without compose's own variables, plus the given ones."""
         ours = {name: value for name, value in os.environ.items() if not name.startswith("COMPOSE_")}
         return {**ours, **self.environment, **(more or {})}
 
 
 @cache
 def generations() -> dict[str, Compose]:
-    """Those that are here, by name, the newer one first."""
+    """Return the generations that this machine has, by name, the newer one first."""
     found = {}
     for environment in ({}, {"DOCKER_CONFIG": str(OURS)}):
         if "v2" not in found:
@@ -42,7 +42,7 @@ def generations() -> dict[str, Compose]:
 
 
 def the_compose() -> Compose:
-    """The one that tests use who do not care; AssertionError if there is none."""
+    """Return the generation for tests that need no specific one; AssertionError if there is none."""
     assert generations(), "there is no docker compose; tests/get_compose.sh gets it"
     return next(iter(generations().values()))
 

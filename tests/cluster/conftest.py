@@ -1,4 +1,4 @@
-"""The image to test, the jobs on it, and the check that nothing of them is left on the machine."""
+"""Provide the image under test, jobs on it, and the check that nothing of them is left on the machine."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ BUILD = 3000.0  # seconds: when to give up
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test that asks for the image waits for its build; whichever that is."""
+    """Give the first test that uses the image, whichever it is, the time of its build."""
     if not os.environ.get("TEST_IMAGE"):
         for item in items:
             if Path(__file__).parent in item.path.parents:
@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def image() -> Iterator[str]:
-    """The tag under test: of the environment variable TEST_IMAGE, else built now.
+    """Return the tag under test: the environment variable TEST_IMAGE, else an image that is built now.
 
     A user's machine without Docker skips what needs it; with CI=true that is a failure.
     """
@@ -48,7 +48,7 @@ def image() -> Iterator[str]:
 
 @pytest.fixture
 def cluster(image: str, tmp_path: Path) -> StartCluster:
-    """`with cluster(program=..., ...) as job:`, see containers.Cluster."""
+    """Return the context manager of a job: `with cluster(program=..., ...) as job:`, see containers.Cluster."""
 
     def start(**options: object) -> Cluster:
         return Cluster(image, tmp_path, **options)
@@ -58,7 +58,10 @@ def cluster(image: str, tmp_path: Path) -> StartCluster:
 
 @pytest.fixture(scope="session")
 def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A channel for DeepFM: four files of 2,000 rows. What learns nothing has an AUC of 0.5 on the last of them."""
+    """Make a channel for DeepFM: four files of 2,000 rows.
+
+    A model that learns nothing has an AUC of 0.5 on the last file.
+    """
     channel = tmp_path_factory.mktemp("clicks")
     program = ROOT / "examples/deepfm/make_rows.py"
     subprocess.run([sys.executable, program, "--rows", "8000", "--output", channel], check=True, timeout=300)

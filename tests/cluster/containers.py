@@ -1,4 +1,4 @@
-"""A training job on several hosts by docker compose: a container per host, each with the tree that SageMaker mounts.
+"""Run a training job on several hosts by docker compose: a container per host, with the tree that SageMaker mounts.
 
 `Cluster` is a context manager; what a test asserts stands inside it, so that a failure prints each host's log.
 Host names are aliases on a network of the job's own, and a container's own hostname is another name, as there.
@@ -55,7 +55,7 @@ def download(folder: Path, *wanted: str) -> Path:
 
 
 def leftovers() -> str:
-    """Containers and networks of this session that are still there."""
+    """Return the containers and networks of this session that still exist."""
     mark = f"label={LABEL}={SESSION}"
     containers = sh("docker", "ps", "-a", "--filter", mark, "--format", "container {{.Names}} {{.Status}}").stdout
     return containers + sh("docker", "network", "ls", "--filter", mark, "--format", "network {{.Name}}").stdout
@@ -68,7 +68,7 @@ def write_config(
     hyperparameters: Mapping[str, Value] | None = None,
     channels: Mapping[str, Any] | None = None,
 ) -> None:
-    """The files of /opt/ml/input/config. A str for `resources` is written as it is, None leaves the file out."""
+    """Write the files of /opt/ml/input/config. A str for `resources` is written as it is, None leaves the file out."""
     folder.mkdir(parents=True, exist_ok=True)
     if resources is not None:
         text = resources if isinstance(resources, str) else json.dumps(resources)
@@ -80,7 +80,7 @@ def write_config(
 
 
 def resources(hosts: Iterable[str], current: str, groups: Mapping[str, Iterable[str]] | None = None) -> dict[str, Any]:
-    """resourceconfig.json as an ordinary job has it today; or with instance groups, each of a type of its own."""
+    """Return resourceconfig.json of an ordinary job of today, or with instance groups, each with its own type."""
     names = sorted(hosts)
     members = {name: list(listed) for name, listed in (groups or {"homogeneousCluster": names[::-1]}).items()}
     types = {name: f"ml.c{number}.xlarge" for number, name in enumerate(members, 5)}
@@ -108,7 +108,7 @@ def write_script(folder: Path, script: str) -> None:
 
 
 def repeated(option: str, values: Iterable[str]) -> list[str]:
-    """The values as a command takes an option that may be repeated."""
+    """Return the words of a command line's option that is repeated for each value."""
     return [word for value in values for word in (option, value)]
 
 
@@ -125,14 +125,14 @@ class Ending:
     ml: Path  # the host's /opt/ml
 
     def line(self, having: str) -> str:
-        """The one line of the log that has this text."""
+        """Return the only line of the log that contains this text."""
         found = [line for line in self.log.splitlines() if having in line]
         assert len(found) == 1, f"{self.host}: {len(found)} lines with {having!r}, wanted one"
         return found[0]
 
 
 class Cluster:
-    """The hosts of one job, up when the `with` block begins and gone when it ends.
+    """The hosts of one job: started when the `with` block begins, removed when it ends.
 
     `program` is a file of tests/cluster/programs, or the file in `code` that is to be run; "" where the image or a
     channel has the code and says so. `shared` is a folder that every host has as /opt/ml/checkpoints, as from a file
@@ -220,7 +220,7 @@ class Cluster:
         self._file.write_text(json.dumps({"services": services, "networks": networks}, indent=1).replace("$", "$$"))
 
     def ml(self, host: str) -> Path:
-        """The host's /opt/ml, on this machine."""
+        """Return the path of the host's /opt/ml on this machine."""
         return self.folder / host / "ml"
 
     def container(self, host: str) -> str:
@@ -275,26 +275,26 @@ class Cluster:
     # --- what happens to it ---
 
     def kill(self, host: str) -> float:
-        """The host is gone at once; the time."""
+        """Kill the host at once; return the time."""
         self._compose("kill", host)
         return time.time()
 
     def pause(self, host: str) -> None:
-        """The host stands still."""
+        """Pause the host."""
         self._compose("pause", host)
 
     def unpause(self, host: str) -> float:
-        """The host goes on; the time."""
+        """Unpause the host; return the time."""
         self._compose("unpause", host)
         return time.time()
 
     def disconnect(self, host: str) -> float:
-        """The host runs on and reaches nobody; the time."""
+        """Cut a running host off the network; return the time."""
         sh("docker", "network", "disconnect", "-f", self.network, self.container(host))
         return time.time()
 
     def stop(self, *hosts: str, grace: int = 100) -> float:
-        """SIGTERM to these hosts (all, if none is named), without waiting for their ends; the time."""
+        """Send SIGTERM to these hosts (default: all) without waiting for their ends; return the time."""
         asked = time.time()
         self._stopping.append(
             subprocess.Popen(
@@ -338,7 +338,7 @@ class Cluster:
         return state.strip() == "true"
 
     def wait(self, *hosts: str, within: float = PATIENCE) -> dict[str, Ending]:
-        """How these hosts (all, if none is named) ended, when they have."""
+        """Wait until these hosts (default: all) have ended; return how."""
         names = list(hosts or self.hosts)
         try:
             sh("docker", "wait", *map(self.container, names), within=within)
@@ -377,7 +377,7 @@ def run_alone(
     within: float = PATIENCE,
     limits: Iterable[str] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """One container on no job's network, with `docker run`; stdout and stderr as one text in stdout."""
+    """Run one container outside of any job's network, by `docker run`; stdout and stderr are one text in stdout."""
     options = [*limits, *repeated("-v", (f"{path}:{target}" for path, target in (mounts or {}).items()))]
     options += repeated("-e", (f"{name}={value}" for name, value in (environment or {}).items()))
     return subprocess.run(

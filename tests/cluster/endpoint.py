@@ -1,4 +1,4 @@
-"""A container that serves a model, asked through a port that Docker publishes."""
+"""Serve a model in a container and call it through a port that Docker publishes."""
 
 import json
 import urllib.request
@@ -15,7 +15,7 @@ from waiting import eventually
 def serving(
     image: str, model: Path, port: int = 8080, environment: Mapping[str, str] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """(container's name, URL) of `docker run IMAGE serve`, once it answers; gone when the block ends."""
+    """Yield (container's name, URL) of `docker run IMAGE serve`, once it answers; remove it when the block ends."""
     name = f"tfe{uuid.uuid4().hex[:8]}-serve"
     variables = [f"--env={key}={value}" for key, value in (environment or {}).items()]
     try:

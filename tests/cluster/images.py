@@ -1,4 +1,4 @@
-"""Images that tests build: stand-ins for those of others, and what ./build.sh --on makes of them. They go with it."""
+"""Build and remove images for tests: stand-ins for other people's images, and what ./build.sh --on makes of them."""
 
 import contextlib
 import fcntl
@@ -30,7 +30,7 @@ def one_at_a_time() -> Iterator[None]:
 
 
 class Images:
-    """Remembers what it has built, for `remove`."""
+    """The images that were built, for `remove`."""
 
     def __init__(self) -> None:
         self._mark, self._built = uuid.uuid4().hex[:8], []
@@ -47,7 +47,7 @@ class Images:
         return name
 
     def on(self, image: str, *options: str) -> tuple[str, str]:
-        """Put our entrypoint onto it, by build.sh; the name of what comes of it, and what build.sh said."""
+        """Put our entrypoint onto an image by build.sh; return the new image's name and the output of build.sh."""
         name = self._name("onto")
         done = self.try_on(image, "--tag", name, *options)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Looks for keys, tokens and credentials in every layer of an image, also in what a later layer covers or removes."""
+"""Search every layer of an image for keys, tokens and credentials, also in files that a later layer removes."""
 
 import re
 import subprocess
@@ -63,7 +63,10 @@ class Find:
 
 
 def search(image: str, others: Iterable[bytes] = ()) -> tuple[list[Find], int]:
-    """(what was found in all layers, number of files looked at). `others` are texts that must not be there either."""
+    """Return (what was found in all layers, number of files searched).
+
+    `others`: texts that must not be there either.
+    """
     found: list[Find] = []
     count = 0
     for layer, path, data in _files(image):
@@ -73,7 +76,7 @@ def search(image: str, others: Iterable[bytes] = ()) -> tuple[list[Find], int]:
 
 
 def _files(image: str) -> Iterator[tuple[str, str, bytes]]:
-    """(layer, path, contents) of every file; layers are named as `docker save` names them, in any of its forms."""
+    """Yield (layer, path, contents) of every file. Layers are named as by `docker save`, in any of its forms."""
     with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as save:
         with tarfile.open(fileobj=save.stdout, mode="r|") as archive:
             for member in archive:
@@ -98,7 +101,10 @@ def _files_of(layer: tarfile.TarFile, name: str) -> Iterator[tuple[str, str, byt
 
 
 def _matches(data: bytes, hints: Iterable[bytes], pattern: re.Pattern[bytes]) -> Iterator[bytes]:
-    """In long files the pattern is tried near its hints only: tried everywhere, it takes ten times as long."""
+    """Return the matches.
+
+    In long files, search only near a pattern's hints: searching everywhere takes ten times as long.
+    """
     if len(data) <= _LONGEST_TEXT:
         if any(hint in data for hint in hints):
             yield from (match[0] for match in pattern.finditer(data))

@@ -1,4 +1,4 @@
-"""Code that comes without a network, by a channel or in an image made from ours, and what is installed for it."""
+"""Test code that comes without a network, by a channel or in an image made from ours, and its requirements."""
 
 import io
 import json
@@ -28,7 +28,7 @@ def write(folder: Path, files: Mapping[str, str]) -> Path:
 
 
 def archived(folder: Path, files: Mapping[str, str]) -> Path:
-    """A folder for channel `code`, with the files in the archive that the SDK makes."""
+    """Make a folder for channel `code`, with the files in the archive that the SDK makes."""
     folder.mkdir()
     with tarfile.open(folder / "sourcedir.tar.gz", "w:gz") as archive:
         for name, text in files.items():
@@ -45,13 +45,13 @@ def all_well(endings: dict[str, Ending]) -> list[Ending]:
 
 
 def sums(ending: Ending) -> list[int]:
-    """What the ranks of tells.py on one host came to, together with all others."""
+    """Return the sums that the ranks of tells.py on one host computed with all others."""
     found = sorted((ending.ml / "output/data").glob("rank-*.json"))
     return [json.loads(path.read_text())["sum"] for path in found]
 
 
 def test_hosts_that_reach_nobody_but_one_another(cluster: StartCluster, tmp_path: Path) -> None:
-    """Network isolation: no S3, no index; pip asks nobody, as what is required is in the image."""
+    """Network isolation: no S3 and no index. pip needs neither, since the image has all requirements."""
     files = {"train.py": (PROGRAMS / "tells.py").read_text(), "requirements.txt": "numpy\nboto3>=1\n"}
     code = archived(tmp_path / "channel", files)
     hyperparameters = {**IN_CHANNEL, **TWO_RANKS}
@@ -66,7 +66,7 @@ def test_hosts_that_reach_nobody_but_one_another(cluster: StartCluster, tmp_path
 
 @pytest.fixture
 def alone(image: str, tmp_path: Path) -> RunAlone:
-    """Runs code on one host without any network card; exit code, log, the host's /opt/ml/output."""
+    """Run code on one host without any network card; return exit code, log and the host's /opt/ml/output."""
 
     def run(files: Mapping[str, str]) -> tuple[int, str, Path]:
         write_config(tmp_path / "config", resources=resources(["algo-1"], "algo-1"), hyperparameters=IN_CHANNEL)
@@ -108,7 +108,7 @@ ENV SAGEMAKER_PROGRAM=train.py ENTRYPOINT_MODE=mpi ENTRYPOINT_PROCESSES_PER_HOST
 
 @pytest.fixture
 def derived(image: str, tmp_path: Path) -> Iterator[str]:
-    """An image as users make it: ours, code, and what is to be run; with a library that pip has to build."""
+    """Build an image as users make it: ours, code, and the program to run; with a library that pip has to build."""
     library = {f"library/{name}": text for name, text in package("testlibrary", "answer = 42\n").items()}
     script = (PROGRAMS / "tells.py").read_text() + "import testlibrary\nprint('answer', testlibrary.answer)\n"
     write(tmp_path / "src", {"train.py": script, "requirements.txt": "./library\n", **library})
@@ -120,7 +120,7 @@ def derived(image: str, tmp_path: Path) -> Iterator[str]:
 
 
 def test_an_image_that_brings_its_code(derived: str, tmp_path: Path) -> None:
-    """Nothing of the job names a program. What it requires is built once per host, though two ranks need it there."""
+    """The job names no program. Requirements are built once per host, though two ranks need them there."""
     with Cluster(derived, tmp_path / "job", program="", hosts=2) as job:
         for ending in all_well(job.wait()):
             assert sums(ending) == [10, 10]

@@ -1,4 +1,4 @@
-"""compose.yaml at the top, as users call it, with each generation of docker compose that is here."""
+"""Test compose.yaml at the top of the repository, as users call it, with each generation of docker compose."""
 
 import json
 import os
@@ -39,7 +39,7 @@ class Project:
         return running
 
     def read(self, running: subprocess.Popen[str], until: str = "", times: int = 1) -> str:
-        """What it has said, up to its end or so many lines that end with this text."""
+        """Return what it printed, up to its end or up to so many lines that end with this text."""
         give_up = threading.Timer(PATIENCE, running.kill)
         give_up.start()
         for line in running.stdout:
@@ -56,7 +56,7 @@ class Project:
         return "".join(self.lines)
 
     def up(self, **variables: str) -> int:
-        """The exit code of `docker compose up --exit-code-from algo-1`."""
+        """Return the exit code of `docker compose up --exit-code-from algo-1`."""
         running = self.start(**variables)
         self.read(running)
         return running.wait(PATIENCE)
@@ -85,7 +85,7 @@ StartProject = Callable[..., Project]
 
 @pytest.fixture
 def project(image: str, tmp_path: Path) -> Iterator[StartProject]:
-    """`project("v2")`: the repository's own compose.yaml, with outputs in a folder of the test."""
+    """Return `project("v2")`: the repository's own compose.yaml, with outputs in a folder of the test."""
     made: list[Project] = []
 
     def make(generation: str, folder: Path = ROOT, **variables: str) -> Project:
@@ -103,7 +103,7 @@ def project(image: str, tmp_path: Path) -> Iterator[StartProject]:
 
 
 def failures(folder: Path) -> dict[str, str]:
-    """Host to the first line of its failure file."""
+    """Return the first line of each host's failure file."""
     return {path.parts[-4]: path.read_text().splitlines()[0] for path in folder.glob("out/algo-*/ml/output/failure")}
 
 
@@ -150,7 +150,7 @@ def test_one_that_raises_and_then_the_same_containers_again(
 @newer
 @pytest.mark.parametrize("mode", ["mwms", pytest.param("mpi", marks=pytest.mark.more)])
 def test_one_that_is_killed(project: StartProject, tmp_path: Path, generation: str, mode: str) -> None:
-    """Compose sends SIGTERM to the others as soon as it sees one end: the loss of the host came before that."""
+    """Compose sends SIGTERM to the others as soon as one ends; the hosts had noticed the loss before that."""
     job = project(generation, MODE=mode, PROGRAM=f"{PROGRAMS}/waits.py")
     running = job.start()
     job.read(running, "] waiting", times=2)
@@ -181,7 +181,7 @@ def test_stop_lets_scripts_save(project: StartProject, tmp_path: Path, generatio
     ],
 )
 def test_what_cannot_be(project: StartProject, generation: str, variables: dict[str, str], says: str) -> None:
-    """More of it: tests/local/test_compose_host.py."""
+    """More cases: tests/local/test_compose_host.py."""
     job = project(generation)
     assert job.up(**variables) == CONFIG
     assert re.search(f"error: .*{re.escape(says)}", job.log)
@@ -199,7 +199,7 @@ def test_missing_image(project: StartProject, generation: str) -> None:
 def test_a_project_of_ones_own_as_the_page_tells(
     project: StartProject, image: str, tmp_path: Path, generation: str
 ) -> None:
-    """Runs the page's commands as they stand, up to `docker compose`, and that as this generation is called."""
+    """Run the page's commands as written, up to `docker compose`, which is called as this generation's command."""
     (block,) = re.findall(r"```sh\n(.*?)```", DOCS.read_text(), re.DOTALL)
     making, typed, after = block.partition("docker compose up")
     assert typed and after.splitlines()[0].strip() == "--build --exit-code-from algo-1"

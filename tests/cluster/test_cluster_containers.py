@@ -1,4 +1,4 @@
-"""Containers of all kinds: what runs in them in each mode, and what is refused with which words.
+"""Test containers of all kinds: what runs in them in each mode, and with which text the rest is refused.
 
 The page docs/image.md has the same table for people.
 """
@@ -37,7 +37,7 @@ TRAINER = "trainer:x:1000:1000::/home/trainer"
 
 @dataclass(frozen=True, kw_only=True)
 class Odd:
-    """A container: what compose is told of it, and whose /opt/ml is; what is said, and what is refused in which mode.
+    """A container: compose's options for it, its /opt/ml, its texts, and what is refused in which mode.
 
     `account` is a line of its /etc/passwd; `refuses`: system calls that its seccomp profile answers with an error.
     """
@@ -115,7 +115,7 @@ EACH = [
 
 @pytest.mark.parametrize("name, mode", EACH)
 def test_a_container(cluster: Callable[..., Cluster], tmp_path: Path, name: str, mode: str) -> None:
-    """The script's own fault ends the job, and nothing of ours; or one line says what is missing."""
+    """The script's own fault ends the job, not ours; or one line names what is missing."""
     odd = CONTAINERS[name]
     options = dict(odd.options)
     if odd.refuses:

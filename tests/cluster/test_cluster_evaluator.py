@@ -1,4 +1,4 @@
-"""A task that evaluates what the chief trains, beside TensorFlow's parameter-server cluster."""
+"""Test a task that evaluates what the chief trains, beside TensorFlow's parameter-server cluster."""
 
 import re
 from collections.abc import Callable

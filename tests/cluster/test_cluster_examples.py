@@ -1,4 +1,4 @@
-"""The examples that a reader copies, in containers, on several hosts: they learn, and the model is usable after."""
+"""Test the examples that readers copy, in containers on several hosts: they learn, and their model can be used."""
 
 import json
 import re
@@ -24,7 +24,7 @@ LEARNED = 0.63  # both ways reach 0.65 to 0.67; what has learned nothing has 0.5
 
 
 def predict(image: str, ml: Path, inputs: Any) -> tuple[list, list[str]]:
-    """What the model in a host's /opt/ml/model says, asked by another container of the same image."""
+    """Return the predictions of the model in a host's /opt/ml/model, by another container of the same image."""
     mounts = {ml / "model": "/opt/ml/model", PROGRAMS / "predicts.py": "/predicts.py"}
     result = run_alone(image, "python", "/predicts.py", "/opt/ml/model/1", json.dumps(inputs), mounts=mounts)
     assert result.returncode == 0, result.stdout
@@ -43,7 +43,7 @@ def pipe(name: str, folder: Path) -> Channel:
 
 
 def only_the_first_saved(endings: dict[str, Ending]) -> None:
-    """SageMaker packs the model folders of all hosts into one archive, so one host may write."""
+    """Check that only the first host saved: SageMaker packs the model folders of all hosts into one archive."""
     for host, ending in endings.items():
         assert ending.exit_code == 0
         assert bool(list((ending.ml / "model").iterdir())) == (host == "algo-1")
@@ -78,7 +78,7 @@ if KERAS_2:
 def test_deepfm_from_pipes(
     image: str, cluster: StartCluster, figure: Figure, clicks: Path, tmp_path: Path, way: str
 ) -> None:
-    """Files, without an evaluation channel, are what test_cluster_restarts.py trains on."""
+    """Train on files without an evaluation channel as test_cluster_restarts.py does."""
     *training, evaluation = sorted(clicks.iterdir())
     for name, files in (("training", training), ("evaluation", [evaluation])):
         for file in files:

@@ -1,4 +1,4 @@
-"""Jobs in which something goes wrong: every host ends, soon, with one code and one explanation.
+"""Test jobs in which something goes wrong: every host ends soon, with one code and one explanation.
 
 What is not here goes wrong while TensorFlow trains: test_cluster_outcomes.py.
 The limits are generous, since the machine may be busy; the figures printed are what was measured.
@@ -26,7 +26,7 @@ def last_end(endings: dict[str, Ending]) -> float:
 
 
 def same_explanation(endings: dict[str, Ending]) -> str:
-    """The first line of the failure text, which all hosts have in common."""
+    """Return the first line of the failure text, which must be the same on all hosts."""
     texts = {ending.failure for ending in endings.values()}
     assert len(texts) == 1, texts
     text = texts.pop()

@@ -1,4 +1,4 @@
-"""`entrypoint local --engine docker --fault`: what each fault does to containers, and that nothing of it stays."""
+"""Test `entrypoint local --engine docker --fault`: what each fault does to containers, and that nothing is left."""
 
 import re
 import subprocess
@@ -41,7 +41,7 @@ class Run:
 
 
 def left_by(pid: int) -> list[str]:
-    """Containers, networks and volumes of the local run that had this pid, which is in their names."""
+    """Return the containers, networks and volumes of the local run with this pid, which is in their names."""
     found: list[str] = []
     for words in (
         ("ps", "--all", "--format", "{{.Names}}"),
@@ -54,7 +54,7 @@ def left_by(pid: int) -> list[str]:
 
 @pytest.fixture
 def local(image: str, tmp_path: Path) -> Callable[..., Run]:
-    """Runs a job on three containers to its end."""
+    """Run a job on three containers to its end."""
 
     def start(*faults: str, steps: int = 60, program: Path = LOCAL_PROGRAMS / "beats.py", env: str = "") -> Run:
         command = [str(Path(sys.executable).with_name("entrypoint")), "local", str(program), "--hosts", "3"]
@@ -179,7 +179,7 @@ def test_a_model_folder_that_takes_no_more(local, tmp_path, action, error):
 
 @pytest.mark.parametrize("action", [pytest.param("fill", marks=pytest.mark.more), "readonly"])
 def test_a_failed_job_with_an_output_folder_that_takes_no_more(local, tmp_path, action):
-    """The failure file cannot be written: it fails all the same, with the same cause."""
+    """The failure file cannot be written: the job fails all the same, with the same cause."""
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text(
         "import time\nprint('here', flush=True)\ntime.sleep(4)\nraise ValueError('row 17')\n"

@@ -1,4 +1,4 @@
-"""Scripts that were written for AWS's images, in containers, with what SageMaker's SDK sends for them."""
+"""Test scripts that were written for AWS's images, in containers, with what SageMaker's SDK sends for them."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ StartForeign = Callable[..., Cluster]
 
 @pytest.fixture
 def foreign(cluster: StartCluster, tmp_path: Path) -> StartForeign:
-    """`with foreign(script, distribution, **hyperparameters) as job:` on two hosts."""
+    """Return `with foreign(script, distribution, **hyperparameters) as job:` on two hosts."""
 
     def start(script: str, distribution: dict, shared: Path | None = None, **users: object) -> Cluster:
         code, environment = tmp_path / "code", {**BUSY, **users.pop("environment", {})}
@@ -31,7 +31,7 @@ def foreign(cluster: StartCluster, tmp_path: Path) -> StartForeign:
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """A folder that every host has as /opt/ml/checkpoints."""
+    """Return a folder that every host has as /opt/ml/checkpoints."""
     folder = tmp_path / "efs"
     folder.mkdir()
     return folder
@@ -44,7 +44,7 @@ def all_well(endings: dict[str, Ending]) -> list[Ending]:
 
 
 def told(endings: list[Ending]) -> list[dict]:
-    """What the ranks of each host wrote, in rank order, with the host."""
+    """Return what the ranks of each host wrote, in rank order, with the host."""
     found = [
         {**json.loads(path.read_text()), "host": ending.host}
         for ending in endings
@@ -63,7 +63,7 @@ TWO_ON_EACH = [("algo-1", 0, 4), ("algo-1", 1, 4), ("algo-2", 0, 4), ("algo-2", 
 
 
 def all_alike(ranks: list[dict]) -> bool:
-    """Whether ranks that began with weights of their own ended with the same: the test of broadcast and reduction."""
+    """Return whether ranks that began with different weights ended with the same: a test of broadcast and reduction."""
     return len({tuple(each["weights"]) for each in ranks}) == 1
 
 
@@ -94,7 +94,7 @@ def test_an_estimator_trains_evaluates_exports_and_ends(foreign: StartForeign, s
 def test_the_tutorials_fit_ends_though_workers_and_ps_join_their_servers(
     foreign: StartForeign, shared: Path, servers: str
 ) -> None:
-    """Parameter servers are ours, as on AWS's images; or the script's, if it is asked for."""
+    """The launcher runs the parameter servers, as on AWS's images; or the script does, by a setting."""
     users = {"folder": "/opt/ml/checkpoints", "environment": {"ENTRYPOINT_PS_SERVERS": servers}}
     with foreign("ps_tutorial_fit.py", PARAMETER_SERVER, shared, **users) as job:
         chief, worker = all_well(job.wait(within=400))

@@ -1,4 +1,4 @@
-"""A container with the device file of a GPU, as NVIDIA's runtime gives it; behind it is none."""
+"""Test a container that has the device file of a GPU, as from NVIDIA's runtime, and no GPU behind it."""
 
 import pytest
 from containers import run_alone, write_script

@@ -1,4 +1,4 @@
-"""An image for GPUs (TEST_LINE=2.21-gpu TEST_IMAGE=...) on a machine without one; test_image.py, too, tests it."""
+"""Test an image for GPUs (TEST_LINE=2.21-gpu TEST_IMAGE=...) on a machine without one; test_image.py tests it, too."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_what_nvidias_container_runtime_reads(image: str) -> None:
 
 
 def test_nothing_of_the_toolchain(image: str) -> None:
-    """ptxas is no part of it: XLA calls it while a job runs."""
+    """ptxas is not removed: XLA calls it while a job runs."""
     names = [
         "nvcc",
         "cicc",
@@ -53,7 +53,7 @@ def test_nothing_of_the_toolchain(image: str) -> None:
 
 
 def test_tensorflow_opens_all_libraries_and_registers_a_pretended_gpu(image: str, tmp_path: Path) -> None:
-    """It opens them by its own paths when a driver tells of a GPU; if one is missing, it registers none."""
+    """TensorFlow opens them by its own paths when a driver reports a GPU; if one is missing, it registers none."""
     driver = tmp_path / "driver.so"
     source = Path(__file__).parent / "programs/pretended_driver.c"
     sh("gcc", "-shared", "-fPIC", "-o", str(driver), str(source))
@@ -66,7 +66,7 @@ def test_tensorflow_opens_all_libraries_and_registers_a_pretended_gpu(image: str
 
 @pytest.mark.parametrize("driver", [False, True])
 def test_a_job_with_a_gpu_lacks_the_driver_at_most(image: str, tmp_path: Path, driver: bool) -> None:
-    """All that our check looks for is there but libcuda.so.1, and with that file nothing is said."""
+    """All that our check looks for is there except libcuda.so.1; with that file, nothing is reported."""
     write_script(tmp_path, "print('the script runs')\n")
     mounts = {tmp_path: "/opt/ml"}
     if driver:  # a library that is none of a driver

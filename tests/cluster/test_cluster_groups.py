@@ -1,4 +1,4 @@
-"""Instance groups in containers: roles by group, across hosts that reach one another by name only."""
+"""Test instance groups in containers: roles by group, across hosts that reach one another only by name."""
 
 import json
 from collections.abc import Callable
@@ -10,7 +10,7 @@ StartCluster = Callable[..., Cluster]
 
 
 def told(ending: Ending) -> dict[str, Any]:
-    """What the processes of a host wrote, by the names of their files."""
+    """Return what the processes of a host wrote, by the names of their files."""
     found = (ending.ml / "output/data").glob("*.json")
     return {path.stem: json.loads(path.read_text()) for path in sorted(found)}
 

@@ -1,4 +1,4 @@
-"""Horovod on the image of TEST_LINE, as jobs of two hosts with a rank on each: `fit`, and Horovod's own tests.
+"""Test Horovod on the image of TEST_LINE, in jobs of two hosts with a rank on each: `fit`, and Horovod's own tests.
 
 Its own tests are not in its packages: HOROVOD_SOURCES names a checkout of Horovod 0.28.1,
 
@@ -56,18 +56,18 @@ FAILS: dict[tuple[str, str], dict[str, list[str]]] = {
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For the hosts, which have no index."""
+    """Provide wheels to the hosts, which have no index."""
     return download(tmp_path_factory.mktemp("wheels"), *NEEDED)
 
 
 def told(endings: Iterable[Ending]) -> list[Any]:
-    """What each rank has written."""
+    """Return what each rank has written."""
     return [json.loads((each.ml / f"output/data/{rank}.json").read_text()) for rank, each in enumerate(endings)]
 
 
 @pytest.mark.parametrize("keras", KERASES)
 def test_fit(cluster: Callable[..., Cluster], keras: str) -> None:
-    """Ranks that begin apart, with each their rows, end with the same; and what they save is taken up again."""
+    """Ranks that start apart, each with its rows, end with the same weights; what they save is used to resume."""
     with cluster(program="horovod_keras.py", hosts=2, mode="mpi", environment={**BUSY, **KERASES[keras]}) as job:
         endings = job.wait(within=400).values()
         assert [ending.exit_code for ending in endings] == [0, 0]

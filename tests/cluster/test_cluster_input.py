@@ -1,4 +1,4 @@
-"""What is asked for wrongly: non-zero, and one line that says what was found, what was wanted and where."""
+"""Test wrong input: a non-zero exit code, and one line with what was found, what was wanted and where."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,7 @@ HOSTS = ["algo-1", "algo-2", "algo-3"]
 
 
 def wrong(words: Iterable[str], **how: Any) -> dict[str, Any]:
-    """A row of the table: words that the line has, and what differs from a job that is right."""
+    """Return a row of the table: words that the line has, and the differences from a correct job."""
     return {"words": words, "exit": CONFIG, **how}
 
 
@@ -82,7 +82,7 @@ BAD = {
 
 @pytest.fixture(scope="session")
 def answers(image: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[CompletedProcess[str], Path]]:
-    """What the container of each row says; a few run at a time, since each only starts and ends."""
+    """Return what the container of each row printed. A few run at a time, since each only starts and ends."""
     tmp_path_factory.getbasetemp()  # made on first use, which must not be in two threads at once
 
     def answer(number: int, row: dict[str, Any]) -> tuple[CompletedProcess[str], Path]:
@@ -128,7 +128,7 @@ def test_wrong_input(answers: dict[str, tuple[CompletedProcess[str], Path]], wha
 
 @pytest.mark.parametrize("what", ["two modes", pytest.param("unknown mode", marks=pytest.mark.more)])
 def test_wrong_input_on_all_hosts(cluster: StartCluster, what: str) -> None:
-    """Nobody waits for anybody: each host sees for itself that it is wrong."""
+    """No host waits for another: each finds the error itself."""
     row = BAD[what]
     how = {key: row[key] for key in ("hyperparameters", "environment") if key in row}
     with cluster(program="tells.py", **how) as job:
@@ -141,7 +141,7 @@ def test_wrong_input_on_all_hosts(cluster: StartCluster, what: str) -> None:
 
 @pytest.mark.parametrize("mode", [pytest.param("mwms", marks=pytest.mark.more), "mpi"])
 def test_requirements_that_fail_on_one_host(cluster: StartCluster, mode: str) -> None:
-    """No script starts anywhere, and every host says why."""
+    """No script starts anywhere, and every host reports the reason."""
     # pip fills in the variable: on algo-3 the wanted version is one that is not there.
     requirements = "--no-index\nnumpy>=${LEAST}\n"
     with cluster(

@@ -1,4 +1,4 @@
-"""examples/maskrcnn in containers: two ranks learn to find shapes, are stopped and go on; `serve` finds them, too."""
+"""Test examples/maskrcnn in containers: two ranks learn to find shapes, stop and resume; `serve` finds them."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ WANTED = 0.45  # of what it had not seen, by masks; it reaches 0.6 and more
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What requirements.txt asks for; the hosts have no index."""
+    """Return the wheels that requirements.txt names; the hosts have no index."""
     return download(tmp_path_factory.mktemp("wheels"), "--no-deps", "-r", str(MASKRCNN / "requirements.txt"))
 
 
@@ -108,7 +108,7 @@ def found_by_serve(image: str, model: Path, shapes: Path) -> float:
 
 
 def iou(one: list[float], other: list[float]) -> float:
-    """Intersection over union of two boxes (x, y, width, height)."""
+    """Return the intersection over union of two boxes (x, y, width, height)."""
     sides = [
         max(0.0, min(one[axis] + one[axis + 2], other[axis] + other[axis + 2]) - max(one[axis], other[axis]))
         for axis in (0, 1)

@@ -1,4 +1,4 @@
-"""Every cell of the matrix of one line (TEST_LINE, 2.14 by default): two hosts, three weights.
+"""Test every cell of the matrix of one line (TEST_LINE, 2.14 by default): two hosts, three weights.
 
 On our image of it; and on a stand-in for AWS's with our entrypoint, which TEST_AWS_IMAGE names, or make_aws.sh makes.
 """
@@ -23,7 +23,7 @@ CELLS = [cell for cell in ALL if cell not in NEVER or NEVER[cell].text]
 
 @pytest.fixture(scope="session")
 def of_line(image: str) -> None:
-    """What ran on an image of another line would say nothing of the page's cells."""
+    """Check that the image is of the tested line: the page's cells are of that line only."""
     command = """if True:
         from importlib.metadata import distributions
         names = ("tensorflow", "tensorflow-cpu", "tensorflow_cpu")

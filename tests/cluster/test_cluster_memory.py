@@ -1,4 +1,4 @@
-"""Out of memory: said where the kernel's counter says so, with its figures, and only there."""
+"""Test lack of memory: it is reported with its figures if the kernel's counter shows it, and only then."""
 
 from collections.abc import Callable
 

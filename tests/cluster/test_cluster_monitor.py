@@ -1,4 +1,4 @@
-"""The monitor in containers, with the image's TensorFlow and Horovod: who trains alone, and what a job leaves.
+"""Test the monitor in containers, with the image's TensorFlow and Horovod: hosts that train alone, and its records.
 
 Each job goes on until the line that is waited for was said, and is taken down then.
 """
@@ -137,7 +137,7 @@ read_more_data()
 
 @pytest.mark.parametrize("hosts", [2, pytest.param(3, marks=pytest.mark.more)])
 def test_ranks_with_uneven_batches_are_a_hang_that_names_who_is_missing(cluster: StartCluster, hosts: int) -> None:
-    """Rank 0 is away, the others are in a collective; Horovod's own thread keeps processors busy on every host."""
+    """Rank 0 is away and the others are in a collective; Horovod's own thread keeps CPUs busy on every host."""
     with cluster(
         program="tells.py", hosts=hosts, mode="mpi",
         environment={**BUSY, "ENTRYPOINT_HANG_AFTER": "15", "ENTRYPOINT_HANG_ACTION": "fail"},
@@ -178,7 +178,7 @@ print("ended well", flush=True)
 
 @pytest.mark.more  # unit/observe/monitor/test_monitor_threads.py has what was counted wrongly
 def test_silent_work_of_all_and_of_one_rank_after_a_training_is_no_hang(cluster: StartCluster) -> None:
-    """What Horovod's thread used while the job printed belongs to no later silence: such a job was ended with 72."""
+    """CPU time of Horovod's thread before a silence does not count for it: such a job was ended with 72."""
     with cluster(
         program="tells.py", hosts=2, mode="mpi",
         environment={**BUSY, "ENTRYPOINT_HANG_AFTER": "12", "ENTRYPOINT_HANG_ACTION": "fail"},

@@ -1,4 +1,4 @@
-"""A job of parameter servers keeps its parts and its model on NFS, which each of its hosts mounts by itself."""
+"""Test a job of parameter servers that keeps its parts and its model on NFS, which each of its hosts mounts itself."""
 
 import os
 import re
@@ -29,7 +29,7 @@ def share(image: str, tmp_path: Path) -> Iterator[Share]:
 
 
 def hosts_of(folder: Path, steps: int) -> dict[str, Path]:
-    """The /opt/ml of each host."""
+    """Return the /opt/ml of each host."""
     for host in HOSTS:
         ml = folder / host / "ml"
         write_config(

@@ -1,4 +1,7 @@
-"""`./build.sh --on IMAGE`: our entrypoint on images that are not ours. Stand-ins: AWS's own cannot be pulled here."""
+"""Test `./build.sh --on IMAGE`: our entrypoint on other people's images.
+
+These are stand-ins; AWS's cannot be pulled here.
+"""
 
 import json
 import os
@@ -32,12 +35,12 @@ def like_aws(image: str, images: Images) -> str:
 
 @pytest.fixture(scope="module")
 def onto(like_aws: str, images: Images) -> tuple[str, str]:
-    """The image on which our entrypoint was put, and what was printed."""
+    """Return the image on which our entrypoint was put, and the output."""
     return images.on(like_aws)
 
 
 def debian() -> str:
-    """What the image under test was built on."""
+    """Return the image that the image under test was built on."""
     names = "debian:bookworm-slim", "sagemaker-tf-entrypoint-base:bookworm"
     return next(name for name in names if sh("docker", "image", "inspect", name, check=False).returncode == 0)
 
@@ -47,7 +50,7 @@ def config(image: str) -> dict:
 
 
 def frozen(image: str) -> str:
-    """All that lies in an image's Python."""
+    """Return everything in an image's Python."""
     words = ["find", "/opt/venv", "-type", "f", "-not", "-name", "*.pyc", "-printf", "%p %s\n"]
     return sh(*DOCKER_RUN, "--entrypoint", "", image, *words).stdout
 
@@ -93,7 +96,7 @@ def test_our_programs_come_first_and_have_packages_of_their_own(onto: tuple[str,
 
 
 def test_ranks_on_two_hosts(onto: tuple[str, str], tmp_path: Path) -> None:
-    """By Open MPI as the image has it, and ssh as it has not."""
+    """The image has Open MPI and no ssh."""
     with Cluster(onto[0], tmp_path, program="tells.py", hosts=2, mode="mpi") as job:
         endings = job.wait()
         assert {ending.exit_code for ending in endings.values()} == {0}
@@ -115,7 +118,7 @@ def test_a_stop_reaches_the_script(onto: tuple[str, str], tmp_path: Path) -> Non
 
 @pytest.mark.more
 def test_ranks_of_a_user_who_is_not_root(like_aws: str, images: Images, tmp_path: Path) -> None:
-    """Who has no home, where Open MPI looks for one, and sh for a shell, so that mpirun asks for more than orted."""
+    """The user has no home, where Open MPI looks for one, and sh for a shell, so that mpirun needs more than orted."""
     name, said = images.on(
         images.build("ARG IMAGE\nFROM ${IMAGE}\nRUN useradd --no-create-home trainer\nUSER trainer\n", IMAGE=like_aws)
     )
@@ -135,7 +138,7 @@ def test_parameter_servers(onto: tuple[str, str], tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def bare(images: Images) -> tuple[str, str]:
-    """Debian's Python without pip, for a user who is not root; and what the build printed."""
+    """Return Debian's Python without pip, for a user who is not root, and the build's output."""
     image = images.build((HERE / "bare.Dockerfile").read_text(), IMAGE=debian())
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PIP_INDEX_URL", raising=False)
@@ -207,7 +210,7 @@ def test_an_image_that_is_not_there(images: Images) -> None:
 
 
 def test_an_image_for_other_machines(like_aws: str, images: Images, tmp_path: Path) -> None:
-    """docker says of it what it says of one for ARM."""
+    """docker describes it as it describes one for ARM."""
     real = shutil.which("docker")
     docker = tmp_path / "docker"
     docker.write_text(f'#!/bin/sh\ncase "$*" in *Architecture*) echo linux/arm64 ;; *) exec {real} "$@" ;; esac\n')

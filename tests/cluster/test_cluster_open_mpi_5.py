@@ -1,4 +1,4 @@
-"""MPI with Open MPI 5, whose runtime is PRRTE, on Python 3.13: on a stand-in for other people's images.
+"""Test MPI with Open MPI 5, whose runtime is PRRTE, on Python 3.13, on a stand-in for other people's images.
 
 TEST_TRIXIE_IMAGE names one; else make_trixie.sh makes it, which takes minutes. The outcome table has many more cases;
 its rows run with Open MPI 5 as well, on a machine that has it (test_outcome_table.py).
@@ -63,7 +63,7 @@ def test_a_rank_that_fails_is_named_by_all_hosts(start: Start, action: str, what
 
 
 def test_ranks_save_for_longer_than_prrte_gives_them(start: Start) -> None:
-    """It kills 0.25 s after SIGTERM; the last rank takes 3 s, and the first is long gone."""
+    """PRRTE kills 0.25 s after SIGTERM; the last rank takes 3 s, and the first ended long before."""
     with start("mpi_saves.py", sagemaker_mpi_num_of_processes_per_host=2) as job:
         job.sees("asleep", times=2)
         job.stop()

@@ -1,4 +1,4 @@
-"""Rows of the outcome table (docs/outcomes.md) with real training: TensorFlow and Horovod, in containers.
+"""Test rows of the outcome table (docs/outcomes.md) with real training: TensorFlow and Horovod, in containers.
 
 Here the processes that are left behind say things of their own, such as "Horovod has been shut down" or "Collective ops
 is aborted": the explanation must still be the first thing that went wrong. Figures are printed; limits are generous.
@@ -34,7 +34,7 @@ SOON = 60  # seconds; says that nothing hung, however busy the machine. The figu
 
 
 def train(cluster: StartCluster, way: str, **hyperparameters: str) -> Cluster:
-    """Three hosts that train in one of the ways of the table."""
+    """Train on three hosts in one of the modes of the table."""
     mode, _, workers = way.partition(" ")
     return cluster(
         program="trains_tf1.py" if way == "ps script" else "trains.py",
@@ -151,7 +151,7 @@ def test_host_is_cut_off(cluster: StartCluster, figure: Figure, way: str) -> Non
     "way", [pytest.param("ps server", marks=pytest.mark.more), pytest.param("mwms", marks=pytest.mark.more), "mpi"]
 )
 def test_training_that_is_stopped_saves(cluster: StartCluster, figure: Figure, way: str) -> None:
-    """The weight lies on a parameter server, or is agreed on by all: the others must still be there."""
+    """The weight is on a parameter server, or agreed on by all: the others must still run."""
     with train(cluster, way) as job:
         trained(job, way)
         job.stop()

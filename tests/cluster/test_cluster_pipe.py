@@ -1,4 +1,4 @@
-"""Pipe mode in the image, which has sagemaker-tensorflow's operator, where there is one for its TensorFlow."""
+"""Test Pipe mode in the image, with sagemaker-tensorflow's operator if there is one for its TensorFlow."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ needs_the_operator = pytest.mark.skipif(
 
 
 def test_the_operator_and_our_reader_take_turns(image: str, tmp_path: Path) -> None:
-    """They read the same of all formats, and each goes on with the pass that is next, whoever had the last one."""
+    """They read the same from all formats; each continues with the next pass, whichever had the last one."""
     formats = ("TFRecord", "RecordIO", "TextLine")
     for folder in ("input/config", "input/data"):
         (tmp_path / folder).mkdir(parents=True)
@@ -55,7 +55,7 @@ def test_the_operator_and_our_reader_take_turns(image: str, tmp_path: Path) -> N
 
 
 def read_by_ranks(cluster: StartCluster, folder: Path, told: dict[str, bool], **sources: Path) -> list[dict]:
-    """What each rank read of these channels, in rank order. `told`: what the script is told of them.
+    """Return what each rank read of these channels, in rank order. `told`: what is passed to the script about them.
 
     Channels are dealt to hosts where the script is told so; `evaluation` never is.
     """
@@ -92,7 +92,7 @@ def read_by_ranks(cluster: StartCluster, folder: Path, told: dict[str, bool], **
 
 
 def in_epoch(ranks: list[dict], epoch: int) -> Counter[int]:
-    """How often each record was read, by all ranks together."""
+    """Return how often all ranks together read each record."""
     return Counter(number for rank in ranks for number in rank["epochs"][epoch])
 
 
@@ -112,7 +112,7 @@ def in_epoch(ranks: list[dict], epoch: int) -> Counter[int]:
 def test_a_script_with_a_channel_for_each_rank_and_shards_of_its_own(
     cluster: StartCluster, tmp_path: Path, several_paths: bool, s3_shard: bool
 ) -> None:
-    """Each record once in each epoch, in each cell of the article's matrix; and the order of SM_CHANNELS is its."""
+    """Each record is read once per epoch, in each cell of the article's matrix; SM_CHANNELS has its order."""
     first = tfrecords(tmp_path / "first", [13, 7, 1, 20, 6], 0)
     second = tfrecords(tmp_path / "second", [2, 9, 4], 100)
     evaluation = tfrecords(tmp_path / "test", [5, 3], 200)
@@ -138,7 +138,7 @@ def test_a_script_with_a_channel_for_each_rank_and_shards_of_its_own(
 def test_such_a_script_reads_twice_what_it_takes_for_several_paths_and_is_one(
     cluster: StartCluster, tmp_path: Path
 ) -> None:
-    """Both channels have the same S3 path, and the script is told otherwise: nothing here can make up for that."""
+    """Both channels have one S3 path, and the script is configured for several: the launcher cannot repair that."""
     first = tfrecords(tmp_path / "first", [3, 4], 0)
     tfrecords(tmp_path / "test", [2], 200)
     sources = {"training": "first", "training-2": "first", "evaluation": "test"}

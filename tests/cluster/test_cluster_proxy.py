@@ -1,4 +1,4 @@
-"""The environment of a job names a proxy that lets nobody through to its hosts: none asks it for another one."""
+"""Test a job whose environment names a proxy that refuses its hosts: no process uses it to reach another host."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""`entrypoint rehearse` with containers as hosts: ranks that read, exchange, save, and go on from what was kept."""
+"""Test `entrypoint rehearse` with containers as hosts: ranks read, exchange, save, and resume from checkpoints."""
 
 import json
 import os

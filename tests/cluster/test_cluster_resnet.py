@@ -1,4 +1,4 @@
-"""examples/resnet in containers: ranks on two hosts learn from photographs, `serve` answers with their model."""
+"""Test examples/resnet in containers: ranks on two hosts learn from photographs, `serve` answers with their model."""
 
 import base64
 import json
@@ -36,7 +36,7 @@ WANTED = 0.55  # of what it had not seen; chance is 0.33, and by chance it comes
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pieces of two photographs, as the example's own tools make them: folders of JPEGs, and TFRecord files."""
+    """Cut pieces of two photographs by the example's own tools: folders of JPEGs, and TFRecord files."""
     pytest.importorskip("tensorflow")
     pytest.importorskip("sklearn")
     folder = tmp_path_factory.mktemp("resnet")
@@ -54,7 +54,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def three_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pieces of a palace, a flower (scikit-learn's) and a portrait (matplotlib's), in `.rec` files.
+    """Cut pieces of a palace, a flower (scikit-learn's) and a portrait (matplotlib's) into `.rec` files.
 
     Photographs, and no digits or faces of such packages: those are gray and of 8 to 25 pixels, and the example's
     augmentation, which crops, stretches and mirrors, makes another digit of one.
@@ -79,7 +79,7 @@ def tool(folder: Path, name: str, *arguments: str) -> None:
 def test_photographs_streamed(
     image: str, cluster: StartCluster, figure: Figure, photos: Path, how: dict[str, str | int], local_ranks: int
 ) -> None:
-    """With a small network: ResNet-50 on four ranks is too much for two processors. All else is the same.
+    """With a small network, since ResNet-50 on four ranks is too much for two CPUs. All else is the same.
 
     Each rank of a host has a pipe with its part of the images, of which its fellow on the other host takes every other
     one.
@@ -125,7 +125,7 @@ def test_photographs_streamed(
 
 
 def serve(image: str, model: Path, pictures: Path) -> list[dict]:
-    """What `serve` says to five JPEGs of each class."""
+    """Return the answers of `serve` to five JPEGs of each class."""
     files = [path for part in ("china", "flower") for path in sorted((pictures / part).iterdir())[:5]]
     rows = [{"b64": base64.b64encode(path.read_bytes()).decode()} for path in files]
     with serving(image, model) as (_, url):
@@ -160,7 +160,7 @@ def test_resnet_50_on_noise(cluster: StartCluster, figure: Figure) -> None:
 def test_resnet_50_learns_photographs(
     image: str, tmp_path: Path, figure: Figure, tell: Callable[[str], None], three_photos: Path
 ) -> None:
-    """All of it: fifty layers, real images, `.rec` files, two hosts; then one alone, for what the second one brings.
+    """The whole example: fifty layers, real images, `.rec` files, two hosts; then one host, for comparison.
 
     It is judged by the right third of each photograph, of which it has seen nothing. Each host has half of the
     processors, in both jobs, as hosts of their own would: what is lost to the exchange of gradients is then lost to
@@ -204,5 +204,5 @@ def test_resnet_50_learns_photographs(
 
 
 def speeds(log: str) -> list[float]:
-    """Images per second of each rank, from the table that ends a training."""
+    """Return the images per second of each rank, from the table at the end of a training."""
     return [float(each) for each in re.findall(r"resnet: +\d+  algo-\d\S* +([\d.]+) ", log)]

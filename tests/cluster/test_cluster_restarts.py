@@ -1,4 +1,4 @@
-"""What dies by chance is started again, and the training comes out as if nothing had happened."""
+"""Test that what dies by chance is restarted, and that the training's result is as without the failure."""
 
 import re
 import signal
@@ -20,7 +20,7 @@ WITHOUT_LOSS = 0.66  # nobody dead, it is 0.69 to 0.71 after all four epochs, 0.
 
 
 def kill(job: Cluster, host: str, process: str) -> None:
-    """SIGKILL to the newest process of this name, as the host's log tells its pid."""
+    """Send SIGKILL to the newest process of this name, whose pid is in the host's log."""
     pids = re.findall(rf"\] {process} started, pid (\d+)", job.log(host))
     job.exec(host, "kill", "-KILL", pids[-1])
 
@@ -28,7 +28,7 @@ def kill(job: Cluster, host: str, process: str) -> None:
 @pytest.mark.more  # local/test_restarts_local.py does it without TensorFlow, and the next one with Horovod
 @pytest.mark.parametrize("losses", [1, 2])
 def test_worker_servers_that_are_all_lost(cluster: StartCluster, figure: Figure, clicks: Path, losses: int) -> None:
-    """All of them, so that only what was started again can train, and training cannot be over before."""
+    """All are lost, so that only restarted ones can train, and training cannot be over before."""
     workers = {"algo-2": "worker/0", "algo-3": "worker/1"}
     with cluster(
         program="train.py",
@@ -65,7 +65,7 @@ def test_worker_servers_that_are_all_lost(cluster: StartCluster, figure: Figure,
 
 @pytest.mark.more  # local/test_restarts_local.py tries ranks again; test_cluster_outcomes.py has DeepFM's
 def test_horovod_resumes_from_its_checkpoint(cluster: StartCluster, figure: Figure, clicks: Path) -> None:
-    """A rank dies on a host that has no checkpoints: they lie with rank 0, and it alone reads them."""
+    """A rank dies on a host that has no checkpoints: rank 0 has them and alone reads them."""
     with cluster(
         program="train.py",
         code=ROOT / "examples/deepfm",
@@ -90,7 +90,7 @@ def test_horovod_resumes_from_its_checkpoint(cluster: StartCluster, figure: Figu
 
 @pytest.mark.more  # local/test_kills.py does it with parameter servers
 def test_a_job_that_is_killed_goes_on_in_the_next_from_its_checkpoint(image: str, tell: Tell, clicks: Path) -> None:
-    """All at once, while it saves; benchmarks/kills.py says what it asks, and does it more often."""
+    """All processes at once, during a save; benchmarks/kills.py states the question, and does it more often."""
     command = [sys.executable, ROOT / "benchmarks/kills.py", "--mode", "mpi", "--engine", "docker", "--image", image]
     command += ["--data", clicks, "--kills", "1", "--unkilled", "1", "--not-before", "1", "--seed", "37"]
     with subprocess.Popen([*map(str, command)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as kills:

@@ -1,4 +1,4 @@
-"""`import tensorflow_io` in the image, and with it s3:// for rows, checkpoints and models: against moto's S3 server."""
+"""Test `import tensorflow_io` in the image, and s3:// for rows, checkpoints and models, against moto's S3 server."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def variables(endpoint: str) -> dict[str, str]:
 
 @pytest.fixture
 def s3(image):
-    """(network, endpoint, client): a server on the network's own address on this machine."""
+    """Yield (network, endpoint, client) of a server on the network's own address on this machine."""
     network = f"tfe{uuid.uuid4().hex[:8]}"
     sh("docker", "network", "create", "--internal", "--label", f"{LABEL}={SESSION}", network)
     try:
@@ -68,7 +68,7 @@ def test_a_job_keeps_all_in_s3_and_the_next_one_resumes(image, s3, tmp_path):
 
 @pytest.mark.more
 def test_parameter_servers_keep_their_parts_in_s3(cluster, s3, tmp_path):
-    """As the DeepFM article has it: TF1's code as it is, and `model_dir` an address in S3."""
+    """As in the DeepFM article: TF1's code unchanged, and `model_dir` an address in S3."""
     _, endpoint, client = s3
     code = (FOREIGN / "estimator.py").read_text()
     # tensorflow_io renames no folder that has one in it (FailedPreconditionError), as exporters do.

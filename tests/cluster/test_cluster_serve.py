@@ -1,4 +1,4 @@
-"""`docker run IMAGE serve`: a model in the folder that SageMaker mounts, asked through a port that Docker publishes."""
+"""Test `docker run IMAGE serve` with a model where SageMaker mounts it, through a port that Docker publishes."""
 
 import subprocess
 import sys

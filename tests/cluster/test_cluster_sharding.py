@@ -1,4 +1,4 @@
-"""Proof of sharding: whatever is shared how, the processes of a job together read each record once in each pass."""
+"""Test sharding: however data are shared, the processes of a job together read each record once in each pass."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ StartCluster = Callable[..., Cluster]
 
 
 def read(cluster: StartCluster, tmp_path: Path, data, mode: str, **environment: str) -> dict[str, str]:
-    """What the processes of two hosts, two on each, read wrongly of the channels."""
+    """Return what the processes of two hosts, two on each, read wrongly from the channels."""
     with cluster(
         program="reads.py",
         mode=mode,
@@ -73,7 +73,7 @@ def test_every_record_once_under_entrypoint_local(image: str, tmp_path: Path) ->
 def test_every_record_once_where_a_coordinator_has_workers_read(
     cluster: StartCluster, tmp_path: Path, reader: str
 ) -> None:
-    """The first host has one worker, beside the chief: what it was dealt of a second channel is read by nobody."""
+    """The first host has one worker, beside the chief: nobody reads its part of a second channel."""
     cells = [cell for cell in CELLS if cell[2] is PIPE or (cell[2] is FILE and cell[0] != SAME)]
     data = make(tmp_path / "data", cells)
     wrong = read(cluster, tmp_path, data, "ps", ENTRYPOINT_PS_WORKERS="server", ENTRYPOINT_PS_COUNT="1",

@@ -1,4 +1,4 @@
-"""The ssh that mpirun needs, seen from inside a running job: it starts Open MPI's daemon and nothing else."""
+"""Test the ssh that mpirun needs, from inside a running job: it starts Open MPI's daemon and nothing else."""
 
 import io
 import subprocess
@@ -32,7 +32,7 @@ for fd in glob.glob("/proc/[0-9]*/fd/*"):
 
 @pytest.fixture(scope="module")
 def job(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One job for all tests of this file. The last one ends it."""
+    """Run one job for all tests of this file. The last test ends it."""
     with Cluster(image, tmp_path_factory.mktemp("ssh"), program="waits.py", mode="mpi") as running:
         running.sees("] waiting")
         yield running

@@ -1,4 +1,4 @@
-"""SIGTERM, as StopTrainingJob and the end of the maximum runtime send it: to every host, 120 s before SIGKILL."""
+"""Test SIGTERM as StopTrainingJob and the maximum runtime send it: to every host, 120 s before SIGKILL."""
 
 import re
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def heard(endings: dict[str, Ending]) -> list[float]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_script_may_save_and_end_well(cluster: StartCluster, figure: Figure, mode: str) -> None:
-    """Under MPI this takes longer than the second that Open MPI leaves a rank by itself."""
+    """Under MPI this takes longer than the second that Open MPI gives a rank by default."""
     ranks = 2 if mode == "mpi" else 1
     options = {"sagemaker_mpi_num_of_processes_per_host": 2} if mode == "mpi" else {}
     with cluster(program="saves.py", mode=mode, hyperparameters=options) as job:
@@ -92,7 +92,7 @@ def test_stop_before_the_launcher_is_up(cluster: StartCluster) -> None:
 
 
 def test_stop_before_anything_runs(cluster: StartCluster) -> None:
-    """The others are not there yet, and will not come."""
+    """The others have not started, and will not come."""
     with cluster(program="waits.py", mode="mpi") as job:
         job.sees("ranks on 3 hosts")
         job.stop()

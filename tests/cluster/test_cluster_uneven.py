@@ -1,4 +1,4 @@
-"""Horovod's ranks on shards of different sizes: what ends them together, and what happens without."""
+"""Test Horovod's ranks on shards of different sizes: what ends them together, and what happens without it."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Jobs that end well, one for every way of distributing: who runs where, and what each process is given."""
+"""Test jobs that end well, one for each mode: where each process runs, and what it is given."""
 
 import json
 import re
@@ -80,7 +80,7 @@ def duration(endings: dict[str, Ending]) -> float:
 
 
 def test_mpi_ranks_are_told_of_their_hosts_efa(cluster: StartCluster, tmp_path: Path) -> None:
-    """What it is found by is made of files; there is no adapter, and nothing uses one."""
+    """EFA's device files are faked; there is no adapter, and nothing uses one."""
     vendor, uverbs = tmp_path / "class/infiniband/rdmap0s6/device/vendor", tmp_path / "dev/uverbs0"
     for file, text in ((vendor, "0x1d0f\n"), (uverbs, "")):
         file.parent.mkdir(parents=True)
@@ -152,7 +152,7 @@ def test_other_commands_run_as_they_stand(image: str) -> None:
 
 
 def test_a_quota_of_cpu_time_is_seen(image: str) -> None:
-    """TensorFlow sees the CPUs, and not how much of their time the container may use."""
+    """TensorFlow sees the CPUs, not how much of their time the container may use."""
     for limits, threads in ((["--cpus", "1", "--cpuset-cpus", "0,1"], "1"), (["--cpuset-cpus", "0"], None)):
         result = run_alone(image, "entrypoint", "plan", "--hosts", "1", "--mode", "single", limits=limits)
         assert result.returncode == 0, result.stdout
@@ -168,7 +168,7 @@ def test_plan_is_printed(image: str) -> None:
 
 
 def from_the_command_line(image: str, program: str, mode: str, folder: Path, *more: str, check: bool = True):
-    """`entrypoint local` with two hosts as containers; what it leaves is in folder/out."""
+    """Run `entrypoint local` with two hosts as containers; its output is in folder/out."""
     words = ("--engine", "docker", "--image", image, "--hosts", "2", "--mode", mode, "--output", str(folder / "out"))
     command = (str(Path(sys.executable).with_name("entrypoint")), "local", str(PROGRAMS / program))
     return sh(*command, *words, *more, within=120, cwd=folder, check=check)

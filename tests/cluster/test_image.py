@@ -1,4 +1,4 @@
-"""The image itself: what is in it, what must not be, and what build.sh says before it pushes."""
+"""Test the image: what is in it, what must not be, and what build.sh prints before it pushes."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def inspect(image: str) -> dict:
 
 
 def pins() -> dict[str, str]:
-    """Name to version, for what is installed: part 4 of a file is for the build only."""
+    """Return name to version of what is installed: part 4 of a file is only for the build."""
     files = [REQUIREMENTS, OF_GPU] if GPU else [REQUIREMENTS]
     installed = "\n".join(file.read_text().partition("# ==== part 4")[0] for file in files)
     found = dict(line.split("==") for line in installed.splitlines() if "==" in line and line[0] not in "# ")
@@ -119,7 +119,7 @@ def test_pins_in_the_image_are_those_of_the_repository(image: str) -> None:
 
 
 def test_pip_check_is_clean(image: str) -> None:
-    """But for tf-keras, which asks for `tensorflow` by that name: in an image for CPUs it is tensorflow-cpu."""
+    """Except for tf-keras, which requires `tensorflow` by that name: in an image for CPUs it is tensorflow-cpu."""
     keras, clean = pins().get("tf-keras"), "No broken requirements found.\n"
     wanted = f"tf-keras {keras} requires tensorflow, which is not installed.\n" if keras and not GPU else clean
     assert inside(image, "pip", "check", check=wanted == clean).stdout == wanted
@@ -199,7 +199,7 @@ def test_no_compiler_and_no_headers(image: str) -> None:
 
 
 def test_nothing_of_the_builds_machine(image: str) -> None:
-    """Its hosts and resolv.conf are looked for in the layers (layers.py): docker lays empty ones over them."""
+    """Its hosts and resolv.conf are searched in the layers (layers.py): docker puts empty ones over them."""
     gone = "/etc/machine-id /etc/pip.conf /build /src /pins /wheels /root/.ssh /root/.cache"
     assert inside(image, "bash", "-c", f"ls -d {gone} 2>/dev/null; true").stdout == ""
     assert inside(image, "find", "/var/lib/apt/lists", "/var/cache/apt", "/tmp", "!", "-type", "d").stdout == ""

@@ -1,4 +1,4 @@
-"""No layer of the image holds a secret. It takes long, so that another process can have the rest of test_image.py."""
+"""Test that no layer of the image holds a secret; apart from test_image.py, since it takes long."""
 
 import os
 import re
@@ -19,7 +19,7 @@ HARMLESS = [
 
 
 def private_certificates() -> set[bytes]:
-    """A line of each certificate that this machine trusts for the build, and that is not one of everybody's."""
+    """Return a line of each certificate that this machine trusts for the build and that is not a public one."""
     files = {Path(os.environ[name]) for name in CA_VARIABLES if os.environ.get(name)}
     files |= set(Path("/usr/local/share/ca-certificates").rglob("*.crt"))
     mine = {line for file in files if file.is_file() for line in telling_lines(file.read_bytes())}
@@ -28,7 +28,7 @@ def private_certificates() -> set[bytes]:
 
 
 def telling_lines(bundle: bytes) -> set[bytes]:
-    """Of each certificate a line from its middle, which no other certificate has."""
+    """Return a line from the middle of each certificate, which no other certificate has."""
     bodies = re.findall(rb"-----BEGIN CERTIFICATE-----\s+([A-Za-z0-9+/=\s]+)-----END", bundle)
     return {lines[len(lines) // 2] for lines in map(bytes.split, bodies)}
 
@@ -64,7 +64,7 @@ PLANTED = {
 
 
 def test_the_search_finds_what_is_planted_and_removed(image: str, tmp_path: Path) -> None:
-    """Else a search that finds nothing says nothing."""
+    """Otherwise a search that finds nothing would prove nothing."""
     for name, text in PLANTED.items():
         target = tmp_path / "planted" / name
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Hosts with a kernel each, for what containers cannot have: a mount of their own of a file system in the network.
+"""Run hosts with their own kernels, for what containers cannot have: their own mounts of a network file system.
 
 A container has this machine's kernel, which may know no NFS. User-mode Linux (Debian's package) is a kernel that runs
 as an ordinary process and brings its own client of NFS: what EFS is to a host of SageMaker. Its root is that of a
@@ -57,7 +57,7 @@ halt -f
 
 
 def what_is_missing() -> str:
-    """Say what this machine lacks; empty if nothing."""
+    """Return what this machine lacks; "" if nothing."""
     lacking = [package for command, package in NEEDED.items() if not shutil.which(command, path=PLACES)]
     if lacking:
         return f"Debian's packages {', '.join(lacking)}"
@@ -75,13 +75,13 @@ class Share:
     subnet: ipaddress.IPv4Network
 
     def sh(self, command: str) -> str:
-        """What a shell prints in the exported folder, on the server's side."""
+        """Return the output of a shell in the exported folder, on the server's side."""
         return sh("docker", "exec", "-w", "/export", self.network, "sh", "-c", command).stdout
 
 
 @contextlib.contextmanager
 def nfs_share(image: str, folder: Path) -> Iterator[Share]:
-    """A network with a server that exports an empty volume by NFS 4.2; gone afterwards."""
+    """Yield a network with a server that exports an empty volume by NFS 4.2; remove both afterwards."""
     name = f"tfe{uuid.uuid4().hex[:8]}"
     (folder / "ganesha.conf").write_text(EXPORT)
     bridge = ("-o", f"com.docker.network.bridge.name={name}")
@@ -106,7 +106,7 @@ def nfs_share(image: str, folder: Path) -> Iterator[Share]:
 
 
 class VirtualHosts:
-    """The hosts of one job, each with its own kernel and its own mount of the share; gone when the block ends.
+    """The hosts of one job, each with its own kernel and its own mount of the share; removed when the block ends.
 
     `folders`: {host: its /opt/ml}; `kept`: folders of /opt/ml that lie on the share.
     """
@@ -179,7 +179,7 @@ class VirtualHosts:
         kernel.wait(60)
 
     def log(self, host: str) -> str:
-        """What the kernel and the host's processes have printed."""
+        """Return what the kernel and the host's processes have printed."""
         return (self._folders[host].parent / "console").read_text(errors="replace")
 
     def wait(self, within: float) -> dict[str, int]:

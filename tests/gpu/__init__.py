@@ -1,1 +1,1 @@
-"""The ring for a machine with one GPU and no registry: packed on CPUs, run there by one command (tests/README.md)."""
+"""Run the ring for a machine with one GPU and no registry: packed on CPUs, run by one command (tests/README.md)."""

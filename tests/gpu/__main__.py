@@ -1,4 +1,4 @@
-"""The ring on a GPU: `python tests/gpu run` runs its cases here, `python tests/gpu pack` packs images for elsewhere.
+"""Run the GPU ring: `python tests/gpu run` runs its cases here, `python tests/gpu pack` packs images for elsewhere.
 
 On processors, in the Python that runs this:
 
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def ring(args: argparse.Namespace) -> int:
-    """Run the cases that were asked for; print the table and what failed."""
+    """Run the requested cases; print the table and the failures."""
     gpus = card.names()
     if not args.cpu and not gpus:
         raise ValueError("found no GPU by nvidia-smi; wanted one, or --cpu for what can be run without")
@@ -75,7 +75,7 @@ def ring(args: argparse.Namespace) -> int:
 
 
 def told(row: Row) -> Row:
-    """Say how a case ended while others still run."""
+    """Print how a case ended while others still run."""
     words = (row.outcome, *row.complaints, *row.seen)
     print(f"{row.case}: {'; '.join(words)}" + f", after {row.seconds:.0f} s" * bool(row.seconds), flush=True)
     return row

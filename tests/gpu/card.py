@@ -1,4 +1,4 @@
-"""The GPU as nvidia-smi tells of it: which it is, how much of its memory is taken, and by which processes of a job."""
+"""Read nvidia-smi: the GPU's name, its used memory, and the processes of a job that use it."""
 
 import contextlib
 import json
@@ -28,7 +28,7 @@ def memory_used() -> int:
 
 
 class Watch:
-    """Looks every second which processes of a job have memory of the GPU, until the block ends; `who`: their names.
+    """Record each second which processes of a job have GPU memory, until the block ends; `who`: their names.
 
     Those of the job have its folder in their environment.
     """
@@ -57,7 +57,7 @@ class Watch:
 
 
 def task_of(environment: bytes) -> str:
-    """Return the task that TF_CONFIG says, such as ps/0; "script" if it says none."""
+    """Return the task of TF_CONFIG, such as ps/0; "script" if there is none."""
     with contextlib.suppress(KeyError, ValueError, StopIteration):
         config = next(each for each in environment.split(b"\0") if each.startswith(b"TF_CONFIG="))
         task = json.loads(config.partition(b"=")[2])["task"]

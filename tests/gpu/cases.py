@@ -1,4 +1,4 @@
-"""What is run on a GPU, what is to come of it there and on processors, and how long it may take.
+"""List the cases for a GPU, their expected results there and on CPUs, and their time limits.
 
 Words in braces are filled in by `running.py`: {programs}, {examples} and {scratch} are folders, {horovod} that of
 Horovod's tests. A command that begins with "local" is one of `entrypoint local`, others are Python's.
@@ -19,7 +19,7 @@ ALL = (*LINES, "2.21-on")  # our entrypoint on the stand-in for AWS's image
 
 @dataclass(frozen=True)
 class Case:
-    """A row of the table. `cpu`: what is to come of it without a GPU, None if it says nothing there.
+    """A row of the table. `cpu`: the expected result without a GPU; None if it means nothing there.
 
     `limit`: seconds for all commands. `images`: where it runs with a GPU, whose minutes are few; without one it runs in
     any. `needs`: modules of Python, programs, or "horovod's tests". `alone`: it measures, or takes all of the GPU.
@@ -41,7 +41,7 @@ class Case:
 
     @property
     def asks_who(self) -> bool:
-        """Whether it says which processes are to have memory of the GPU, which takes looks."""
+        """Return whether the case lists the processes that must have GPU memory, which must be sampled."""
         return any(ON_THE_GPU in each for each in (*self.gpu.says, *self.gpu.never))
 
 
@@ -76,7 +76,7 @@ def mixed(device: str) -> Outcome:
 
 
 def resumed(device: str) -> Outcome:
-    """A process is killed and tried again in the job, then the whole job is, and the next one goes on."""
+    """Kill a process that is restarted in the job, then the whole job; the next job resumes."""
     first = rf"begins at step 0 on {device}"
     again = rf"begins at step [1-9]\d* on {device}"
     says = (rf"(?s){first}.*{again}.*{again}", "after 60 steps the weights are right")

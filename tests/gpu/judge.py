@@ -1,4 +1,4 @@
-"""What a case is to come to, what it came to, and the table of all: values in, values out."""
+"""Judge the cases: expected result, actual result, and the table of all. Values in, values out."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ SHOWN = 200  # characters of what was seen, in a row of the table
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a case is to come to. `codes`: exit codes of its commands, by default 0 of each.
+    """The expected result of a case. `codes`: exit codes of its commands, by default 0 of each.
 
     `says`: regular expressions, each of which the log is to have; `never`: those that it is not to have.
     """
@@ -21,7 +21,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a case came to. `codes`: of the commands that were run, None for one that its limit has ended."""
+    """The actual result of a case. `codes`: of the commands that ran; None for one that reached its limit."""
 
     codes: tuple[int | None, ...]
     log: str
@@ -30,7 +30,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Row:
-    """A case in the table. `not_run`: why not; `complaints`: what was otherwise than expected; `seen`: figures."""
+    """A case in the table. `not_run`: why not; `complaints`: differences from the expected; `seen`: figures."""
 
     root: str
     case: str
@@ -62,7 +62,7 @@ def complaints(wanted: Outcome, ran: Ran, commands: int, limit: float) -> tuple[
 
 
 def seen(shows: Sequence[str], log: str) -> tuple[str, ...]:
-    """Return what the log says of each regular expression: its last match, or of one in a group all that differ."""
+    """Return the log's matches of each regular expression: the last one, or with a group all that differ."""
     found = []
     for each in shows:
         pattern = re.compile(each, re.MULTILINE)
@@ -72,7 +72,7 @@ def seen(shows: Sequence[str], log: str) -> tuple[str, ...]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return the table of all cases, as Markdown has it."""
+    """Return the table of all cases in Markdown."""
     lines = ["| image | case | outcome | s | what was seen |", "|---|---|---|---|---|"]
     for row in rows:
         words = "; ".join((*row.complaints, *row.seen)).replace("|", "\\|")

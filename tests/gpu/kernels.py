@@ -1,4 +1,4 @@
-"""The kernels in a library for GPUs, and the library without those that one generation of GPUs never runs.
+"""Find the kernels in a GPU library, and remove those that one generation of GPUs never runs.
 
 CUDA's compilers link *fat binaries* into a library. Each has a header (magic, version, its own size, the size of what
 follows) and entries: the same kernels as a program (SASS) for some generations of GPUs, and as PTX or other code that

@@ -1,4 +1,4 @@
-"""Packs the file systems of images, smaller than they are, in pieces: for a machine that reaches no registry.
+"""Pack the file systems of images, reduced, in pieces: for a machine that reaches no registry.
 
 FOLDER has then piece-000 and so on, what unpacks them (first.tar, on_gpu.sh), and checksums. In the pieces are
 roots/NAME, a file system, roots/NAME.env, its variables, roots/order, their names, and ring/: the cases, examples,
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Pack the images that were asked for."""
+    """Pack the requested images."""
     images = [_named(each) for each in args.image]
     args.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=args.folder.resolve().parent) as scratch:
@@ -48,7 +48,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def pack(work: Path, folder: Path, generation: int) -> None:
-    """Make the file systems of WORK/roots smaller, and pack them with WORK/ring into pieces; say how much it is."""
+    """Reduce the file systems of WORK/roots and pack them with WORK/ring into pieces; print the sizes."""
     for path, size, gone in stripped(work / "roots", generation):
         print(f"{path.relative_to(work)}: kernels {size / 1e6:.0f} MB, overwritten {gone / 1e6:.0f}", flush=True)
     print(f"linked {link_equal(work / 'roots') / 1e6:.0f} MB that images share", flush=True)
@@ -87,7 +87,7 @@ def export(image: str, root: Path) -> None:
 
 
 def stripped(root: Path, generation: int) -> Iterator[tuple[Path, int, int]]:
-    """Strip the libraries but those that stay whole; yield each with kernels, the bytes of these, and those gone."""
+    """Strip libraries, except those that must stay whole; yield each with its kernels' bytes and the removed bytes."""
     for path in large(root):
         if ".so" not in path.name or path.name.startswith(WHOLE):
             continue

@@ -1,4 +1,4 @@
-"""A stream in pieces, for a machine that takes files of a limited size, with their checksums beside them."""
+"""Split a stream into pieces with checksums, for a machine that takes only files of a limited size."""
 
 import hashlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Runs a case on this machine, and gathers what it came to."""
+"""Run a case on this machine and collect its result."""
 
 import contextlib
 import importlib.util
@@ -23,7 +23,7 @@ ENDS_SECONDS = 15.0  # that `entrypoint local` has to end its hosts
 
 @dataclass(frozen=True)
 class Here:
-    """Where and how cases run: `image` is its name in the table, `output` a folder for jobs and logs."""
+    """The place of the runs: `image` is its name in the table, `output` a folder for jobs and logs."""
 
     image: str
     gpu: bool
@@ -42,7 +42,7 @@ class Here:
 
 
 def run(case: Case, here: Here) -> Row:
-    """Run a case, or say why not; what it printed is OUTPUT/CASE.log."""
+    """Run a case, or return why not; its output is in OUTPUT/CASE.log."""
     wanted = case.gpu if here.gpu else case.cpu
     limit = min(case.limit, here.until - time.monotonic())
     if wanted is None:

@@ -1,4 +1,4 @@
-"""The local ring: real processes and sockets on loopback."""
+"""Provide the local ring: real processes and sockets on loopback."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ COVERED = ("test_one_host", "test_several_hosts")
 
 @pytest.fixture(autouse=True)
 def covered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the processes of some tests note what they cover, if tests/run.sh wants to know."""
+    """Let the processes of some tests record their coverage, if tests/run.sh wants it."""
     if (settings := os.environ.get("TEST_COVERAGE")) and request.path.stem in COVERED:
         monkeypatch.setenv("COVERAGE_PROCESS_START", settings)
 
@@ -30,7 +30,7 @@ def tensorflow(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def hosts(tmp_path, no_leftovers, request):
-    """Starts hosts of one job; prints all logs if the test fails; nothing is left when it ends."""
+    """Start hosts of one job; print all logs if the test fails; leave nothing when it ends."""
     made: list[Hosts] = []
 
     def start(count: int = 1, program: str = "train.py", **options) -> Hosts:
@@ -52,7 +52,7 @@ def hosts(tmp_path, no_leftovers, request):
 
 @pytest.fixture
 def local(tmp_path):
-    """Starts `entrypoint local`; kills it if the test did not see it end."""
+    """Start `entrypoint local`; kill it if the test did not wait for its end."""
     runs = []
 
     def start(program: Path | str, *words: str, output: str = "out", **environment: str) -> Run:
@@ -85,7 +85,7 @@ def why_no_netns() -> str:
 
 @pytest.fixture
 def netns() -> str:
-    """The engine of namespaces; a user's machine without root skips what needs it, with CI=true that is a failure."""
+    """Return the engine of namespaces. Without root, a user's machine skips the test; with CI=true it fails."""
     if problem := why_no_netns():
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(problem)
     return "netns"

@@ -1,4 +1,4 @@
-"""N hosts of a job on this machine: N `train` processes on loopback addresses, each with its own /opt/ml."""
+"""Run N hosts of a job on this machine: N `train` processes on loopback addresses, each with its own /opt/ml."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ LONG = 120.0  # seconds; says when to give up, not how fast anything is
 
 @dataclass
 class Host:
-    """One `train` process and what is left of it."""
+    """One `train` process and its results."""
 
     name: str
     base: Path
@@ -53,7 +53,7 @@ class Host:
 
 
 class Hosts:
-    """Makes the trees, starts the hosts, gathers exit codes, logs and failure files; ends what is left.
+    """The hosts of a job: make their trees, start them, collect exit codes, logs and failure files; end what is left.
 
     `before`: by host, a command that runs another one. `code`: folder or files (name to text) for /opt/ml/code; a str
     is one of tests/programs, as the program. `unread`: hosts whose output nobody reads, until `read` is called.
@@ -198,7 +198,7 @@ class Hosts:
                 into.extend(block)
 
     def close(self) -> None:
-        """Let go of the ports, and of output that nobody reads."""
+        """Release the ports, and output that is not read."""
         self.ports.close()
         for host in self.hosts.values():
             if host.process.stdout and not host.reader:
@@ -245,7 +245,7 @@ class Hosts:
                 host.process.send_signal(number)
 
     def pid_of(self, process: str, host: int = 1) -> int:
-        """The pid of a process of the plan, as the log tells it."""
+        """Return the pid of a process of the plan, from the log."""
         return int(self.says(rf"\] {re.escape(process)} started, pid (\d+)", host=host)[1])
 
     def control_address(self, host: int) -> tuple[str, int]:
@@ -261,7 +261,7 @@ class Hosts:
         return [host.failure for host in self.hosts.values()]
 
     def json_of(self, name: str) -> list[Any]:
-        """A JSON file that the scripts wrote to /opt/ml/output/data, of every host."""
+        """Return a JSON file that the scripts wrote to /opt/ml/output/data, of every host."""
         return [json.loads((host.base / "output" / "data" / name).read_text()) for host in self.hosts.values()]
 
     def __str__(self) -> str:
@@ -302,17 +302,17 @@ class Run:
         return self.terminal.partition("tail s")[2]
 
     def row(self, host: str) -> list[str]:
-        """The host's row of the table."""
+        """Return the host's row of the table."""
         return re.findall(rf"^{host} +.*$", self._table, re.MULTILINE)[0].split()
 
     @property
     def exits(self) -> list[str]:
-        """The exit column of the table."""
+        """Return the exit column of the table."""
         return re.findall(r"^algo-\d+ +(\S+)", self._table, re.MULTILINE)
 
     @property
     def faults(self) -> list[str]:
-        """What is said of the faults."""
+        """Return the log's lines on the faults."""
         return re.findall(r"^fault.*$", self._table, re.MULTILINE)
 
     @property

@@ -1,4 +1,4 @@
-"""Makes two models in the folder that is its argument: `saved/1`, a SavedModel of plain functions, and `two.keras`."""
+"""Make two models in the folder that is its argument: `saved/1`, a SavedModel of plain functions, and `two.keras`."""
 
 import base64
 import sys
@@ -10,7 +10,7 @@ folder = Path(sys.argv[1])
 
 
 class Functions(tf.Module):
-    """serving_default adds two numbers; parses does so in tf.train.Example; waits is over when the file is there."""
+    """The model: serving_default adds two numbers; parses does so in tf.train.Example; waits waits for a file."""
 
     @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, name="x")])
     def adds(self, x):

@@ -1,4 +1,4 @@
-"""A Python that has only what the wheel always asks for: psutil and waitress. Extras name themselves."""
+"""Test a Python that has only the wheel's own requirements, psutil and waitress. Errors name the missing extras."""
 
 import importlib
 import os
@@ -18,7 +18,7 @@ print("trained", os.environ["SM_CURRENT_HOST"], task.get("type"))
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with these packages alone."""
+    """Return the Python of an environment with only these packages."""
     folder = tmp_path_factory.mktemp("bare")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=120)
     (packages,) = folder.glob("lib/python3*/site-packages")

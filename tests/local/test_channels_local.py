@@ -1,4 +1,4 @@
-"""Channels as a script meets them under `entrypoint local`: folders, FIFOs, lists, and nothing of them at the end."""
+"""Test channels as a script sees them under `entrypoint local`: folders, FIFOs, lists, and nothing left at the end."""
 
 import gzip
 import json
@@ -57,7 +57,7 @@ READS_NUMBERS = (ROOT / "tests/cluster/programs/reads.py").read_text()
 
 
 def run(tmp_path: Path, program: str, *words: str, **environment: str) -> tuple[int, str]:
-    """`entrypoint local` on a program: (exit code, terminal). No FIFO may be left."""
+    """Run `entrypoint local` on a program; return (exit code, terminal). No FIFO may be left."""
     code, out = tmp_path / "code", tmp_path / "out"
     code.mkdir()
     (code / "train.py").write_text(program)
@@ -74,7 +74,7 @@ def run(tmp_path: Path, program: str, *words: str, **environment: str) -> tuple[
 
 @pytest.fixture
 def rows(tmp_path) -> Path:
-    """Seven objects, each with its own name as content; a comma in the folder's name."""
+    """Make seven objects, each with its own name as content; a comma is in the folder's name."""
     folder = tmp_path / "rows,all"
     folder.mkdir()
     for number in range(7):
@@ -150,7 +150,7 @@ PASSES = range(3)
 
 @pytest.fixture
 def objects(tmp_path, rows) -> dict[str, Path]:
-    """Sources by what they hold: `rows`, the same compressed, and an augmented manifest of three pictures."""
+    """Return sources by what they hold: `rows`, the same compressed, and an augmented manifest of three pictures."""
     zipped = tmp_path / "zipped"
     zipped.mkdir()
     for path in rows.iterdir():
@@ -164,12 +164,12 @@ def objects(tmp_path, rows) -> dict[str, Path]:
 
 
 def picture(number: int) -> bytes:
-    """Bytes that are no text, and no multiple of the four that RecordIO fills records up to."""
+    """Return bytes that are no text, with a length that is no multiple of RecordIO's padding of four."""
     return b"\xff\xd8" + bytes(range(200)) * number + b"\n"
 
 
 def records(stream: bytes) -> list[bytes]:
-    """What RecordIO holds."""
+    """Return the records of a RecordIO text."""
     found = []
     while stream:
         magic, length = struct.unpack_from("<II", stream)
@@ -194,7 +194,7 @@ def records(stream: bytes) -> list[bytes]:
     ],
 )
 def test_more_channels_than_ranks_shuffled_compressed_and_of_an_augmented_manifest(tmp_path, objects, words):
-    """Each rank reads several channels, pass after pass, and nobody reads one; all come right, and the job ends."""
+    """Each rank reads several channels, pass after pass; one is not read. All data are right, and the job ends."""
     rows, zipped, pictures = objects.values()
     code, _ = run(
         tmp_path, COPIES, "--engine", "process", "--hosts", "2", "--input-mode", "Pipe", *words,
@@ -208,7 +208,7 @@ def test_more_channels_than_ranks_shuffled_compressed_and_of_an_augmented_manife
     assert code == 0
 
     def came(channel: str, number: int) -> list[bytes]:
-        """The pass as each host got it."""
+        """Return the pass as each host got it."""
         return [(tmp_path / f"out/algo-{host}/ml/output/data/{channel}_{number}").read_bytes() for host in (1, 2)]
 
     every = [f"row-{number}\n".encode() for number in range(7)]
@@ -275,7 +275,7 @@ def test_what_cannot_be_done_is_said_before_anything_starts(tmp_path, channel, s
     not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()), reason="needs Open MPI and an ssh daemon"
 )
 def test_ranks_together_read_every_record_once_in_every_pass(tmp_path):
-    """What tests/cluster/test_cluster_sharding.py shows of containers, and here of our own reader of FIFOs."""
+    """The same as tests/cluster/test_cluster_sharding.py in containers, with our own reader of FIFOs."""
     pytest.importorskip("mpi4py")
     data = make(tmp_path / "data", [cell for cell in CELLS if cell[2] is PIPE])
     code, _ = run(

@@ -1,4 +1,4 @@
-"""benchmarks/chaos with real jobs: told to end it leaves nothing, and a fault of the launcher is found and shrunk."""
+"""Test benchmarks/chaos with real jobs: stopped, it leaves nothing; a fault of the launcher is found and shrunk."""
 
 import os
 import shutil
@@ -77,7 +77,7 @@ def test_a_run_that_is_told_to_end_leaves_nothing(tmp_path, number, moment, faul
 
 
 def job_folder(pid: int) -> Path | None:
-    """Of the job that a program runs, as the command line of its child has it."""
+    """Return the folder of the job that a program runs, from its child's command line."""
     for child in Path(f"/proc/{pid}/task").glob("*/children"):
         for own in child.read_text().split():
             words = Path(f"/proc/{own}/cmdline").read_text().split("\0")
@@ -88,7 +88,7 @@ def job_folder(pid: int) -> Path | None:
 
 
 def is_of(run_folder: Path, folder: Path) -> bool:
-    """Whether a folder of keys and sockets belongs to processes of the job."""
+    """Return whether a folder of keys and sockets belongs to processes of the job."""
     return any(f"ENTRYPOINT_RUN_DIR={run_folder}" in environ_of(pid) for pid in processes_with(str(folder)))
 
 
@@ -112,7 +112,7 @@ Cause.headline = property(lambda self: {"exit code": _headline(self)}[self.what[
 
 @pytest.fixture
 def handlers():
-    """Signals of this process are as they were."""
+    """Restore the signal handlers of this process."""
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     yield

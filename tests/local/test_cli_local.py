@@ -1,4 +1,4 @@
-"""`entrypoint local` as a person meets it: real hosts as processes, signals, logs, tables and exit codes."""
+"""Test `entrypoint local` as a person uses it: real hosts as processes, signals, logs, tables and exit codes."""
 
 import json
 import os
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("no_leftovers")
 
 
 def code(tmp_path: Path, **files: str) -> Path:
-    """A code folder with train.py and other files (name without .py)."""
+    """Make a code folder with train.py and other files (names without .py)."""
     folder = tmp_path / "code"
     folder.mkdir()
     for name, text in files.items():
@@ -31,7 +31,7 @@ def pid_of(run: Run, process: str) -> int:
 
 
 def host_pid(run: Run, number: int) -> int:
-    """The launcher of a simulated host, by its folder in its environment; 0 if it is not there."""
+    """Return the launcher's pid of a simulated host, by the folder in its environment; 0 if there is none."""
     mark = f"SAGEMAKER_BASE_DIR={run.ml(number)}\0".encode()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -242,7 +242,7 @@ def test_a_host_that_is_killed_takes_its_script_along(local):
 
 
 def test_a_host_that_never_appears_does_not_hold_the_others_for_ever(local):
-    """It ends before anybody heard of it; the others would wait for it until their start timeout, 1,200 s."""
+    """It ends before any host knew it; the others would wait for it until their start timeout, 1,200 s."""
     run = local(PROGRAMS / "sleeps.py", "--hosts", "2", "--mode", "mwms")
     eventually(lambda: host_pid(run, 2), within=LONG)
     os.kill(host_pid(run, 2), signal.SIGKILL)
@@ -327,7 +327,7 @@ def test_refused(local, tmp_path, words, code, said):
 
 
 def without_base(text: str) -> str:
-    """Addresses, which are control ports, and ports are moved by a base that no other run has: counted from it."""
+    """Return addresses (control ports) and ports counted from their base, which differs between runs."""
     moved = r"127\.(\d+)\.(\d+)\.1:(\d+)"
     base = min(256 * int(high) + int(low) for high, low, _ in re.findall(moved, text))
 

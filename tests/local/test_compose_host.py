@@ -1,4 +1,4 @@
-"""`entrypoint host`: what it writes into /opt/ml, what it refuses, and that it becomes the launcher."""
+"""Test `entrypoint host`: what it writes into /opt/ml, what it refuses, and that it becomes the launcher."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def project(tmp_path):
 
 
 def host(project, *words):
-    """`entrypoint host WORDS` in the project's folder, with /opt/ml in its `ml`."""
+    """Run `entrypoint host WORDS` in the project's folder, with /opt/ml in its `ml`."""
     path = f"{ENTRYPOINT.parent}{os.pathsep}{os.environ['PATH']}"
     ours = {"SAGEMAKER_BASE_DIR": str(project / "ml"), "ENTRYPOINT_RUN_DIR": str(project / "run"), "PATH": path}
     return subprocess.run(

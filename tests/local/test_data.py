@@ -1,4 +1,4 @@
-"""sagemaker_tf_data where only real processes tell: what runs in the servers of other hosts."""
+"""Test sagemaker_tf_data where it needs real processes: code in the servers of other hosts."""
 
 import json
 
@@ -35,7 +35,7 @@ def test_the_workers_of_a_coordinator_read_each_their_own_shard(hosts):
 
 
 def test_mirrored_workers_read_their_shards_once_and_save_once(hosts):
-    """TensorFlow would shard what is sharded already; each worker would go on from what its own disk has."""
+    """TensorFlow would shard the shards again; each worker would resume from its own disk."""
     job = hosts(2, "mwms_shards.py", hyperparameters={"sagemaker_multi_worker_mirrored_strategy_enabled": "true"})
     assert job.end(within=300) == [0, 0]
     first, second = job.json_of("read.json")

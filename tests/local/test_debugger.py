@@ -1,4 +1,4 @@
-"""What jobs find of SageMaker Debugger and its profiler, by default with SDK v2, changes nothing: docs/debugger.md."""
+"""Test that SageMaker Debugger and its profiler, on by default with SDK v2, change nothing: docs/debugger.md."""
 
 import json
 import shutil

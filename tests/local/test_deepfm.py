@@ -1,4 +1,4 @@
-"""DeepFM learns from pairs what a logistic regression cannot, goes on where it was stopped, and serves other jobs."""
+"""Test that DeepFM learns pairs that a logistic regression cannot, resumes after a stop, and serves other jobs."""
 
 import os
 import re
@@ -33,7 +33,7 @@ OPTIMIZERS = ("adam", "adagrad", "momentum", "sgd", "ftrl")
 
 @pytest.fixture
 def job(tmp_path, no_leftovers):
-    """Runs one job by `entrypoint local`; its log. `names` are the channels that get the rows or the model."""
+    """Run one job by `entrypoint local`; return its log. `names`: the channels that get the rows or the model."""
     rows = tmp_path / "rows"
     maker = [sys.executable, ROOT / "examples/deepfm/make_rows.py", "--rows", "2000", "--output", rows]
     subprocess.run(maker, check=True, timeout=PATIENCE, stdout=subprocess.DEVNULL)
@@ -94,7 +94,7 @@ def test_a_training_is_stopped_goes_on_is_judged_and_foretells(job, tmp_path, mo
 @pytest.mark.parametrize("mode", ["single", "ps"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_every_optimizer_learns_in_every_way(job, mode, optimizer):
-    """And resumes with the memory that it has left."""
+    """It also resumes with the memory that it saved."""
     job(mode, *SMALL, "epochs=1", f"optimizer={optimizer}")
     log = job(mode, *SMALL, "epochs=2", f"optimizer={optimizer}")
     assert found(log, r"resumed behind epoch (\d)") == "1"

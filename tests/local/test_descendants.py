@@ -1,5 +1,4 @@
-"""A stop reaches all that descends from the user's programs, wherever it has gone, and gives it its time; nobody hears
-SIGTERM from us twice."""
+"""Test that a stop reaches all descendants of the user's programs and gives them time; each gets SIGTERM once."""
 
 import re
 import shutil
@@ -100,7 +99,7 @@ print("pid", subprocess.Popen(["sleep", "600"], start_new_session=True).pid, flu
 
 
 def test_what_saving_starts_is_left_to_it(hosts):
-    """A handler that copies what it saved with a program of its own, which would die of SIGTERM."""
+    """A handler copies what it saved by a program of its own, which would die of SIGTERM."""
     code = """
 import os, signal, subprocess, sys, time
 def stop(*_):
@@ -120,7 +119,7 @@ time.sleep(600)
 
 
 def test_what_belongs_to_none_of_several_scripts_hears_sigterm_once(hosts):
-    """It has no environment that could tell whose it is: a daemon that was started with a clean one."""
+    """Its environment does not show whose it is: a daemon that was started with a clean one."""
     train = """
 import json, os, signal, subprocess, sys, time
 if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:

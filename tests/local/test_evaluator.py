@@ -1,4 +1,4 @@
-"""The evaluator: a task beside the cluster, with time of its own after the others' success."""
+"""Test the evaluator: a task beside the cluster, with its own time limit after the others' success."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""A job's metrics for other tools: `entrypoint local --tensorboard`, `entrypoint tensorboard`, `entrypoint metrics`."""
+"""Test a job's metrics for other tools: `entrypoint local --tensorboard`, `tensorboard` and `metrics`."""
 
 import json
 import re

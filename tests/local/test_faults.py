@@ -1,5 +1,4 @@
-"""`entrypoint local --fault`: what each fault does to a job, and that nothing of it stays, with hosts as processes
-and with hosts in namespaces of their own."""
+"""Test `entrypoint local --fault`: what each fault does to hosts as processes and in namespaces; nothing is left."""
 
 import json
 import os
@@ -33,7 +32,7 @@ def engine(request) -> str:
 
 @pytest.fixture
 def local(local, tmp_path):
-    """Starts `entrypoint local` on three hosts."""
+    """Start `entrypoint local` on three hosts."""
 
     def start(engine: str, *words: str, program=PROGRAMS / "beats.py", mode="mwms", faults=(), **env: str) -> Run:
         words = ("--hosts", "3", "--mode", mode, "--engine", engine, *words)
@@ -45,7 +44,7 @@ def local(local, tmp_path):
 
 @pytest.fixture
 def meeting():
-    """A folder that all hosts see, wherever they have a /tmp of their own."""
+    """Return a folder that all hosts see, even if each has its own /tmp."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         yield folder
 
@@ -125,7 +124,7 @@ def test_stop(local, engine, tmp_path, meeting, whom):
 
 
 def test_stop_that_comes_with_the_start_is_heard(local, engine):
-    """A host that cannot hear it yet gets it as soon as it can."""
+    """A host that cannot receive it yet gets it as soon as it can."""
     run = local(engine, program=PROGRAMS / "sleeps.py", faults=["stop all"])
     assert run.end() == 143
     assert run.exits == ["143"] * 3
@@ -172,7 +171,7 @@ def test_pause_a_process(local, engine):
 
 
 def test_stall(local, engine, tmp_path):
-    """More than a pipe holds, at once, while nobody reads: it all comes when somebody does, and other hosts go on."""
+    """More output than a pipe holds, while it is not read: all of it comes when it is read, and other hosts go on."""
     # A host that ends gives up its output after 5 s: this one's script lasts until the stall is over.
     program = code(
         tmp_path,
@@ -269,7 +268,7 @@ def test_cut_for_good(local, netns, victim):
 
 
 def test_a_cut_is_silent_and_heals(local, netns, tmp_path):
-    """A connection stays open through it, and a new one is neither refused nor told that there is no such host."""
+    """A connection stays open through it; a new one is neither refused nor gets "no such host"."""
     program = code(
         tmp_path,
         "import os, socket, time\n"

@@ -1,4 +1,4 @@
-"""Scripts that were written for AWS's images, or by TensorFlow's tutorial, run as they are and end on every host."""
+"""Test that scripts for AWS's images, or of TensorFlow's tutorial, run unchanged and end on every host."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ def foreign(name: str) -> dict[str, bytes]:
 @pytest.mark.more  # test_instance_groups.py has workers that serve, test_ps_ends.py one that waits for a file
 @pytest.mark.tensorflow
 def test_workers_that_wait_for_a_file_which_they_cannot_see_end_with_the_job(hosts, tmp_path):
-    """With the name of AWS's images, and the file in a folder of each host's own."""
+    """With the name of AWS's images, and the file in each host's own folder."""
     (tmp_path / "shared").mkdir()
     sent = by_sdk("train.py", PARAMETER_SERVER, folder=str(tmp_path / "shared"), done="DONE")
     job = hosts(
@@ -47,7 +47,7 @@ if task != "ps" or "--stays" in sys.argv:
 
 @pytest.mark.parametrize("stays", [True, False])
 def test_a_script_that_is_its_own_parameter_servers(hosts, stays):
-    """It is ended with the job; one that leaves before is a failure, though its exit code is 0."""
+    """It is terminated with the job; one that leaves earlier is a failure, though its exit code is 0."""
     sent = by_sdk("train.py", PARAMETER_SERVER, **({"stays": True} if stays else {}))
     job = hosts(2, code={"train.py": SERVES}, hyperparameters=sent, environment={"ENTRYPOINT_PS_SERVERS": "script"})
     assert job.end() == ([0, 0] if stays else [1, 1])

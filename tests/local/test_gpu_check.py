@@ -1,4 +1,4 @@
-"""Hosts with GPUs, as nvidia-smi tells them, and a TensorFlow that cannot use them. No GPU was used."""
+"""Test hosts with GPUs, by a stand-in for nvidia-smi, and a TensorFlow that cannot use them. No GPU was used."""
 
 import json
 import os
@@ -19,7 +19,7 @@ SCRIPT = "print('the script runs')\n"
 
 @pytest.fixture
 def with_gpus(tmp_path):
-    """PATH with an nvidia-smi that lists so many GPUs on these hosts, and none on others."""
+    """Return a PATH with an nvidia-smi that lists so many GPUs on these hosts, and none on others."""
 
     def make(hosts: str, count: int = 1) -> dict[str, str]:
         folder = tmp_path / "bin"
@@ -38,7 +38,7 @@ def told(job) -> list[str]:
 
 
 def code(build_info: str | None = None) -> dict[str, str]:
-    """A script; beside it, and so before the real one, a TensorFlow that says this of its build."""
+    """Make a script and, beside it and so before the real one, a TensorFlow with this build information."""
     mine = {"tensorflow/__init__.py": "", BUILD_INFO: build_info} if build_info else {}
     return {"train.py": SCRIPT, **mine}
 
@@ -112,7 +112,7 @@ def test_nothing_is_said(hosts, with_gpus, files, having, environment):
 
 
 def test_what_xla_would_compile_for_parameter_servers_is_told_with_its_line(hosts, with_gpus):
-    """The stand-in for TensorFlow does not say how it was built: then it may use the GPUs."""
+    """The stand-in for TensorFlow does not report its build: then it may use the GPUs."""
     script = "def never():\n    tf.distribute.ParameterServerStrategy(resolver)\n    tf.keras.optimizers.SGD(0.1)\n"
     environment = {**with_gpus("algo-1"), **LISTENS, "ENTRYPOINT_MODE": "ps"}
     job = hosts(2, code={"train.py": script}, environment=environment)

@@ -1,4 +1,4 @@
-"""A running job is sent thousands of hostile requests, and does not notice.
+"""Test that thousands of hostile requests do not affect a running job.
 
 From addresses that are not the job's: genuine messages, sent again. From those and from the job's own: bytes of chance,
 halves of requests, wrong versions, wrong types, huge and slow ones.
@@ -31,7 +31,7 @@ TOKEN = "the-token-of-this-job"
 
 
 def lies(job) -> list[tuple[str, str, bytes]]:
-    """(path, whose address it has to come from, body): messages that would end the job, were they believed."""
+    """Return (path, address it must come from, body) of messages that would end the job if they were believed."""
     found = []
     for name in job.names[1:]:
         cause = Cause(host=name, process="script", what="exit code 7", error="LieError", code=7)
@@ -61,7 +61,7 @@ def post(path: str, body: bytes, *headers: str) -> bytes:
 
 
 def malformed(rng: random.Random, genuine: bytes) -> bytes:
-    """A request that no host would send, whoever it is from."""
+    """Return a request that no host would send, whoever sends it."""
     value = json.loads(genuine)
     keys = sorted(value)
     path = rng.choice(["/report", "/news"])
@@ -100,7 +100,7 @@ def malformed(rng: random.Random, genuine: bytes) -> bytes:
 
 
 class Storm:
-    """Sends hostile requests to all hosts of a job from many addresses, and counts what came of them."""
+    """The sender of hostile requests to all hosts of a job from many addresses; counts the answers."""
 
     def __init__(self, job, token: str, requests: int) -> None:
         self.job, self.token = job, token
@@ -174,7 +174,7 @@ class Storm:
 
 
 def status(job, number: int, token: str) -> dict | None:
-    """As people on the host see it; None while it does not answer."""
+    """Return the status page as users on the host see it; None while there is no answer."""
     headers = {"X-Entrypoint-Token": token} if token else {}
     with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
         own = job.addresses[f"algo-{number}"]

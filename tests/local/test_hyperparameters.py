@@ -1,4 +1,4 @@
-"""Hyperparameters reach the script byte for byte, in every mode: as arguments, and as SM_HP_*."""
+"""Test that hyperparameters reach the script byte for byte in every mode, as arguments and as SM_HP_*."""
 
 import json
 import os
@@ -55,7 +55,7 @@ WAYS = {
 
 
 def arguments() -> list[bytes]:
-    """As sagemaker-training passes them: sorted by name, one dash before a name of one letter."""
+    """Return the arguments as sagemaker-training passes them: sorted by name, one dash before a name of one letter."""
     pairs = [("-" if len(name) == 1 else "--") + name for name in sorted(AWKWARD)]
     return [word.encode() for pair in zip(pairs, map(AWKWARD.get, sorted(AWKWARD)), strict=True) for word in pair]
 
@@ -152,7 +152,7 @@ def test_what_is_too_long_to_be_an_argument_is_said_before_anything_starts(hosts
 
 
 def test_the_longest_argument_arrives_and_one_that_is_none_may_be_longer(hosts):
-    """And masking takes no time: each of these was minutes of work for the pattern of passwords in URLs."""
+    """Masking takes no time: each of these took minutes with the former pattern for passwords in URLs."""
     longest = "x" * LONGEST
     job = hosts(
         1,

@@ -1,4 +1,4 @@
-"""Heterogeneous clusters: parts by instance group, hosts outside the distribution, all of them leaving together."""
+"""Test heterogeneous clusters: parts by instance group, hosts outside the distribution; all of them leave together."""
 
 import json
 import os
@@ -27,7 +27,7 @@ needs_mpi = pytest.mark.skipif(
 
 @pytest.fixture
 def grouped(hosts):
-    """Four hosts, two in each group; the distribution is for one of them."""
+    """Run four hosts, two in each group; the distribution is for one of the groups."""
 
     def start(hyperparameters: dict[str, str], **options):
         environment = {"SERVERS": "algo-1,algo-2", **options.pop("environment", {})}

@@ -1,4 +1,4 @@
-"""A job that is killed with all its processes, and the next: DeepFM with parameter servers."""
+"""Test a job that is killed with all its processes, and the next one: DeepFM with parameter servers."""
 
 import signal
 import subprocess
@@ -27,7 +27,7 @@ def python(program: str, *words: object) -> str:
 
 
 def test_the_next_job_goes_on_from_the_last_checkpoint(tmp_path, no_leftovers, tell):
-    """One kill, while a checkpoint is being written; benchmarks/kills.py says what it asks, and does it more often."""
+    """One kill, while a checkpoint is written; benchmarks/kills.py states the question, and does it more often."""
     data = tmp_path / "rows"
     python("examples/deepfm/make_rows.py", "--rows", 2000, "--shards", 2, "--output", data)
     how = ("--mode", "ps", "--data", data, "--kills", 1, "--unkilled", 1, "--epochs", 4, "--not-before", 1, "--seed", 9)

@@ -1,4 +1,4 @@
-"""A fault of the launcher itself: the other hosts hear of it, and nobody waits for what will not come."""
+"""Test faults of the launcher itself: the other hosts learn of them, and none waits in vain."""
 
 import os
 

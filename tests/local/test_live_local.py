@@ -1,4 +1,4 @@
-"""The live page of a job: on the coordinator's control port, by `entrypoint local --watch`, and `entrypoint top`."""
+"""Test a job's live page: on the coordinator's control port, by `entrypoint local --watch`, and `entrypoint top`."""
 
 import json
 import os

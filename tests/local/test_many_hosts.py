@@ -1,4 +1,4 @@
-"""benchmarks/many_hosts: stand-ins for hosts start and end as the launcher does by now, so that it can be measured."""
+"""Test benchmarks/many_hosts: its stand-ins for hosts start and end as the launcher does today."""
 
 import subprocess
 import sys

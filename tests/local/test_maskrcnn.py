@@ -1,4 +1,4 @@
-"""examples/maskrcnn alone, without Horovod: a run that is stopped saves, and the next goes on from there."""
+"""Test examples/maskrcnn alone, without Horovod: a run that is stopped saves, and the next one resumes."""
 
 import os
 import re

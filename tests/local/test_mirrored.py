@@ -1,4 +1,4 @@
-"""examples/digits on one host with several devices: processors that TensorFlow takes for several stand for GPUs."""
+"""Test examples/digits on one host with several devices: CPUs that TensorFlow splits into several stand for GPUs."""
 
 import os
 import re

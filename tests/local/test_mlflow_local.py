@@ -1,4 +1,4 @@
-"""A job in MLflow: its run has parameters, metrics and figures, while it runs or afterwards; by MLflow's own client.
+"""Test a job in MLflow, by MLflow's own client: the run has parameters, metrics and figures, live or afterwards.
 
 MLflow lies in a folder of its own, as what it wants is not what TensorFlow 2.14 wants.
 """
@@ -41,7 +41,7 @@ print(json.dumps([{
 
 @pytest.fixture
 def tracking(tmp_path) -> dict[str, str]:
-    """The variables of a job that writes into a folder."""
+    """Return the variables of a job that writes into a folder."""
     if not MLFLOW.exists():
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"no {MLFLOW}; tests/run.sh makes it")
     return {"MLFLOW_TRACKING_URI": f"file://{tmp_path}/runs", "PYTHONPATH": str(MLFLOW)}

@@ -1,4 +1,4 @@
-"""The monitor beside a job: its record of all hosts, stacks when nothing gets on, and who trains alone."""
+"""Test the monitor beside a job: its record of all hosts, stacks when progress ends, and hosts that train alone."""
 
 import json
 import os
@@ -72,7 +72,7 @@ PS = {"sagemaker_parameter_server_enabled": "true"}
 
 @pytest.fixture
 def hosts(hosts):
-    """As elsewhere, with the monitor."""
+    """Run hosts with the monitor."""
 
     def start(count: int, program: str, **options):
         environment = {"ENTRYPOINT_MONITOR": "true", **options.pop("environment", {})}
@@ -82,7 +82,7 @@ def hosts(hosts):
 
 
 def record(job, host: str, of: int = 1) -> list[list]:
-    """What is kept of a host, by default on the coordinator; as far as it goes."""
+    """Return a host's record as far as it goes, by default the one on the coordinator."""
     path = job[of].base / f"output/data/record/{host}.jsonl.gz"
     *whole, _ = zlib.decompressobj(31).decompress(path.read_bytes()).split(b"\n")
     return [json.loads(line) for line in whole]
@@ -155,7 +155,7 @@ def test_switched_off(hosts):
 
 
 def kill_monitors(job, count: int) -> None:
-    """As the kernel does where memory is short."""
+    """Kill the monitors, as the kernel does when memory is short."""
     for pid in eventually(lambda: len(found := monitors(job)) == count and found, within=60):
         os.kill(pid, signal.SIGKILL)
 
@@ -234,7 +234,7 @@ class TestHangs:
         assert job[1].log.count("no progress in any process") == 1
 
     def test_work_without_words_is_none(self, hosts):
-        """One works, and the other waits for it, as where a chief evaluates."""
+        """One rank works while the other waits for it, as when a chief evaluates."""
         job = hosts(2, "train.py", code={"train.py": WORKS}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"})
         assert job.end() == [0, 0]
         assert "no progress" not in job[1].log
@@ -246,7 +246,7 @@ class TestHangs:
         assert "no progress" not in job[1].log
 
     def test_a_pipe_that_nobody_empties(self, hosts):
-        """Whatever becomes of the monitor before."""
+        """It does not matter what happened to the monitor before."""
         job = hosts(1, "train.py", code={"train.py": FULL_PIPE}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"})
         job.says("begins", host=1)
         kill_monitors(job, 1)
@@ -339,7 +339,7 @@ class TestDistributed:
         assert "".join(host.log for host in job.hosts.values()).count("distributed:") == 1
 
     def test_which_may_be_a_failure(self, hosts):
-        """Whatever a program prints, and whatever becomes of the monitors before."""
+        """It does not matter what a program prints, or what happened to the monitors before."""
         environment = {**SOON, "ENTRYPOINT_REQUIRE_DISTRIBUTED": "true"}
         hostile = f"print('step=inf loss=1\\nstep=nan\\nEpoch 1/' + '9' * 5000, flush=True)\n{self.ALONE}"
         job = hosts(2, "train.py", code={"train.py": hostile}, environment=environment)
@@ -357,7 +357,7 @@ class TestDistributed:
 
 
 class TestMarks:
-    """What scripts tell by sagemaker_tf_data."""
+    """Tests of what scripts report by sagemaker_tf_data."""
 
     def test_a_script_says_more_than_it_prints(self, hosts):
         code = """

@@ -1,4 +1,4 @@
-"""MPI: mpirun, the job's own ssh daemons, and ranks that each host starts and watches itself."""
+"""Test MPI: mpirun, the job's own ssh daemons, and ranks that each host starts and watches itself."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def with_ranks(count: int, **more: str) -> dict[str, str]:
 
 
 def told(job) -> list[dict]:
-    """What the ranks wrote, in rank order, with the host in whose tree it lies."""
+    """Return what the ranks wrote, in rank order, with the host whose tree holds it."""
     found = [
         {**json.loads(path.read_text()), "tree": name}
         for name, host in job.hosts.items()
@@ -90,7 +90,7 @@ def test_one_host(hosts):
 
 
 def test_two_hosts(hosts):
-    """Their ranks have the environment of their own host: nothing of what mpirun or ssh have stands before it."""
+    """Ranks have the environment of their own host; variables of mpirun or ssh do not override it."""
     options = "-x OTHER=exported -x 'NEW=a b' --NCCL_DEBUG WARN"
     environment = {"MINE": "line 1\nline 2 $x", "OTHER": "the job's", "TMPDIR": "/tmp"}
     parameters = with_ranks(2, sagemaker_mpi_custom_mpi_options=options)
@@ -269,7 +269,7 @@ def test_ranks_of_a_module_end_together_when_one_raises(hosts, tmp_path):
     DAEMON == "prted", reason="Open MPI 5's runtime has its own settings, which ompi_info does not list"
 )
 def test_open_mpi_knows_each_setting_that_it_is_given(tmp_path):
-    """One that it does not know it takes without a word, and does nothing."""
+    """Open MPI silently accepts and ignores settings that it does not know."""
     told = subprocess.run(
         ["ompi_info", "--all", "--parsable", "--level", "9"], capture_output=True, text=True, check=True
     )
@@ -287,7 +287,7 @@ def test_open_mpi_knows_each_setting_that_it_is_given(tmp_path):
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another /etc/hosts and a network of its own")
 @of_equal_hosts
 def test_hosts_whose_names_mean_this_machine_have_a_rank_each(tmp_path, no_leftovers):
-    """Open MPI, asked by whom the addresses are, takes simulated hosts for its own and starts all ranks there."""
+    """Asked whose addresses these are, Open MPI takes simulated hosts for its own and starts all ranks there."""
     (tmp_path / "hosts").write_text("127.0.0.1 localhost\n10.9.8.7 algo-1 algo-2\n")
     (tmp_path / "train.sh").write_text('echo "rank $OMPI_COMM_WORLD_RANK is on $SM_CURRENT_HOST"\n')
     job = shlex.join([sys.executable, "-m", "entrypoint", "local", str(tmp_path / "train.sh"), "--hosts", "2",

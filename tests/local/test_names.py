@@ -1,4 +1,4 @@
-"""Names that stop resolving while a job runs, and hosts with addresses of IPv6: in namespaces, as in containers."""
+"""Test names that stop resolving while a job runs, and IPv6 addresses: in namespaces, as in containers."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ socket.getaddrinfo = getaddrinfo
 
 @pytest.fixture
 def local(local, netns, tmp_path):
-    """Starts `entrypoint local` with hosts in namespaces; `slow`: who asks for a name that is not there waits."""
+    """Start `entrypoint local` with hosts in namespaces. `slow`: a lookup of a missing name waits."""
 
     def start(program: Path, *words: str, faults=(), slow: bool = False, **env: str) -> Run:
         if slow:
@@ -49,7 +49,7 @@ def program(tmp_path: Path, text: str) -> Path:
 
 
 def test_names_that_vanish_while_the_job_runs_do_no_harm(local):
-    """Nor does it that they vanish in the midst of a failing network: where a host was is known."""
+    """They may also vanish while the network fails: the host's last address is known."""
     faults = [f"hide algo-1 when '{BEFORE}'", f"hide algo-2 when '{BEFORE}'", f"cut algo-2 when '{BEFORE}' for 3.5"]
     run = local(
         PROGRAMS / "beats.py", *SEVERAL, "--hyperparameters", "steps=90", faults=faults, slow=True,
@@ -170,7 +170,7 @@ def test_of_both_families_one_may_break_while_the_job_runs(local, tmp_path, host
 
 
 def test_an_option_of_hosts_in_namespaces(tmp_path):
-    """Elsewhere it would be taken for what it does not do."""
+    """Other engines refuse it, since they could not do what it asks."""
     from entrypoint.cli import main
 
     words = ["local", str(PROGRAMS / "beats.py"), "--ip", "6", "--output", str(tmp_path / "out")]

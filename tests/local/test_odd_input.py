@@ -1,4 +1,4 @@
-"""Descriptions of jobs that are odd and legal: the script runs, and gets what was meant."""
+"""Test odd but legal descriptions of jobs: the script runs, and gets what was meant."""
 
 import json
 import shutil

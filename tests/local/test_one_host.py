@@ -1,4 +1,4 @@
-"""One host, one script: what it is given, how its end is told, what is left."""
+"""Test one host with one script: what it is given, how its end is reported, what is left."""
 
 import json
 import os
@@ -240,7 +240,7 @@ raise ValueError("Attempt to convert a value (PerReplica:{" + chr(10) + numbers 
 
 
 def test_an_exception_with_a_long_message_is_told_by_its_beginning(hosts):
-    """Of which the last output that is kept holds nothing but numbers."""
+    """The last output that is kept holds nothing but numbers of that message."""
     job = hosts(1, "train.py", code={"train.py": LONG_MESSAGE})
     assert job.end() == [1]
     first, *details = job.failures[0].splitlines()

@@ -1,4 +1,4 @@
-"""The outcome table: every row of tests/outcomes/table.py, run with `entrypoint local`, several at a time.
+"""Test every row of the outcome table, tests/outcomes/table.py, with `entrypoint local`, several at a time.
 
 docs/outcomes.md is the same table for people. How soon each case ended is printed at the end, worst and median.
 """
@@ -28,7 +28,7 @@ AT_ONCE = int(os.environ.get("OUTCOMES_AT_ONCE") or 3 * (os.cpu_count() or 1))
 
 
 def why_not(case: Case) -> str:
-    """What this machine lacks for a case; "" if nothing."""
+    """Return what this machine lacks for a case; "" if nothing."""
     if case.way is Way.MPI and not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):
         return "needs Open MPI and an ssh daemon"
     if case.disk and why_no_disk():
@@ -45,7 +45,7 @@ def why_not(case: Case) -> str:
 def outcomes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tell: Callable[[str], None]
 ) -> Iterator[Callable[[Case], Result]]:
-    """From a case to its result. All that were selected run from the first question on, in a few threads."""
+    """Run all selected cases in a few threads at the first use; return case to result."""
     items = [item for item in request.session.items if getattr(item, "function", None) is test_outcome]
     asked = [item.callspec.params["case"] for item in items]
     folder = tmp_path_factory.mktemp("outcomes")
@@ -64,7 +64,7 @@ def outcomes(
 
 
 def keep(ended: list[Result]) -> None:
-    """With OUTCOMES_FIGURES=FILE, the figures of each case."""
+    """Keep the figures of each case, with OUTCOMES_FIGURES=FILE."""
     if path := os.environ.get("OUTCOMES_FIGURES"):
         rows = [{"case": r.case.name, "bound": r.case.bound.name, "told": r.told, "gone": r.gone,
                  "heard": r.heard, "seconds": r.seconds} for r in ended]  # fmt: skip
@@ -73,7 +73,7 @@ def keep(ended: list[Result]) -> None:
 
 
 def as_here(case: Case) -> Case:
-    """With the daemon that this machine's Open MPI has; the page is written for version 4."""
+    """Replace the daemon's name by this machine's Open MPI's; the page is written for version 4."""
     faults = tuple(fault.replace(":orted ", f":{DAEMON} ") for fault in case.faults)
     return replace(case, faults=faults, text=case.text.replace(" orted ", f" {DAEMON} "))
 
@@ -113,7 +113,7 @@ def test_a_row_that_is_wrong_fails(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["orphan", "moves"])
 def test_a_process_that_hides_is_found_and_ended(tmp_path: Path, no_leftovers: str, way: str) -> None:
-    """Also one that has gone on as another process whenever somebody looks."""
+    """Also one that becomes another process whenever somebody looks."""
     moves = (
         "import os, time; end = time.monotonic() + 1\n"
         "while time.monotonic() < end:\n    if os.fork(): os._exit(3)\n"

@@ -1,4 +1,4 @@
-"""What a job leaves in /opt/ml: the model, output/data, the failure file, and what the log says of them."""
+"""Test what a job leaves in /opt/ml: the model, output/data, the failure file, and the log's lines on them."""
 
 import json
 
@@ -17,7 +17,7 @@ FIRST = "if host != 'algo-1':\n    raise SystemExit\n"
 
 
 def warnings(job) -> list[str]:
-    """Those about what was left, of all hosts."""
+    """Return the warnings about the outputs, of all hosts."""
     found = [line for host in job.hosts.values() for line in host.log.splitlines() if "warning: /opt/ml/" in line]
     return [line.replace("warning: ", "") for line in found]
 
@@ -114,7 +114,7 @@ raise ValueError("bad data")
 
 
 def test_a_tuning_job(hosts):
-    """Its model_dir holds its name, wherever the script looks for it."""
+    """Its model_dir contains its name, wherever the script looks for it."""
     job = hosts(
         1,
         "tells.py",

@@ -1,4 +1,4 @@
-"""A job whose environment names a proxy: nothing asks it for a host of the job, and pip and S3 go on asking it."""
+"""Test a job whose environment names a proxy: no process uses it for a host of the job; pip and S3 still do."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""When worker scripts of parameter server jobs are over: by what they do, never by what stands in files."""
+"""Test when worker scripts of parameter server jobs count as over: by what they do, never by files."""
 
 import pytest
 from hosts import LISTENS

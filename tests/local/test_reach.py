@@ -1,4 +1,4 @@
-"""Looking for other hosts: names that resolve and that do not, ports that answer, refuse, or stay silent."""
+"""Test looking for other hosts: names that resolve or do not, ports that answer, refuse, or stay silent."""
 
 import contextlib
 import socket
@@ -14,7 +14,7 @@ from entrypoint.launcher.job.cluster import Cluster, Host
 
 @pytest.fixture
 def cluster():
-    """me, a host that listens, one that does not, and one whose name nobody knows; all on loopback."""
+    """Return this host, one that listens, one that does not, and one whose name is unknown; all on loopback."""
     with socket.create_server(("127.61.0.2", 0)) as server:
         port = server.getsockname()[1]
         where = {f"algo-{number}": f"127.61.0.{number}" for number in (1, 2, 3)}
@@ -32,7 +32,7 @@ def test_hosts_are_found_or_not(cluster):
 
 
 def test_the_host_sees_who_looks_for_it(cluster):
-    """From our own address: where hosts share a machine, the other side knows us by it."""
+    """Connect from our own address: where hosts share a machine, the other side identifies us by it."""
     job, port = cluster
     callers = []
     listener = socket.create_server(("127.61.0.3", port))
@@ -51,7 +51,7 @@ def test_the_host_sees_who_looks_for_it(cluster):
 
 
 def test_many_are_looked_for_side_by_side_and_those_that_are_silent_hold_up_nobody(monkeypatch):
-    monkeypatch.setattr(probe, "PATIENCE", 0.5)
+    monkeypatch.setattr(probe, "PATIENCE_SECONDS", 0.5)
     hosts = tuple(Host(name=f"algo-{n}", rank=n, address=f"127.61.1.{n}") for n in range(1, 2 * probe.AT_ONCE))
     silent = [hosts[5].address, hosts[100].address]
     with contextlib.ExitStack() as stack:
@@ -66,7 +66,7 @@ def test_many_are_looked_for_side_by_side_and_those_that_are_silent_hold_up_nobo
                     full.connect_ex(of_it.getsockname())
         began = time.monotonic()
         found = look_for(Cluster(hosts=hosts, me=hosts[0]), [host.name for host in hosts], port)
-        assert time.monotonic() < began + 4 * probe.PATIENCE
+        assert time.monotonic() < began + 4 * probe.PATIENCE_SECONDS
     assert [reach.host for reach in found] == [host.name for host in hosts]
     assert {reach.address: reach.why for reach in found if not reach.reached} == dict.fromkeys(
         silent, f"port {port} does not answer within 0.5 s"
@@ -74,7 +74,7 @@ def test_many_are_looked_for_side_by_side_and_those_that_are_silent_hold_up_nobo
 
 
 def test_a_word_that_is_lost_is_said_again_before_the_kernel_would(cluster):
-    """By a second connection: the kernel itself would wait for a second."""
+    """It is sent over a second connection: the kernel itself would wait for a second."""
     job, port = cluster
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.61.0.3", port), backlog=0))

@@ -1,4 +1,4 @@
-"""`entrypoint rehearse`: launch scripts whose jobs are well, and ill in one way each."""
+"""Test `entrypoint rehearse`: launch scripts whose jobs are well, and ones with one fault each."""
 
 import json
 import os
@@ -86,12 +86,12 @@ class Rehearsal:
         return json.loads((self.folder / "said").read_text())
 
     def told(self, check: str) -> list[tuple[str, str]]:
-        return [(each["level"], each["seen"]) for each in self.value["findings"] if each["check"] == check]
+        return [(each["severity"], each["found"]) for each in self.value["findings"] if each["check"] == check]
 
 
 @pytest.fixture
 def rehearse(tmp_path, no_leftovers):
-    """Starts `entrypoint rehearse --json` of a launch; nothing is left when it ends."""
+    """Start `entrypoint rehearse --json` of a launch; leave nothing when it ends."""
     made: list[Rehearsal] = []
 
     def start(script: str, *words: str, hosts: int = 1, environment: dict[str, str] = SINGLE, **more: Any) -> Rehearsal:
@@ -126,7 +126,7 @@ def test_a_healthy_job_is_a_go(rehearse):
     assert job.end() == 0, job.errors
     value = job.value
     assert value["go"] and [run["name"] for run in value["runs"]] == ["plain", "kill", "resume"]
-    assert {each["level"] for each in value["findings"]} <= {"fine", "note"}
+    assert {each["severity"] for each in value["findings"]} <= {"fine", "note"}
     assert ("fine", "training: each of 4 files was read by one host (algo-1 2, algo-2 2)") in job.told("shards")
     assert job.told("data")[0][1].startswith("training: 40 records (lines) in 4 of 4 files, 10.00% of it by bytes")
     assert value["runs"][0]["steps_per_second"] > 0 and value["runs"][0]["memory"]["algo-2"] > 1 << 20
@@ -138,7 +138,7 @@ def test_a_healthy_job_is_a_go(rehearse):
 
 
 def test_a_script_with_the_path_of_a_real_host(rehearse):
-    """It is written out in the script: hosts that are processes would write to this machine."""
+    """The path is written in the script: hosts that are processes would write to this machine."""
     here = 'pathlib.Path(os.environ["SM_MODEL_DIR"]).parent / "checkpoints"'
     script = TRAINS.replace("RESUMES", "True").replace(here, 'pathlib.Path("/opt/ml/checkpoints")')
     there = Path("/opt/ml").exists()
@@ -161,7 +161,7 @@ def test_a_script_that_crashes(rehearse):
 
 
 def test_hosts_that_train_alone(rehearse):
-    """They leave nothing either, and nothing is kept."""
+    """They also leave nothing, and nothing is kept."""
     job = rehearse(ALONE, "--seconds", "4", hosts=2, environment={"ENTRYPOINT_MODE": "mwms"})
     assert job.end() == 1
     ((level, words),) = job.told("distributed")

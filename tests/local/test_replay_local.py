@@ -1,4 +1,4 @@
-"""`entrypoint replay`: a job's records, played again; and the job run once more with the same faults."""
+"""Test `entrypoint replay`: replay a job's records, and run the job again with the same faults."""
 
 import shlex
 import subprocess

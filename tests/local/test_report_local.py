@@ -1,4 +1,4 @@
-"""Real jobs with an illness and without, and what their reports say; a job's end does not depend on its report."""
+"""Test reports of real jobs with and without a fault; a job's end does not depend on its report."""
 
 import json
 import re
@@ -49,7 +49,7 @@ for step in range(165):
 
 @pytest.fixture
 def judged(hosts):
-    """Runs a job on simulated hosts; (job, its data as the page has them)."""
+    """Run a job on simulated hosts; return (job, the page's data)."""
 
     def run(count: int, code: str, rule: str, threshold: str = "", **options):
         others = ",".join(f"{name}=off" for name in OTHERS_OFF.split(",") if name != rule)
@@ -70,7 +70,7 @@ LATE = "no report.html: it was not made within"  # on a machine so busy that thr
 
 
 def page_of(job) -> dict:
-    """The report's figures; where it was late, of the one that is made again, as the log says."""
+    """Return the report's figures; if it was late, those of the one that is made again, as the log advises."""
     page = job[1].base / "output/data/report.html"
     if LATE in job[1].log:
         assert not page.exists()
@@ -87,7 +87,7 @@ def told(page: dict) -> list[str]:
 def test_a_loss_that_is_ill(judged, loss, words):
     job, page = judged(1, LOSS.format(loss=loss), "loss", "0.01")
     assert told(page) == ["loss"] and words in page["verdicts"][0]["text"]
-    severity = "critical" if words else "warning"
+    severity = "error" if words else "warning"
     said = rf"^\[algo-1\] (report: {severity}: loss: script on algo-1: |{LATE})"
     assert re.search(said, job[1].log, re.MULTILINE)
 
@@ -154,7 +154,7 @@ def test_a_failure_has_its_report_too(hosts):
 
 
 def test_without_room_for_it_the_job_is_the_same(hosts):
-    """A folder lies where the page would be."""
+    """A folder is where the page would be."""
     code = (
         "import os\nos.makedirs(os.environ['SM_OUTPUT_DATA_DIR'] + '/report.html/full')\nprint('step=1', flush=True)\n"
     )
@@ -184,11 +184,11 @@ def test_entrypoint_local_says_where_it_is_and_the_command_makes_it_again(local,
     assert run.end() == 0
     end = run.terminal.rpartition("tail s")[2]
     if LATE not in run.terminal:
-        assert re.search(r"^report: critical: loss: script on algo-\d: loss is nan", end, re.MULTILINE)
+        assert re.search(r"^report: error: loss: script on algo-\d: loss is nan", end, re.MULTILINE)
         assert re.search(r"^report   .*algo-1/ml/output/data/report.html$", end, re.MULTILINE)
     made = subprocess.run(
         [sys.executable, "-m", "entrypoint", "report", run.output, "--price", "3", "--output", tmp_path / "again.html"],
         env={"PYTHONPATH": str(ROOT), "PATH": ""}, cwd=tmp_path, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
-    assert made.stdout.startswith("critical: loss") and (tmp_path / "again.html").exists()
+    assert made.stdout.startswith("error: loss") and (tmp_path / "again.html").exists()

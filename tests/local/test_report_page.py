@@ -1,4 +1,4 @@
-"""The report in a browser: what stands on it, at two widths, dark and light; hostile records; a large job."""
+"""Test the report in a browser: its content, two widths, dark and light, hostile records, a large job."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def browser(tmp_path, no_leftovers):
 
 
 def job_of_four(**about) -> dict[str, HostRecord]:
-    """A job that has something to say in every part of the page."""
+    """Make a job that fills every part of the page."""
     records = {}
     channels = {"train": {"mode": "FastFile", "distribution": "ShardedByS3Key", "files": 20_000, "bytes": 10**9}}
     for number in range(4):
@@ -55,7 +55,7 @@ def report(tmp_path, records, **options):
 
 
 def words_of(dom: str, section: str) -> str:
-    """The text of a section as it is shown."""
+    """Return the text of a section as it is shown."""
     inside = re.search(rf'<section id="{section}".*?</section>', dom, re.DOTALL)
     assert inside and "hidden" not in inside[0].partition(">")[0], f"{section} is not there"
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", inside[0])))
@@ -104,7 +104,7 @@ def test_nothing_is_wider_than_a_telephone(browser, tmp_path):
 
 @pytest.mark.more  # of the same page, which others here look at
 def test_it_can_be_read_without_eyes(browser, tmp_path):
-    """Headings in order, names of what is to be operated, and the bill as a table with headers."""
+    """Headings in order, names of controls, and the bill as a table with headers."""
     shown = browser.open(report(tmp_path, job_of_four()))
     levels = [int(level) for level in re.findall(r"<h([1-6])", shown.dom)]
     assert levels[0] == 1 and levels.count(1) == 1

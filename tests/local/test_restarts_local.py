@@ -1,4 +1,4 @@
-"""Trying again: all processes of a job, or one worker server by itself. Real processes; what they do is small."""
+"""Test restarts: of all processes of a job, or of one worker server. Processes are real, and their work small."""
 
 import re
 import signal

@@ -1,4 +1,4 @@
-"""Root causes: seeded faults in jobs whose processes talk to one another, so that real symptoms come, sometimes first.
+"""Test root causes: seeded faults in jobs whose processes communicate, so that real symptoms appear, sometimes first.
 
 Each fault has a known truth: the host, the process and the cause that the failure text must name, on every host that
 is left. ROOT_CAUSE_SEED chooses whom it hits, how the processes talk and what the others do when they notice. Every job
@@ -47,7 +47,7 @@ DEEDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """What happens to which job, and what has to be said about it."""
+    """A fault, the job that it happens to, and the cause that must be reported."""
 
     name: str
     way: str
@@ -66,7 +66,7 @@ class Fault:
 
 @dataclass
 class Named:
-    """What the hosts said."""
+    """The cause that the hosts reported."""
 
     fault: Fault
     texts: dict[str, str] = field(default_factory=dict)  # host -> first line of its failure file
@@ -98,7 +98,7 @@ class Choice:
         return faults
 
     def job(self, way: str, shapes: tuple[str, ...] = ("star", "ring")) -> tuple[int, int, dict[str, str]]:
-        """(hosts, processes on each, options of the program)."""
+        """Return (hosts, processes on each, options of the program)."""
         hosts, per_host = self.random.choice([3, 3, 4]), self.random.choice([1, 1, 2])
         if way == "mpi":
             shapes = (*shapes, "mpi")
@@ -113,7 +113,7 @@ class Choice:
         return Fault(name=deed, way=way, hosts=hosts, per_host=per_host, truth=truth, does=does)
 
     def two_at_once(self, way: str) -> Fault:
-        """Two that fail of themselves, one after the other."""
+        """Return two processes that fail of themselves, one after the other."""
         hosts, per_host, does = self.job(way)
         on = self.random.sample(range(hosts), 2)
         first, second = (host * per_host + self.random.randrange(per_host) for host in on)
@@ -154,7 +154,7 @@ class Choice:
 
 
 def who(way: str, number: int, per_host: int) -> str:
-    """Host and process of a number, as the plan has them."""
+    """Return host and process of a number, by the plan."""
     name = {
         "single": "script",
         "ps": "chief/0" if number == 0 else f"worker/{number - 1}",
@@ -234,7 +234,7 @@ ALWAYS = (
 
 
 def one_of_each(faults: list[Fault]) -> list[Fault]:
-    """Each kind of fault once, in the next way that has it."""
+    """Return each kind of fault once, in the next mode that has it."""
     kinds: dict[str, list[Fault]] = {}
     for fault in faults:
         kinds.setdefault(fault.name, []).append(fault)

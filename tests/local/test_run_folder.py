@@ -1,4 +1,4 @@
-"""The folder of keys and sockets: full, not to be had, and what is left of it in /tmp."""
+"""Test the folder of keys and sockets: full, unavailable, and what is left of it in /tmp."""
 
 import os
 import subprocess
@@ -39,7 +39,10 @@ def test_where_run_cannot_be_written_the_folder_in_tmp_goes_with_us(hosts, tmp_p
     temporary.mkdir()
     job = hosts(1, code=NOTHING, absent=("algo-1",))
     environment = {**job.environment, "SAGEMAKER_BASE_DIR": str(job.base("algo-1")), "TMPDIR": str(temporary)}
-    code = "from entrypoint import train; train.DEFAULT_RUN = '/proc/nowhere'; train.train()"
+    code = (
+        "from pathlib import Path; from entrypoint import train; from entrypoint.launcher import places; "
+        "places.DEFAULT_RUN = Path('/proc/nowhere'); train.train()"
+    )
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and "] done" in done.stdout
     assert list(temporary.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Secrets of a running job: the script has them; log, failure file, status, command lines and our files do not."""
+"""Test secrets of a running job: the script has them; log, failure file, status, command lines and our files do not."""
 
 import json
 import shutil
@@ -76,7 +76,7 @@ time.sleep(600)
 
 @pytest.mark.parametrize("at", [pytest.param(0, marks=pytest.mark.more), 3960], ids=["whole", "cut"])
 def test_what_a_script_writes_to_the_failure_file_is_told_masked(hosts, at):
-    """The other hosts do not know a secret of this host's, and nobody knows the half of one."""
+    """The other hosts do not know a secret of this host's, and half a secret is known nowhere."""
     job = hosts(2, "train.py", code={"train.py": WRITES % at}, absent=("algo-2",))
     job.environment["OWN_PASSWORD"] = KEY
     job.start("algo-2")
@@ -99,7 +99,7 @@ def test_the_summary_of_a_local_run(hosts, tmp_path):
 
 
 def test_a_code_folder_that_cannot_be_fetched(hosts):
-    """Its address is in the failure text, the password in it is not."""
+    """The failure text has its address, without the password in it."""
     url = "s3://user:Zq7-Lw0Xk9@no/such/code.tar.gz"
     job = hosts(1, "train.py", code={}, hyperparameters={"sagemaker_submit_directory": json.dumps(url)})
     assert job.end() == [65]
@@ -129,7 +129,7 @@ def test_the_plan(capsys):
 
 @pytest.fixture
 def running(hosts):
-    """A job of two hosts under mpirun, at work."""
+    """Run a job of two hosts under mpirun, in the middle of its work."""
     pytest.importorskip("mpi4py")
     if not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):
         pytest.skip("needs Open MPI and an ssh daemon")

@@ -1,4 +1,4 @@
-"""`serve` as a process, with models that TensorFlow has saved: what it answers, how it starts, how it ends."""
+"""Test `serve` as a process with TensorFlow's SavedModels: its answers, its start, its end."""
 
 import json
 import os
@@ -27,7 +27,7 @@ THREADS = 4
 
 
 class Server:
-    """One `serve` process on a port of its own."""
+    """One `serve` process on its own port."""
 
     def __init__(self, base: Path, **environment: str) -> None:
         self.port = unused_port()
@@ -46,7 +46,7 @@ class Server:
         return self._ask(urllib.request.Request(f"http://127.0.0.1:{self.port}{path}"))[0]
 
     def ask(self, body: Any, content_type: str = "application/json") -> tuple[int, Any]:
-        """(status, answer) of an invocation."""
+        """Return (status, answer) of an invocation."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         url = f"http://127.0.0.1:{self.port}/invocations"
         status, answer = self._ask(urllib.request.Request(url, data, {"Content-Type": content_type}))
@@ -66,7 +66,7 @@ class Server:
         return False
 
     def end(self) -> tuple[int, str]:
-        """(exit code, log) when it has ended by itself."""
+        """Return (exit code, log) when it has ended by itself."""
         return self.process.wait(PATIENCE), self.log.read_text()
 
 
@@ -137,7 +137,7 @@ def test_a_saved_model_answers_and_ends_when_all_is_answered(serve, models: Path
 
 
 def connections(server: Server) -> int:
-    """Of clients to the server."""
+    """Return clients' connections to the server."""
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     return sum(line.split()[1].endswith(f":{server.port:04X}") and line.split()[3] == "01" for line in lines)
 
@@ -195,7 +195,7 @@ def test_a_file_of_keras_answers_through_the_code_of_its_user_after_sigterm_too(
 
 
 def lets_in_others(port: int) -> bool:
-    """Whether a client at another address than the server's own gets an answer."""
+    """Return whether a client at another address than the server's own gets an answer."""
     try:
         with socket.create_connection(("127.0.0.1", port), PATIENCE, source_address=("127.0.0.2", 0)) as client:
             client.sendall(b"GET /ping HTTP/1.0\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Several hosts: starting together, and ending together, with one exit code and one explanation."""
+"""Test several hosts: they start together and end together, with one exit code and one explanation."""
 
 import json
 import os
@@ -123,7 +123,7 @@ def test_sigkill_of_a_script(hosts):
 
 
 def kill_host(job, number: int) -> None:
-    """The whole host is gone: its supervisor and all that it started, at once, without a word."""
+    """Kill a whole host at once and silently: its supervisor and all that it started."""
     from processes import processes_with
 
     base = str(job[number].base)
@@ -245,7 +245,7 @@ def takes_connections(job, host: int) -> bool:
 
 @pytest.mark.parametrize("victim", [1, pytest.param(2, marks=pytest.mark.more)])
 def test_a_launcher_that_is_started_again_is_no_host_of_this_job(hosts, victim):
-    """It knows of nothing that was: its script would run a second time, and the job would call that a success."""
+    """It knows nothing of the past: its script would run a second time, and the job would call that a success."""
     text = "import time\nprint('at work', flush=True)\ntime.sleep(60)\n"
     patience = {"ENTRYPOINT_PEER_TIMEOUT": "30", "ENTRYPOINT_START_TIMEOUT": "30"}
     job = hosts(3, "train.py", code={"train.py": text}, environment=patience)

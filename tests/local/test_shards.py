@@ -1,4 +1,4 @@
-"""ENTRYPOINT_SHARDS, as it reaches processes: ranks of mpirun, scripts, TensorFlow's worker servers."""
+"""Test ENTRYPOINT_SHARDS in processes: ranks of mpirun, scripts, TensorFlow's worker servers."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def read(text: str) -> dict[str, tuple[str, str, int, int]]:
 
 
 def told(job) -> dict[str, dict[str, Any]]:
-    """By rank or task, on whichever host it ran."""
+    """Return the files by rank or task, whatever host they ran on."""
     files = [path for host in job.hosts.values() for path in (host.base / "output/data").glob("told-*")]
     return {path.name.removeprefix("told-"): read(path.read_text()) for path in sorted(files)}
 

@@ -1,4 +1,4 @@
-"""A host that allows the launcher too few processes, threads or file descriptors: the others hear of it in seconds.
+"""Test a host that allows the launcher too few processes, threads or file descriptors: the others learn it in seconds.
 
 Root is bound by no RLIMIT_NPROC, so processes are limited by a control group.
 """
@@ -30,7 +30,7 @@ RANK = ROOT / "entrypoint" / "programs" / "rank.py"
 
 @pytest.fixture
 def group():
-    """A control group for processes; where none can be made, the test says so."""
+    """Make a control group for processes; without one, the test is skipped with the reason."""
     if why := why_not("pids"):
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"cannot limit a host's processes here: {why}")
     with control_group("pids") as made:
@@ -38,7 +38,7 @@ def group():
 
 
 def check(job, victim: str, *, may_run: bool = False) -> None:
-    """All hosts end, with the same code and words, which name who lacks what; or well, where what they have may do."""
+    """Check that all hosts end with one code and text that name who lacks what; or well, if what they have suffices."""
     codes = job.end(within=120)  # the start timeout is ten times as long
     assert len(set(codes)) == 1 and codes[0] in (1, 70, *([0] if may_run else [])), str(job)
     if codes[0] == 0:
@@ -66,7 +66,7 @@ FILES = {f"{victim}, {most}": (victim, most) for most in (6, 10, 16, 20, 24, 25,
 
 @pytest.mark.parametrize("victim, most", variants(PROCESSES, "algo-1, 2", "algo-2, 3", "algo-1, 5"))
 def test_too_few_processes(hosts, group, victim, most):
-    """Of the launcher's threads some are a help that it can do without: with five, it depends on who comes first."""
+    """Some of the launcher's threads are dispensable: with five, it depends on which comes first."""
     (group / "pids.max").write_text(str(most))
     enter = [*SHELL, f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"]
     job = hosts(3, "train.py", code={"train.py": ""}, before={victim: enter})
@@ -81,7 +81,7 @@ def test_too_few_file_descriptors(hosts, victim, most):
 
 @pytest.mark.parametrize(("victim", "late"), [("algo-1", ("algo-2", "algo-3")), ("algo-2", ("algo-1",))])
 def test_no_file_descriptor_is_left_for_who_comes_late(hosts, victim, late):
-    """A launcher that is there, and can have no connection, says so, and does not call others lost."""
+    """A launcher that runs and can open no connection reports that, and does not call others lost."""
     job = hosts(3, "train.py", code={"train.py": ""}, absent=late)
 
     def prepared() -> bool:

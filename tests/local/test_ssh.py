@@ -1,4 +1,4 @@
-"""The job's own ssh: what its key can start, what the user's mpirun options may ask for, and how the daemon is set."""
+"""Test the job's own ssh: what its key can start, which mpirun options users may give, and the daemon's settings."""
 
 import http.client
 import json
@@ -60,7 +60,7 @@ def test_the_users_mpirun_options_reach_the_daemons_of_other_hosts(hosts, option
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    """One job of two hosts under mpirun, at work, for all tests below."""
+    """Run one job of two hosts under mpirun, in the middle of its work, for all tests below."""
     pytest.importorskip("mpi4py")
     from hosts import Hosts
 
@@ -73,7 +73,7 @@ def running(tmp_path_factory):
 
 
 def ssh(job, *words: str) -> subprocess.CompletedProcess[str]:
-    """With the job's key, as mpirun would."""
+    """Call ssh with the job's key, as mpirun would."""
     command = ["ssh", "-F", str(job[1].base / "run/ssh/ssh_config"), *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
 
@@ -108,7 +108,7 @@ def test_the_key_starts_nothing_else(running, command):
 
 
 def test_a_key_that_a_follower_shows_is_not_let_in(running):
-    """Whoever has its address, and the token if there is one, may speak for a follower, not for the coordinator."""
+    """A caller with a follower's address, and the token if any, acts for a follower, not for the coordinator."""
     public_keys = (
         ("authorized_keys", "ssh-ed25519 AAAA"),
         ("../no", "ssh-ed25519 AAAA"),

@@ -1,4 +1,4 @@
-"""SIGTERM, and the time that is left after it: who learns of it, who stays, who is killed; and its coming early."""
+"""Test SIGTERM and the time after it: which processes get it, stay, or are killed; and SIGTERM at the start."""
 
 import re
 import shutil
@@ -31,7 +31,7 @@ while True:
 
 @pytest.mark.parametrize("mode", [pytest.param(MWMS, marks=pytest.mark.more), MPI], ids=["mwms", "mpi"])
 def test_one_host_is_told_and_every_script_hears_of_it(hosts, figure, mode):
-    """Under MPI: every rank, though mpirun is not asked to end."""
+    """Under MPI every rank gets it, though mpirun is not terminated."""
     if mode is MPI:
         pytest.importorskip("mpi4py")
         if not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):

@@ -1,4 +1,4 @@
-"""tests/run.sh, stopped while its tests run: they clean up, and nothing is left."""
+"""Test that tests/run.sh, stopped while its tests run, cleans up and leaves nothing."""
 
 import os
 import signal

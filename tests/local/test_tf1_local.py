@@ -1,4 +1,4 @@
-"""Code for TensorFlow 1: told of what this TensorFlow lacks, or run as it is; and jobs that hang on AWS's images."""
+"""Test code for TensorFlow 1: the list of what this TensorFlow lacks, the shim, and jobs that hang on AWS's images."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Processes that SIGKILL does not end: each wait for one has a bound, and what is left is named."""
+"""Test processes that survive SIGKILL: each wait for one has a limit, and what is left is named."""
 
 import re
 import shutil
@@ -47,7 +47,7 @@ match os.environ["DEED"]:
 
 @pytest.fixture
 def stuck(hosts, tmp_path):
-    """Starts a job with a process that cannot be killed on one of its hosts."""
+    """Start a job with a process that cannot be killed on one of its hosts."""
     disks = []
 
     def start(count: int, deed: str, host: str = "algo-2", **environment: str):
@@ -89,7 +89,7 @@ def test_another_host_raises(stuck):
 
 @pytest.mark.parametrize("thread", [pytest.param("", marks=pytest.mark.more), "yes"], ids=["alone", "in a thread"])
 def test_the_job_was_to_be_tried_again(stuck, thread):
-    """Where it is a thread that waits, the process has the state of its main thread, which SIGKILL has ended."""
+    """If a thread waits, the process has the state of its main thread, which SIGKILL has ended."""
     job = stuck(2, "die", ENTRYPOINT_RESTARTS="2", IN_A_THREAD=thread)
     assert job.end() == [71, 71]
     assert len(set(job.failures)) == 1

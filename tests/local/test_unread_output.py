@@ -1,4 +1,4 @@
-"""Output that nobody reads: the job goes on, stops and fails as if somebody did."""
+"""Test output that is not read: the job continues, stops and fails as if it were."""
 
 import os
 import re
@@ -69,7 +69,7 @@ def model(job, number: int) -> Path:
 
 
 def printed(job, number: int = 1) -> int:
-    """How many lines its script could print, when that does not change any more."""
+    """Return how many lines its script printed, once that number is stable."""
 
     def settled() -> int:
         path = model(job, number) / "printed"
@@ -88,7 +88,7 @@ def evidence(job, number: int = 1) -> str:
     "megabytes", [pytest.param(2, marks=pytest.mark.more), 60], ids=["before the bound", "beyond the bound"]
 )
 def test_sigterm_reaches_the_script_which_saves(job, figure, megabytes):
-    """Also where the script is held up in `print`, which is where its handler finds it."""
+    """This holds also where the script is blocked in `print`, where its handler runs."""
     job = job(1, megabytes, "waits")
     last = printed(job)
     assert (last == megabytes * 10_000 - 1) == (megabytes == 2)
@@ -139,7 +139,7 @@ def test_a_reader_that_comes_late_gets_everything_and_memory_is_bounded(job):
 
 
 def memory(job) -> int:
-    """The most that the launcher ever used, in bytes."""
+    """Return the launcher's peak of memory in bytes."""
     status = Path(f"/proc/{job[1].process.pid}/status").read_text()
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1000
 
@@ -167,7 +167,7 @@ def test_a_progress_bar_is_seen_while_it_stands_and_is_not_lost_when_the_launche
 
 
 def test_who_reads_again_gets_the_last_lines(job):
-    """As where a log driver gets over a network that was away for some seconds."""
+    """As with a log driver whose network was away for some seconds."""
     job = job(1, 2, "raises")
     eventually((job[1].base / "output/failure").exists, within=120)
     time.sleep(7)  # more than SageMaker's stop leaves; a reader that comes within 20 s is early enough
@@ -179,7 +179,7 @@ def test_who_reads_again_gets_the_last_lines(job):
 
 
 def test_a_stop_that_comes_while_a_reader_is_waited_for_is_heard(job):
-    """The script has ended, and the launcher gives its output 20 s: less, where SageMaker wants it gone."""
+    """The script has ended and the launcher gives its output 20 s, or less if SageMaker ends the host earlier."""
     job = job(1, 2, "ends")
     eventually((job[1].base / "output/data/report.html").exists, within=120)
     time.sleep(7)  # more than a stop leaves

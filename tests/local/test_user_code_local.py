@@ -1,4 +1,4 @@
-"""How the user's code gets to the host and is run."""
+"""Test how the user's code gets to the host and is run."""
 
 import functools
 import http.server
@@ -37,7 +37,7 @@ def tarball(path, files):
 
 
 def pip_into(tmp_path) -> dict[str, str]:
-    """Environment in which pip installs into a folder of the test and not into this Python."""
+    """Return an environment in which pip installs into a folder of the test, not into this Python."""
     return {"PIP_TARGET": str(tmp_path / "site"), "PIP_NO_INDEX": "1"}
 
 
@@ -117,7 +117,7 @@ def test_code_by_channel(hosts, tmp_path, sent):
 
 @pytest.fixture(scope="module")
 def s3():
-    """Environment of a job whose S3 is moto's, with a bucket `bucket`; and a client."""
+    """Return the environment of a job whose S3 is moto's, with a bucket `bucket`, and a client."""
     import boto3  # here and not above, as moto's: collecting stays quick
     from moto.server import ThreadedMotoServer
 
@@ -184,7 +184,7 @@ def test_every_host_tells_of_code_that_cannot_be_had(hosts, s3, tmp_path, bad, s
 
 
 class Denies(http.server.BaseHTTPRequestHandler):
-    """S3, where the job's role may read nothing."""
+    """An S3 where the job's role may read nothing."""
 
     def do_GET(self) -> None:
         body = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
@@ -224,7 +224,7 @@ def test_every_host_tells_of_the_one_without_code(hosts):
 
 
 def test_a_container_that_is_killed_while_it_fetches_begins_again(hosts, tmp_path):
-    """The next one must not take half a folder for code that is there already. A pipe gives no end of an archive."""
+    """The next container must not take half a folder for complete code. A pipe gives no end of an archive."""
     archive = tmp_path / "sourcedir.tar.gz"
     os.mkfifo(archive)
     job = hosts(1, "train.py", code={}, hyperparameters={"sagemaker_submit_directory": str(archive)})
@@ -291,7 +291,7 @@ class Index(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def index(tmp_path):
-    """Environment in which pip knows one package, testlibrary 1, that has to be built; and installs it elsewhere."""
+    """Return an environment in which pip knows one package, testlibrary 1, which it builds and installs elsewhere."""
     files = package("testlibrary", "answer = 42\n")
     files["PKG-INFO"] = "Metadata-Version: 2.1\nName: testlibrary\nVersion: 1\n"
     place = tmp_path / "index/simple/testlibrary"
@@ -434,7 +434,7 @@ def test_the_exit_code_of_a_shell_script(hosts):
 
 
 def test_sigterm_reaches_what_a_shell_script_runs(hosts):
-    """The whole group is asked: a shell would not pass the signal on."""
+    """The whole group gets the signal, since a shell would not pass it on."""
     code = {"train.sh": "python3 saves.py\n", "saves.py": (PROGRAMS / "saves.py").read_text()}
     job = hosts(1, "train.sh", code=code)
     job.says("asleep")

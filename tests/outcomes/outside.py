@@ -311,7 +311,7 @@ def what_cannot_be_killed() -> Iterator[Case]:
         asks = {"do": "asks_a_disk_that_does_not_answer", "on": "algo-2", "when": "run"}
         other = f"algo-1 {script_of(way, 'algo-1')}"
         # Open MPI kills its ranks itself: what is left may be no rank any more, but what one has started.
-        stuck = "{host} ...(cannot be ended" if way is Way.MPI else "{who} (cannot be ended"
+        stuck = "{host} ...(survives SIGKILL" if way is Way.MPI else "{who} (survives SIGKILL"
         common: dict[str, Any] = {"way": way, "where": FOLLOWER, "when": "run", "hosts": 2, "disk": True}
         yield Case(
             **common, event="script cannot be killed, another raises", does={**asks, "others": "raises_when_it_hangs"},
@@ -324,7 +324,7 @@ def what_cannot_be_killed() -> Iterator[Case]:
             does={**asks, "others": "kills_itself_when_it_hangs"},
             settings={**settings, **RESTART},
             code=71,
-            text=f"{stuck}, so the job cannot be tried again): 1 s after SIGKILL there is still pid ...",
+            text=f"{stuck}, so the job cannot restart): 1 s after SIGKILL there is still pid ...",
             bound=STUCK_ATTEMPT,
         )
 

@@ -1,4 +1,4 @@
-"""Says a step every tenth of a second, `--steps` of them."""
+"""Print a step every tenth of a second, `--steps` of them."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""Scripts end at once; the evaluator needs --seconds, and leaves a file."""
+"""End scripts at once, while the evaluator needs --seconds and leaves a file."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""--code N [--on HOST]: waits a moment on the other hosts, exits with N on one. Exits with --others there."""
+"""Exit with --code N on one host [--on HOST], after a moment, and with --others on the others."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Fails in its first attempts, then ends well. FAILS has host:signal or host:exit code for each, with commas."""
+"""Fail in its first attempts, then end well. FAILS has host:signal or host:exit code for each, with commas."""
 
 import os
 import signal

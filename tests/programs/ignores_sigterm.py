@@ -1,4 +1,4 @@
-"""Ignores SIGTERM."""
+"""Ignore SIGTERM."""
 
 import signal
 import time

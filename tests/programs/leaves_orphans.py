@@ -1,4 +1,4 @@
-"""Ends well, and leaves behind processes that hold its stdout: one in its group, one in a session of its own."""
+"""End well, and leave processes that hold its stdout: one in its group, one in its own session."""
 
 import subprocess
 import sys

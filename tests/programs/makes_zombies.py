@@ -1,4 +1,4 @@
-"""Makes orphans that end at once, and waits until somebody has reaped them."""
+"""Make orphans that end at once, and wait until they have been reaped."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Ranks that see SIGTERM, save, and exit with 0; the last rank takes longest."""
+"""See SIGTERM on all ranks, save, and exit with 0; the last rank takes longest."""
 
 import os
 import signal

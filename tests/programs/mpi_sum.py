@@ -1,4 +1,4 @@
-"""Every rank adds 1 to a sum, and writes down what it was given. --raise N: that rank raises instead."""
+"""Add 1 to a sum on every rank, and write what it was given. --raise N: that rank raises instead."""
 
 import json
 import os

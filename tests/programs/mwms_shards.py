@@ -1,4 +1,4 @@
-"""MultiWorkerMirrored workers read their shards through the strategy, uneven ones, too; then they save and resume."""
+"""Read shards of different sizes through MultiWorkerMirrored's strategy; then save and resume."""
 
 import json
 import os
@@ -13,13 +13,13 @@ me = strategy.cluster_resolver.task_id
 
 
 def read(dataset):
-    """The records that this worker is given, batch by batch; it reads as many batches as the others."""
+    """Return this worker's records, batch by batch; every worker reads the same number of batches."""
     batches = strategy.experimental_distribute_dataset(dataset)
     return [[int(each) for part in strategy.experimental_local_results(b) for each in part] for b in batches]
 
 
 def meet():
-    """All workers have come here."""
+    """Wait until all workers have come here."""
     read(shard(tf.data.Dataset.range(2), "train").batch(2))
 
 

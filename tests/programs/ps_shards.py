@@ -1,4 +1,4 @@
-"""The chief of a ClusterCoordinator lets every worker server read its shard twice: of records, and of files.
+"""Let every worker server read its shard twice, of records and of files, from a ClusterCoordinator's chief.
 
 Each dataset function is traced here, on the chief, and runs there. Writes what each worker read, and saves a
 checkpoint of variables that are on the parameter servers.
@@ -34,7 +34,7 @@ def asks_on_the_chief():
 
 
 def read_by_all(dataset):
-    """What each worker read, sorted. A step goes to whichever worker is free: it takes some until each had a turn."""
+    """Return what each worker read, sorted. Any free worker takes a step: several are needed until each had a turn."""
     read = set()
     iterator = iter(coordinator.create_per_worker_dataset(dataset))
 

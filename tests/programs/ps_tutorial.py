@@ -1,4 +1,4 @@
-"""In the shape of TensorFlow's parameter server tutorial: workers make a server and join it, for ever."""
+"""Run TensorFlow's parameter server tutorial: workers make a server and join it, for ever."""
 
 import tensorflow as tf
 

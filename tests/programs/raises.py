@@ -1,4 +1,4 @@
-"""Raises an exception on host --on; sleeps on the others."""
+"""Raise an exception on host --on; sleep on the others."""
 
 import os
 import sys

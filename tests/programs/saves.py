@@ -1,4 +1,4 @@
-"""Sees SIGTERM, takes a while to save, exits with 0."""
+"""See SIGTERM, take a while to save, exit with 0."""
 
 import os
 import signal

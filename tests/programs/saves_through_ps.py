@@ -1,4 +1,4 @@
-"""At SIGTERM it takes two seconds to save, and needs its parameter servers all that time."""
+"""Save at SIGTERM for two seconds, and need the parameter servers all that time."""
 
 import json
 import os

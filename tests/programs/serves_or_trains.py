@@ -1,4 +1,4 @@
-"""Heterogeneous: where it belongs to a distribution it trains; elsewhere it is a server, which never ends by itself.
+"""Train if the host belongs to a distribution; elsewhere be a server, which never ends by itself.
 
 --fails outside|inside: raises there. --saves: a server has a second's work left when training is over (it sees a file).
 """

@@ -1,4 +1,4 @@
-"""Says that it is there, and sleeps."""
+"""Print that it runs, and sleep."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Prints bytes that are no UTF-8, both streams, and a last line without end."""
+"""Print bytes that are no UTF-8, both streams, and a last line without end."""
 
 import os
 

@@ -1,5 +1,5 @@
-"""Talks to the other processes of its job until something goes wrong, as training does; the program of the
-root-cause suite. Processes are numbered: 0 is the coordinator's first.
+"""Talk to the other processes of the job until something goes wrong, as training does.
+This is the program of the root-cause suite. Processes are numbered: 0 is the coordinator's first.
 
 --shape how they talk: `ring`, `star` (all with number 0), `mpi` (an allreduce)
 --deed what number --by does, half a second after all talk to one another; --then NUMBER fails so many --gap later
@@ -31,7 +31,7 @@ def say(*words):
 
 
 def places():
-    """(own number, the host of each number)."""
+    """Return (own number, the host of each number)."""
     if "OMPI_COMM_WORLD_RANK" in os.environ:
         hosts, each = json.loads(os.environ["SM_HOSTS"]), int(os.environ["OMPI_COMM_WORLD_LOCAL_SIZE"])
         total = int(os.environ["OMPI_COMM_WORLD_SIZE"])
@@ -48,7 +48,7 @@ def places():
 
 
 def servers():
-    """Addresses of the parameter servers."""
+    """Return the addresses of the parameter servers."""
     config = json.loads(os.environ.get("TF_CONFIG", "{}"))
     return [address.rpartition(":") for address in config.get("cluster", {}).get("ps", [])]
 
@@ -57,7 +57,7 @@ def servers():
 
 
 def reach(connect):
-    """What `connect()` returns, as soon as the other side is there."""
+    """Return the result of `connect()`, as soon as the other side accepts."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -85,7 +85,7 @@ class Talk:
         self.connections = [*self.calls, *self.answers]
 
     def round(self, word):
-        """Say a number, hear those of others; the largest."""
+        """Send a number, receive those of others; return the largest."""
         for server in self.servers:
             server.settimeout(0.001)
             with contextlib.suppress(TimeoutError):
@@ -139,7 +139,7 @@ def aborts():
 
 
 def closes_first():
-    """As programs do that clean up before their traceback is printed: the others notice first."""
+    """Close first, as programs do that clean up before their traceback is printed: the others notice first."""
     try:
         raises()
     finally:
@@ -148,7 +148,7 @@ def closes_first():
 
 
 def misses_a_service():
-    """A first error that reads like a symptom."""
+    """Raise a first error that reads like a symptom."""
     socket.create_connection(("127.0.0.1", 9))
 
 

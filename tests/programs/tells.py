@@ -1,4 +1,4 @@
-"""Writes down what it was given: arguments, environment, folder, signals that are blocked or ignored."""
+"""Write what it was given: arguments, environment, folder, signals that are blocked or ignored."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A script in the manner of TF1: every task makes its server and trains in a MonitoredTrainingSession."""
+"""Train in the manner of TF1: every task makes its server and trains in a MonitoredTrainingSession."""
 
 import json
 import os

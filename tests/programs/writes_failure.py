@@ -1,4 +1,4 @@
-"""Writes its own failure file and fails."""
+"""Write its own failure file and fail."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Writes down TF_CONFIG."""
+"""Write TF_CONFIG to a file."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The image and the SDKs under test, and data for the examples."""
+"""Provide the image and the SDKs under test, and data for the examples."""
 
 import os
 import subprocess
@@ -11,20 +11,20 @@ import pytest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """SDKs start several jobs in one test, and wait for each as long as local_mode.PATIENCE."""
+    """Raise the time limit: a test starts several jobs, and waits for each up to local_mode.PATIENCE."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.timeout(4 * local_mode.PATIENCE))
 
 
 def missing(why: str) -> None:
-    """A user's machine skips what it cannot run; with CI=true that is a failure."""
+    """Skip what a user's machine cannot run; fail with CI=true."""
     (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
 
 
 @pytest.fixture(scope="session")
 def image() -> str:
-    """The tag under test: of the environment variable TEST_IMAGE, else what ./build.sh has built."""
+    """Return the tag under test: the environment variable TEST_IMAGE, else what ./build.sh has built."""
     name = os.environ.get("TEST_IMAGE") or "sagemaker-tf-entrypoint:latest"
     try:
         answer = subprocess.run(["docker", "image", "inspect", name], capture_output=True, text=True, timeout=60)
@@ -38,7 +38,7 @@ def image() -> str:
 
 @pytest.fixture(scope="session")
 def sdks(image: str) -> None:
-    """The environments of both SDKs are there."""
+    """Check that the environments of both SDKs exist."""
     absent = [sdk for sdk in ("v2", "v3") if not local_mode.python_of(sdk).exists()]
     if absent:
         missing(f"no environment of SageMaker's SDK {absent} (tests/sdk/make_environments.sh makes it)")
@@ -46,13 +46,13 @@ def sdks(image: str) -> None:
 
 @pytest.fixture
 def run(sdks: None, tmp_path: Path) -> Callable[..., local_mode.Job]:
-    """`run("v2", call)`, see local_mode.run."""
+    """Return `run("v2", call)`, see local_mode.run."""
     return lambda sdk, call, driver="": local_mode.run(sdk, tmp_path, call, driver)
 
 
 @pytest.fixture(scope="session")
 def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A channel for DeepFM: 600 rows in two files, the second of which is kept aside."""
+    """Make a channel for DeepFM: 600 rows in two files, the second for evaluation."""
     folder = tmp_path_factory.mktemp("clicks")
     program = local_mode.ROOT / "examples/deepfm/make_rows.py"
     command = [sys.executable, program, "--rows", "600", "--shards", "2", "--output", folder]

@@ -1,4 +1,4 @@
-"""Jobs in the local mode of Amazon's SDKs: a driver runs as a process of the SDK's own Python, cut off from the world.
+"""Run jobs in the local mode of Amazon's SDKs: a driver runs in the SDK's own Python, without network.
 
 It has invented credentials and a home of its own, and its ways out lead to a `Listener`, which tells of every attempt.
 """
@@ -34,14 +34,14 @@ def python_of(sdk: str) -> Path:
 
 
 def docker(*words: str) -> list[str]:
-    """The lines that a docker command prints."""
+    """Return the lines that a docker command prints."""
     result = hiccups.run(("docker", *words), timeout=60)
     assert result.returncode == 0, f"docker {words}: {result.stderr}"
     return result.stdout.splitlines()
 
 
 class Listener:
-    """Stands where AWS and the internet would be: notes what comes, and hangs up."""
+    """A listener in place of AWS and the internet: records connections, and closes them."""
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
@@ -71,7 +71,7 @@ class Job:
     folder: Path
 
     def artifact(self, name: str) -> Path:
-        """model.tar.gz or output.tar.gz, unpacked; the SDK gathers them after a failure, too."""
+        """Return model.tar.gz or output.tar.gz, unpacked; the SDK collects them after a failure, too."""
         archives = list(self.folder.rglob(f"compressed_artifacts/{name}.tar.gz"))
         assert len(archives) == 1, f"{name}.tar.gz: {archives}\n{self.output}"
         unpacked = self.folder / name
@@ -81,7 +81,7 @@ class Job:
 
 
 def run(sdk: str, folder: Path, call: Any, driver: str = "") -> Job:
-    """Has the driver of this SDK ("v2", "v3"), or another, make that call; leaves nothing but files, below `folder`."""
+    """Let the driver of this SDK ("v2", "v3"), or another one, make a call; leave only files, below `folder`."""
     # The last part of the path becomes the name of compose's project, and so must be no other job's.
     here = Path(tempfile.mkdtemp(prefix="sdk", dir=folder))
     home = here / "home"
@@ -131,7 +131,7 @@ def _drive(sdk: str, driver_name: str, here: Path, call: str, environment: dict[
 
 
 def _remove(folder: Path) -> None:
-    """The containers of jobs whose compose file lies below `folder`: the SDKs leave them where they are."""
+    """Remove containers of jobs whose compose file is below `folder`: the SDKs leave them."""
     label = "com.docker.compose.project.working_dir"
     form = '{{.ID}} {{.Label "' + label + '"}}'
     lines = docker("ps", "-a", "--filter", f"label={label}", "--format", form)
@@ -142,7 +142,7 @@ def _remove(folder: Path) -> None:
 
 @contextlib.contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """SDK 3 calls its hosts algo-1, algo-2 on a network that all jobs of the machine share: only one may run.
+    """Run one job at a time: SDK 3 names its hosts algo-1, algo-2 on a network that all jobs of the machine share.
 
     The network is gone afterwards if it was not there before.
     """

@@ -1,4 +1,4 @@
-"""`deploy` of SageMaker's SDK in local mode: the examples' models, behind an endpoint, answer as TensorFlow does."""
+"""Test `deploy` of SageMaker's SDK in local mode: the examples' models at an endpoint answer as TensorFlow does."""
 
 import json
 import os
@@ -32,7 +32,10 @@ def output_handler(response, context):
 
 
 def archive(folder: Path, name: str) -> str:
-    """A model folder as SageMaker packs it, as a URL. Local mode unpacks it beside itself, and mounts the folder."""
+    """Pack a model folder as SageMaker does; return its URL.
+
+    Local mode unpacks it beside itself and mounts the folder.
+    """
     path = folder / "archives" / name / "model.tar.gz"
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w:gz") as tar:

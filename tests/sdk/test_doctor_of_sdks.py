@@ -1,4 +1,4 @@
-"""`entrypoint doctor` runs launch scripts with both of Amazon's SDKs, and hears what their requests do not say."""
+"""Test that `entrypoint doctor` runs launch scripts with both of Amazon's SDKs, and finds what their requests lack."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 from local_mode import ROOT, python_of
 from test_submit import IMAGE, ROLE, blocks_for
 
-from entrypoint.check.finding import Severity
+from entrypoint.base.severity import Severity
 from entrypoint.check.lint.lint import Report, examine
 from entrypoint.check.lint.output import as_text
 
@@ -116,7 +116,7 @@ Estimator(**here, environment={{"ENTRYPOINT_MODE": "mpi"}}, output_path="file://
 
 
 def test_v2_wants_a_version_for_workers_that_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its TypeError does not say so."""
+    """Its TypeError does not mention that."""
     mirrored = 'distribution={"multi_worker_mirrored_strategy": {"enabled": True}}'
     report = ask("v2", tmp_path, f'{V2}TensorFlow(**common, {mirrored}).fit("s3://bucket/rows")\n', monkeypatch)
     assert checks(report) == ["launch-failed"]

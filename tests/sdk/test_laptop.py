@@ -1,4 +1,4 @@
-"""The launcher on a laptop: a Python that has SageMaker's SDK 3, and neither TensorFlow nor Open MPI's Python side."""
+"""Test the launcher on a laptop: a Python with SageMaker's SDK 3, and neither TensorFlow nor mpi4py."""
 
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ print(json.loads(os.environ["TF_CONFIG"])["task"])
 
 @pytest.fixture(scope="module")
 def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of commands of an environment that sees the SDK's, into which the launcher was installed."""
+    """Return the commands' folder of an environment that sees the SDK's, with the launcher installed."""
     folder = tmp_path_factory.mktemp("laptop")
     source = folder / "src"  # a copy: setuptools leaves a folder `build` where it builds
     for name in ("entrypoint", "sagemaker_tf_data"):

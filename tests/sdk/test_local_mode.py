@@ -1,4 +1,4 @@
-"""SageMaker's own SDKs run jobs on the image in local mode: what a user calls, and the model that he gets.
+"""Test that SageMaker's own SDKs run jobs on the image in local mode: what a user calls, and the model that he gets.
 
 Local mode is not quite SageMaker: with SDK 2 hosts are called algo-1-xxxxx, with SDK 3 the network interface does not
 exist and the image is started without the word `train`; all hosts share one model folder; and the first container to
@@ -23,7 +23,7 @@ IN_CHANNEL = {"sagemaker_program": "train.py", "sagemaker_submit_directory": "/o
 
 
 def estimator_call(image: str, hosts: int, source: Path, program: str, **more: Any) -> dict[str, Any]:
-    """Estimator(...).fit() of SDK 2."""
+    """Return Estimator(...).fit() of SDK 2."""
     arguments = {"image_uri": image, "instance_count": hosts, "entry_point": program, "source_dir": str(source)}
     return {"estimator": "Estimator", "arguments": {**arguments, **more}, "inputs": None}
 
@@ -31,7 +31,7 @@ def estimator_call(image: str, hosts: int, source: Path, program: str, **more: A
 def trainer_call(
     image: str, hosts: int, source: Path, command: str | None, hyperparameters: dict[str, Any], **inputs: Path
 ) -> dict[str, Any]:
-    """ModelTrainer(...).train() of SDK 3: with a command, or with the program in a channel and no word to the image."""
+    """Return ModelTrainer(...).train() of SDK 3: with a command, or a channel of code and the image's entrypoint."""
     channels = {name: str(folder) for name, folder in inputs.items()}
     return {
         "hosts": hosts,
@@ -42,7 +42,7 @@ def trainer_call(
 
 
 def launcher_call(image: str, program: str, **launcher: Any) -> dict[str, Any]:
-    """ModelTrainer(source_code=SourceCode(...), distributed=Launcher(...)).train() of SDK 3, on two hosts."""
+    """Return ModelTrainer(source_code=SourceCode(...), distributed=Launcher(...)).train() of SDK 3, on two hosts."""
     return {
         "hosts": 2,
         "source_code": {"source_dir": str(PROGRAMS), "entry_script": program},
@@ -53,7 +53,7 @@ def launcher_call(image: str, program: str, **launcher: Any) -> dict[str, Any]:
 
 
 def model_of(job: Job) -> Any:
-    """The model in the archive that the SDK made, after a success with nothing to complain of."""
+    """Return the model in the SDK's archive, after a success without warnings."""
     import tensorflow as tf
 
     assert job.exit_code == 0, job.output
@@ -78,7 +78,7 @@ def predicts_clicks(job: Job) -> None:
 
 
 def lines_of(job: Job, host: str) -> str:
-    """What a host's launcher and its processes printed."""
+    """Return what a host's launcher and its processes printed."""
     return "\n".join(re.findall(rf"\[{host}[ \]].*", job.output))
 
 
@@ -146,7 +146,7 @@ def test_v3_on_one_host(run: Run, image: str, command: str | None) -> None:
 
 
 def test_v3_on_two_hosts_with_mpi(run: Run, image: str) -> None:
-    """mpirun must not be told of the interface that resourceconfig.json names."""
+    """mpirun must not get the interface that resourceconfig.json names."""
     switches = {"sagemaker_mpi_enabled": True, "sagemaker_mpi_num_of_processes_per_host": 1}
     switches["sagemaker_program"] = "takes_part.py"
     job = run("v3", trainer_call(image, 2, PROGRAMS, None, switches))
@@ -156,7 +156,7 @@ def test_v3_on_two_hosts_with_mpi(run: Run, image: str) -> None:
 
 
 def test_v3_with_a_launcher_of_ours(run: Run, image: str) -> None:
-    """What the SDK's own MPI() does not: ranks on all hosts, by the launcher of the image."""
+    """Our Launcher does what the SDK's own MPI() does not: ranks on all hosts, by the launcher of the image."""
     job = run("v3", launcher_call(image, "takes_part.py", mode="mpi", process_count_per_node=2))
     assert job.exit_code == 0, job.output
     for host, rank in (("algo-1", 0), ("algo-1", 1), ("algo-2", 2), ("algo-2", 3)):

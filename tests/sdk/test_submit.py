@@ -1,4 +1,4 @@
-"""What README.md, the documents and the examples tell users to type does what they say, with both of Amazon's SDKs.
+"""Test that commands and code in README.md, the documents and the examples do what they state, with both SDKs.
 
 Blocks of Python and commands are read out of the documents and run. The CreateTrainingJob requests that come of them
 are put where SageMaker puts them, on a host's disk, and our own reader and plan say what would run.
@@ -78,7 +78,7 @@ OURS = [shlex.split(text) for text in (CHANNELS, PLAIN, EVERYTHING, WARM)]
 
 
 def blocks_for(sdk: str) -> list[str]:
-    """The documents' blocks of Python for this SDK, and those that are for both."""
+    """Return the documents' blocks of Python for this SDK, and those for both."""
     found = [
         block for path in DOCUMENTS for block in re.findall(r"^```python\n(.*?)^```", path.read_text(), re.M | re.S)
     ]
@@ -93,7 +93,7 @@ def sdks_of(block: str) -> set[str]:
 
 
 def commands() -> list[list[str]]:
-    """The arguments of each call of examples/submit.py in the documents, as a shell understands it."""
+    """Return the arguments of each call of examples/submit.py in the documents, as a shell splits them."""
     texts = [*(path.read_text() for path in DOCUMENTS), submit.__doc__]
     lines = [block for text in texts for block in re.findall(r"(?:^    .*\n)+", text, re.M)]
     script = "".join(block for block in lines if "examples/submit.py" in block)
@@ -112,7 +112,7 @@ ON_THIS_MACHINE = [command for command in commands() if "--local" in command]
 
 
 def requests_of(sdk: str, folder: Path) -> Sent:
-    """The requests of all blocks and commands, by one process of the SDK: importing it takes longest."""
+    """Return the requests of all blocks and commands, by one process of the SDK, since importing it takes longest."""
     (folder / "src").mkdir()
     (folder / "src/train.py").touch()
     (folder / "examples").symlink_to(ROOT / "examples")
@@ -138,7 +138,7 @@ def requests_of(sdk: str, folder: Path) -> Sent:
 
 @pytest.fixture(scope="module")
 def all_sent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Sent]]]:
-    """Both SDKs at once: they take some 15 s of a processor each."""
+    """Run both SDKs at once, since each takes some 15 s of a CPU."""
     with ThreadPoolExecutor(2) as pool:
         yield {
             sdk: pool.submit(requests_of, sdk, tmp_path_factory.mktemp(sdk))
@@ -161,7 +161,7 @@ def sent(sdk: str, all_sent: dict[str, Future[Sent]]) -> Sent:
 
 
 def read(request: Request, base: Path) -> jobs.Job:
-    """The job that our entrypoint reads from what SageMaker makes of a request."""
+    """Return the job that our entrypoint reads from what SageMaker makes of a request."""
     write_config(base, resource_config(request), request["HyperParameters"], input_data_config(request))
     environment = {"TRAINING_JOB_NAME": request["TrainingJobName"], **request.get("Environment", {})}
     drivers = request.get("SmDrivers", {})
@@ -171,7 +171,7 @@ def read(request: Request, base: Path) -> jobs.Job:
 
 
 def input_data_config(request: Request) -> dict[str, dict[str, str]]:
-    """A request's channels as SageMaker writes them to inputdataconfig.json, where FastFile is File."""
+    """Return a request's channels as SageMaker writes them to inputdataconfig.json, which has File for FastFile."""
     usual = request["AlgorithmSpecification"]["TrainingInputMode"]
     found = {}
     for each in request.get("InputDataConfig", []):
@@ -187,7 +187,7 @@ def input_data_config(request: Request) -> dict[str, dict[str, str]]:
 
 
 def launched(drivers: dict[str, str], folder: Path, environment: dict[str, str]) -> dict[str, str]:
-    """What a `train` is told by the driver of `Launcher`, started as the script of the SDK starts it."""
+    """Return what `Launcher`'s driver passes to `train`, started as the SDK's script starts it."""
     for name, text in drivers.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -226,7 +226,7 @@ def resource_config(request: Request) -> dict[str, Any]:
 
 
 def check_any(request: Request, base: Path) -> jobs.Job:
-    """What holds for all requests: the job is read without a complaint, can be planned, and its code is to be had."""
+    """Check what holds for all requests: the job is read without warnings and planned, and its code is available."""
     job = read(request, base)
     assert not job.warnings
     assert sorted(plan_for(job).hosts) == resource_config(request)["hosts"]
@@ -313,7 +313,7 @@ def test_an_image_for_this_machine_is_not_pushed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_session_of_the_documents() -> None:
-    """The aws command's words are those of the API: boto3's description of it says whether they are right."""
+    """The aws command's words are those of the API: boto3's description of it shows whether they are right."""
     (line,) = {line for path in DOCUMENTS for line in re.findall(r"^    aws (.*)", path.read_text(), re.M)}
     service, operation, *options = line.split()
     model = botocore.session.Session().get_service_model(service)
@@ -345,7 +345,7 @@ def test_blocks_with_endpoints(sent: Sent, sdk: str) -> None:
 
 
 def parts(request: Request, base: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """For each channel or group but the code's, what ranks 0, 1, ... read: (channel, mode, number of shards, which)."""
+    """Return the (channel, mode, number of shards, which) of ranks 0, 1, ... in each channel or group but the code."""
     job = check_any(request, base)
     ranks = [job.channels.shards(spec.reader) for spec in plan_for(job).processes if spec.role is Role.RANK]
     return {name: [tuple(each[name].values()) for each in ranks] for name in ranks[0] if name != "code"}
@@ -596,7 +596,7 @@ def test_what_cannot_be_is_refused_in_one_line(
     ],
 )
 def test_channels_are_said_as_to_entrypoint_local(options: str) -> None:
-    """What one takes the other takes, and understands alike; what one refuses the other refuses."""
+    """What one accepts, the other accepts with the same meaning; what one refuses, the other refuses."""
     keys = ("mode", "distribution", "shuffle", "compression", "wrapper", "attributes")
     usual = {"mode": "File", "compression": "None", "wrapper": "None", "attributes": []}
     understood: list[Any] = []

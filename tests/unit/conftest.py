@@ -1,4 +1,4 @@
-"""What makes the unit ring quick (the order of its tests, which are not measured)."""
+"""Make the unit ring quick, by the order of its tests."""
 
 import sys
 from collections.abc import Iterator
@@ -12,13 +12,13 @@ settings.load_profile("here")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs TensorFlow comes first: one of two processes has it all then, and the import only once."""
+    """Run tests that need TensorFlow first: one of two processes gets them all, and imports it once."""
     items.sort(key=lambda item: item.get_closest_marker("tensorflow") is None)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Counting branches makes thousands of cases take three times as long, and shows nothing that few do not."""
+    """Skip counting branches in tests of thousands of cases: it takes three times as long and shows nothing more."""
     coverage = sys.modules.get("coverage")  # only if tests/run.sh wants to know
     counter = coverage and item.get_closest_marker("unmeasured") and coverage.Coverage.current()
     if counter:

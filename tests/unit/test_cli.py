@@ -1,4 +1,4 @@
-"""`entrypoint plan` and the like: words in, text and an exit code out; and the values that `entrypoint local` makes."""
+"""Test `entrypoint plan` and others: words in, text and exit code out; and the values that `entrypoint local` makes."""
 
 import argparse
 import contextlib
@@ -36,7 +36,7 @@ PS = {"sagemaker_parameter_server_enabled": "true"}
 
 @pytest.fixture
 def command(capsys):
-    """Runs the command line; (exit code, stdout, stderr)."""
+    """Run the command line; return (exit code, stdout, stderr)."""
 
     def run(*words: object, **environment: str) -> tuple[int, str, str]:
         code = main.run([str(word) for word in words], environment)
@@ -244,7 +244,7 @@ def _subcommands() -> dict[str, argparse.ArgumentParser]:
 
 
 def examples(name: str, capsys) -> list[list[str]]:
-    """The words after `entrypoint` of each example in the help of a subcommand, up to a comment or a pipe."""
+    """Return the words after `entrypoint` of each example in a subcommand's help, up to a comment or a pipe."""
     with pytest.raises(SystemExit) as ended:
         main.run([name, "--help"] if name else ["--help"], {})
     assert ended.value.code == 0

@@ -1,4 +1,4 @@
-"""tests/costs.py: what tests cost, and the budget that a run of all of them is held to."""
+"""Test tests/costs.py: what tests cost, and the budget of a run of all of them."""
 
 import json
 import subprocess

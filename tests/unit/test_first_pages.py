@@ -1,4 +1,4 @@
-"""README and the site's home page: what they state of the image, and the list of pages.
+"""Test README and the site's home page: what they state of the image, and the list of pages.
 
 Links are checked by the strict build of the site, in tests/run.sh.
 """
@@ -19,7 +19,7 @@ BEGIN, END = "<!-- pages:begin -->", "<!-- pages:end -->"
 
 
 class Loader(yaml.SafeLoader):
-    """Reads mkdocs.yml, and leaves out what Python objects it asks for."""
+    """A loader of mkdocs.yml that leaves out Python objects."""
 
 
 Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)

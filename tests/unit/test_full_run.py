@@ -1,4 +1,4 @@
-"""tests/full_run.py: what counts as the same sources, and what is left out of a default run."""
+"""Test tests/full_run.py: what counts as the same sources, and what a default run leaves out."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from outcomes.table import CASES
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Sources in small."""
+    """Make a small tree of sources."""
     (tmp_path / "entrypoint" / "launcher" / "job").mkdir(parents=True)
     (tmp_path / "entrypoint" / "launcher" / "job" / "config.py").write_text("A = 1  # one\n")
     (tmp_path / "container" / "opt").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The ring on a GPU (tests/gpu), as far as it needs none: what is packed, how a case is judged, what the table says."""
+"""Test the parts of the GPU ring (tests/gpu) that need no GPU: what is packed, how a case is judged, the table."""
 
 import hashlib
 import io
@@ -168,7 +168,7 @@ def test_a_job_of_entrypoint_local_has_its_options():
 
 
 def a_case(text: str, folder: Path, **fields) -> Case:
-    """A case whose program is this text."""
+    """Return a case whose program is this text."""
     program = folder / "program.py"
     program.write_text(text)
     ends = {"gpu": Outcome(codes=(9,)), "cpu": Outcome(says=("^on -1$",))}

@@ -1,4 +1,4 @@
-"""tests/hiccups.py: commands of Docker are tried again where the fault is neither ours nor theirs who called."""
+"""Test tests/hiccups.py: Docker's commands are repeated if neither we nor the caller caused the fault."""
 
 from pathlib import Path
 

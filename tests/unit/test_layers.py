@@ -1,4 +1,4 @@
-"""Imports follow the arrows of the house: nobody asks upstream again."""
+"""Test that imports follow the layers of entrypoint/README.md."""
 
 import ast
 import functools
@@ -28,11 +28,17 @@ MAY_IMPORT = {
     "launcher/host": "base launcher/job launcher/outcome launcher/plan launcher/policy",
     "launcher/control": "base launcher/host launcher/job launcher/outcome launcher/policy record",
     "launcher/errands": "launcher/control launcher/host launcher/job launcher/policy",
+    "launcher/places": "",
     "launcher/surroundings": "base launcher/host launcher/job",
     "launcher/supervisor": (
         "base launcher/control launcher/errands launcher/host launcher/job launcher/outcome launcher/plan "
         "launcher/policy"
     ),
+    "launcher/self_failure": (
+        "base launcher/control launcher/host launcher/job launcher/outcome launcher/places launcher/plan "
+        "launcher/policy launcher/supervisor launcher/surroundings"
+    ),
+    "launcher/epilogue": "launcher/host launcher/outcome launcher/policy launcher/supervisor",
     "observe/live": "base launcher/control",
     "observe/report": "base launcher/job record",
     "observe/export": "base record",
@@ -42,21 +48,22 @@ MAY_IMPORT = {
         "observe/live observe/report record"
     ),
     "train": (
-        "base launcher/control launcher/host launcher/job launcher/outcome launcher/plan launcher/policy "
-        "launcher/supervisor launcher/surroundings observe/live observe/monitor"
+        "base launcher/control launcher/epilogue launcher/host launcher/job launcher/outcome launcher/places "
+        "launcher/plan "
+        "launcher/self_failure launcher/supervisor launcher/surroundings observe/live observe/monitor"
     ),
     "simulate": (
         "base launcher/host launcher/job launcher/outcome launcher/plan observe/export observe/live observe/report "
         "train"
     ),
-    "check/finding": "",
+    "check/finding": "base",
     "check/instance_types": "",
     "check/lint": "base check/finding launcher/job launcher/plan",
     "check/rehearse": (
-        "base check/instance_types check/lint launcher/host launcher/job observe/monitor record simulate"
+        "base check/finding check/instance_types check/lint launcher/host launcher/job observe/monitor record simulate"
     ),
     "cli": (
-        "base check/finding check/lint check/rehearse launcher/host launcher/job launcher/plan "
+        "base check/lint check/rehearse launcher/host launcher/job launcher/places launcher/plan "
         "observe/export observe/live observe/replay observe/report record simulate train"
     ),
     "__main__": "cli",
@@ -104,6 +111,8 @@ EXIT = {
     "cli",
     "simulate",
     "programs",
+    "launcher/places",
+    "launcher/self_failure",
     "observe/export/mlflow_run",
     "observe/monitor/reporting",
     "observe/monitor/spawn",
@@ -121,7 +130,7 @@ MODULES = {module(path).replace("/", "."): path for path in FILES}
 
 
 def room(name: str) -> str:
-    """Return the room of a module: "launcher/job", "cli"; a module outside of the rooms is its own."""
+    """Return the package of a module, "launcher/job" or "cli"; a module outside of packages is its own."""
     parts = re.split("[./]", name)
     return "/".join(parts[: 2 if parts[0] in WINGS else 1])
 
@@ -132,7 +141,7 @@ def nodes_of(path: Path) -> list[ast.AST]:
 
 
 def imports(path: Path, nodes: Iterable[ast.AST] | None = None) -> set[str]:
-    """Dotted names that a file imports, anywhere in it; `from a import b` counts as a and a.b."""
+    """Return dotted names that a file imports, anywhere in it; `from a import b` counts as a and a.b."""
     found = set()
     for node in nodes_of(path) if nodes is None else nodes:
         if isinstance(node, ast.Import):
@@ -148,7 +157,7 @@ def foreign(path: Path) -> set[str]:
 
 
 def ours(path: Path, nodes: Iterable[ast.AST] | None = None) -> set[str]:
-    """Modules of the package that a file imports: "secrets", "plan.distributions.common"."""
+    """Return the package's modules that a file imports: "secrets", "plan.distributions.common"."""
     names = {name.removeprefix("entrypoint.") for name in imports(path, nodes) if name.startswith("entrypoint.")}
     return names & MODULES.keys() - set(WINGS)
 
@@ -190,7 +199,7 @@ def test_rooms_are_in_no_circle():
 
 
 def test_modules_are_in_no_circle():
-    """Within a room, too, and though an import may stand in a function."""
+    """This holds within a package, too, and though an import may stand in a function."""
     list(graphlib.TopologicalSorter({name: ours(path) - {name} for name, path in MODULES.items()}).static_order())
 
 
@@ -216,7 +225,7 @@ def test_the_page_of_a_room_names_its_modules():
 
 
 def test_who_enters_a_room_imports_nothing_by_it():
-    """`import entrypoint.launcher.policy.events` must load that, and not the room."""
+    """`import entrypoint.launcher.policy.events` must load that module, and not the whole package."""
     assert [
         path.parent.name
         for path in PACKAGE.rglob("__init__.py")
@@ -251,7 +260,7 @@ def test_only_main_exits_and_reads_the_environment():
 
 
 def at_import(node: ast.AST) -> Iterator[ast.AST]:
-    """What runs when a module is imported."""
+    """Return what runs when a module is imported."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef) or ast.unparse(child).startswith("if TYPE_CHECKING"):
             continue
@@ -260,7 +269,7 @@ def at_import(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def loaded_by(names: set[str]) -> set[str]:
-    """Modules of ours that are loaded with these."""
+    """Return our modules that are loaded with these."""
     found: set[str] = set()
     while names:
         found |= names
@@ -269,7 +278,7 @@ def loaded_by(names: set[str]) -> set[str]:
 
 
 def test_what_starts_a_job_needs_neither_the_control_channel_nor_what_failures_need():
-    """These come after the first process has started."""
+    """These are needed after the first process has started."""
     loaded = loaded_by({"train", "launcher.job.config", "launcher.supervisor", "launcher.plan.planner"})
     late = {name for name in loaded if room(name) in ("launcher/control", "simulate", "serving", "cli")}
     failures = {"outcome.explain", "outcome.symptoms", "outcome.tracebacks", "policy.evidence"}
@@ -305,7 +314,7 @@ def test_no_pattern_is_one_that_python_310_does_not_know():
 
 
 def test_the_launcher_does_not_import_the_scripts_library():
-    """But for the worker server, in which what a script makes by it is run."""
+    """Except for the worker server, which runs what a script makes by it."""
     found = {module(path) for path in FILES if "sagemaker_tf_data" in foreign(path)}
     assert found <= {"programs/tf_server"}
 

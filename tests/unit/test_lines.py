@@ -1,4 +1,4 @@
-"""container/lines: what is locked is what is pinned."""
+"""Test container/lines: what is locked is what is pinned."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ NAMES = [path.name for path in sorted(LINES.iterdir()) if path.is_dir()]
 
 
 def parts(file: Path) -> list[list[str]]:
-    """The pins of each part, in order."""
+    """Return the pins of each part, in order."""
     found: list[list[str]] = []
     for line in file.read_text().splitlines():
         if line.startswith("# ==== "):

@@ -1,4 +1,4 @@
-"""secrets.py: which names and values are secret, and what masking leaves of a text."""
+"""Test secrets.py: which names and values are secret, and what masking leaves of a text."""
 
 import json
 import shlex
@@ -41,7 +41,7 @@ def test_other_names(name):
 
 
 def listed() -> dict[str, list[str]]:
-    """Title of a part -> names."""
+    """Return title of a part -> names."""
     parts: dict[str, list[str]] = {}
     for line in (Path(__file__).parent / "names_of_secrets.txt").read_text().splitlines():
         if line.startswith("# "):

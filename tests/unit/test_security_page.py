@@ -1,4 +1,4 @@
-"""SECURITY.md: its rows are about what is pinned."""
+"""Test that SECURITY.md's rows are about what is pinned."""
 
 import re
 from pathlib import Path

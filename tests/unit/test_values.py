@@ -1,4 +1,4 @@
-"""Values behave as frozen dataclasses whose fields go by name."""
+"""Test that Values behave as frozen dataclasses whose fields are given by name."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -67,7 +67,7 @@ def test_there_and_back():
 
 
 class Base(Value):
-    """One that is extended."""
+    """A type that another one extends."""
 
     known: ClassVar = "of the type"
     name: str

@@ -1,4 +1,4 @@
-"""The wheel: what `pip install` puts onto a laptop, or onto an image that is not ours."""
+"""Test the wheel: what `pip install` puts onto a laptop, or onto other people's images."""
 
 import re
 import shutil

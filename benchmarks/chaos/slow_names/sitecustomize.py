@@ -1,7 +1,7 @@
-"""Name look-ups that take their time, as when a name server is out: in processes that find this on PYTHONPATH.
+"""Slow down look-ups of names, as when a name server is out, in processes that find this on PYTHONPATH.
 
-CHAOS_FOLDER/slow.json: [[number, host, from, to], ...] in seconds since 1970. A file slow-NUMBER says that a look-up
-was slowed. An address is no look-up.
+CHAOS_FOLDER/slow.json: [[number, host, from, to], ...] in seconds since 1970. A file slow-NUMBER shows that a look-up
+was slowed. A look-up of an address is not slowed.
 """
 
 import contextlib

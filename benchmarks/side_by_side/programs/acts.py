@@ -1,6 +1,6 @@
-"""A training script without a framework: it sleeps for some seconds, and raises where the benchmark says so.
+"""Train without a framework: sleep for some seconds, and raise when the benchmark asks for it.
 
-With `--saves yes` it does at SIGTERM what a script with checkpoints does: takes a second to save, and ends.
+With `--saves yes`, SIGTERM does what a script with checkpoints does: it takes a second to save, and ends.
 """
 
 from marks import ends, mark

@@ -1,7 +1,7 @@
-"""DeepFM of examples/deepfm by TensorFlow's ParameterServerStrategy. Only the chief tells what it does.
+"""Train DeepFM of examples/deepfm by TensorFlow's ParameterServerStrategy. Only the chief writes marks.
 
 Our launcher starts this on the chief, and TensorFlow's servers elsewhere. The toolkit calls the chief master, and
-starts it on the workers, too, where it serves until the chief does not listen any more. There it says itself who reads
+starts this on the workers, too, where it serves until the chief no longer listens. There it decides itself who reads
 which rows.
 """
 

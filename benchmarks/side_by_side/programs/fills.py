@@ -1,4 +1,4 @@
-"""Prints megabytes, in lines of a hundred bytes. At SIGTERM it saves a model, and ends."""
+"""Print megabytes, in lines of a hundred bytes. At SIGTERM, save a model and end."""
 
 from marks import ends, mark
 

@@ -1,4 +1,4 @@
-"""A small Horovod job with Keras on made-up data: a real job for launchers that run scripts under mpirun."""
+"""Run a small Horovod job with Keras on made-up data: a real job for launchers that run scripts under mpirun."""
 
 from marks import ends, mark
 

@@ -1,17 +1,17 @@
-"""How a program tells what it does: a line in a file of its own on the machine, past the launcher's way for output."""
+"""Record what a program does: lines in a file of its own on the machine, past the launcher's way for output."""
 
 import os
 import time
 
 
 def mark(what: str, value: float | None = None) -> None:
-    """`what`, and when it was or how much."""
+    """Write `what`, and when it was or how much."""
     with open(f"/bench/marks-{os.getpid()}", "a") as file:
         file.write(f"{what} {time.time() if value is None else value:.6f}\n")
 
 
 def ends() -> None:
-    """The last of what a program does. CPU seconds are this process's since it began, interpreter and all."""
+    """Mark the end of a program. CPU seconds are this process's since it began, the interpreter's included."""
     times = os.times()
     mark("cpu", times.user + times.system)
     mark("last")

@@ -1,4 +1,4 @@
-"""The small Mask R-CNN of examples/maskrcnn on drawn shapes, by Horovod: two steps, without judging or saving it."""
+"""Train the small Mask R-CNN of examples/maskrcnn on drawn shapes, by Horovod: two steps, not judged and not saved."""
 
 from marks import ends, mark
 

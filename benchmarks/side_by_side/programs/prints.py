@@ -1,4 +1,4 @@
-"""Prints numbered lines, as fast as it can, when the benchmark says so."""
+"""Print numbered lines, as fast as it can, when the benchmark asks for it."""
 
 from marks import ends, mark
 

@@ -1,4 +1,4 @@
-"""A small job with parameter servers: an Estimator on made-up data, as scripts for AWS's TensorFlow images have it.
+"""Run a small job with parameter servers: an Estimator on made-up data, as scripts for AWS's TensorFlow images have it.
 
 The device filters keep a session from waiting for the other workers, which come and go.
 """

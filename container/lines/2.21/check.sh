@@ -1,5 +1,5 @@
-# What the image of this line has to be able to do; the Dockerfile runs it in /opt/venv when nothing more is taken away.
-# tf-keras asks for `tensorflow`, and in an image for CPUs finds tensorflow-cpu.
+# Check what the image of this line must be able to do. The Dockerfile runs this in /opt/venv, after it has removed files.
+# tf-keras requires `tensorflow`; an image for CPUs has tensorflow-cpu instead, which pip does not count.
 pip check || [[ $(pip check) == 'tf-keras 2.21.0 requires tensorflow, which is not installed.' ]]
 python -c 'import horovod.tensorflow.keras, tensorflow as tf; assert tf.keras.__version__.startswith("3.")'
 export TF_USE_LEGACY_KERAS=1

@@ -1,4 +1,7 @@
-"""What is otherwise here for a job that was written for AWS's images: docs/differences.md and scripts.md have all."""
+"""List how our launcher differs for a job that was written for AWS's images.
+
+docs/differences.md and docs/scripts.md have the whole list.
+"""
 
 from entrypoint.check.lint.check_request import AWS_IMAGE
 from entrypoint.check.lint.planned_job import Described
@@ -25,7 +28,7 @@ _OF_MODES = {
 
 
 def differences_of(job: Described) -> tuple[str, ...]:
-    """Return a sentence for each; nothing for a job that asks for what AWS's images do not know."""
+    """Return a sentence for each difference; none for a job that uses neither AWS's images nor their switches."""
     switched = any(key.startswith(PREFIX) and key.endswith("_enabled") for key in job.request.hyperparameters)
     if job.job is None or not (switched or AWS_IMAGE.match(job.request.image)):
         return ()

@@ -1,4 +1,4 @@
-"""Lists what our images have, what AWS's have and ours lack, and which packages bring which modules.
+"""List what our images have, what AWS's have and ours lack, and which packages bring which modules.
 
 Ours are the pins of container/lines; AWS's come from the public Dockerfiles and requirements in
 aws/deep-learning-containers. docs/differences.md shows the part that users meet.
@@ -18,10 +18,10 @@ _LINES = {
     tensorflow-estimator tensorflow-io tensorflow-io-gcs-filesystem""",
     (2, 21): "namex optree pillow tf-keras",
 }
-# What is in the image beside the pins.
+# Modules of the image that come from none of the pins.
 _OWN = {"entrypoint", "sagemaker_tf_data", "smdistributed", "tensorflow_core"}
 
-# Where a package's module has another name than the package.
+# Packages whose modules have other names.
 _NAMED = {
     "absl-py": "absl",
     "attrs": "attr attrs",
@@ -61,7 +61,7 @@ _NAMED = {
     "zope-event": "zope",
     "zope-interface": "zope",
 }
-# Packages that scripts import and our image lacks, by the modules that they are known by; and what they bring along.
+# Packages that scripts import and our image lacks, with the modules that their dependencies bring.
 _BRING = {
     "albumentations": "cv2 skimage",
     "attrs": "",
@@ -137,7 +137,7 @@ _BRING = {
     "wandb": "git pydantic platformdirs",
     "xgboost": "",
 }
-# Packages of AWS's images, of those above: what their requirements name, with what that brings.
+# Packages that AWS's images have and ours may lack, by the requirements of AWS's images.
 _AWS_BOTH = "pillow opencv-python awscli pybind11 tensorflow-datasets sagemaker"
 _AWS = {
     (2, 14): "cmake tensorflow-hub tensorflow-text tensorflow-model-optimization tf-models-official",
@@ -157,7 +157,7 @@ AWS_COMMANDS = {
     (2, 14): _words("git aws curl wget unzip gcc make cmake vim emacs ffmpeg protoc"),
     (2, 21): _words("git aws curl wget unzip gcc make cmake jq xz protoc"),
 }
-# Commands that scripts call, and no image of either has.
+# Commands that scripts call, and neither our images nor AWS's have.
 _NOWHERE = _words("sudo zip rsync conda nvcc docker gsutil gcloud node npm java htop")
 COMMANDS_LACKING = frozenset.union(*AWS_COMMANDS.values()) | _NOWHERE
 # Packages of Python that bring commands: `pip install awscli`.
@@ -165,41 +165,41 @@ COMMANDS_OF = {"awscli": "aws", "cmake": "cmake", "gsutil": "gsutil", "kaggle": 
 
 
 def distributions(line: tuple[int, int]) -> frozenset[str]:
-    """Return the packages that our image of a line has; of a line that we do not have, those of the nearest."""
+    """Return the packages of our image of a line; of the nearest line if we do not have that one."""
     nearest = max((each for each in _LINES if each <= line), default=min(_LINES))
     return frozenset([*_BOTH.split(), *_LINES[nearest].split()])
 
 
 def modules_of(distribution: str) -> frozenset[str]:
-    """Return the modules that a package brings, its own name in any case; names as pip normalizes them."""
+    """Return the modules that a package and its dependencies bring. The package's name is as pip normalizes it."""
     named = _NAMED.get(distribution, distribution.replace("-", "_"))
     return frozenset([*named.split(), *_BRING.get(distribution, "").split()])
 
 
 def is_known(distribution: str) -> bool:
-    """Return whether all that a package brings is known here, or at least what scripts import of it."""
+    """Return whether the modules that scripts import of a package are in these tables."""
     return (
         distribution in _BRING or distribution in _BOTH.split() or any(distribution in each for each in _LINES.values())
     )
 
 
 def ours(line: tuple[int, int]) -> frozenset[str]:
-    """Return the modules that our image of a line has beside Python's own."""
+    """Return the modules that our image of a line has, without Python's own."""
     return frozenset(_OWN).union(*(modules_of(each) - modules_brought(each) for each in distributions(line)))
 
 
 def modules_brought(distribution: str) -> frozenset[str]:
-    """Return what a package brings of others."""
+    """Return the modules that a package's dependencies bring."""
     return frozenset(_BRING.get(distribution, "").split())
 
 
 def on_aws(line: tuple[int, int]) -> frozenset[str]:
-    """Return modules that AWS's image of a line has, and ours may lack."""
+    """Return the modules that AWS's image of a line has and ours may lack."""
     nearest = max((each for each in _AWS if each <= line), default=min(_AWS))
     return frozenset().union(*(modules_of(each) for each in f"{_AWS_BOTH} {_AWS[nearest]}".split()))
 
 
 def package_of(module: str) -> str:
-    """Return the package that a module is known to come from; "" where it is not known."""
+    """Return the package that brings a module; "" if it is unknown."""
     found = [each for each in _BRING if module in modules_of(each) - modules_brought(each)]
     return next((each for each in found if "contrib" not in each), "")

@@ -1,7 +1,7 @@
-"""The table of checks: each has a name, a place where it looks, and a sentence. docs/doctor.md is written from it."""
+"""List the checks: name, kind of file, severities, and what it finds. The table of docs/doctor.md is made from it."""
 
 CHECKS = {
-    # --- the launch script, and what becomes of it ---
+    # --- the launch script ---
     "no-sdk": (
         "launch",
         "error",
@@ -137,7 +137,7 @@ CHECKS = {
     "batch-size": ("script", "note", "The batch size is that of all replicas together."),
     "learning-rate": ("script", "note", "The learning rate does not depend on the number of ranks."),
     "threads": ("script", "note", "A number of threads of the script's own, which overrides the launcher's."),
-    # --- what it leaves ---
+    # --- what it saves ---
     "all-save": ("script", "warning", "Every process saves under the same name."),
     "chief-saves-alone": (
         "script",

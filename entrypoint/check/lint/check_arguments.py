@@ -1,4 +1,4 @@
-"""Whether the script takes the arguments, channels and variables that the job gives it."""
+"""Check that the script accepts the job's hyperparameters, and that the job has the channels and variables it reads."""
 
 import ast
 import re
@@ -30,7 +30,7 @@ _INSTEAD = {
     "SM_ENTRY_SCRIPT": 'os.environ["SM_USER_ENTRY_POINT"]',
     "SM_INPUT_DATA_DIR": '"/opt/ml/input/data"',
 }
-_BY_CHANNEL = ("channel", "part", "files", "file_names", "pipe_dataset", "shard")  # of our library
+_BY_CHANNEL = ("channel", "part", "files", "file_names", "pipe_dataset", "shard")  # functions of our library
 _FLAGS = ("store_true", "store_false", "store_const", "count")
 _NUMBERS = {"int": int, "float": float}
 _FALSE_IS_TRUE = "which takes the text False for true: every text that is not empty is"
@@ -38,9 +38,9 @@ _FALSE_IS_TRUE = "which takes the text False for true: every text that is not em
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """An option of argparse."""
+    """Describe an option of argparse."""
 
-    names: tuple[str, ...]  # as they stand: --epochs, -e
+    names: tuple[str, ...]  # as written: --epochs, -e
     required: bool
     use: Use
 
@@ -50,7 +50,7 @@ class Option:
 
 
 def of_arguments(case: Case) -> Iterator[Finding]:
-    """Yield hyperparameters that the script refuses or misses, and what it looks for in vain."""
+    """Yield hyperparameters that the script refuses or misses, and channels and variables that the job lacks."""
     options, whole = _options(case.code)
     yield from _of_bools(case.code)
     if case.job is not None:
@@ -72,7 +72,7 @@ def of_arguments(case: Case) -> Iterator[Finding]:
 
 
 def _options(code: Code) -> tuple[list[Option], bool]:
-    """Return (options, whether these are all): a name that is computed may be any."""
+    """Return (options, whether these are all). If an option's name is computed, there may be others."""
     found, whole = [], True
     for use in code.calls(".add_argument"):
         assert isinstance(use.node, ast.Call)
@@ -97,7 +97,7 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
     known = {key for option in options for key in option.keys}
     if strict and options and whole and not case.code.has(".parse_known_args"):
         for key in sorted(given):
-            # argparse takes the beginning of a long name for the name
+            # argparse accepts the beginning of a long name for the name.
             if key not in known and not any(name.startswith(key) for name in known if len(key) > 1):
                 sent = " (SDK v2's TensorFlow adds it)" if key == "model_dir" else ""
                 yield error(
@@ -120,12 +120,12 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
 
 
 def _is_of(option: Option, key: str) -> bool:
-    """Return whether argparse takes a hyperparameter for an option: by its name, or by the beginning of a long one."""
+    """Return whether argparse assigns a hyperparameter to an option: by its name, or the beginning of a long name."""
     return key in option.keys or any(name.startswith(key) for name in option.keys if len(key) > 1)
 
 
 def _of_another_command(use: Use) -> bool:
-    """Return whether an option is one of some runs only: added in a condition, or to the parser of a subcommand."""
+    """Return whether only some runs have an option: it is added in a condition, or to a subcommand's parser."""
     if tried(use.source, use.node):
         return True
     node = use.node.func if isinstance(use.node, ast.Call) else None
@@ -161,7 +161,7 @@ def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:
 
 
 def _wanted(use: Use, value: str) -> str:
-    """Return what an option takes, where that is not a value like this; "" where it may be."""
+    """Return what an option accepts, if it refuses this value; "" if it may accept it."""
     kind, choices = use.argument("type"), use.argument("choices")
     if use.argument("nargs") or use.argument("action"):
         return ""
@@ -178,7 +178,7 @@ def _wanted(use: Use, value: str) -> str:
 
 
 def _is_given_words(use: Use) -> bool:
-    """Return whether a parser gets words of the script's own, as `parse_args([])` of a notebook."""
+    """Return whether a parser gets a list written in the script, such as `parse_args([])` of a notebook."""
     return isinstance(use.argument("args", 0), ast.List | ast.Tuple)
 
 
@@ -195,7 +195,7 @@ def _of_bools(code: Code) -> Iterator[Finding]:
 
 
 def _of_absl(case: Case) -> Iterator[Finding]:
-    """Yield booleans of absl that get a value: absl takes the flag for true, and the value for the end of the flags."""
+    """Yield booleans of absl that get a value: absl sets the flag to true and stops reading flags at the value."""
     assert case.job is not None
     given = params.of_the_script(case.job.hyperparameters)
     for use in case.code.calls(".DEFINE_boolean", ".DEFINE_bool"):
@@ -217,7 +217,7 @@ def _of_absl(case: Case) -> Iterator[Finding]:
 
 
 def _of_channels(case: Case) -> Iterator[Finding]:
-    """Channels that are asked for by name, without a way out if they are not there."""
+    """Yield channels that the script reads by name and the job lacks, unless the script handles their absence."""
     assert case.job is not None
     there = set(case.job.input_data_config)
     for use in case.code.uses("os.environ", kind="name"):

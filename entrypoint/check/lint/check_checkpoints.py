@@ -1,4 +1,4 @@
-"""What a script leaves: models, checkpoints, and what it does when it is stopped."""
+"""Check what a script saves: its model, its checkpoints, and what it does at SIGTERM."""
 
 import ast
 import re
@@ -50,7 +50,7 @@ _FOLDER = (
 
 
 def of_keeping(case: Case) -> Iterator[Finding]:
-    """Yield what would be written over, lost, or never written."""
+    """Yield models and checkpoints that would be overwritten, lost, or never written."""
     if not case.code.main.tree.body:
         return
     writing = [use for use in case.code.calls(*_SAVES) if _is_of_a_model(use)]
@@ -67,7 +67,7 @@ def _is_of_a_model(use: Use) -> bool:
 
 def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Finding]:
     code = case.code
-    # A manager of our library knows who writes.
+    # Our library's checkpoint manager lets only the right process write.
     writing = [*saves, *code.calls(".ModelCheckpoint"), *([] if code.has(_OUR_MANAGER) else managers)]
     ranks = case.together(Mode.MPI) and code.has(*HOROVOD, kind="import")
     workers = case.together(Mode.MWMS) and code.has(*WORKERS)
@@ -98,7 +98,7 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
 
 
 def _is_manager(use: Use) -> bool:
-    """Return whether what saves is a manager of checkpoints, by the words that it has."""
+    """Return whether a checkpoint manager saves, by the words of the call's name."""
     words = use.name.lower().split(".")[:-1]
     return any(part in word for word in words for part in ("saver", "manager", "checkpoint"))
 
@@ -186,13 +186,13 @@ def _of_model(case: Case, saves: list[Use]) -> Iterator[Finding]:
 
 
 def _gives(case: Case, folder: str) -> bool:
-    """Return whether the job tells the script of a folder: by a hyperparameter, or a variable."""
+    """Return whether the job passes a folder to the script, in a hyperparameter or an environment variable."""
     given = [*(case.job.hyperparameters.values() if case.job else ()), *case.environment.values()]
     return any(str(each).startswith(folder) for each in given)
 
 
 def _is_model_dir(case: Case, source: Source, node: ast.AST) -> bool:
-    """Return whether it is the value of option --model_dir: not one of --model-dir, or of a name for another folder."""
+    """Return whether a node is the value of option --model_dir, not of --model-dir or of another folder's variable."""
     if isinstance(node, ast.Name) and node.id == "model_dir":
         made = [each.value for each in ast.walk(source.tree) if isinstance(each, ast.Assign) and _makes(each, node.id)]
         return all("model_dir" in ast.unparse(each) for each in made)

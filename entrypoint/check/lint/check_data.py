@@ -1,4 +1,4 @@
-"""What each process of a job reads, and how much of it in a step."""
+"""Check which data each process of a job reads, how many steps it takes, and its batch size and learning rate."""
 
 import ast
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _READS = (
     ".load_data",
     ".read_csv",
     "numpy.load",
-)  # what is made up in memory is not read
+)  # datasets made in memory are left out: a rank may generate its own
 _SHARDS = (
     ".shard",
     ".num_shards",
@@ -39,16 +39,16 @@ _SHARDS = (
 )
 _EVEN = (".take", ".repeat", ".end_together", ".even_steps", "horovod.*.join", ".drop_remainder", ".JoinOp")
 _RANKS = ("rank", "size")
-# Calls that get a rank, and read nothing.
+# Calls that may take a rank as argument without reading data by it.
 _NO_READERS = ("print", "str", "int", "format", "info", "debug", "warning", "log", "broadcast", "broadcast_object")
 _OWN_SHARD = "sagemaker_tf_data."
 _PIPES = ("sagemaker_tf_data.pipe_dataset", "sagemaker_tf_data.pipe.pipe_dataset")
 _OWN_SHARDS = ("sagemaker_tf_data.shard", "sagemaker_tf_data.sharding.shard")
-_GATHERS = ("batch", "padded_batch", "ragged_batch", "window")  # by which a script may put an example together itself
+_GATHERS = ("batch", "padded_batch", "ragged_batch", "window")  # may join an example's records in the script itself
 
 
 def of_data(case: Case) -> Iterator[Finding]:
-    """Yield what is read twice, or by nobody, and what ranks do not have in common."""
+    """Yield data that all ranks or none read, and steps, rates, batches and threads that do not fit the job."""
     if case.together(Mode.MPI) and case.code.has(*HOROVOD, kind="import"):
         yield from _of_shards(case)
         yield from _of_steps(case)
@@ -59,7 +59,7 @@ def of_data(case: Case) -> Iterator[Finding]:
 
 
 def _sharded_by_s3(case: Case) -> list[str]:
-    """Return the channels of which each host has a part of its own."""
+    """Return the channels of which SageMaker gives each host a different part."""
     return [
         name
         for name, channel in (case.job.input_data_config if case.job else {}).items()
@@ -106,7 +106,7 @@ def _of_shards(case: Case) -> Iterator[Finding]:
 
 
 def _shuffles(code: Code) -> bool:
-    """Return whether ranks have orders of their own: Keras shuffles arrays and folders unless it is told not to."""
+    """Return whether each rank reads in its own order. Keras shuffles arrays and folders unless `shuffle=False`."""
     if code.has(".shuffle", ".permutation", ".shuffle_batch") or code.says(r"shuffle\s*=\s*True"):
         return True
     by_keras = code.has(".flow_from_directory", ".flow", ".image_dataset_from_directory") or (
@@ -121,7 +121,7 @@ def _is_by_rank_of_all(use: Use) -> bool:
 
 
 def _cut_by_rank(case: Case) -> bool:
-    """Return whether files or rows are chosen by rank: `paths[rank::size]`, `i % size == rank`, `Rows(paths, rank)`."""
+    """Return whether a script selects files or rows by rank: `paths[rank::size]`, `i % size == rank`, `f(x, rank)`."""
     for source in case.code.sources:
         for node in ast.walk(source.tree):
             given: tuple[ast.AST, ...] = ()
@@ -133,7 +133,7 @@ def _cut_by_rank(case: Case) -> bool:
                 counts = any(isinstance(each, ast.BinOp) and isinstance(each.op, ast.Mod) for each in ast.walk(node))
                 if counts and _names_rank(source, node):
                     return True
-            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):  # the first of as many rows a rank
+            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):  # `rank * rows`: a rank's first row
                 given += (node.left, node.right)
             elif isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] not in _NO_READERS:
                 given += (*node.args, *(word.value for word in node.keywords))
@@ -191,7 +191,7 @@ def _of_learning_rate(case: Case) -> Iterator[Finding]:
 
 
 def _scales(source: Source) -> bool:
-    """Return whether anything is computed with `size()`: multiplied, rooted, passed on to a schedule."""
+    """Return whether the script computes with `size()`: in arithmetic, an assignment, or an argument of a call."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] == "size":
             for outer in source.around(node):
@@ -244,13 +244,13 @@ def _of_threads(case: Case) -> Iterator[Finding]:
 
 
 def _of_attributes(case: Case) -> Iterator[Finding]:
-    """Yield readers of a manifest with several attributes, each a record of its own, that take no `attributes=`."""
+    """Yield reads of a manifest with several attributes, each its own record, with missing or wrong `attributes=`."""
     attributes = _attributes(case)
     for use in case.code.calls(*_PIPES):
         assert isinstance(use.node, ast.Call)
         named = use.argument("channel", 0)
         channel = None if isinstance(named, ast.Constant) and named.value is None else _text(use.source, named)
-        read = [channel] if channel else list(attributes)  # where nobody can tell, it may be any channel in Pipe mode
+        read = [channel] if channel else list(attributes)  # an unknown channel may be any in Pipe mode
         wanted = [attributes.get(name, []) for name in read]
         star = any(word.arg is None for word in use.node.keywords)
         if not wanted or star or min(map(len, wanted)) < 2 or any(names != wanted[0] for names in wanted):
@@ -279,7 +279,7 @@ def _of_attributes(case: Case) -> Iterator[Finding]:
 
 
 def _attributes(case: Case) -> dict[str, list[str]]:
-    """Return AttributeNames of each channel in Pipe mode."""
+    """Return the AttributeNames of each channel in Pipe mode."""
     found: dict[str, list[str]] = {}
     modes = case.job.input_data_config if case.job else {}
     for each in case.described.request.channels if case.described else ():
@@ -291,7 +291,7 @@ def _attributes(case: Case) -> dict[str, list[str]]:
 
 
 def _text(source: Source, node: ast.AST | None) -> str:
-    """Return a text that stands there, or that a name gets once, at the top of the file; "" where nobody knows."""
+    """Return a string constant, or that of a name assigned once, at the file's top level; "" if it is unknown."""
     if isinstance(node, ast.Name):
         given = [
             each
@@ -307,17 +307,17 @@ def _text(source: Source, node: ast.AST | None) -> str:
 
 
 def _texts(node: ast.AST) -> list[str]:
-    """Return the texts of a list that is written out; none where one of them is computed."""
+    """Return the strings of a literal list; [] if one of them is computed."""
     each = node.elts if isinstance(node, ast.List | ast.Tuple) else []
     found = [item.value for item in each if isinstance(item, ast.Constant) and isinstance(item.value, str)]
     return found if len(found) == len(each) else []
 
 
 def _gathered(case: Case, use: Use, number: int) -> bool:
-    """Return whether a script puts examples together itself: by batches of so many records, before all else.
+    """Return whether a script keeps each example's records together itself.
 
-    Where the way of the records cannot be followed, any such batch of the program counts; and where nothing takes
-    them apart, neither a shuffle nor a shard nor several processes, they come in their order.
+    It does if its first step makes batches of `number` records. If the dataset cannot be followed through the code, any
+    such batch in the program counts. Without a shuffle, a shard, several processes and batches, records stay in order.
     """
     apart = case.code.has(".shuffle", ".shard", kind="call") or case.processes > 1
     in_batches = case.code.has(*(f".{name}" for name in _GATHERS), kind="call")
@@ -330,7 +330,7 @@ def _gathered(case: Case, use: Use, number: int) -> bool:
 
 
 def _first_step(source: Source, node: ast.AST, number: int) -> bool | None:
-    """Return whether records are put together, or else taken apart; None where that cannot be followed."""
+    """Return True if the first step joins records, False if it separates them; None if it cannot be followed."""
     outer = source.parents.get(node)
     while isinstance(outer, ast.Attribute):
         call = source.parents.get(outer)
@@ -353,7 +353,7 @@ def _first_step(source: Source, node: ast.AST, number: int) -> bool | None:
 
 
 def _has_number(call: ast.AST, number: int) -> bool:
-    """Return whether an argument of a call is that number, or computed with it."""
+    """Return whether an argument of a call is this number, or is computed with it."""
     given = [*call.args, *(word.value for word in call.keywords)] if isinstance(call, ast.Call) else []
     inside = (each for node in given for each in ast.walk(node))
     return any(isinstance(each, ast.Constant) and each.value == number for each in inside)

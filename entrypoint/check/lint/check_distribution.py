@@ -1,4 +1,4 @@
-"""Whether a script trains on all hosts of its job: strategies, Horovod, parameter servers."""
+"""Check that a script trains together on all hosts of its job: strategies, Horovod, parameter servers."""
 
 import ast
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ _ANY_STRATEGY = (".MirroredStrategy", ".OneDeviceStrategy", ".get_strategy", ".C
 
 
 def of_code(case: Case) -> Iterator[Finding]:
-    """Yield what keeps the processes of a job from training together."""
+    """Yield what prevents the processes of a job from training together."""
     yield from _of_strategies(case)
     yield from _of_gpus(case)
     if case.may_be(Mode.MPI) and case.code.has(*HOROVOD, kind="import"):
@@ -60,7 +60,7 @@ def _of_strategies(case: Case) -> Iterator[Finding]:
         return
     other = code.first(*_ANY_STRATEGY, kind="call")
     at = other or code.first(*_TRAINS, kind="call")
-    if at is None:  # it may start a program that is not seen, or be none that learns
+    if at is None:  # the script may train in another program, or not train at all
         return
     place = at.place
     has = f"it has {other.written}, which is for one host" if other else "none is in it"

@@ -1,4 +1,4 @@
-"""What the image has under another name, or not at all: TensorFlow 1, modules, paths."""
+"""Check names of TensorFlow, paths, notebook calls and hidden failures, and run the launcher's own check of scripts."""
 
 import ast
 import json
@@ -19,16 +19,16 @@ from entrypoint.launcher.plan.plan import NO_GPU, ProcessSpec, Role
 LOOK = Path(__file__).resolve().parents[2] / "programs" / "prepare" / "look.py"
 SHIM = 'import tensorflow.compat.v1 as tf; tf.disable_v2_behavior(); or environment={"ENTRYPOINT_TF1": "shim"}'
 _PATHS = re.compile(r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)")
-_MAY_BE_THERE = ("/mnt/", "/data/")  # in an image of one's own
+_MAY_BE_THERE = ("/mnt/", "/data/")  # an image of the user's own may have these
 _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
-# Calls by which somebody is told of an exception.
+# Calls that only report an exception, or prepare such a report.
 _TELL = (
     *("print", "print_exc", "exception", "error", "warning", "info", "critical", "debug", "format_exc", "str", "repr"),
     *("open", "write", "writelines", "flush", "close", "dumps", "encode", "format", "join", "get", "getenv", "type"),
     *("urlopen", "post", "publish", "send", "end_run", "finish", "capture_exception"),
 )
 _HAVE_FIT = ("sklearn", "xgboost", "lightgbm", "catboost", "statsmodels", "imblearn", "category_encoders", "scipy")
-# Where a doubt of the job's start has no line: the uses that it may be of.
+# For a doubt that the launcher reports without a line: the ends of names by which the line is found.
 _OF_DOUBTS = {
     "estimator-never-ends": (".train_and_evaluate", ".Estimator"),
     "ps-xla": (),
@@ -41,7 +41,7 @@ _INSTEAD = {
 
 
 def of_names(case: Case) -> Iterator[Finding]:
-    """Yield what ends the script when it comes to it."""
+    """Yield names, paths and calls that fail when the script reaches them, and failures that it hides."""
     for source in case.code.sources:
         if source.problem:
             yield error(
@@ -94,7 +94,7 @@ def _of_paths(case: Case) -> Iterator[Finding]:
 
 
 def _starts(source: Source, node: ast.AST) -> bool:
-    """Return whether another program is started, such as `aws s3 cp`."""
+    """Return whether a call starts another program, such as `aws s3 cp`."""
     return isinstance(node, ast.Call) and matches(source.dotted(node.func), ("subprocess.*", "os.system", "os.popen"))
 
 
@@ -124,7 +124,7 @@ def _of_hidden_failures(case: Case) -> Iterator[Finding]:
 
 
 def _only_tells(source: Source, body: Sequence[ast.stmt], depth: int = 2) -> bool:
-    """Return whether statements do no more than tell somebody: they print, log, write a file, or call what does."""
+    """Return whether statements only report: they print, log, write a file, or call a function that does no more."""
     for stmt in body:
         if isinstance(stmt, ast.With):
             inside = _only_tells(source, stmt.body, depth) and _all_tell(source, stmt.items, depth)
@@ -134,7 +134,7 @@ def _only_tells(source: Source, body: Sequence[ast.stmt], depth: int = 2) -> boo
         elif isinstance(stmt, ast.Expr):
             inside = _all_tell(source, [stmt], depth)
         else:
-            # A value of a function that tells is its own; of the handler it may be asked for behind it.
+            # A reporting function's assignments are local to it. What the handler itself assigns, later code may read.
             inside = isinstance(stmt, ast.Pass) or (depth < 2 and isinstance(stmt, ast.Assign))
             inside = inside and _all_tell(source, [stmt], depth)
         if not inside:
@@ -153,13 +153,13 @@ def _all_tell(source: Source, nodes: Sequence[ast.AST], depth: int) -> bool:
 
 
 def _function(source: Source, call: ast.Call) -> ast.FunctionDef | None:
-    """Return the function at the top of the file that is called."""
+    """Return the function at the top level of the file that a call names; None if there is none."""
     name = call.func.id if isinstance(call.func, ast.Name) else ""
     return next((each for each in source.tree.body if isinstance(each, ast.FunctionDef) and each.name == name), None)
 
 
 def _trains(source: Source, attempt: ast.AST) -> bool:
-    """Return whether a `try` trains, itself or by a function of the file, and is no attempt of several."""
+    """Return whether a `try` trains, itself or by a function of the file, and is not one of several attempts."""
     again = any(isinstance(outer, ast.For | ast.While) for outer in source.around(attempt))
     if again or getattr(attempt, "finalbody", None):
         return False
@@ -179,7 +179,7 @@ def _is_zero(call: ast.AST) -> bool:
 
 
 def _of_job_start(case: Case) -> Iterator[Finding]:
-    """What the launcher itself looks for when a job starts: by its own program."""
+    """Yield what the launcher would report when the job starts, by running the launcher's own program."""
     settings = case.job.settings if case.job else None
     shim = bool(settings and settings.tf1 == "shim")
     fit = _fit_of_keras(case)
@@ -199,7 +199,7 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
     for check, name, line, found, instead in told["doubts"]:
         if check == "keras-3-fit":
             use = fit if fit and fit.source.shown == name else None
-            if use is None:  # another library's, or another file's
+            if use is None:  # `fit` of another library, or in another file
                 continue
         elif name:
             use = next((use for use in at[name].uses if use.name.endswith(_OF_DOUBTS[check])), None)
@@ -220,7 +220,7 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
 
 
 def _is_asked_first(source: Source, line: int) -> bool:
-    """Return whether what stands in a line is for an older TensorFlow, and the script looks which one there is."""
+    """Return whether a line is for an older TensorFlow, behind a check of which TensorFlow there is."""
     for use in source.uses:
         if use.line != line:
             continue
@@ -237,7 +237,7 @@ def _is_asked_first(source: Source, line: int) -> bool:
 
 
 def _fit_of_keras(case: Case) -> Use | None:
-    """Return the first call of `fit` that may be a Keras model's: not of what another library has made."""
+    """Return the first call of `fit` that may be a Keras model's, not that of another library's object; else None."""
     if not any("keras" in source.plain for source in case.code.sources):
         return None
     for use in case.code.calls(".fit"):
@@ -252,7 +252,7 @@ def _fit_of_keras(case: Case) -> Use | None:
 
 
 def _made_by(source: Source, name: ast.AST | None) -> ast.Call | None:
-    """Return the call that makes what a name stands for, where each of its assignments has the same."""
+    """Return the call that a name is assigned from, if all its assignments call the same function; else None."""
     written = ast.unparse(name) if name else ""
     found = [
         node.value
@@ -265,7 +265,8 @@ def _made_by(source: Source, name: ast.AST | None) -> ast.Call | None:
 
 
 def _look(case: Case, ps_workers: str, fit: Use | None) -> dict[str, Any]:
-    # What the launcher looks for are words of one file; a model that a module makes is of Keras where it is fitted.
+    # The launcher's program searches each file for itself. A file that fits a model which another module makes need not
+    # contain the word keras, so it is added.
     of_keras = fit.source if fit else None
     files = [(source.shown, source.text) for source in case.code.sources if source.path.suffix == ".py"]
     asked = {
@@ -282,7 +283,7 @@ def _look(case: Case, ps_workers: str, fit: Use | None) -> dict[str, Any]:
 
 
 def _on_gpus(case: Case) -> dict[str, int]:
-    """Return what is known of the job's GPUs, and of what meets there; where nobody knows, as if there was one."""
+    """Return the numbers of GPUs, parameter servers and ranks on the first host; one GPU if that is unknown."""
     plan = case.described.plan if case.described else None
     rows: tuple[ProcessSpec, ...] = plan.processes if plan else ()
     sees = not any(row.role is Role.CHIEF and row.gpu_share == NO_GPU for row in rows)

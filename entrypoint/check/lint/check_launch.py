@@ -1,4 +1,4 @@
-"""What a launch script said, and nobody hears."""
+"""Check a launch script: whether it reaches a training job, and which of its arguments the SDK silently drops."""
 
 from collections.abc import Iterator
 
@@ -7,18 +7,18 @@ from entrypoint.check.finding import Finding, Place, error, note, warning
 from entrypoint.check.lint.run_launch_script import Launched
 
 _SDK_MODULES = ("sagemaker", "boto3", "botocore")
-# Switches of `distribution=`, in the words of our setting.
+# Switches of `distribution=`, with the value of ENTRYPOINT_MODE for each.
 _MODES = {"parameter_server": "ps", "multi_worker_mirrored_strategy": "mwms", "mpi": "mpi", "smdistributed": "mpi"}
 
 
 def _told(launched: Launched) -> str:
-    """Return what ended the script; of one that only exits with a code, its last line, too."""
+    """Return what ended the script; if it only exited with a code, also its last line of output."""
     last = launched.output.splitlines()[-1:] if launched.problem.startswith("it exits") else []
     return shorten(" ".join(": ".join([launched.problem, *last]).split()))
 
 
 def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:
-    """Yield what is wrong with a launch script as a program, and which of its arguments are dropped."""
+    """Yield why a launch script fails or submits nothing, and which of its arguments the SDK drops."""
     place = Place(file=shown, line=launched.line)
     if launched.missing in _SDK_MODULES:
         yield error(

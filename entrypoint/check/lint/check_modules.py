@@ -1,4 +1,4 @@
-"""Whether each import is there: in the image, by the requirements, beside the script; and each command."""
+"""Check that each import and command of a script exists: in the image, by the requirements, or beside the script."""
 
 import ast
 import re
@@ -30,7 +30,7 @@ _Make = Callable[[str, Place, str, str], Finding]
 
 
 def of_modules(case: Case) -> Iterator[Finding]:
-    """Yield imports and commands that are not there when the script comes to them."""
+    """Yield imports and commands that are missing when the script reaches them."""
     brought = requirements_of(case)
     yield from _of_imports(case, brought)
     make = _severity(case, "git", AWS_COMMANDS[min(AWS_COMMANDS)])
@@ -51,7 +51,7 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
     seen = set()
     for use in case.code.uses("*", kind="import"):
         name = _missing(case, use)
-        if name == "sagemaker" and not case.known:  # a script that submits jobs, and is named alone
+        if name == "sagemaker" and not case.known:  # without a job, this may be a script that submits jobs
             continue
         if not name or name in seen or name in brought.modules or name in own or _is_beside(use.source, name):
             continue
@@ -81,7 +81,7 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
 
 
 def _missing(case: Case, use: Use) -> str:
-    """Return the name of what an import lacks in our image; "" where the image has it."""
+    """Return the module that an import needs and our image lacks; "" if the image has it."""
     for name in _LACKING:
         if f"{use.name}.".startswith(f"{name}."):
             return name
@@ -94,7 +94,7 @@ def _missing(case: Case, use: Use) -> str:
 
 
 def _severity(case: Case, name: str, on_aws_image: frozenset[str]) -> _Make:
-    """Return how bad it is that our image lacks something: on another image it may be there."""
+    """Return the severity of something that our image lacks; another image may have it."""
     image = case.image
     if AWS_IMAGE.match(image):
         return note if name in on_aws_image else error
@@ -102,7 +102,7 @@ def _severity(case: Case, name: str, on_aws_image: frozenset[str]) -> _Make:
 
 
 def _beside(folder: Path) -> Iterator[str]:
-    """Yield the modules of a folder, compiled ones, too."""
+    """Yield the names of a folder's modules, including compiled ones."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.is_dir() or path.suffix in (".py", ".so", ".pyc", ".zip", ".egg"):
             yield path.name.split(".")[0]
@@ -114,13 +114,13 @@ def _is_beside(source: Source, name: str) -> bool:
 
 
 def _added(case: Case) -> set[str]:
-    """Return the modules that SDK v2's `dependencies=` lays beside the script."""
+    """Return the modules that SDK v2's `dependencies=` puts beside the script."""
     launch = case.described.request.launch if case.described else None
     return {Path(each).name.removesuffix(".py") for each in (launch.dependencies if launch else ())}
 
 
 def _is_lazy(use: Use) -> bool:
-    """Return whether an import stands in a function, which may never be called."""
+    """Return whether an import is in a function, which may never be called."""
     return any(isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef) for outer in use.source.around(use.node))
 
 
@@ -147,7 +147,7 @@ def _of_commands(case: Case, brought: Requirements) -> Iterator[Finding]:
 
 
 def _brings(source: Source, command: str) -> bool:
-    """Return whether a program installs a command, or asks whether it is there."""
+    """Return whether a program installs a command, or checks that it exists."""
     text = source.text
     package = {"aws": "awscli", "gcc": "(gcc|build-essential)"}.get(command, re.escape(command))
     asks = rf"(command -v|which|type|hash)\s+{re.escape(command)}\b|which\(['\"]{re.escape(command)}['\"]"
@@ -155,7 +155,7 @@ def _brings(source: Source, command: str) -> bool:
 
 
 def _of_python(source: Source) -> Iterator[tuple[str, int, bool]]:
-    """Yield (command, line, whether the script fails without it) of programs that a script starts."""
+    """Yield (command, line, whether the script fails without it) for each program that a script starts."""
     for use in source.uses:
         if use.kind != "call" or not matches(use.name, _STARTS) or tried(source, use.node):
             continue
@@ -188,7 +188,7 @@ def _of_shell(source: Source) -> Iterator[tuple[str, int, bool]]:
     text, until = "", ""
     first = 0
     for number, line in enumerate(source.text.splitlines(), 1):
-        if until:  # a document between marks
+        if until:  # inside a here-document
             until = "" if line.strip() == until else until
             continue
         first = first if text else number
@@ -204,7 +204,7 @@ def _of_shell(source: Source) -> Iterator[tuple[str, int, bool]]:
 
 
 def _first_words(text: str) -> Iterator[str]:
-    """Yield the commands of a line of a shell."""
+    """Yield the commands of a shell's line."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&\n")
     lexer.whitespace = " \t\r"
     begins = True

@@ -1,4 +1,4 @@
-"""What is amiss with a request: what SageMaker, the SDK's scripts or our launcher will make of it."""
+"""Check a request for what SageMaker, the SDK's scripts or our launcher refuse, drop or run differently."""
 
 import functools
 import re
@@ -16,7 +16,7 @@ from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.job.settings import HYPERPARAMETER_PREFIX
 
 AWS_IMAGE = re.compile(r"^\d{12}\.dkr\.ecr\.[^/]+/tensorflow-training[:@]|^public\.ecr\.aws/.*tensorflow")
-# `sagemaker_*` that AWS's toolkit acts on, with what to do here.
+# `sagemaker_*` hyperparameters that AWS's toolkit acts on and we do not: what they ask for, and what to use here.
 _UNREAD = {
     "sagemaker_s3_output": "an upload of /opt/ml/output/intermediate while the job runs; wanted /opt/ml/checkpoints, "
     "or TensorBoardOutputConfig",
@@ -52,9 +52,10 @@ _ASSIGN = 'environment={"ENTRYPOINT_MODE": "ps"}, "mwms" or "mpi"; "single" if e
 def of_request(
     described: Described, image: str, has_requirements: bool, chief_trains: bool = False
 ) -> Iterator[Finding]:
-    """Yield what is amiss; `image` is the one that the job will run on, where that is another than the request's.
+    """Yield the findings of a request.
 
-    `chief_trains`: with parameter servers, as it does in TensorFlow 1's sessions and Estimators.
+    `image`: the image that the job will run on, if it is not the request's. `chief_trains`: the chief of a job with
+    parameter servers trains, too, as in TensorFlow 1's sessions and Estimators.
     """
     request = described.request
     yield from _of_api(request)
@@ -67,7 +68,7 @@ def of_request(
 
 
 def _of_api(request: Request) -> Iterator[Finding]:
-    """What botocore would refuse before it sends anything. (What a launch script sends has been through it.)"""
+    """Yield what botocore would refuse before sending. A launch script's request has already passed its check."""
     if request.launch is not None or "TrainingJobStatus" in request.body:
         return
     try:
@@ -83,7 +84,7 @@ def _of_api(request: Request) -> Iterator[Finding]:
         yield error("api", request.at(word[1] if word else ""), line, "what the API of CreateTrainingJob has there")
 
 
-@functools.cache  # it takes a quarter of a second to be read
+@functools.cache  # reading the API's model takes a quarter of a second
 def _shape_of_a_request() -> Any:
     import botocore.session
 
@@ -142,7 +143,7 @@ def _of_our_reader(described: Described, chief_trains: bool) -> Iterator[Finding
     if not our_launcher_runs(request):
         return
     for problem in described.problems:
-        # Where the message names a hyperparameter or a variable, its line is the one.
+        # If the message names a hyperparameter or a variable, the place is that line.
         named = re.search(r"\b(sagemaker_\w+|ENTRYPOINT_[A-Z_]+|mp_parameters)\b", problem)
         found, _, wanted = problem.partition("; wanted ")
         yield error("job-refused", request.at(named[1] if named else ""), found, wanted or "see docs/settings.md")
@@ -308,7 +309,7 @@ def _profiles(body: Any) -> bool:
 
 
 def folder_said(request: Request) -> tuple[str, str]:
-    """Return (program, folder) as a launch script gave them; nothing where it did not."""
+    """Return (program, folder) as the launch script gave them; "" for each that it did not give."""
     import json
 
     launch = request.launch

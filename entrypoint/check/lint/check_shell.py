@@ -1,4 +1,4 @@
-"""Of a program that is a shell script: the interpreter that its first line asks for, and line ends of Windows."""
+"""Check a program that is a shell script: the interpreter of its first line, and Windows line endings."""
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -6,14 +6,14 @@ from pathlib import PurePosixPath
 from entrypoint.check.finding import Finding, Place, note, warning
 from entrypoint.check.lint.subject import Case
 
-# What Debian's base system and our image have, in the image's own places.
+# Interpreters that Debian's base system and our image have, and their paths in the image.
 _ON_PATH = ("awk", "bash", "dash", "perl", "python", "python3", "sed", "sh")
 _THERE = {*(f"{folder}/{name}" for folder in ("/bin", "/usr/bin") for name in (*_ON_PATH, "env") if name != "python")}
 _OURS = {"/opt/venv/bin/python", "/opt/venv/bin/python3"}
 
 
 def of_shell(case: Case) -> Iterator[Finding]:
-    """Yield what keeps a shell script from being started, or does so on AWS's images alone."""
+    """Yield what keeps a shell script from starting, on our image or only on AWS's."""
     main = case.code.main
     if main.path.suffix != ".sh":
         return
@@ -34,7 +34,7 @@ def of_shell(case: Case) -> Iterator[Finding]:
 
 
 def _missing(line: str) -> str:
-    """Return the interpreter that a first line asks for and our image lacks; nothing if all is well."""
+    """Return the interpreter that a first line names and our image lacks; "" if the image has it."""
     if not line.startswith("#!"):
         return ""  # /bin/sh runs it
     words = line[2:].split()

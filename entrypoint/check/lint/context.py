@@ -1,4 +1,4 @@
-"""Where an expression stands: is it tried, asked for before, or only taken where nothing else is given?"""
+"""Classify where an expression stands: in a condition or a `try`, behind a check that it exists, or as a default."""
 
 import ast
 
@@ -10,7 +10,7 @@ _ASK_WHETHER_THERE = (".exists", ".isdir", ".is_dir", ".isfile", ".is_file", ".g
 
 
 def tried(source: Source, node: ast.AST) -> bool:
-    """Return whether it stands in a condition or a `try`, or gets a name that is asked whether it is there."""
+    """Return whether a node is in a condition or a `try`, or is assigned to a path that the script checks for."""
     for outer in source.around(node):
         if isinstance(outer, _CONDITIONS):
             return True
@@ -23,7 +23,7 @@ def tried(source: Source, node: ast.AST) -> bool:
 
 
 def set_or_asked(code: Code, variable: str) -> bool:
-    """Return whether a program sets a variable of the environment itself, or asks whether it is there."""
+    """Return whether a program sets an environment variable itself, or checks that it is set."""
     for source in code.sources:
         for node in ast.walk(source.tree):
             if not (isinstance(node, ast.Constant) and node.value == variable):
@@ -39,7 +39,7 @@ def set_or_asked(code: Code, variable: str) -> bool:
 
 
 def fallback(source: Source, node: ast.AST) -> ast.expr | None:
-    """Return the expression in which it is taken where nothing else is given: `get(name, IT)`, `... or IT`."""
+    """Return the expression in which a node is the default: `get(name, NODE)`, `default=NODE`, `... or NODE`."""
     inner = node
     for outer in source.around(node):
         if isinstance(outer, ast.Call):
@@ -58,7 +58,7 @@ def fallback(source: Source, node: ast.AST) -> ast.expr | None:
 
 
 def never_taken(case: Case, source: Source, node: ast.AST) -> bool:
-    """Return whether it is a fallback that the job does not need, as far as is known: what it stands for is given."""
+    """Return whether a node is a default that the job does not use, as far as known: the job sets the value."""
     where = fallback(source, node)
     if not isinstance(where, ast.Call):
         return where is not None

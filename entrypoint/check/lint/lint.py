@@ -1,4 +1,4 @@
-"""The story: files -> launches and requests -> jobs -> programs -> findings."""
+"""Check the files of a job: read launch scripts and requests, plan their jobs, find their programs, run the checks."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.finding import Finding, Severity, error
+from entrypoint.base.severity import Severity
+from entrypoint.check.finding import Finding, error
 from entrypoint.check.lint.check_arguments import of_arguments
 from entrypoint.check.lint.check_checkpoints import of_keeping
 from entrypoint.check.lint.check_data import of_data
@@ -24,18 +25,18 @@ from entrypoint.check.lint.subject import SESSIONS, Case, tensorflow_of, ways_of
 from entrypoint.launcher.job.job import Mode
 
 CHECKS_OF_SCRIPTS = (of_shell, of_names, of_modules, of_arguments, of_code, of_data, of_keeping)
-FIRST_LINE = (2, 14)  # of TensorFlow, where no image says which
+FIRST_LINE = (2, 14)  # TensorFlow's version if no image's tag has one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What was looked at, and what was found."""
+    """Hold the jobs and programs that were checked, and the findings."""
 
     jobs: tuple[Described, ...]
     programs: tuple[Code, ...]
-    unseen: frozenset[str]  # names of programs that are not on this machine, or not where the launch script says
+    unseen: frozenset[str]  # programs that are not on this machine, or not where the launch script names them
     findings: tuple[Finding, ...]  # the worst first
-    unsealed: str = ""  # why the kernel did not keep a launch script from the network
+    unsealed: str = ""  # why the kernel did not isolate a launch script from the network
 
     @property
     def worst(self) -> Severity | None:
@@ -44,7 +45,7 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Files:
-    """What the command line names, told apart."""
+    """Hold the files of the command line, sorted by kind."""
 
     launches: tuple[tuple[Path, str], ...] = ()
     requests: tuple[tuple[Path, str], ...] = ()
@@ -52,7 +53,7 @@ class Files:
 
 
 def sort_out(names: Iterable[str]) -> Files:
-    """Tell launch scripts, requests and training scripts apart; ConfigError where a file is none of these."""
+    """Sort files into launch scripts, requests and training scripts; raise ConfigError if a file is none of these."""
     launches, requests, programs = [], [], []
     for name in names:
         path = Path(name)
@@ -73,7 +74,7 @@ def sort_out(names: Iterable[str]) -> Files:
 def jobs_of(
     files: Files, arguments: Sequence[str], python: str, environment: Mapping[str, str]
 ) -> tuple[list[Described], list[Finding], str]:
-    """Return the jobs of launch scripts and requests, what is wrong with the scripts, and `Report.unsealed`."""
+    """Return the jobs of launch scripts and requests, the findings of the launch scripts, and `Report.unsealed`."""
     requests: list[Request] = []
     found: list[Finding] = []
     unsealed = ""
@@ -89,20 +90,20 @@ def jobs_of(
 def launched_jobs(
     script: Path, arguments: Sequence[str] = (), python: str = sys.executable, environment: Mapping[str, str] = {}
 ) -> tuple[Launched, list[Described]]:
-    """Run a launch script with nothing leaving the machine; return what it did, and its requests as Jobs and plans."""
+    """Run a launch script while nothing leaves the machine; return what it did, and its requests as Jobs and plans."""
     did = launched(script, str(script), arguments, python, environment)
     return did, [described(request) for request in did.requests]
 
 
 def program_of(job: Described, named: Sequence[tuple[Path, str]]) -> tuple[Path, str] | None:
-    """Return (path, shown) of a job's program on this machine: as the command line or the launch script names it."""
+    """Return (path, shown) of a job's program on this machine, by the command line or the launch script; else None."""
     program, folder = folder_said(job.request)
     name = program or (job.job.program.name if job.job else "")
     for path, shown in named:
         if path.name == Path(name).name:
             return path, shown
     base = Path(job.request.file).parent if job.request.launch else Path()
-    # As the SDKs have it: a relative path is one of the working directory. Users start scripts from their folder, too.
+    # The SDKs take a relative path from the working directory. Users also start scripts from the script's folder.
     for root in (Path(), base):
         path = root / folder / name
         if name and "://" not in folder and path.is_file() and (folder or job.request.launch):
@@ -118,7 +119,7 @@ def examine(
     python: str = sys.executable,
     environment: Mapping[str, str] = {},
 ) -> Report:
-    """Look at files; ConfigError if one cannot be read as what it is."""
+    """Check files and return the report; raise ConfigError if one cannot be read as its kind of file."""
     files = sort_out(names)
     jobs, found, unsealed = jobs_of(files, arguments, python, environment)
     programs: dict[Path, Code] = {}
@@ -146,7 +147,7 @@ def examine(
             found += _entry_missing(job)
         found += of_request(job, image, requirements, chief_trains)
     for path, code in programs.items():
-        # A module that another of these imports is no program of its own.
+        # A file that another of these imports is a module of that program, not a program.
         if path not in looked and path not in imported:
             found += _of_program(_case(code, None, image))
     return Report(
@@ -177,7 +178,7 @@ def _of_program(case: Case) -> list[Finding]:
 
 
 def _entry_missing(job: Described) -> list[Finding]:
-    """Return what is wrong if a folder is on this machine, and the program is not in it."""
+    """Return a finding if the code's folder is on this machine and the program is not in it."""
     program, folder = folder_said(job.request)
     name = program or (job.job.program.name if job.job else "")
     if not (folder and name and Path(folder).is_dir()):
@@ -199,7 +200,7 @@ def _sorted(found: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def title_of(job: Described) -> str:
-    """Return in one line what would run."""
+    """Return one line that describes what would run."""
     if job.plan is None:
         return "nothing: our launcher refuses it" if job.job is None or job.problems else str(Mode(job.job.mode))
     return job.plan.title

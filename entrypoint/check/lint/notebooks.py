@@ -1,4 +1,4 @@
-"""Exports of notebooks: lines and cells that only IPython understands, made Python without moving a line."""
+"""Turn exports of notebooks into Python: replace what only IPython understands, and keep the line numbers."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ _TAKEN = re.compile(r"(\s*[\w, .\[\]]+=\s*)(!|%(?=[A-Za-z]))")
 
 
 def without_magics(text: str) -> str:
-    """Return a script without what Python cannot parse and IPython can; one that Python can parse as it stands."""
+    """Return a script without what only IPython can parse. A script that Python can parse is returned unchanged."""
     try:
         ast.parse(text)
         return text
@@ -46,13 +46,13 @@ def _lines(lines: list[str]) -> Iterator[str]:
 
 
 def _as_python(line: str) -> str:
-    """Return what a line of IPython runs of Python: `%time x.fit()` is x.fit()."""
+    """Return the Python that a line of IPython runs, else `pass`: `%time x.fit()` gives x.fit()."""
     timed = re.match(r"%(?:time|timeit|prun)\s+(?!-)(.+)", line)
     return timed[1] if timed else "pass"
 
 
 def with_cells(tree: ast.Module) -> ast.Module:
-    """Return a tree in which the text of a cell, as `get_ipython().run_cell_magic("time", ...)` has it, is Python."""
+    """Return a tree with the code of cells in place of `get_ipython().run_cell_magic("time", ...)`."""
     body: list[ast.stmt] = []
     for node in tree.body:
         body += _cell(node) or [node]

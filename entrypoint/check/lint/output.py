@@ -1,11 +1,12 @@
-"""A report as text for people, and as a value for programs. Secrets are masked: it gets pasted into tickets."""
+"""Write a report as text for people, and as JSON for programs. Secrets are masked: reports get pasted into tickets."""
 
 from collections import Counter
 from typing import Any
 
 from entrypoint.base.errors import shorten
 from entrypoint.base.secrets import Secrets
-from entrypoint.check.finding import Finding, Severity
+from entrypoint.base.severity import BAD
+from entrypoint.check.finding import Finding, Place
 from entrypoint.check.lint.aws_differences import differences_of
 from entrypoint.check.lint.lint import Report, title_of
 from entrypoint.check.lint.planned_job import Described, our_launcher_runs
@@ -14,7 +15,7 @@ UNSEALED = "the kernel gave the launch script no network of its own, so code bes
 
 
 def as_text(report: Report) -> str:
-    """Return what would run, then each finding with its place, then how many there are."""
+    """Return a text: what would run, each finding with its place, and their numbers."""
     lines = []
     for job in report.jobs:
         lines += [f"{job.request.at()}: {_title(job)}", *(f"    {line}" for line in _about(job, report.unseen))]
@@ -29,14 +30,14 @@ def as_text(report: Report) -> str:
 
 
 def summary(report: Report) -> str:
-    """Return how many findings there are of each severity."""
+    """Return the number of findings of each severity, in words."""
     counts = Counter(each.severity for each in report.findings)
-    told = [f"{counts[each]} {each}{'s' if counts[each] != 1 else ''}" for each in reversed(Severity)]
+    told = [f"{counts[each]} {each}{'s' if counts[each] != 1 else ''}" for each in BAD]
     return ", ".join(told)
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Return the same for programs: {"jobs", "findings", "errors", "warnings", "notes"}."""
+    """Return the report for programs: {"jobs", "findings", "errors", "warnings", "notes"}."""
     counts = Counter(each.severity for each in report.findings)
     value = {
         "jobs": [
@@ -55,7 +56,7 @@ def as_json(report: Report) -> dict[str, Any]:
             for job in report.jobs
         ],
         "findings": [_value(each) for each in report.findings],
-        **{f"{each}s": counts[each] for each in reversed(Severity)},
+        **{f"{each}s": counts[each] for each in BAD},
     }
     return dict(_secrets(report).mask_all(value))
 
@@ -65,11 +66,12 @@ def _secrets(report: Report) -> Secrets:
 
 
 def _value(finding: Finding) -> dict[str, Any]:
+    place = finding.place or Place(file="")
     return {
         "check": finding.check,
         "severity": str(finding.severity),
-        "file": finding.place.file,
-        "line": finding.place.line,
+        "file": place.file,
+        "line": place.line,
         "found": finding.found,
         "instead": finding.instead,
     }

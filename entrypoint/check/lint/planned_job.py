@@ -1,4 +1,4 @@
-"""A request -> the Job that our launcher would read on its hosts, and the plan: by the launcher's own code."""
+"""Turn a request into the Job and the plan that the launcher would make of it, by the launcher's own code."""
 
 import json
 import tempfile
@@ -14,7 +14,7 @@ from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.plan import Plan
 from entrypoint.launcher.plan.planner import plan_for
 
-# GPUs of AWS's instance types, by the table of their documentation; of the others that have any, one.
+# GPUs of instance types, by AWS's documentation. A type of families p and g that is not listed here has one.
 _GPUS = {
     "p2": {"8xlarge": 8, "16xlarge": 16},
     "p3": {"8xlarge": 4, "16xlarge": 8},
@@ -30,13 +30,13 @@ _GPUS = {
     "g6": {"12xlarge": 4, "24xlarge": 4, "48xlarge": 8},
     "g6e": {"12xlarge": 4, "24xlarge": 4, "48xlarge": 8},
 }
-OUR_DRIVER = "distributed_drivers/launch.py"  # of examples/tf_launcher
+OUR_DRIVER = "distributed_drivers/launch.py"  # the name under which examples/tf_launcher uploads it
 SOURCE = "sourcecode.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """A job as our launcher reads it. Neither job nor plan where it reads none, and then `problems` says why."""
+    """Hold a job as the launcher reads it. Job or plan is None if it cannot make one; `problems` has the reasons."""
 
     request: Request
     job: Job | None
@@ -46,7 +46,7 @@ class Described:
 
 
 def described(request: Request) -> Described:
-    """Return what our launcher makes of a request, on this machine; nothing is started."""
+    """Return the job and plan that the launcher makes of a request. Nothing is started."""
     environment = {"TRAINING_JOB_NAME": str(request.body.get("TrainingJobName") or "job"), **request.environment}
     environment |= of_our_driver(request)
     gpus = max((gpus_of(str(group.get("InstanceType") or "")) for group in request.groups), default=0)
@@ -72,13 +72,13 @@ def described(request: Request) -> Described:
 
 
 def gpus_of(instance_type: str) -> int:
-    """Return how many GPUs an instance type has, as `ml.p3.8xlarge`: 4."""
+    """Return how many GPUs an instance type has; `ml.p3.8xlarge` has 4."""
     family, _, size = instance_type.removeprefix("ml.").partition(".")
     return _GPUS.get(family, {}).get(size, 1 if family[:1] in ("p", "g") and family[1:2].isdigit() else 0)
 
 
 def our_launcher_runs(request: Request) -> bool:
-    """Return whether the image's entrypoint is what starts, or the SDK's script that starts it."""
+    """Return whether the container starts our launcher: as the image's entrypoint, or from the SDK's script."""
     if not (request.algorithm.get("ContainerEntrypoint") or request.algorithm.get("ContainerArguments")):
         return True
     launch = request.launch
@@ -91,7 +91,7 @@ def our_launcher_runs(request: Request) -> bool:
 
 
 def of_our_driver(request: Request) -> dict[str, str]:
-    """Return what the driver of `tf_launcher.Launcher` tells our launcher, where a request brings that driver."""
+    """Return the variables that `tf_launcher.Launcher`'s driver passes to the launcher; {} without that driver."""
     uploads = request.launch.uploads if request.launch else {}
     if OUR_DRIVER not in uploads:
         return {}
@@ -103,7 +103,7 @@ def of_our_driver(request: Request) -> dict[str, str]:
 
 
 def _config_files(request: Request) -> dict[str, Mapping[str, Any]]:
-    """Return the files that SageMaker makes of a request, on the first host."""
+    """Return the configuration files that SageMaker writes for a request on the first host, by name."""
     count = sum(int(group.get("InstanceCount") or 1) for group in request.groups)
     names = [f"algo-{number + 1}" for number in range(count)]
     left = iter(names)
@@ -131,7 +131,7 @@ def _config_files(request: Request) -> dict[str, Mapping[str, Any]]:
 
 
 def channel_config(channel: Mapping[str, Any], request: Request) -> dict[str, str]:
-    """Return a channel as SageMaker writes it to inputdataconfig.json, where FastFile is File."""
+    """Return a channel as SageMaker writes it to inputdataconfig.json, which has File for FastFile."""
     usual = request.algorithm.get("TrainingInputMode") or "File"
     source = (channel.get("DataSource") or {}).get("S3DataSource") or {}
     found = {

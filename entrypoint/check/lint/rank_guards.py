@@ -1,4 +1,4 @@
-"""Which process comes by: what stands behind a question for the rank, the chief or the task."""
+"""Find code that only some processes run: what stands behind a condition on the rank, the chief or the task."""
 
 import ast
 import functools
@@ -23,13 +23,13 @@ _WHO = {
     "current_host",
     "worker_index",
 }
-_OTHERS_TOO = {"index", "first", "writes"}  # words that mean other things, too: no names are made from them
+_OTHERS_TOO = {"index", "first", "writes"}  # ambiguous: a variable set from one of these is not taken for a rank
 _SAID = ("print", "info", "warning", "debug", "log", "say", "error")
 _LEAVES = ("sys.exit", "exit", "quit", "os._exit")
 
 
 def guarded(use: Use) -> bool:
-    """Return whether a call stands where only some process comes by."""
+    """Return whether only some of the processes reach a call."""
     inner: ast.AST = use.node
     for outer in use.source.around(use.node):
         if isinstance(outer, ast.If | ast.IfExp | ast.While):
@@ -46,7 +46,7 @@ def guarded(use: Use) -> bool:
 
 
 def on_every_branch(uses: list[Use]) -> bool:
-    """Return whether calls stand on both branches of one question, so that every process comes by one of them."""
+    """Return whether calls stand on both branches of one condition, so that every process reaches one of them."""
     sides: dict[ast.AST, set[bool]] = {}
     for use in uses:
         inner: ast.AST = use.node
@@ -58,7 +58,7 @@ def on_every_branch(uses: list[Use]) -> bool:
 
 
 def decides(source: Source) -> bool:
-    """Return whether a file does more by rank than print: chooses a folder, returns, calls."""
+    """Return whether a file does more by rank than print: choose a folder, return, or call a function."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.IfExp) and _asks_who(source, node.test):
             if not (isinstance(node.body, ast.Constant) and isinstance(node.orelse, ast.Constant)):
@@ -92,9 +92,9 @@ def _asks_who(source: Source, test: ast.AST) -> bool:
 
 @functools.lru_cache(maxsize=500)
 def _names_of_who(source: Source) -> frozenset[str]:
-    """Return the names by which a file asks who it is: ours, and those that it gives to such an answer."""
+    """Return the names that identify a process in a file: the usual ones, and those that the file assigns from them."""
     found = set(_WHO - _OTHERS_TOO)
-    for _ in range(2):  # a name for a name
+    for _ in range(2):  # twice, since a name may be assigned from a name that was
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Assign) and _is_answer(source, node.value, found):
                 found |= {source.dotted(target).rpartition(".")[2] for target in node.targets}
@@ -105,7 +105,7 @@ def _names_of_who(source: Source) -> frozenset[str]:
 
 
 def _is_answer(source: Source, value: ast.AST, names: set[str]) -> bool:
-    """Return whether a value says who this is: a rank, a comparison with one, `not` or `or` of such."""
+    """Return whether a value identifies the process: a rank, a comparison with one, or `not`, `and`, `or` of these."""
     if isinstance(value, ast.BoolOp):
         return any(_is_answer(source, each, names) for each in value.values)
     if isinstance(value, ast.UnaryOp):
@@ -127,7 +127,7 @@ def _last_words(source: Source, node: ast.AST) -> Iterator[str]:
 
 
 def _key(node: ast.AST) -> str:
-    """Return whose answer stands under a key: `task["index"]`, `os.environ["OMPI_COMM_WORLD_RANK"]`."""
+    """Return the word of _WHO that a key stands for, as in `task["index"]` or `os.environ["OMPI_COMM_WORLD_RANK"]`."""
     key = str(node.value) if isinstance(node, ast.Constant) else ""
     if key in ("index", "type"):
         return f"task_{key}"

@@ -1,4 +1,4 @@
-"""A CreateTrainingJob request: of a file, or as a launch script would have sent it; its words in one spelling."""
+"""Read a CreateTrainingJob request from a file or from a launch script, and give its keys one spelling."""
 
 import json
 import re
@@ -10,37 +10,37 @@ from typing import Any
 from entrypoint.base.errors import ConfigError
 from entrypoint.check.finding import Place
 
-# What a user names himself: below these, words are no keys of the API.
+# Below these keys, names are the user's own and must keep their spelling.
 _USERS = {"HyperParameters", "StaticHyperParameters", "Environment", "HookParameters", "ProfilingParameters"}
 _SPELLED = {"VolumeSizeInGb": "VolumeSizeInGB", "Hyperparameters": "HyperParameters"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """What a launch script said, which its request does not show."""
+    """Hold what a launch script passed to an SDK and its request does not show."""
 
     sdk: str = ""  # v2, v3, or nothing: boto3
     maker: str = ""  # the class
     line: int = 0
-    dropped: Mapping[str, str] = field(default_factory=dict)  # arguments that nobody reads
+    dropped: Mapping[str, str] = field(default_factory=dict)  # arguments that the SDK does not read
     renamed: Mapping[str, str] = field(default_factory=dict)  # v2: a name of v1, and that of v2
-    dependencies: tuple[str, ...] = ()  # v2: what is laid beside the program
+    dependencies: tuple[str, ...] = ()  # v2: what the SDK puts beside the program
     distributed: str = ""  # v3: the class
     command: str = ""
     entry_point: str = ""
     source_dir: str = ""
-    unversioned: bool = False  # v2: workers that mirror, and no framework_version, on which its fit fails
+    unversioned: bool = False  # v2: multi_worker_mirrored_strategy without framework_version, on which fit fails
     uploads: Mapping[str, str] = field(default_factory=dict)  # v3: the files of channel sm_drivers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A request in boto3's own spelling, and where it comes from."""
+    """Hold a request in boto3's spelling, and its origin."""
 
     body: Mapping[str, Any]
     file: str
     line: int = 0
-    text: str = ""  # of a JSON file, in which lines can be found
+    text: str = ""  # of a JSON file, to find the lines of words
     launch: Launch | None = None
     local: bool = False  # for the SDK's local mode
 
@@ -66,19 +66,19 @@ class Request:
 
     @property
     def groups(self) -> list[Mapping[str, Any]]:
-        """Return instance groups; one where the request names an instance type and a count alone."""
+        """Return the instance groups; one group if the request has only an instance type and a count."""
         asked = self.body.get("ResourceConfig") or {}
         return list(asked.get("InstanceGroups") or []) or [{"InstanceGroupName": "homogeneousCluster", **asked}]
 
     def at(self, word: str = "") -> Place:
-        """Return the place of a word of the request: in a JSON file its line, else that of the launch."""
+        """Return the place of a word of the request: its line in a JSON file, else the line of the launch."""
         found = re.search(rf'"{re.escape(word)}"', self.text) if word and self.text else None
         line = self.text.count("\n", 0, found.start()) + 1 if found else self.line
         return Place(file=self.file, line=line)
 
 
 def read_request(path: Path, shown: str) -> Request:
-    """Read a request from JSON, as boto3 takes it or as SDK v3 and others write the same; ConfigError if it is none."""
+    """Read a request from JSON, in the spelling of boto3, SDK v3 or others; raise ConfigError if it is none."""
     try:
         text = path.read_text("utf-8")
         value = json.loads(text)
@@ -95,7 +95,7 @@ def read_request(path: Path, shown: str) -> Request:
 
 
 def spelled(value: Any) -> Any:
-    """Return a request with its keys as boto3 has them: `training_job_name`, `trainingJobName` are TrainingJobName."""
+    """Return a request with boto3's keys: `training_job_name` and `trainingJobName` become TrainingJobName."""
     if isinstance(value, list):
         return [spelled(each) for each in value]
     if not isinstance(value, dict):

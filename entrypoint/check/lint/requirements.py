@@ -1,4 +1,4 @@
-"""What a program's own requirements bring: requirements.txt, setup.py, pyproject.toml, and SDK v3's file."""
+"""Read what a program's requirements install: requirements.txt, setup.py, pyproject.toml, and SDK v3's file."""
 
 import json
 import re
@@ -11,23 +11,23 @@ from entrypoint.check.lint.aws_images import COMMANDS_OF, is_known, modules_of
 from entrypoint.check.lint.planned_job import SOURCE
 from entrypoint.check.lint.subject import Case
 
-MOST_FILES = 20  # that name one another by -r
+MOST_FILES = 20  # files that include one another by -r
 _NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[^]]*\])?\s*([=<>!~;@#]|$)")
 _QUOTED = re.compile(r"""["']([A-Za-z0-9][\w.-]*)[^"']*["']""")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Requirements:
-    """What is installed before the script runs."""
+    """Hold what is installed before the script runs."""
 
     modules: frozenset[str] = frozenset()
     commands: frozenset[str] = frozenset()
-    whole: bool = True  # whether it is known what each line brings
+    whole: bool = True  # whether the modules of every line are known
     from_git: tuple[tuple[Place, str], ...] = field(default=())  # lines that pip needs git for
 
 
 def requirements_of(case: Case) -> Requirements:
-    """Return what the files beside a program ask for."""
+    """Return what the requirements files of a program install."""
     names, whole, from_git = set(), True, []
     for path, number, line in _lines(case):
         if re.search(r"\bgit\+|^git://|^-e\s+git", line):
@@ -51,7 +51,7 @@ def requirements_of(case: Case) -> Requirements:
 
 
 def folders_of(case: Case) -> tuple[Path, ...]:
-    """Return the folders in which a program's modules and requirements may lie: its own, and that of the whole code."""
+    """Return the folders that may hold a program's modules and requirements: its own, and the root of the code."""
     launch = case.described.request.launch if case.described else None
     folders = [case.code.folder]
     if launch and launch.source_dir and "://" not in launch.source_dir:
@@ -64,7 +64,7 @@ def folders_of(case: Case) -> tuple[Path, ...]:
 
 
 def _lines(case: Case) -> Iterator[tuple[Path, int, str]]:
-    """Yield (file, number, text) of each line that asks for something; files that are named by -r, too."""
+    """Yield (file, number, text) of each line with a requirement, including those of files named by -r."""
     left = [folder / name for folder in folders_of(case) for name in ("requirements.txt", _named(case)) if name]
     seen: set[Path] = set()
     while left and len(seen) < MOST_FILES:
@@ -82,7 +82,7 @@ def _lines(case: Case) -> Iterator[tuple[Path, int, str]]:
 
 
 def _named(case: Case) -> str:
-    """Return the file of requirements that SDK v3 was told of."""
+    """Return the name of the requirements file that the launch script gave to SDK v3; "" if none."""
     launch = case.described.request.launch if case.described else None
     if not (launch and SOURCE in launch.uploads):
         return ""

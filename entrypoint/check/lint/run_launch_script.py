@@ -1,6 +1,6 @@
-"""A launch script -> the requests that it would send: run in a process of its own, and nothing leaves the machine.
+"""Run a launch script in its own process while nothing leaves the machine; return the requests that it would send.
 
-`entrypoint/programs/caught.py` is that process. This is the one place where the user's code runs.
+That process runs `entrypoint/programs/caught.py`. No other part of the checks runs the user's code.
 """
 
 import configparser
@@ -20,9 +20,9 @@ from entrypoint.check.lint.request import Launch, Request, spelled
 from entrypoint.check.lint.source import Code
 
 CAUGHT = Path(__file__).resolve().parents[2] / "programs" / "caught.py"
-LONGEST = 300.0  # seconds; an SDK takes some fifteen to be imported
-ENDS = 5.0  # seconds in which it ends what the script has started
-NOWHERE = "http://127.0.0.1:9"  # nobody listens there
+LONGEST_SECONDS = 300.0  # importing an SDK takes some fifteen
+ENDS_SECONDS = 5.0  # for caught.py to end what the script has started
+NOWHERE = "http://127.0.0.1:9"  # a proxy on the discard port, which has no listener
 _CLASSES = ("Estimator", "EstimatorBase", "TensorFlow", "PyTorch", "Framework", "ModelTrainer", "HyperparameterTuner")
 _OF_SDK = tuple(f"sagemaker.*{name}" for name in _CLASSES)
 _OF_CORE = "sagemaker*.TrainingJob.create"
@@ -31,19 +31,19 @@ _OF_BOTO3 = (".create_training_job", ".create_hyper_parameter_tuning_job")
 
 @dataclass(frozen=True, kw_only=True)
 class Launched:
-    """What a launch script did."""
+    """Hold what a launch script did."""
 
     requests: tuple[Request, ...]
     launches: tuple[Launch, ...]
-    problem: str = ""  # what ended it before its end
-    missing: str = ""  # the module that it misses, if that was it
+    problem: str = ""  # what ended it early
+    missing: str = ""  # the missing module, if that was the problem
     line: int = 0  # of the problem
     output: str = ""  # its last lines
-    unsealed: str = ""  # why the kernel did not keep it from the network
+    unsealed: str = ""  # why the kernel did not isolate it from the network
 
 
 def submits(code: Code) -> bool:
-    """Return whether a program submits jobs: it, or a module beside it, makes what SDKs submit by, or asks boto3."""
+    """Return whether a program or a module beside it submits jobs: by an SDK's class, or by boto3's own calls."""
     if code.has(*_OF_SDK) or code.has(_OF_CORE, kind="call"):
         return True
     return code.has("boto3*", kind="import") and code.has(*_OF_BOTO3, kind="call")
@@ -55,14 +55,14 @@ def launched(
     arguments: Sequence[str],
     python: str = sys.executable,
     environment: Mapping[str, str] = {},
-    longest: float = LONGEST,
+    longest: float = LONGEST_SECONDS,
 ) -> Launched:
-    """Run a launch script in this folder and return what it would have sent; ends after `longest` seconds at most."""
+    """Run a launch script in the current folder for at most `longest` seconds; return what it would have sent."""
     with tempfile.TemporaryDirectory() as scratch:
         target = Path(scratch, "result.json")
         text = script.read_text("utf-8", errors="replace")
         if (plain := without_magics(text)) != text:
-            target.with_name("script.py").write_text(plain)  # which is run in its place
+            target.with_name("script.py").write_text(plain)  # caught.py runs it instead of the script
         command = [python, str(CAUGHT), str(target), str(script), *arguments]
         given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         told = _environment(environment, Path(scratch))
@@ -75,7 +75,7 @@ def launched(
             output = process.communicate(timeout=longest)[0].decode(errors="replace")
         except subprocess.TimeoutExpired:
             output, late = "", True
-        finally:  # whatever it has started
+        finally:  # also end whatever the script has started
             _end(process)
         last = "\n".join(output.strip().splitlines()[-5:])
         if not target.exists():
@@ -87,7 +87,7 @@ def launched(
 def _end(process: "subprocess.Popen[bytes]") -> None:
     process.terminate()  # it ends what the script has started
     try:
-        process.wait(ENDS)
+        process.wait(ENDS_SECONDS)
     except subprocess.TimeoutExpired:
         pass
     try:
@@ -122,7 +122,7 @@ def _result(found: dict[str, Any], script: Path, shown: str, output: str) -> Lau
 
 
 def _trials(tuning: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the request of a first trial of each definition of a tuning: with a value of each range."""
+    """Yield a training request for each definition of a tuning job, with one value of each range."""
     common = (tuning.get("HyperParameterTuningJobConfig") or {}).get("ParameterRanges") or {}
     for definition in tuning.get("TrainingJobDefinitions") or [tuning.get("TrainingJobDefinition") or {}]:
         ranges = {**common, **(definition.get("HyperParameterRanges") or {})}
@@ -162,7 +162,10 @@ def _launch(found: Mapping[str, Any], script: Path) -> Launch:
 
 
 def _environment(given: Mapping[str, str], scratch: Path) -> dict[str, str]:
-    """Return the user's environment without a way to AWS: no credentials, no profiles but their names and regions."""
+    """Return the user's environment without access to AWS.
+
+    Credentials are invented, profiles have only their names and regions, and proxies are a port without a listener.
+    """
     kept = {key: value for key, value in given.items() if not key.startswith("AWS_") and "proxy" not in key.lower()}
     region = given.get("AWS_REGION") or given.get("AWS_DEFAULT_REGION")
     home = Path(given.get("HOME") or "/nonexistent")
@@ -183,7 +186,7 @@ def _environment(given: Mapping[str, str], scratch: Path) -> dict[str, str]:
 
 
 def _profiles(path: Path, region: str) -> str:
-    """Return a configuration of AWS with the names and regions of the user's profiles, and invented credentials."""
+    """Return an AWS configuration with the names and regions of the user's profiles, and invented credentials."""
     config = configparser.RawConfigParser()
     try:
         config.read(path)

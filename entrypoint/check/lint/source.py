@@ -1,4 +1,4 @@
-"""The user's training script and the modules beside it that it imports, as trees: read, never run."""
+"""Parse a training script and the modules beside it that it imports. The code is read and never run."""
 
 import ast
 import copy
@@ -17,7 +17,7 @@ MOST_FILES = 500
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One file of Python. Its tree is empty where Python cannot parse it, and `problem` says why."""
+    """Hold one file of Python. If Python cannot parse it, its tree is empty and `problem` has the reason."""
 
     path: Path
     shown: str
@@ -32,7 +32,7 @@ class Source:
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        """What names stand for: `hvd` for horovod.tensorflow, `Path` for pathlib.Path."""
+        """Return the full name of each imported name: `hvd` is horovod.tensorflow, `Path` is pathlib.Path."""
         found = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
@@ -46,7 +46,7 @@ class Source:
 
     @cached_property
     def uses(self) -> tuple["Use", ...]:
-        """All calls, names with a dot in them, and imports, in the order of their lines."""
+        """Return all calls, names and imports, in the order of their lines."""
         found = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Call):
@@ -62,11 +62,11 @@ class Source:
 
     @cached_property
     def plain(self) -> str:
-        """The program as Python understands it: no comments, no docstrings."""
+        """Return the file's code without comments and docstrings."""
         return ast.unparse(_NoDocstrings().visit(copy.deepcopy(self.tree)))
 
     def dotted(self, node: ast.AST) -> str:
-        """Return what an expression names, in full: `hvd.init` is horovod.tensorflow.init; `f().save` is .save."""
+        """Return the full name of an expression: `hvd.init` is horovod.tensorflow.init, `f().save` is .save."""
         words: list[str] = []
         while isinstance(node, ast.Attribute):
             words.append(node.attr)
@@ -78,7 +78,7 @@ class Source:
         return Place(file=self.shown, line=getattr(node, "lineno", 0))
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield what a node stands in, from the inside."""
+        """Yield the nodes that contain a node, the innermost first."""
         while node in self.parents:
             node = self.parents[node]
             yield node
@@ -86,7 +86,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """A call, a name or an import, with the full name of what is used."""
+    """Describe a call, a name or an import, with the full name of what it uses."""
 
     source: Source
     node: ast.AST
@@ -103,12 +103,12 @@ class Use:
 
     @property
     def written(self) -> str:
-        """As it stands in the file, cut where it is long."""
+        """Return the code as written, cut to 80 characters."""
         text = " ".join(ast.unparse(self.node).split())
         return text if len(text) <= 80 else f"{text[:77]}..."
 
     def argument(self, name: str, at: int | None = None) -> ast.AST | None:
-        """Return the expression of an argument of a call, by name or by place."""
+        """Return the expression of an argument of a call, by its name or else its position; None if it is not given."""
         if not isinstance(self.node, ast.Call):
             return None
         for given in self.node.keywords:
@@ -119,10 +119,10 @@ class Use:
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """A program: its file first."""
+    """Hold a program's files, the main one first."""
 
     sources: tuple[Source, ...]
-    folder: Path  # in which requirements.txt would lie
+    folder: Path  # the one that would hold requirements.txt
 
     @property
     def main(self) -> Source:
@@ -133,9 +133,10 @@ class Code:
         return Place(file=self.main.shown)
 
     def uses(self, *patterns: str, kind: str = "") -> Iterator[Use]:
-        """Yield what is used under a name: `horovod.*`, or any name that ends so, `.shard`; files in order.
+        """Yield uses whose full name matches a pattern, file by file.
 
-        An import alone is no use, unless `kind` asks for imports.
+        `horovod.*` is a pattern of the whole name; `.shard` matches every name that ends with it. Imports are left out
+        unless `kind` is "import".
         """
         for source in self.sources:
             for use in source.uses:
@@ -146,7 +147,7 @@ class Code:
         return self.uses(*patterns, kind="call")
 
     def made(self, *patterns: str) -> Iterator[Use]:
-        """Yield what is called, or made a class of one's own: what only is imported, or named, does nothing."""
+        """Yield calls and base classes of the program's own classes. A mere import or mention has no effect."""
         for source in self.sources:
             bases = {base for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef) for base in node.bases}
             for use in source.uses:
@@ -160,7 +161,7 @@ class Code:
         return self.first(*patterns, kind=kind) is not None
 
     def strings(self, expression: str) -> Iterator[tuple[Source, ast.Constant, re.Match[str]]]:
-        """Yield constants of text that match, but for docstrings and what is only printed or said in an error."""
+        """Yield string constants that match, except docstrings and texts that are only printed, logged or raised."""
         for source in self.sources:
             for node in ast.walk(source.tree):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -181,9 +182,9 @@ def matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def read_code(program: Path, shown: str = "", exported: bool = False) -> Code:
-    """Return a program with the modules of its folder that it imports, and those that they import.
+    """Return a program with the modules of its folder that it imports, directly or through other modules.
 
-    `exported`: it may come from a notebook, with lines and cells that only IPython understands.
+    `exported`: the program may be an export of a notebook, with lines and cells that only IPython understands.
     """
     folder = program.absolute().parent
     shown = shown or str(program)
@@ -203,7 +204,7 @@ def read_code(program: Path, shown: str = "", exported: bool = False) -> Code:
 
 
 def _as_imported(main: Source, modules: list[Source]) -> Iterator[Source]:
-    """Yield modules without what runs only where they are programs themselves: `if __name__ == "__main__":`."""
+    """Yield modules without what runs only when they are the main program, behind `if __name__ == "__main__":`."""
     bodies = {each.path: [node for node in each.tree.body if not _is_main_guard(node)] for each in modules}
     words = {path: _words(body) for path, body in {main.path: main.tree.body, **bodies}.items()}
     for source in modules:
@@ -221,7 +222,7 @@ def _is_main_guard(node: ast.stmt) -> bool:
 
 
 def _words(nodes: Sequence[ast.AST]) -> set[str]:
-    """Return the names that are used somewhere in these."""
+    """Return the names that occur anywhere in these nodes."""
     found = set()
     for node in (each for top in nodes for each in ast.walk(top)):
         if isinstance(node, ast.Name | ast.Attribute):
@@ -232,7 +233,7 @@ def _words(nodes: Sequence[ast.AST]) -> set[str]:
 
 
 def _read(path: Path, shown: str, exported: bool = False) -> Source:
-    """OSError if it cannot be read."""
+    """Read and parse a file; raise OSError if it cannot be read."""
     text = path.read_text("utf-8", errors="replace")
     text = without_magics(text) if exported else text
     nothing = ast.Module(body=[], type_ignores=[])
@@ -249,7 +250,7 @@ def _read(path: Path, shown: str, exported: bool = False) -> Source:
 
 
 def _modules(source: Source) -> Iterator[tuple[int, str]]:
-    """Yield (dots in front, name) of what a file imports."""
+    """Yield (number of leading dots, name) of each module that a file may import."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             yield from ((0, name.name) for name in node.names)
@@ -276,10 +277,10 @@ def _files_of(folder: Path, here: Path, name: tuple[int, str]) -> Iterator[Path]
 
 
 def _is_told(source: Source, node: ast.Constant) -> bool:
-    """Return whether a text is a docstring, printed, logged, raised, or the help of an option."""
+    """Return whether a string is a docstring, printed, logged, raised, or the help of an option."""
     for outer in source.around(node):
         if isinstance(outer, ast.Subscript):
-            return False  # what is looked up is no text, though what is found may be printed
+            return False  # a key is used, even if the value that it finds is only printed
         if isinstance(outer, ast.keyword):
             if outer.arg in ("help", "description", "epilog"):
                 return True

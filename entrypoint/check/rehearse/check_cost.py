@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from entrypoint.check.rehearse.finding import Finding, fine, note, span
+from entrypoint.check.finding import Finding
+from entrypoint.check.rehearse.finding import fine, note, span
 from entrypoint.check.rehearse.results import COUNTED, Seen
 from entrypoint.check.rehearse.subject import Case
 

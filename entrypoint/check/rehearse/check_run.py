@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from entrypoint.check.finding import Finding
 from entrypoint.check.instance_types import memory_of
-from entrypoint.check.rehearse.finding import Finding, error, fine, note, size, span, warning
+from entrypoint.check.rehearse.finding import error, fine, note, size, span, warning
 from entrypoint.check.rehearse.results import Host, Seen
 from entrypoint.check.rehearse.subject import Case, figures
 from entrypoint.simulate.hidden import listed

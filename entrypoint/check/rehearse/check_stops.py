@@ -4,11 +4,12 @@ import math
 import re
 from collections.abc import Iterator
 
-from entrypoint.check.rehearse.finding import Finding, error, fine, note, span, warning
+from entrypoint.check.finding import Finding
+from entrypoint.check.rehearse.finding import error, fine, note, span, warning
 from entrypoint.check.rehearse.results import Seen
 from entrypoint.check.rehearse.subject import Case
 
-SAGEMAKERS = 120.0  # seconds from SIGTERM to SIGKILL of StopTrainingJob, and of a spot instance's end
+SAGEMAKER_GRACE_SECONDS = 120.0  # seconds from SIGTERM to SIGKILL of StopTrainingJob, and of a spot instance's end
 _KEEP = (
     "CheckpointConfig in the request (checkpoint_s3_uri), and checkpoints in /opt/ml/checkpoints that the script reads "
     "at its start: sagemaker_tf_data.checkpoints"
@@ -42,15 +43,17 @@ def of_stop(case: Case) -> Iterator[Finding]:
             f"SIGTERM does not end it: {', '.join(killed[:4])} had to be killed after {span(case.budget)}",
             catch(case),
         )
-    elif took > SAGEMAKERS:
-        yield error("stop", f"it took {span(took)} to end; SageMaker kills after {SAGEMAKERS:.0f} s", catch(case))
+    elif took > SAGEMAKER_GRACE_SECONDS:
+        yield error(
+            "stop", f"it took {span(took)} to end; SageMaker kills after {SAGEMAKER_GRACE_SECONDS:.0f} s", catch(case)
+        )
     else:
         yield fine("stop", f"SIGTERM ended it within {span(took)}")
     yield from _of_what_it_left(case, run, acted)
 
 
 def _failed_before(check: str, run: Seen) -> Finding:
-    """A second run of the same job, in which nothing had been done to it yet."""
+    """Return a warning that a run failed by itself before the check did anything to it."""
     return warning(
         check, f"this time it failed by itself, before anything was done to it: {run.cause}", f"see {run.log}"
     )

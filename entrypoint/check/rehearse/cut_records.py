@@ -11,12 +11,12 @@ from typing import IO, Protocol, cast
 from entrypoint.base.errors import ConfigError
 from entrypoint.base.python310 import StrEnum
 
-HEAD = 4096  # bytes that tell what a file is
+HEAD_BYTES = 4096  # bytes that tell what a file is
 _MAGIC = 0xCED7230A  # of RecordIO
 _LENGTH = (1 << 29) - 1
 _BLOCK = 1 << 20
 _GZIP = b"\x1f\x8b"
-LONGEST = 1 << 29  # bytes of a record
+LONGEST_BYTES = 1 << 29  # bytes of a record
 _LINES = (".csv", ".tsv", ".libsvm", ".svm", ".jsonl", ".ndjson", ".txt", ".svmlight")
 
 
@@ -45,7 +45,7 @@ def kind_of(name: str, head: bytes) -> Kind:
     """Return what a file holds by its beginning, of lines by its name; within gzip, where it is compressed so."""
     if head[:2] == _GZIP:
         try:
-            head = gzip.GzipFile(fileobj=io.BytesIO(head)).read1(HEAD)
+            head = gzip.GzipFile(fileobj=io.BytesIO(head)).read1(HEAD_BYTES)
         except (OSError, EOFError):
             return Kind.WHOLE
         name = name.lower().removesuffix(".gz").removesuffix(".gzip")
@@ -63,7 +63,7 @@ def cut(source: Source, target: IO[bytes], name: str, most: int, room: int) -> t
     again. ConfigError if records are not whole.
     """
     head = _Ahead(source)
-    kind = kind_of(name, head.peek(HEAD))
+    kind = kind_of(name, head.peek(HEAD_BYTES))
     if kind is Kind.WHOLE:
         _copy_whole(head, target, room)
         return kind, 1, head.taken
@@ -122,7 +122,7 @@ def _recordio(source: Source, name: str, number: int) -> bytes:
 
 
 def _rest(source: Source, length: int, name: str, number: int) -> bytes:
-    content = source.read(length) if length <= LONGEST else b""
+    content = source.read(length) if length <= LONGEST_BYTES else b""
     if len(content) < length:
         raise ConfigError(f"{name}: record {number} is cut off; wanted a complete file")
     return content

@@ -1,51 +1,30 @@
-"""What a rehearsal finds: what was seen, how bad it is, what to do."""
+"""Make the findings of a rehearsal, and decide by them: go or no-go."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from enum import IntEnum
+
+from entrypoint.base.severity import Severity
+from entrypoint.check.finding import Finding
 
 
-class Level(IntEnum):
-    """How bad it is; the larger, the worse."""
-
-    FINE = 0
-    NOTE = 1  # worth knowing, or not known
-    WARNING = 2  # the job runs, and loses work or money
-    ERROR = 3  # the job fails, or does not do what it is paid for
-
-    def __str__(self) -> str:
-        return self.name.lower()
+def fine(check: str, found: str) -> Finding:
+    return Finding(check=check, severity=Severity.FINE, found=found)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One line of the table."""
-
-    check: str  # data, plan, shards, end, distributed, speed, memory, stop, kill, resume, hours, ...
-    level: Level
-    seen: str
-    do: str = ""  # what to do; nothing where it is fine
+def note(check: str, found: str, instead: str = "") -> Finding:
+    return Finding(check=check, severity=Severity.NOTE, found=found, instead=instead)
 
 
-def fine(check: str, seen: str) -> Finding:
-    return Finding(check=check, level=Level.FINE, seen=seen)
+def warning(check: str, found: str, instead: str) -> Finding:
+    return Finding(check=check, severity=Severity.WARNING, found=found, instead=instead)
 
 
-def note(check: str, seen: str, do: str = "") -> Finding:
-    return Finding(check=check, level=Level.NOTE, seen=seen, do=do)
-
-
-def warning(check: str, seen: str, do: str) -> Finding:
-    return Finding(check=check, level=Level.WARNING, seen=seen, do=do)
-
-
-def error(check: str, seen: str, do: str) -> Finding:
-    return Finding(check=check, level=Level.ERROR, seen=seen, do=do)
+def error(check: str, found: str, instead: str) -> Finding:
+    return Finding(check=check, severity=Severity.ERROR, found=found, instead=instead)
 
 
 def goes(findings: Iterable[Finding]) -> bool:
     """Return whether it is a go: no error among them."""
-    return all(finding.level < Level.ERROR for finding in findings)
+    return all(finding.severity < Severity.ERROR for finding in findings)
 
 
 def size(count: float) -> str:

@@ -1,8 +1,11 @@
 """A rehearsal as a table for people, and as a value for programs."""
 
+from collections import Counter
 from typing import Any
 
-from entrypoint.check.rehearse.finding import Finding, Level, goes
+from entrypoint.base.severity import Severity
+from entrypoint.check.finding import Finding
+from entrypoint.check.rehearse.finding import goes
 from entrypoint.check.rehearse.subject import Case
 
 WIDTH = 110
@@ -13,25 +16,28 @@ def as_text(case: Case, findings: list[Finding]) -> str:
     lines = []
     width = max((len(each.check) for each in findings), default=0)
     for each in findings:
-        lines.append(f"{each.level!s:<8}{each.check:<{width}}  {each.seen}")
-        if each.do:
-            lines.append(f"{'':<{8 + width}}  do: {each.do}")
+        lines.append(f"{each.severity!s:<8}{each.check:<{width}}  {each.found}")
+        if each.instead:
+            lines.append(f"{'':<{8 + width}}  do: {each.instead}")
     return "\n".join([*lines, "", verdict(findings)])
 
 
 def verdict(findings: list[Finding]) -> str:
     """Return go or no-go, and how many findings say so."""
-    counts = {level: sum(each.level is level for each in findings) for level in Level}
-    told = ", ".join(f"{counts[level]} {level}{'s' * (counts[level] != 1)}" for level in (Level.ERROR, Level.WARNING))
+    counts = Counter(each.severity for each in findings)
+    told = ", ".join(
+        f"{counts[level]} {level}{'s' * (counts[level] != 1)}" for level in (Severity.ERROR, Severity.WARNING)
+    )
     return f"{'go' if goes(findings) else 'no-go'}: {told}"
 
 
 def as_json(case: Case, findings: list[Finding]) -> dict[str, Any]:
-    """Return {"go", "findings": [{"check", "level", "seen", "do"}], "runs", "samples", "hosts", "engine"}."""
+    """Return {"go", "findings": [{"check", "severity", "found", "instead"}], "runs", "samples", "hosts", "engine"}."""
     return {
         "go": goes(findings),
         "findings": [
-            {"check": each.check, "level": str(each.level), "seen": each.seen, "do": each.do} for each in findings
+            {"check": each.check, "severity": str(each.severity), "found": each.found, "instead": each.instead}
+            for each in findings
         ],
         "engine": case.engine,
         "hosts": case.hosts,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
+from entrypoint.check.finding import Finding
 from entrypoint.check.lint.lint import title_of
 from entrypoint.check.rehearse.check_cost import of_hours
 from entrypoint.check.rehearse.check_run import (
@@ -20,7 +21,6 @@ from entrypoint.check.rehearse.check_run import (
 )
 from entrypoint.check.rehearse.check_stops import of_keeping, of_kill, of_resume, of_stop
 from entrypoint.check.rehearse.data_sources import origins
-from entrypoint.check.rehearse.finding import Finding
 from entrypoint.check.rehearse.request import BASE, Asked, asked_for, groups_of, job_for, last_host
 from entrypoint.check.rehearse.results import Seen, seen
 from entrypoint.check.rehearse.runs import Moment, engine_for, run, stoppable, streamed, tells_reads
@@ -34,8 +34,8 @@ from entrypoint.simulate.tree import MARKER, check_size
 
 MOST_HOSTS = 4
 SECONDS = 60.0
-SOON = 10.0  # seconds
-START = 600.0  # seconds in which a run may get ready: packages are installed, TensorFlow is imported
+SOON_SECONDS = 10.0  # seconds
+START_SECONDS = 600.0  # seconds in which a run may get ready: packages are installed, TensorFlow is imported
 CHECKS = (
     of_request, of_data, of_end, of_shards, of_distributed, of_speed, of_memory, of_stop, of_keeping, of_kill,
     of_resume, of_hours,
@@ -113,7 +113,13 @@ def _engine_of(options: Options, asked: Asked, environment: Mapping[str, str]) -
     if not asked.fixed:
         return "process"
     job = job_for(
-        asked, hosts=1, channels=(), checkpoints=options.output, output=options.output, timeout=START, mounted=True
+        asked,
+        hosts=1,
+        channels=(),
+        checkpoints=options.output,
+        output=options.output,
+        timeout=START_SECONDS,
+        mounted=True,
     )
     try:
         engine_for("netns", job, environment, options.image).check()
@@ -143,7 +149,7 @@ class _Stage:
         self._runs: list[Seen] = []
         self._reads_told = tells_reads(options.output)
         self._by_steps = False
-        self._budget = asked.described.job.settings.stop_grace if asked.described.job else SOON
+        self._budget = asked.described.job.settings.stop_grace if asked.described.job else SOON_SECONDS
 
     def case(self) -> Case:
         """Return what is known before anything ran."""
@@ -242,10 +248,10 @@ class _Stage:
             channels=[sample.channel for sample in self._taken],
             checkpoints=checkpoints,
             output=self._options.output / name,
-            timeout=START + 3 * self._options.seconds,
+            timeout=START_SECONDS + 3 * self._options.seconds,
             faults=faults,
             # How long it takes to stop is known by then.
-            stop_grace=min(SOON, self._budget) if name in ("kill", "resume") else None,
+            stop_grace=min(SOON_SECONDS, self._budget) if name in ("kill", "resume") else None,
             notes_reads=name == "plain",
             mounted=self._options.engine != "process",
         )

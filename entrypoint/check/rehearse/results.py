@@ -14,7 +14,7 @@ from entrypoint.record.read import arrays_of
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder, folders_of
 
-LOG = 8 << 20  # bytes of a log in which the first step is looked for
+LOG_BYTES = 8 << 20  # bytes of a log in which the first step is looked for
 _OF_PROCESS = re.compile(r"\[\S+ ([^\]]+)\] (.*)")  # a line that a program printed, in a host's log
 COUNTED = ("step", "epoch")  # metrics that tell how far it is
 FEWER_STEPS = 50  # without any exchange are called training alone: a rehearsal is short, and ends no job
@@ -225,7 +225,7 @@ def _read_of(folder: Path, names: tuple[str, ...]) -> tuple[str, ...]:
 def _first(log: Path) -> tuple[tuple[str, float], ...]:
     """Return the first value of each of COUNTED in a log. (A record has the last of each second.)"""
     readers, found = dict[str, Reader](), dict[str, float]()
-    for line in _text(log, LOG).splitlines():
+    for line in _text(log, LOG_BYTES).splitlines():
         told = _OF_PROCESS.match(line)
         if not told:
             continue

@@ -25,8 +25,8 @@ from entrypoint.simulate.run import run_local
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder
 
-LOOK = 0.2  # seconds between two looks at a job
-LEAST = 240.0  # seconds beyond a job's own limit in which it has ended, killed if it must be
+LOOK_SECONDS = 0.2  # seconds between two looks at a job
+LEAST_SECONDS = 240.0  # seconds beyond a job's own limit in which it has ended, killed if it must be
 Moment = Callable[[], bool]
 OLD = 1.0  # when all files of samples were read last, as far as they know: 1970
 
@@ -63,7 +63,7 @@ def run(job: LocalJob, engine: Engine, log: Path, moment: Moment, kept: list[Pat
     if not pid:
         _be_the_run(job, _Held(engine, moment, own_files), log, told)
     keeping = _Keeping(kept)
-    code = _wait(pid, (job.timeout or 0.0) + LEAST, keeping.look)
+    code = _wait(pid, (job.timeout or 0.0) + LEAST_SECONDS, keeping.look)
     keeping.look()
     with contextlib.suppress(OSError, ValueError):
         found = json.loads(told.read_text())
@@ -109,7 +109,7 @@ def _wait(pid: int, limit: float, look: Callable[[], None]) -> int:
                 break
             if time.monotonic() > deadline:
                 os.kill(pid, signal.SIGKILL)
-            time.sleep(LOOK)
+            time.sleep(LOOK_SECONDS)
             look()
         except KeyboardInterrupt:
             interrupted = True
@@ -181,7 +181,7 @@ class _Held:
 
     def inject(self, fault: Fault, host: str, pid: int) -> bool:
         if self.acted is None:
-            if time.monotonic() < self._looked + LOOK:
+            if time.monotonic() < self._looked + LOOK_SECONDS:
                 return False
             self._looked = time.monotonic()
             if not self._moment():

@@ -12,14 +12,14 @@ LOOPBACK = ("127.0.0.1", "::1")  # people on the host itself
 
 # A host sends a heartbeat a second and a report for each change; while it is refused, 20 reports a second.
 RATE, BURST = 100.0, 200.0  # requests a second of one address, and at once
-MAX_MESSAGE = 1 << 20  # bytes
-PAID_BY = 1 << 14  # bytes of a message that count as one more request
+MESSAGE_BYTES = 1 << 20  # bytes
+PAID_BY_BYTES = 1 << 14  # bytes of a message that count as one more request
 STRANGERS_RATE, STRANGERS_BURST = 20.0, 40.0  # of all strangers together: while they are few, they get an answer
 OPEN = 32  # open connections of one address, and of all strangers together
 
 LOOKERS = 8  # names that are looked up in parallel; one that does not resolve can take 10 s
 LOOKS_RATE, LOOKS_BURST = 100.0, 100.0  # lookups a second, and at once
-LOOK_AGAIN = 0.5  # seconds until the same name is looked up again
+LOOK_AGAIN_SECONDS = 0.5  # seconds until the same name is looked up again
 
 
 class Bucket:
@@ -81,7 +81,7 @@ class Callers:
         found = self._hosts_at.get(address, frozenset()).union(self._given.get(address, ()))
         if not found and self._names:
             now = time.monotonic()
-            if now > self._asked + LOOK_AGAIN / 5:
+            if now > self._asked + LOOK_AGAIN_SECONDS / 5:
                 with self._changed:
                     self._asked = now
                     self._changed.notify_all()
@@ -111,12 +111,12 @@ class Callers:
             while True:
                 now = time.monotonic()
                 asked = [name for name in self._names if self._last(name) < self._asked]
-                due = [name for name in asked if self._last(name) + LOOK_AGAIN <= now]
+                due = [name for name in asked if self._last(name) + LOOK_AGAIN_SECONDS <= now]
                 if due and self._looks.take():
                     name = min(due, key=lambda name: (name in self._found, self._last(name)))
                     self._looked[name] = now
                     return name
-                self._changed.wait(LOOK_AGAIN / 10 if asked else None)
+                self._changed.wait(LOOK_AGAIN_SECONDS / 10 if asked else None)
 
     def _last(self, name: str) -> float:
         return self._looked.get(name, float("-inf"))
@@ -146,7 +146,7 @@ class Limits:
         return self._bucket(party).take()
 
     def charge(self, party: str, size: int) -> None:
-        self._bucket(party).charge(size / PAID_BY)
+        self._bucket(party).charge(size / PAID_BY_BYTES)
 
     def _bucket(self, party: str) -> Bucket:
         return self._known.setdefault(party, Bucket(RATE, BURST)) if party else self._strangers

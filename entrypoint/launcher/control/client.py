@@ -17,11 +17,11 @@ from collections import deque
 from collections.abc import Sequence
 
 from entrypoint.base.values import Value, replace
-from entrypoint.launcher.control.access import MAX_MESSAGE
+from entrypoint.launcher.control.access import MESSAGE_BYTES
 
-CONNECTING = 1.0  # seconds: the other's kernel answers, however busy its processes are
-NEXT = 0.25  # seconds until another connection is tried; the kernel itself repeats a lost packet after 1 s
-UNHEARD = 1000  # milliseconds within which the other's kernel must confirm what we sent
+CONNECTING_SECONDS = 1.0  # seconds: the other's kernel answers, however busy its processes are
+NEXT_SECONDS = 0.25  # seconds until another connection is tried; the kernel itself repeats a lost packet after 1 s
+UNHEARD_MS = 1000  # milliseconds within which the other's kernel must confirm what we sent
 _BLOCK = 1 << 16
 _MAX_HEAD = 1 << 14
 _STATUS = re.compile(rb"HTTP/1\.\d (\d{3})\b")
@@ -67,7 +67,7 @@ def post(
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
     )
     with contextlib.ExitStack() as stack:
-        connection = stack.enter_context(connected(addresses, port, min(timeout, CONNECTING), source))
+        connection = stack.enter_context(connected(addresses, port, min(timeout, CONNECTING_SECONDS), source))
         asked, found = time.monotonic(), str(connection.getpeername()[0])
         connection.settimeout(timeout)
         prepare(connection)
@@ -79,7 +79,7 @@ def post(
                 raise ConnectionError("what answers there does not speak HTTP, or broke off")
             text += block
             left = deadline - time.monotonic()
-            if left <= 0 or len(text) > _MAX_HEAD + MAX_MESSAGE:
+            if left <= 0 or len(text) > _MAX_HEAD + MESSAGE_BYTES:
                 raise TimeoutError(f"no end of an answer within {timeout:g} s")
             connection.settimeout(left)
         heard = time.monotonic()
@@ -110,7 +110,7 @@ def connected(addresses: Sequence[str], port: int, timeout: float, source: str) 
 
     Each attempt waits twice as long as the one before, so that a slow network is reached, too.
     """
-    deadline, patience = time.monotonic() + timeout, NEXT
+    deadline, patience = time.monotonic() + timeout, NEXT_SECONDS
     error: OSError = TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
     waiting = deque(addresses)
     while waiting and (left := deadline - time.monotonic()) > 0:
@@ -128,4 +128,4 @@ def connected(addresses: Sequence[str], port: int, timeout: float, source: str) 
 def prepare(connection: socket.socket) -> None:
     """Set up a connection: send without delay, and detect soon that the other side does not confirm."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD_MS)

@@ -15,8 +15,8 @@ from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome.outcome import Outcome
 from entrypoint.launcher.policy.events import News, Report
 
-AGAIN = 0.2  # seconds between two attempts
-ANSWERING = 1.0  # seconds
+AGAIN_SECONDS = 0.2  # seconds between two attempts
+ANSWERING_SECONDS = 1.0  # seconds
 
 
 def tell(
@@ -39,10 +39,10 @@ def tell(
     while waiting and time.monotonic() < deadline and not enough():
         for host in list(waiting):
             try:
-                call(host, path, message.encode(), timeout=ANSWERING)
+                call(host, path, message.encode(), timeout=ANSWERING_SECONDS)
                 waiting.remove(host)
             except (OSError, ValueError, Refused):  # ValueError: DNS cannot have such a name
                 if enough():
                     break
-        time.sleep(AGAIN if waiting else 0.0)
+        time.sleep(AGAIN_SECONDS if waiting else 0.0)
     return [host.name for host in waiting]

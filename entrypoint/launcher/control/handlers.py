@@ -21,7 +21,7 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
-from entrypoint.launcher.control.access import LOOPBACK, MAX_MESSAGE, Callers
+from entrypoint.launcher.control.access import LOOPBACK, MESSAGE_BYTES, Callers
 from entrypoint.launcher.control.pages import Routes, headers, is_this_machine
 from entrypoint.launcher.control.records import Records
 from entrypoint.launcher.control.wire import PROTOCOL, Refused, news_from_json, report_from_json
@@ -34,7 +34,7 @@ RECORD = "/record/"  # followed by the host and the position of a piece of its r
 # The first two are for hosts; the last two are the live page and its data.
 HEARS = {"/report": "POST", "/news": "POST", "/status": "GET"}  # the first two are what hosts send to one another
 STATUS_AT_ONCE = 2  # of the server's threads, so that requests for the page are answered, too
-SAY_AGAIN = 1.0  # seconds between two events about a host that is refused
+SAY_AGAIN_SECONDS = 1.0  # seconds between two events about a host that is refused
 
 Put = Callable[[Event], None]
 Status = Callable[[], dict[str, Any]]
@@ -71,7 +71,7 @@ class Control:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         method, path, caller = environ["REQUEST_METHOD"], environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR", "")
-        shown, body = environ.get(f"HTTP_{TOKEN_KEY}", ""), environ["wsgi.input"].read(MAX_MESSAGE + 1)
+        shown, body = environ.get(f"HTTP_{TOKEN_KEY}", ""), environ["wsgi.input"].read(MESSAGE_BYTES + 1)
         code, text, _ = self.answer(method, path, caller, shown, body)
         if path in self._routes and caller in LOOPBACK and not is_this_machine(environ.get("HTTP_HOST", "")):
             code, text = 403, json.dumps({"error": "ask localhost for it: that is another's name for it"}).encode()
@@ -174,7 +174,9 @@ class _Refusals:
     def note(self, hosts: frozenset[str], why: str) -> None:
         now = time.monotonic()
         with self._lock:
-            due = [host for host in hosts & self._followers if now >= self._noted.get(host, -math.inf) + SAY_AGAIN]
+            due = [
+                host for host in hosts & self._followers if now >= self._noted.get(host, -math.inf) + SAY_AGAIN_SECONDS
+            ]
             self._noted.update(dict.fromkeys(due, now))
         for host in due:
             self._put(Rejected(host=host, why=why))

@@ -4,13 +4,13 @@ import json
 import time
 
 from entrypoint.launcher.control.addresses import Addresses
-from entrypoint.launcher.control.client import CONNECTING, Answer, Unreachable, connected, post
+from entrypoint.launcher.control.client import CONNECTING_SECONDS, Answer, Unreachable, connected, post
 from entrypoint.launcher.control.handlers import TOKEN_HEADER
 from entrypoint.launcher.control.wire import Refused
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.job.settings import Settings
 
-AGAIN = 0.02  # seconds between two attempts to reach a host that hangs up
+AGAIN_SECONDS = 0.02  # seconds between two attempts to reach a host that hangs up
 
 
 class Calls:
@@ -28,7 +28,10 @@ class Calls:
         Raise Unreachable if the host takes no connection, OSError if it does not answer, Refused if it refuses.
         """
         try:
-            addresses, port = self._addresses.of(host, within=CONNECTING), host.port(self._settings.control_port)
+            addresses, port = (
+                self._addresses.of(host, within=CONNECTING_SECONDS),
+                host.port(self._settings.control_port),
+            )
             answer = post(
                 addresses, port, path, message, timeout, source=self._source, headers=self._headers, stay=stay
             )
@@ -50,7 +53,7 @@ class Calls:
         while (left := deadline - time.monotonic()) > 0:
             try:
                 with connected([address], port, left, self._source) as connection:
-                    connection.settimeout(max(AGAIN, deadline - time.monotonic()))
+                    connection.settimeout(max(AGAIN_SECONDS, deadline - time.monotonic()))
                     connection.recv(1)
             except Unreachable:
                 return False
@@ -58,7 +61,7 @@ class Calls:
                 return True
             except OSError:
                 pass
-            time.sleep(AGAIN)
+            time.sleep(AGAIN_SECONDS)
         return True
 
 

@@ -13,11 +13,11 @@ import threading
 from collections.abc import Callable, Iterator
 
 from entrypoint.base.values import State, fresh
-from entrypoint.launcher.control.access import MAX_MESSAGE
+from entrypoint.launcher.control.access import MESSAGE_BYTES
 from entrypoint.launcher.control.client import prepare
 from entrypoint.launcher.policy.events import Event, LinkEnded, Unreached
 
-LONGEST = 1 << 17  # bytes that the kernel takes at once; longer news come with the answer to a POST
+LONGEST_BYTES = 1 << 17  # bytes that the kernel takes at once; longer news come with the answer to a POST
 _BLOCK = 1 << 16
 
 Answer = Callable[[bytes], bytes]  # report -> answer; b"" if it is refused
@@ -47,7 +47,7 @@ class Links:
             self._at[host] = str(connection.getpeername()[0])
         connection.setblocking(False)
         prepare(connection)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LONGEST)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LONGEST_BYTES)
         link = _Link(host=host, connection=connection, answer=answer)
         with self._lock:
             if self._selector is None:
@@ -74,7 +74,7 @@ class Links:
             return link is not None and self._send(link, message)
 
     def _send(self, link: _Link, message: bytes) -> bool:
-        if len(message) > LONGEST:
+        if len(message) > LONGEST_BYTES:
             return False
         try:
             sent = link.connection.send(message + b"\n")
@@ -119,7 +119,7 @@ class Links:
                 return
         if not block:
             self._end(link, LinkEnded(host=link.host))
-        elif len(link.unread) > MAX_MESSAGE:
+        elif len(link.unread) > MESSAGE_BYTES:
             self._end(link)
 
     def _end(self, link: _Link, event: Event | None = None) -> None:
@@ -140,7 +140,7 @@ def messages(connection: socket.socket, text: bytes) -> Iterator[bytes]:
         *whole, text = text.split(b"\n")
         yield from whole
         block = b""
-        if len(text) <= MAX_MESSAGE:
+        if len(text) <= MESSAGE_BYTES:
             with contextlib.suppress(ConnectionResetError):
                 block = connection.recv(_BLOCK)
         if not block:

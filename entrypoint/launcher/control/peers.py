@@ -41,10 +41,10 @@ from entrypoint.launcher.policy.events import (
     Unreached,
 )
 
-RETRY = 0.05  # seconds until the first retry if the coordinator is not reached; the pause doubles each time,
+RETRY_SECONDS = 0.05  # seconds until the first retry if the coordinator is not reached; the pause doubles each time,
 TRIES = 2000.0  # until all followers together retry so often a second: more would slow the coordinator's start
 FORBIDDEN = 403
-KNOCK = 0.5  # seconds for a follower's kernel to take a connection
+KNOCK_SECONDS = 0.5  # seconds for a follower's kernel to take a connection
 
 
 class Clock:
@@ -132,7 +132,7 @@ class Peers:
             return
 
         def knock(address: str) -> None:
-            if not self._call.takes_connection(follower, address, KNOCK):
+            if not self._call.takes_connection(follower, address, KNOCK_SECONDS):
                 self._put(Unreached(host=host))
 
         with contextlib.suppress(RuntimeError):  # no thread is left: the host will be lost by its silence
@@ -145,20 +145,20 @@ class Peers:
     def _keep_reporting(self) -> None:
         last: Report | None = None
         reached = False
-        refused_since, complaint, again = 0.0, "", RETRY
+        refused_since, complaint, again = 0.0, "", RETRY_SECONDS
         # The coordinator probes a host as soon as that reports. If our server did not listen yet, that would cost
         # PROBE_AGAIN.
         self._tried_to_open.wait()
         while True:
             with self._lock:
                 if not self._report_again and (self._report is last or self._report is None):
-                    self._lock.wait(self._settings.heartbeat if reached or self._report is None else RETRY)
+                    self._lock.wait(self._settings.heartbeat if reached or self._report is None else RETRY_SECONDS)
                 report, self._report_again = self._report, False
             if report is None:
                 continue
             try:
                 self._bring(json.dumps({**to_json(report), "life": self._life}).encode())
-                last, reached, refused_since, again = report, True, 0.0, RETRY
+                last, reached, refused_since, again = report, True, 0.0, RETRY_SECONDS
                 self._shortage.over()
                 with self._lock:
                     if report is self._report:
@@ -172,7 +172,7 @@ class Peers:
                 if time.monotonic() - refused_since > self._settings.peer_timeout and str(error) != complaint:
                     complaint = str(error)
                     self._say(f"the coordinator refuses our report: {complaint}")
-                time.sleep(RETRY)
+                time.sleep(RETRY_SECONDS)
             except (OSError, ValueError) as error:
                 self._shortage.note(error)
                 if isinstance(error, Unreachable):
@@ -180,7 +180,7 @@ class Peers:
                 reached = False
                 self._drop_link()
                 time.sleep(again)
-                again = max(RETRY, min(2 * again, len(self._cluster.hosts) / TRIES))
+                again = max(RETRY_SECONDS, min(2 * again, len(self._cluster.hosts) / TRIES))
 
     def _bring(self, report: bytes) -> None:
         """Send a report to the coordinator and read its answer; over our link, if there is one."""

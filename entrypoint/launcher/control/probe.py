@@ -16,13 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from errno import EINPROGRESS
 from typing import Any
 
-from entrypoint.launcher.control.client import NEXT
+from entrypoint.launcher.control.client import NEXT_SECONDS
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.policy.events import Reach
 
 AT_ONCE = 64
-PATIENCE = 3.0  # seconds for one address of a host; in these, attempts of NEXT and more, as packets may be lost
-RESOLVING = 5.0  # seconds after which a resolver that does not answer is given up
+PATIENCE_SECONDS = (
+    3.0  # seconds for one address of a host; in these, attempts of NEXT_SECONDS and more, as packets may be lost
+)
+RESOLVING_SECONDS = 5.0  # seconds after which a resolver that does not answer is given up
 
 Way = tuple[Any, ...]  # as getaddrinfo returns it: family, kind, protocol, name, address
 # Yields each connection that it waits for, with seconds; gets whether the other's kernel answered in time; returns the
@@ -46,7 +48,7 @@ def _ways_to(hosts: Sequence[Host], control_port: int) -> dict[str, list[Way] | 
     if named:
         resolvers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="resolve")
         asked = {host.name: resolvers.submit(_ways, host, control_port) for host in named}
-        concurrent.futures.wait(asked.values(), timeout=RESOLVING)
+        concurrent.futures.wait(asked.values(), timeout=RESOLVING_SECONDS)
         resolvers.shutdown(wait=False, cancel_futures=True)
         late = "there was no time to look, or the resolver does not answer"
         for name, answer in asked.items():
@@ -97,7 +99,7 @@ def _reach(cluster: Cluster, host: Host, ways: list[Way] | str, port: int) -> Lo
         return Reach(host=host.name, why=ways)
     why = ""
     for *kind, _, address in ways:
-        error, left, patience = EINPROGRESS, PATIENCE, NEXT
+        error, left, patience = EINPROGRESS, PATIENCE_SECONDS, NEXT_SECONDS
         while error == EINPROGRESS and left > 0:
             with contextlib.ExitStack() as stack:
                 try:
@@ -111,7 +113,11 @@ def _reach(cluster: Cluster, host: Host, ways: list[Way] | str, port: int) -> Lo
         if not error:
             return Reach(host=host.name, address=str(address[0]))
         silent = error == EINPROGRESS
-        why = f"port {port} does not answer within {PATIENCE:g} s" if silent else f"port {port}: {os.strerror(error)}"
+        why = (
+            f"port {port} does not answer within {PATIENCE_SECONDS:g} s"
+            if silent
+            else f"port {port}: {os.strerror(error)}"
+        )
     over = f" (over {cluster.interface})" if cluster.interface else ""
     return Reach(host=host.name, address=str(ways[0][4][0]), why=why + over)
 

@@ -27,13 +27,22 @@ from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
-from entrypoint.launcher.control.access import BURST, MAX_MESSAGE, OPEN, PAID_BY, RATE, Bucket, Limits, canonical
+from entrypoint.launcher.control.access import (
+    BURST,
+    MESSAGE_BYTES,
+    OPEN,
+    PAID_BY_BYTES,
+    RATE,
+    Bucket,
+    Limits,
+    canonical,
+)
 from entrypoint.launcher.control.handlers import RECORD, TOKEN_KEY, Control
-from entrypoint.launcher.control.links import LONGEST, Keep
-from entrypoint.launcher.host.resource_limits import NAP, Shortage
+from entrypoint.launcher.control.links import LONGEST_BYTES, Keep
+from entrypoint.launcher.host.resource_limits import NAP_SECONDS, Shortage
 
-_MAX_HEAD = 1 << 14  # bytes
-_LONGEST = 10.0  # seconds from connecting to the answer, even if a caller keeps sending single bytes
+_HEAD_BYTES = 1 << 14  # bytes
+_LONGEST_SECONDS = 10.0  # seconds from connecting to the answer, even if a caller keeps sending single bytes
 THREADS = 4  # for requests of people, started with the first; two of them may wait for the supervisor
 _MOST = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2  # descriptors, for connections that stay open
 _AT_ONCE = 64  # connections that are taken in a row, so that those in the kernel's queue do not wait for a slow one
@@ -56,7 +65,7 @@ class _Channel(HTTPChannel):
         server.limits.charge(self.party or "", len(body))
         code, text, who = server.control.answer("POST", request.path, self.addr[0], shown, body)
         may_stay = wanted == "keep-alive" and who and server.keep
-        link = self._to_keep() if may_stay and len(text) <= LONGEST and self.socket.fileno() < _MOST else None
+        link = self._to_keep() if may_stay and len(text) <= LONGEST_BYTES and self.socket.fileno() < _MOST else None
         head = (
             f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: {'keep-alive' if link else 'close'}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
@@ -131,8 +140,8 @@ class ControlServer(TcpWSGIServer):
         super().__init__(  # `_sock` is how waitress itself passes an open socket, as `sockets` of `serve`
             control, map=self._polled, dispatcher=ThreadedTaskDispatcher(), _sock=opened, bind_socket=False,
             sockinfo=(opened.family, opened.type, opened.proto, opened.getsockname()), connection_limit=2000,
-            backlog=4096, cleanup_interval=1, max_request_body_size=MAX_MESSAGE,
-            inbuf_overflow=2 * MAX_MESSAGE, max_request_header_size=_MAX_HEAD, asyncore_use_poll=True, ident="",
+            backlog=4096, cleanup_interval=1, max_request_body_size=MESSAGE_BYTES,
+            inbuf_overflow=2 * MESSAGE_BYTES, max_request_header_size=_HEAD_BYTES, asyncore_use_poll=True, ident="",
         )  # fmt: skip
 
     def handle_accept(self) -> None:
@@ -160,7 +169,7 @@ class ControlServer(TcpWSGIServer):
                 connection.close()
         except OSError as error:  # it was closed already, or no file descriptor is left
             if self._shortage.note(error):
-                time.sleep(NAP)
+                time.sleep(NAP_SECONDS)
             return False
         return True
 
@@ -171,7 +180,7 @@ class ControlServer(TcpWSGIServer):
         """
         if not limit.take():
             return b""
-        limit.charge(len(report) / PAID_BY)
+        limit.charge(len(report) / PAID_BY_BYTES)
         code, text, _ = self.control.answer("POST", "/report", caller, shown, report)
         return text if code == HTTPStatus.OK else b""
 
@@ -192,7 +201,7 @@ class ControlServer(TcpWSGIServer):
         if (now := time.monotonic()) >= self._look_at:
             self._look_at = now + 1
             for channel in list(self.active_channels.values()):
-                if channel.came < now - _LONGEST:
+                if channel.came < now - _LONGEST_SECONDS:
                     channel.will_close = True
         readable: bool = super().readable()
         return readable

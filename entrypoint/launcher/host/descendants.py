@@ -26,7 +26,9 @@ from entrypoint.base.values import State, Value, fresh
 from entrypoint.launcher.host.process import Process, reap
 
 MARK = "ENTRYPOINT_PROCESS"  # environment variable: the process of the plan from which a process descends
-PASSED_ON = 1.0  # seconds in which a living parent would have passed SIGTERM on; a quarter of the grace if that is less
+PASSED_ON_SECONDS = (
+    1.0  # seconds in which a living parent would have passed SIGTERM on; a quarter of the grace if that is less
+)
 RELAYS = {"timeout", "tini", "docker-init", "dumb-init", "catatonit", "sudo", "runuser", "su"}
 APART: set[int] = set()  # children of ours that are no processes of the job: the monitor
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -225,7 +227,7 @@ class Ending(State):
         if since is None:  # its turn comes after its parent's
             return parent is not None and parent.pid == self.process.pid
         if not _handles_sigterm(stat.pid):
-            return now >= since + min(PASSED_ON, self.grace / 4)
+            return now >= since + min(PASSED_ON_SECONDS, self.grace / 4)
         return now >= self._asked + self.grace / 2 and not self.descendants.is_relayed(stat)
 
 

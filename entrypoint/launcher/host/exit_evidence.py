@@ -17,8 +17,8 @@ from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Event
 from entrypoint.launcher.policy.facts import Facts
 
-FAILURE = 4000  # characters that are reported of what a script wrote to the failure file
-MOST = 1 << 20  # characters of it that are read
+FAILURE_FILE_CHARS = 4000  # characters that are reported of what a script wrote to the failure file
+MOST_CHARS = 1 << 20  # characters of it that are read
 
 
 class LastOutput:
@@ -74,7 +74,7 @@ class LastOutput:
         if exit.clean or exit.signal is not None or not (spec.duty.is_users and alone):
             return ""
         with contextlib.suppress(OSError):
-            return self._masked(FAILURE)
+            return self._masked(FAILURE_FILE_CHARS)
         return ""
 
     def _masked(self, most: int) -> str:
@@ -83,4 +83,4 @@ class LastOutput:
         It is masked before it is cut, since half of a secret is not recognised.
         """
         with self._failure.open(encoding="utf-8", errors="replace") as file:
-            return self._log.secret.mask(file.read(MOST))[:most]
+            return self._log.secret.mask(file.read(MOST_CHARS))[:most]

@@ -16,8 +16,8 @@ from entrypoint.base.values import State
 from entrypoint.launcher.host.descendants import read_stat
 from entrypoint.launcher.host.process import listening
 
-LOOK = 0.5  # seconds between two looks
-JOINED = 2.0  # seconds that a process in `join` is watched before it counts as only serving
+LOOK_SECONDS = 0.5  # seconds between two looks
+JOINED_SECONDS = 2.0  # seconds that a process in `join` is watched before it counts as only serving
 IDLE = 0.02  # of one CPU: what checking for a file now and then uses at most
 _TICKS = os.sysconf("SC_CLK_TCK")
 _FUTEX, *_EPOLL = {"x86_64": (202, 232, 281, 441), "aarch64": (98, 22, 441)}.get(os.uname().machine, (-1,))
@@ -37,7 +37,7 @@ class Rest(State):
     def look(self, now: float, patience: float) -> float | None:
         """Return for how many seconds it was seen only to serve, as far as needed; None while it may work.
 
-        A process in `join` needs JOINED seconds, others `patience`.
+        A process in `join` needs JOINED_SECONDS seconds, others `patience`.
         """
         stat = read_stat(self.pid)
         worked = stat.worked / _TICKS if stat else None
@@ -49,8 +49,8 @@ class Rest(State):
             return None
         self.since = min(self.since, now)
         self.joined_since = min(self.joined_since, now) if _in_join(self.pid) else inf
-        if now >= self.joined_since + JOINED:
-            return JOINED
+        if now >= self.joined_since + JOINED_SECONDS:
+            return JOINED_SECONDS
         return patience if now >= self.since + patience else None
 
 
@@ -72,7 +72,7 @@ class Rests:
 
     def look(self, now: float, running: Collection[str]) -> tuple[tuple[str, float], ...]:
         """Return the scripts that only serve, with the seconds for which each was seen to."""
-        self._look_at = now + LOOK
+        self._look_at = now + LOOK_SECONDS
         self._rests = {name: rest for name, rest in self._rests.items() if name in running}
         seen = [(name, rest.look(now, self._patience)) for name, rest in self._rests.items()]
         return tuple((name, seconds) for name, seconds in seen if seconds is not None)

@@ -14,17 +14,17 @@ from entrypoint.launcher.job.job import Tree
 from entrypoint.launcher.policy.artifacts import DATA, MODEL, Artifacts, File, is_version
 
 SECONDS = 0.5  # for everything; what was not seen by then is left out
-READ = 4 << 20  # bytes that are read of all files together
-END = 1 << 16  # bytes at each end of a large file
+READ_BYTES = 4 << 20  # bytes that are read of all files together
+END_BYTES = 1 << 16  # bytes at each end of a large file
 LIST = 1 << 17, 1 << 12  # bytes of the list of one host, at most and at least
-LISTS = 1 << 22  # bytes of the lists of all hosts
+LISTS_BYTES = 1 << 22  # bytes of the lists of all hosts
 
 
 def take(tree: Tree, hosts: int) -> Artifacts:
     """Return what lies below `tree` now, within the share of one of so many hosts."""
     ours = {tree.records.name, tree.report.name, f".{tree.report.name}.new"}
     reader = _Reader(str(tree.base), time.monotonic() + SECONDS, ours)
-    room = max(LIST[1], min(LIST[0], LISTS // hosts)) // 2
+    room = max(LIST[1], min(LIST[0], LISTS_BYTES // hosts)) // 2
     files = [*reader.list(MODEL, room), *reader.list(DATA, room)]
     return Artifacts(files=tuple(files), model=reader.model, saved=reader.saved, whole=reader.whole)
 
@@ -33,7 +33,7 @@ class _Reader:
     """Read folders and files. It remembers what was seen, and how much may still be read."""
 
     def __init__(self, base: str, until: float, ours: set[str]) -> None:
-        self.base, self.until, self.left = base, until, READ
+        self.base, self.until, self.left = base, until, READ_BYTES
         # Our own files are left out: where hosts share the folder, as in the SDK's local mode, they still change.
         self.ours = ours
         self.model, self.saved, self.whole = False, "", True
@@ -80,17 +80,17 @@ class _Reader:
         """Return a digest of the content: of both ends of a large file, of the target's name of a link."""
         if self.left <= 0:
             return ""
-        self.left -= min(status.st_size, 2 * END)
-        path, is_large = f"{self.base}/{name}", status.st_size > 2 * END
+        self.left -= min(status.st_size, 2 * END_BYTES)
+        path, is_large = f"{self.base}/{name}", status.st_size > 2 * END_BYTES
         try:
             if stat.S_ISLNK(status.st_mode):
                 content = os.readlink(os.fsencode(path))  # noqa: PTH115 - a target is bytes, and no path to clean up
             else:
                 with open(path, "rb", buffering=0) as file:
-                    content = file.read(END if is_large else 2 * END)
+                    content = file.read(END_BYTES if is_large else 2 * END_BYTES)
                     if is_large:
-                        file.seek(-END, os.SEEK_END)
-                        content += file.read(END)
+                        file.seek(-END_BYTES, os.SEEK_END)
+                        content += file.read(END_BYTES)
         except OSError:
             return ""
         return hashlib.blake2b(content, digest_size=8).hexdigest()

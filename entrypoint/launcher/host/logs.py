@@ -18,18 +18,18 @@ from collections.abc import Callable
 
 from entrypoint.base import secrets
 from entrypoint.base.values import State, fresh
-from entrypoint.launcher.host.stdout_writer import PATIENCE, RESERVE, Sink
-from entrypoint.launcher.outcome.tails import LAST, Tail
+from entrypoint.launcher.host.stdout_writer import PATIENCE_SECONDS, RESERVE_BYTES, Sink
+from entrypoint.launcher.outcome.tails import LAST_BYTES, Tail
 
 _BLOCK = 1 << 16
-_LONGEST_LINE = 8 << 20  # bytes of an unfinished line that are kept; a longer one is written as it is
-_SHOW = 1.0  # seconds after which a line without an end is shown, and shown again if it has grown
-_LOOK = 0.25  # seconds between two checks for such lines
-_AGAIN = 1 << 11  # bytes of such a line up to which it is shown again from its beginning
-_PACE = 0.02  # seconds without reading if what was read is not written yet: this makes few large reads
-_PAUSE = 0.001  # seconds without reading from processes that print little and often: likewise
+_LONGEST_LINE_BYTES = 8 << 20  # bytes of an unfinished line that are kept; a longer one is written as it is
+_SHOW_SECONDS = 1.0  # seconds after which a line without an end is shown, and shown again if it has grown
+_LOOK_SECONDS = 0.25  # seconds between two checks for such lines
+_AGAIN_BYTES = 1 << 11  # bytes of such a line up to which it is shown again from its beginning
+_PACE_SECONDS = 0.02  # seconds without reading if what was read is not written yet: this makes few large reads
+_PAUSE_SECONDS = 0.001  # seconds without reading from processes that print little and often: likewise
 _LITTLE = _BLOCK // 8  # bytes of all pipes in such a moment that count as little
-_ROOM = 0.05  # seconds between two checks, while nobody reads stdout, for processes that must not be held up
+_ROOM_SECONDS = 0.05  # seconds between two checks, while nobody reads stdout, for processes that must not be held up
 _OVER = re.compile(rb"\x08*(\r\n|\r|\n)")  # what follows the state of a progress bar, or a line
 _BACK = re.compile(rb"(?<!\x08)\x08+\r")  # Keras goes back in a line so; in a log, backspaces only show
 
@@ -77,13 +77,13 @@ class Log:
         """Log a message of the launcher as a line, or as several labelled lines."""
         label = f"[{self._host}] " if self._prefix else ""
         lines = self.secret.mask(message).splitlines() or [""]
-        self._write("".join(f"{label}{line}\n" for line in lines).encode("utf-8", "replace"), RESERVE)
+        self._write("".join(f"{label}{line}\n" for line in lines).encode("utf-8", "replace"), RESERVE_BYTES)
         self.show("", "\n".join(lines).encode("utf-8", "replace"))
         self._sink.hand_over()
 
     def write(self, line: str) -> None:
         """Write a line without a label, for a program that reads our log."""
-        self._write(f"{self.secret.mask(line)}\n".encode("utf-8", "replace"), RESERVE)
+        self._write(f"{self.secret.mask(line)}\n".encode("utf-8", "replace"), RESERVE_BYTES)
         self._sink.hand_over()
 
     def open_pipes(self, process: str) -> tuple[int, int]:
@@ -130,7 +130,7 @@ class Log:
                 self._end_line(pipe)
         self._sink.hand_over()
 
-    def finish(self, patience: float = PATIENCE, hurries: Callable[[], bool] = bool) -> int:
+    def finish(self, patience: float = PATIENCE_SECONDS, hurries: Callable[[], bool] = bool) -> int:
         """Wait until all is written, or nothing was taken for `patience` seconds.
 
         Return how many bytes were lost in all.
@@ -152,29 +152,29 @@ class Log:
         look = rested = 0.0
         while True:
             count = 0
-            for fd, _ in self._poll.poll(_LOOK if self._grows else None):
+            for fd, _ in self._poll.poll(_LOOK_SECONDS if self._grows else None):
                 if self._sink.is_full:
                     break
                 with self._lock:
                     count += self._read(fd)
             if self._grows and time.monotonic() >= look:
-                look = time.monotonic() + _LOOK
+                look = time.monotonic() + _LOOK_SECONDS
                 self._show_unfinished()
             if self._sink.waiting:
-                self._sink.catch_up(_PACE)
+                self._sink.catch_up(_PACE_SECONDS)
             if self._sink.is_full:
                 self._wait_for_room()
             elif 0 < count < _LITTLE:
                 # The first line after a pause is not delayed.
-                if time.monotonic() < rested + 2 * _PAUSE:
-                    time.sleep(_PAUSE)
+                if time.monotonic() < rested + 2 * _PAUSE_SECONDS:
+                    time.sleep(_PAUSE_SECONDS)
                 rested = time.monotonic()
 
     def _wait_for_room(self) -> None:
         """Leave output in the pipes, which fill up; but read from processes that are to end."""
         read = 0
         while self._sink.is_full:
-            self._sink.wait_for_room(0 if read else _ROOM)
+            self._sink.wait_for_room(0 if read else _ROOM_SECONDS)
             self._sink.hand_over()  # without a thread for it, this call writes
             read = 0
             if self._sink.is_stalled:
@@ -204,7 +204,7 @@ class Log:
                 pipe.since = time.monotonic()
             pipe.unfinished += rest
             pipe.grown = self._grows = True
-            if len(pipe.unfinished) > _LONGEST_LINE:
+            if len(pipe.unfinished) > _LONGEST_LINE_BYTES:
                 self._show(pipe)
         return len(block)
 
@@ -228,7 +228,7 @@ class Log:
         """Show lines without an end, such as progress bars."""
         with self._lock:
             for pipe in self._pipes.values():
-                if pipe.grown and time.monotonic() >= pipe.since + _SHOW and not self._sink.is_stalled:
+                if pipe.grown and time.monotonic() >= pipe.since + _SHOW_SECONDS and not self._sink.is_stalled:
                     self._show(pipe)
             self._grows = any(pipe.grown for pipe in self._pipes.values())
 
@@ -242,7 +242,7 @@ class Log:
         new = _not_shown(line, pipe.shown)
         masked = self.secret.mask_bytes(new)
         state = line[line.rfind(b"\r") + 1 :]
-        is_long = len(state) > _AGAIN
+        is_long = len(state) > _AGAIN_BYTES
         sure = masked[: len(masked) - max(self.secret.open_end(masked, names=is_long), _open_character(masked))]
         if is_long:
             over = self.secret.mask_bytes(line[: len(line) - len(new)]) + sure
@@ -258,7 +258,7 @@ class Log:
 
     def _end_of(self, unfinished: bytearray) -> bytes:
         """Return the end of a possibly very long line, without a secret that the cut divides."""
-        cut = max(0, len(unfinished) - LAST - self.secret.longest)
+        cut = max(0, len(unfinished) - LAST_BYTES - self.secret.longest)
         masked = self.secret.mask_bytes(bytes(unfinished[cut:]))
         return masked[self.secret.longest :] if cut else masked
 

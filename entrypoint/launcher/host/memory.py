@@ -9,7 +9,7 @@ from pathlib import Path
 
 from entrypoint.launcher.host.cgroups import groups, read
 
-_NO_LIMIT = 1 << 60  # bytes; version 1 writes "no limit" as a number of this size
+_UNLIMITED_BYTES = 1 << 60  # bytes; version 1 writes "no limit" as a number of this size
 
 
 class Meter:
@@ -40,4 +40,4 @@ def _count(folder: Path | None) -> int | None:
 
 def _megabytes(folder: Path, what: str, *names: str) -> list[str]:
     size = read(folder, *names).strip()
-    return [f"{int(size) / (1 << 20):,.0f} MiB {what}"] if size.isdecimal() and 0 < int(size) < _NO_LIMIT else []
+    return [f"{int(size) / (1 << 20):,.0f} MiB {what}"] if size.isdecimal() and 0 < int(size) < _UNLIMITED_BYTES else []

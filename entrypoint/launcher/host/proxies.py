@@ -19,7 +19,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 # Of an EC2 instance's metadata, and of a container's credentials. The variables below may name other places.
 AWS = ("169.254.169.254", "169.254.170.2")
 AWS_AT = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_EC2_METADATA_SERVICE_ENDPOINT")
-LONGEST = 1 << 16  # bytes of addresses that are added to the names, well below what Linux passes to a program
+LONGEST_BYTES = 1 << 16  # bytes of addresses that are added to the names, well below what Linux passes to a program
 
 
 def told(found: Sequence[str], hosts: int) -> str:
@@ -64,7 +64,7 @@ def addresses_with(found: Iterable[str]) -> list[str]:
     known, size = list[str](), 0
     for address in (*own, *addresses):
         size += len(address) + 1
-        if size <= LONGEST:
+        if size <= LONGEST_BYTES:
             known.append(address)
     return known
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.launcher.host.logs import Log
-from entrypoint.launcher.host.resource_limits import NAP, Shortage, broken
+from entrypoint.launcher.host.resource_limits import NAP_SECONDS, Shortage, broken
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.policy.events import Event, RankEnded, RankOrphaned, RankStarted
 
@@ -46,7 +46,7 @@ class Ranks:
                 connection, _ = self._socket.accept()
             except OSError as error:
                 if shortage.note(error):
-                    time.sleep(NAP)
+                    time.sleep(NAP_SECONDS)
                 continue
             shortage.over()
             try:

@@ -10,9 +10,11 @@ from entrypoint.base.errors import ExitCode
 from entrypoint.launcher.host.cgroups import most_processes
 from entrypoint.launcher.policy.events import Broken, Event, NotStarted
 
-NAP = 0.05  # seconds until a connection is tried again that found no descriptor
+NAP_SECONDS = 0.05  # seconds until a connection is tried again that found no descriptor
 CLONE3 = 435  # the system call by which glibc starts threads; if it does not exist (ENOSYS) there is an older one
-LASTING = 2.0  # seconds without a descriptor for any connection after which other hosts will not be reached either
+LASTING_SECONDS = (
+    2.0  # seconds without a descriptor for any connection after which other hosts will not be reached either
+)
 
 
 class Shortage:
@@ -29,7 +31,7 @@ class Shortage:
             return False
         now = time.monotonic()
         self._since = min(self._since, now)
-        if now >= self._since + LASTING and not self._told:
+        if now >= self._since + LASTING_SECONDS and not self._told:
             self._told = True
             self._put(broken(error))
         return True

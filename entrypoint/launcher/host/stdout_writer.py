@@ -8,15 +8,17 @@ import threading
 import time
 from collections.abc import Callable
 
-LIMIT = 4 << 20  # bytes waiting from which on no more should come
-MOST = 15 << 20  # bytes waiting beyond which what comes is counted and dropped
-RESERVE = 1 << 20  # bytes beyond that for what is worth more
-STALLED = 2.0  # seconds in which nothing was taken, after which no reader is expected
-PATIENCE = 20.0  # seconds at the end in which nothing is taken until we leave; the last lines are the most useful
-HURRY = 5.0  # the same, if SageMaker waits for our end
-LAST = 60.0  # seconds at the end, even if something is taken
-ALONE = 0.2  # seconds that a writer waits for a reader if there can be no thread
-_AT_ONCE = 1 << 16  # bytes that are written by one call
+LIMIT_BYTES = 4 << 20  # bytes waiting from which on no more should come
+MOST_BYTES = 15 << 20  # bytes waiting beyond which what comes is counted and dropped
+RESERVE_BYTES = 1 << 20  # bytes beyond that for what is worth more
+STALLED_SECONDS = 2.0  # seconds in which nothing was taken, after which no reader is expected
+PATIENCE_SECONDS = (
+    20.0  # seconds at the end in which nothing is taken until we leave; the last lines are the most useful
+)
+HURRY_SECONDS = 5.0  # the same, if SageMaker waits for our end
+LAST_SECONDS = 60.0  # seconds at the end, even if something is taken
+ALONE_SECONDS = 0.2  # seconds that a writer waits for a reader if there can be no thread
+_AT_ONCE_BYTES = 1 << 16  # bytes that are written by one call
 
 
 class Sink:
@@ -29,7 +31,7 @@ class Sink:
     def __init__(self, fd: int) -> None:
         self._fd, self._own = fd, _opened_again(fd)
         # A pipe takes PIPE_BUF bytes as a whole or not at all, so what it did not take is known exactly.
-        self._piece = select.PIPE_BUF if self._own is None else _AT_ONCE
+        self._piece = select.PIPE_BUF if self._own is None else _AT_ONCE_BYTES
         self._buffer = bytearray()  # what waits, with what is being written; changed under the lock
         self.lost = 0  # bytes that will never be written; changed under the lock
         self._moved = 0.0  # when something was taken last
@@ -45,11 +47,11 @@ class Sink:
 
     @property
     def is_full(self) -> bool:
-        return self.waiting >= LIMIT
+        return self.waiting >= LIMIT_BYTES
 
     @property
     def is_stalled(self) -> bool:
-        return self.waiting > 0 and time.monotonic() > self._moved + STALLED
+        return self.waiting > 0 and time.monotonic() > self._moved + STALLED_SECONDS
 
     def put(self, text: bytes, reserve: int = 0) -> None:
         """Write what is taken at once. The rest waits for `catch_up` or `hand_over`."""
@@ -58,7 +60,7 @@ class Sink:
             if not self._buffer:
                 self._moved = time.monotonic()
                 count = self._write(text) if self._own is not None else 0
-            if count is None or self.waiting + len(text) - count > MOST + reserve:
+            if count is None or self.waiting + len(text) - count > MOST_BYTES + reserve:
                 self.lost += len(text) - (count or 0)
             else:
                 self._buffer += text[count:]
@@ -75,7 +77,7 @@ class Sink:
                     thread.start()
                     self._thread = thread
         if self._thread is None:  # better to wait a moment for a reader than to lose it
-            self._write_until(time.monotonic() + (0.0 if self.is_stalled else ALONE))
+            self._write_until(time.monotonic() + (0.0 if self.is_stalled else ALONE_SECONDS))
 
     def catch_up(self, seconds: float) -> None:
         """Write what waits while that is quick. Once the thread has begun, it goes on until nothing waits."""
@@ -83,21 +85,21 @@ class Sink:
         if self._own is not None:
             self._write_until(until)
         self.hand_over()
-        self.wait_for_room(max(0.0, until - time.monotonic()), _AT_ONCE)
+        self.wait_for_room(max(0.0, until - time.monotonic()), _AT_ONCE_BYTES)
 
-    def wait_for_room(self, seconds: float, limit: int = LIMIT) -> None:
+    def wait_for_room(self, seconds: float, limit: int = LIMIT_BYTES) -> None:
         """Wait for at most so many seconds until less than `limit` waits."""
         with self._lock:
             self._emptied.wait_for(lambda: self.waiting < limit, seconds)
 
-    def finish(self, patience: float = PATIENCE, hurries: Callable[[], bool] = bool) -> int:
+    def finish(self, patience: float = PATIENCE_SECONDS, hurries: Callable[[], bool] = bool) -> int:
         """Wait for what is left, for a limited time, while somebody takes it. Return how many bytes were lost in all.
 
         `hurries()` tells whether SageMaker waits for our end by now.
         """
         began = time.monotonic()
-        while self.waiting and time.monotonic() < began + LAST:
-            if time.monotonic() >= max(began, self._moved) + (HURRY if hurries() else patience):
+        while self.waiting and time.monotonic() < began + LAST_SECONDS:
+            if time.monotonic() >= max(began, self._moved) + (HURRY_SECONDS if hurries() else patience):
                 break
             self.hand_over()
             with self._lock:

@@ -15,7 +15,7 @@ DAEMONS = {ORTE: "orted", PRRTE: "prted"}  # by the major version that stands fo
 # Since Open MPI 5, a rank exits with this code (MPI_ERR_UNKNOWN) when another rank's connection ends; mpirun prints
 # why.
 LOST_PEER = 14
-PATIENCE = 20.0  # seconds for `mpirun --version`, which usually takes some hundredths of a second
+PATIENCE_SECONDS = 20.0  # seconds for `mpirun --version`, which usually takes some hundredths of a second
 
 
 def major_version(environment: Mapping[str, str]) -> int:
@@ -47,7 +47,7 @@ def _asked(mpirun: str, environment: Mapping[str, str]) -> int:
     try:
         said = subprocess.run(
             [mpirun, "--version"], env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, timeout=PATIENCE,
+            stderr=subprocess.STDOUT, timeout=PATIENCE_SECONDS,
         ).stdout.decode(errors="replace")  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         said = str(error)

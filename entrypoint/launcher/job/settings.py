@@ -172,28 +172,17 @@ def _addresses(text: str) -> tuple[tuple[str, str], ...]:
 class Setting(Default):
     """Hold how one setting is read and what it means.
 
-    `machine`: a fact of one host's machine, which may differ between hosts. `internal`: also a constant for users.
-    Our tests and `entrypoint local` set both by environment variables; no page has them.
+    `machine`: a fact of one host's machine, which may differ between hosts; `entrypoint local` and our tests set it.
     """
 
-    def __init__(
-        self, default: Any, parse: Callable[[str], Any], doc: str, secret: bool, internal: bool, machine: bool
-    ) -> None:
+    def __init__(self, default: Any, parse: Callable[[str], Any], doc: str, secret: bool, machine: bool) -> None:
         super().__init__(lambda: default)
-        self.default, self.parse, self.doc, self.secret = default, parse, doc, secret
-        self.internal, self.machine = internal or machine, machine
+        self.default, self.parse, self.doc, self.secret, self.machine = default, parse, doc, secret, machine
 
 
-def _setting(
-    default: Any,
-    parse: Callable[[str], Any],
-    doc: str,
-    secret: bool = False,
-    internal: bool = False,
-    machine: bool = False,
-) -> Any:
+def _setting(default: Any, parse: Callable[[str], Any], doc: str, secret: bool = False, machine: bool = False) -> Any:
     """Return a Setting as a field's default."""
-    return Setting(default, parse, doc, secret, internal, machine)
+    return Setting(default, parse, doc, secret, machine)
 
 
 class Settings(Value):
@@ -230,7 +219,7 @@ class Settings(Value):
         "chief has ended; worker scripts only serve. `auto`: when it ends; or, after the chief's end, when it runs a "
         "TensorFlow server and is seen to wait in its `join()`, or to do nothing for 60 s.",
     )
-    ps_quiet: float = _setting(60.0, _seconds(2, 86_400), "See `ENTRYPOINT_PS_WORKER_END`.", internal=True)
+    ps_quiet: float = _setting(60.0, _seconds(2, 86_400), "See `ENTRYPOINT_PS_WORKER_END`.")
     ps_count: int = _setting(
         0, whole_number(1, 2000), "ps: number of parameter server tasks in all. Default: one per host."
     )
@@ -250,15 +239,15 @@ class Settings(Value):
     ps_chief_name: str = _setting(
         "auto",
         _choice("auto", "chief", "master"),
-        "ps: what TF_CONFIG calls rank 0. `auto`: `master`, as on AWS's images, if the code uses TF1's estimators or "
-        "sessions and nowhere says 'chief'; else `chief`.",
+        "ps: what TF_CONFIG calls rank 0. `auto`: `master`, as on AWS's images, if the code uses TF1's Estimators, "
+        "or TF1's sessions and a quoted 'master', and has neither a quoted 'chief' nor TF2's parameter server "
+        "strategy; else `chief`.",
     )
     ps_chief_first: str = _setting(
         "auto",
         _choice("auto", "always", "never"),
         "ps with scripts: hold worker scripts until the chief's port answers. `auto`: only if the code uses "
         "TF1 sessions or estimators, where a worker that comes first loses 30 s.",
-        internal=True,
     )
     tf1: str = _setting(
         "tell",
@@ -269,14 +258,13 @@ class Settings(Value):
         "start. For programs in Python.",
     )
     control_port: int = _setting(7979, whole_number(1, 65535), "Port of the control channel and of /status.")
-    ssh_port: int = _setting(7922, whole_number(1, 65535), "mpi: port of the job's own ssh daemon.", internal=True)
+    ssh_port: int = _setting(7922, whole_number(1, 65535), "mpi: port of the job's own ssh daemon.")
     token: str = _setting("", _token, "Secret that hosts of the job must show to one another.", secret=True)
     heartbeat: float = _setting(
         1.0,
         _seconds(0.05, 60),
         "Seconds between two heartbeats of a host. In jobs of more than 250 hosts longer: the coordinator hears no "
         "more than 250 a second.",
-        internal=True,
     )
     peer_timeout: float = _setting(
         5.0,
@@ -300,7 +288,6 @@ class Settings(Value):
         "Seconds after SIGKILL in which a process is waited for. One that is still there, for the kernel does not let "
         "it go (a disk that does not answer, say), is named and left behind; where it is in the way of another "
         "attempt, the job fails.",
-        internal=True,
     )
     max_runtime: float = _setting(
         0.0,
@@ -318,7 +305,6 @@ class Settings(Value):
         3.0,
         _seconds(0, 3600),
         "Seconds until the first restart; doubled each time, up to 60 (or this, if it is more).",
-        internal=True,
     )
     restart_codes: tuple[int, ...] = _setting(
         (75,), _codes, "Exit codes after which the job is tried again, with commas between them."
@@ -329,7 +315,6 @@ class Settings(Value):
         "`auto`: where several processes divide a host's CPUs, or a quota allows fewer than TensorFlow sees, each is "
         "told how many threads to start, unless the environment says so already; and with Horovod and MPI, on hosts "
         "without GPUs, a rank that waits yields its CPU. `off`: none of this.",
-        internal=True,
     )
     pin_gpus: str = _setting(
         "auto",
@@ -357,7 +342,6 @@ class Settings(Value):
         _seconds(0, 86_400),
         "Seconds that the scripts of hosts outside the distribution have to end by themselves after all others have "
         "succeeded.",
-        internal=True,
     )
     differences: str = _setting(
         "fail",
@@ -383,9 +367,7 @@ class Settings(Value):
         "launcher; kept on the coordinator in `/opt/ml/output/data/record`, with `report.html` beside it, which is "
         "made of it ([report.md](report.md)). The settings below need it.",
     )
-    monitor_interval: float = _setting(
-        1.0, _seconds(0.1, 60), "Seconds between two looks of the monitor.", internal=True
-    )
+    monitor_interval: float = _setting(1.0, _seconds(0.1, 60), "Seconds between two looks of the monitor.")
     metrics: tuple[tuple[str, str], ...] = _setting(
         (),
         _metric_definitions,
@@ -457,6 +439,12 @@ class Settings(Value):
 
 
 SETTINGS: dict[str, Setting] = {name: vars(Settings)[name] for name in Settings.fields}
+# Constants for users. Our tests change them, as facts of a machine, by environment variables that are on no page.
+CONSTANTS = {
+    "heartbeat", "kill_timeout", "monitor_interval", "outside_grace", "ps_chief_first", "ps_quiet", "restart_backoff",
+    "ssh_port", "threads",
+}  # fmt: skip
+FOR_USERS = [name for name, setting in SETTINGS.items() if not setting.machine and name not in CONSTANTS]
 
 
 def read_settings(
@@ -468,10 +456,9 @@ def read_settings(
     for key, value in hyperparameters.items():
         if key.startswith(HYPERPARAMETER_PREFIX):
             name = key.removeprefix(HYPERPARAMETER_PREFIX)
-            if name not in SETTINGS or SETTINGS[name].internal:
-                names = [name for name, setting in SETTINGS.items() if not setting.internal]
-                near = did_you_mean(name.lower(), names, HYPERPARAMETER_PREFIX + "{}")
-                wanted = "; wanted one of " + ", ".join(HYPERPARAMETER_PREFIX + name for name in names)
+            if name not in FOR_USERS:
+                near = did_you_mean(name.lower(), FOR_USERS, HYPERPARAMETER_PREFIX + "{}")
+                wanted = "; wanted one of " + ", ".join(HYPERPARAMETER_PREFIX + name for name in FOR_USERS)
                 errors.append(ConfigError(f"unknown hyperparameter {key}{near or wanted}"))
             elif value not in NOT_GIVEN:
                 values[name] = errors.instead(None, _parse, SETTINGS[name], as_text(value), f"hyperparameter {key}")
@@ -522,9 +509,8 @@ def _parse(setting: Setting, text: str, where: str) -> Any:
 def settings_table() -> str:
     """Return the settings as a Markdown table."""
     rows = ["| setting | default | meaning |", "|---|---|---|"]
-    for name, setting in SETTINGS.items():
-        if setting.internal:
-            continue
+    for name in FOR_USERS:
+        setting = SETTINGS[name]
         # Where the default depends on the job, the setting's text gives it.
         given = setting.default
         depends = given in ("", ()) or (given == 0 and name in ("processes_per_host", "ps_count"))

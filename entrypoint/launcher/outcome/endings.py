@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from entrypoint.launcher.outcome.symptoms import reads_like_symptom
 
-LONGEST_BANNER = 60  # lines
+LONGEST_BANNER_LINES = 60  # lines
 
 _GOODBYE = re.compile(
     # the last lines of experiment trackers
@@ -56,7 +56,7 @@ def banners(lines: Sequence[str]) -> Iterator[Banner]:
         if not _RULE.match(line):
             continue
         inside = lines[first + 1 : number] if first is not None else []
-        if first is None or not any(inside) or len(inside) > LONGEST_BANNER:
+        if first is None or not any(inside) or len(inside) > LONGEST_BANNER_LINES:
             first = number
             continue
         text = " ".join(line.strip() for line in inside)

@@ -23,7 +23,7 @@ from entrypoint.launcher.outcome.last_exception import (
     that_ended_it,
 )
 from entrypoint.launcher.outcome.meanings import meaning
-from entrypoint.launcher.outcome.native import NEAR, Told, fatal, mpi_error, of_handler
+from entrypoint.launcher.outcome.native import NEAR_LINES, Told, fatal, mpi_error, of_handler
 from entrypoint.launcher.outcome.outcome import Confidence, Exit, clip, clip_head
 from entrypoint.launcher.outcome.refusals import refusal
 from entrypoint.launcher.outcome.symptoms import SENT, reads_like_symptom
@@ -31,9 +31,9 @@ from entrypoint.launcher.outcome.tails import GAP
 from entrypoint.launcher.outcome.tracebacks import Link, Raised, tracebacks
 
 LINES = 10  # last lines that are shown if nothing better is known
-WIDTH = 4000  # characters of a line that are read: some patterns are tried at each of them
-LONGEST = 400  # characters of the line with the error
-LONG = 12  # lines of a message that are shown whole; a longer one is shown by its beginning and end
+WIDTH_CHARS = 4000  # characters of a line that are read: some patterns are tried at each of them
+LONGEST_CHARS = 400  # characters of the line with the error
+LONG_LINES = 12  # lines of a message that are shown whole; a longer one is shown by its beginning and end
 FRAMES = 6  # frames of a traceback that are shown whole; of a longer one, those of the user's code
 
 # Terminal sequences and other control characters: a failure text is for people.
@@ -78,7 +78,7 @@ def explain(exit: Exit, output: str, wrote: str = "") -> Explanation:
         error, details, symptom = _told_of_signal(lines, number)
         if exit.signal is None:
             error = f"{error} ({_of_child(exit.code, number)})" if error else _of_child(exit.code, number)
-    elif said := fatal(lines, NEAR) or mpi_error(lines, _last_lines(lines)):
+    elif said := fatal(lines, NEAR_LINES) or mpi_error(lines, _last_lines(lines)):
         error, details, symptom = said
     elif refused := refusal(lines[chains[-1][-1].last + 1 :] if chains else lines, exit.code):
         error, details, symptom = refused, _last_lines(lines), False
@@ -127,7 +127,7 @@ def _explanation(error: str, details: str, symptom: bool, lines: Sequence[str]) 
 
 def _with_meaning(error: str, lines: Sequence[str]) -> str:
     means = meaning(error, lines)
-    return f"{clip(error, LONGEST - len(means) - 3)} ({means})" if means else clip(error, LONGEST)
+    return f"{clip(error, LONGEST_CHARS - len(means) - 3)} ({means})" if means else clip(error, LONGEST_CHARS)
 
 
 # --- exceptions ---
@@ -183,7 +183,7 @@ def _details(raised: Raised) -> str:
     left_out = [f"  ... {len(frames) - len(told)} frames of libraries"] if len(told) < len(frames) else []
     body = [line for _, frame in told for line in frame]
     message = [clip(line, 300) for line in others if line.strip()]
-    if len(message) > LONG:
+    if len(message) > LONG_LINES:
         message = [*message[:3], f"... {len(message) - 5} lines", *message[-2:]]
     return "\n".join([*head, *left_out, *body, *message])
 
@@ -232,8 +232,8 @@ def _last_line(lines: list[str], told: list[str]) -> Told:
 
 def _readable(output: str) -> list[str]:
     lines = re.split(r"\r\n|[\n\r\x0b\x0c\x85\u2028\u2029]", output)
-    lines = [_CONTROL.sub("", line[: None if line[:1] == "{" else WIDTH]).rstrip() for line in lines]
-    return [line[:WIDTH] for line in as_python_prints(lines)]
+    lines = [_CONTROL.sub("", line[: None if line[:1] == "{" else WIDTH_CHARS]).rstrip() for line in lines]
+    return [line[:WIDTH_CHARS] for line in as_python_prints(lines)]
 
 
 def _last_lines(lines: list[str]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from entrypoint.base.values import replace
 from entrypoint.launcher.outcome.endings import without_goodbyes
-from entrypoint.launcher.outcome.native import NEAR, still_worked
+from entrypoint.launcher.outcome.native import NEAR_LINES, still_worked
 from entrypoint.launcher.outcome.outcome import Exit, clip
 from entrypoint.launcher.outcome.refusals import refusal
 from entrypoint.launcher.outcome.symptoms import reads_like_symptom
@@ -21,7 +21,7 @@ Chain = tuple[Raised, ...]
 
 AFTER_ONE = {1, 120}  # Python's exit codes after an exception; 120: it could also not write its last output
 CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP}
-NESTED = 3  # lines between an exception's own line and a traceback in its message
+NESTED_LINES = 3  # lines between an exception's own line and a traceback in its message
 
 # What a shell prints about a program that it ran.
 SHELL = re.compile(
@@ -62,14 +62,14 @@ def that_ended_it(exit: Exit, chains: Sequence[Chain], lines: Sequence[str], tol
         if at == last:
             return None
     after = lines_after(chains[last], told)
-    if not after or (exit.code in AFTER_ONE and came_out(chains[last]).outermost and after <= NEAR):
+    if not after or (exit.code in AFTER_ONE and came_out(chains[last]).outermost and after <= NEAR_LINES):
         return _of_child(chains, last)
     return None
 
 
 def printed_before(exit: Exit, chains: Sequence[Chain], told: Sequence[str]) -> str:
     """Return the exception after which a program printed its last lines and ended as Python does after one."""
-    if not chains or exit.code not in AFTER_ONE or lines_after(chains[-1], told) > NEAR:
+    if not chains or exit.code not in AFTER_ONE or lines_after(chains[-1], told) > NEAR_LINES:
         return ""
     raised = came_out(chains[-1])
     return "" if reads_like_symptom(raised.name, raised.message) else clip(raised.line, 200)
@@ -103,7 +103,7 @@ def _inside(chains: Sequence[Chain], at: int, told: Sequence[str]) -> int:
     while at + 1 < len(chains):
         between = [line for line in told[chains[at][-1].last + 1 : chains[at + 1][0].first] if line]
         announced = len(between) == 1 and between[0].endswith(":") and not _ELSEWHERE.match(between[0])
-        if chains[at + 1][0].first - chains[at][-1].last > NESTED or not (announced or not between):
+        if chains[at + 1][0].first - chains[at][-1].last > NESTED_LINES or not (announced or not between):
             break
         at += 1
     return at
@@ -114,7 +114,7 @@ def _of_child(chains: Sequence[Chain], at: int) -> Chain:
     chain = chains[at]
     if at and len(chain) == 1 and chain[0].name.rpartition(".")[2] in _OF_CHILDREN:
         before = chains[at - 1]
-        if came_out(before).of_program and chain[0].first - before[-1].last <= NEAR:
+        if came_out(before).of_program and chain[0].first - before[-1].last <= NEAR_LINES:
             return (*before, replace(chain[0], link=Link.CAUSE))
     return chain
 

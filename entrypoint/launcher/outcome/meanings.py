@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-NEAR = 300  # last lines in which an allocator's report of the exhausted memory is looked for
+NEAR_LINES = 300  # last lines in which an allocator's report of the exhausted memory is looked for
 GIB = 1 << 30
 
 _MEANINGS = (
@@ -37,7 +37,7 @@ _USED = {"limit": re.compile(r"^Limit: +(\S+)"), "used": re.compile(r"^InUse: +(
 def meaning(error: str, lines: Sequence[str]) -> str:
     """Return what an error means, or "" if its own text is clear. `lines`: the last output."""
     if _EXHAUSTED.search(error):
-        return _exhausted(lines[-NEAR:])
+        return _exhausted(lines[-NEAR_LINES:])
     return next((words for pattern, words in _MEANINGS if pattern.search(error)), "")
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from entrypoint.launcher.outcome.symptoms import reads_like_symptom
 
-NEAR = 30  # lines that may follow what ended a program
-DETAILS = 20  # lines
-STACK = 10  # lines of a stack of C functions
+NEAR_LINES = 30  # lines that may follow what ended a program
+DETAILS_LINES = 20  # lines
+STACK_LINES = 10  # lines of a stack of C functions
 ABORTED = "Fatal Python error: Aborted"  # faulthandler prints it after an abort() whose caller has printed the reason
 
 FATAL = re.compile(
@@ -38,13 +38,13 @@ def fatal(lines: Sequence[str], after: int | None = None) -> Told | None:
     start = found[-1]
     if after is not None and sum(not _STACK.match(line) for line in lines[start + 1 :]) > after:
         return None
-    if lines[start].startswith(ABORTED) and found[:-1] and start - found[-2] <= STACK:
+    if lines[start].startswith(ABORTED) and found[:-1] and start - found[-2] <= STACK_LINES:
         start = found[-2]
     error = lines[start].strip()
     follows = [line.strip() for line in lines[start + 1 : start + 2]]
     if follows and (error.endswith(":") or follows[0].startswith("what():")):
         error = f"{error} {follows[0]}"
-    details = "\n".join(line for line in lines[start : start + DETAILS] if line.strip())
+    details = "\n".join(line for line in lines[start : start + DETAILS_LINES] if line.strip())
     return error, details, reads_like_symptom("", error)
 
 
@@ -72,4 +72,4 @@ def mpi_error(lines: Sequence[str], last_lines: str) -> Told | None:
 def of_handler(lines: Sequence[str]) -> Told | None:
     """Return the first lines of the stack that Open MPI's signal handler prints."""
     start = next((n for n in range(len(lines) - 1, -1, -1) if _HANDLER.search(lines[n])), None)
-    return None if start is None else ("", "\n".join(lines[start : start + STACK]), False)
+    return None if start is None else ("", "\n".join(lines[start : start + STACK_LINES]), False)

@@ -8,7 +8,7 @@ from entrypoint.base.errors import ExitCode
 from entrypoint.base.python310 import StrEnum
 from entrypoint.base.values import Value, replace
 
-FAILURE_TEXT_LIMIT = 1024  # characters of /opt/ml/output/failure that reach FailureReason (API reference)
+FAILURE_TEXT_CHARS = 1024  # characters of /opt/ml/output/failure that reach FailureReason (API reference)
 
 
 class Exit(Value):
@@ -95,7 +95,7 @@ class Outcome(Value):
         if (self.exit_code == 0) != (self.kind is Kind.SUCCEEDED):
             raise ValueError(f"an outcome '{self.kind}' cannot have exit code {self.exit_code}")
 
-    def failure_text(self, limit: int = FAILURE_TEXT_LIMIT) -> str:
+    def failure_text(self, limit: int = FAILURE_TEXT_CHARS) -> str:
         """Return the text for /opt/ml/output/failure: the cause in the first line, then the end of the traceback."""
         if self.cause is None:
             return str(self.kind)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from entrypoint.launcher.outcome.endings import without_goodbyes
 from entrypoint.launcher.outcome.forms import TRACEBACK, boxes
 
-NEAR = 100  # last lines in which a refusal is looked for
+NEAR_LINES = 100  # last lines in which a refusal is looked for
 CODES = {2, 64}  # exit codes that mean a refusal, whatever is printed after it; some libraries end with 1
 _HYDRA = "Set the environment variable HYDRA_FULL_ERROR=1 "
 
@@ -21,7 +21,7 @@ _STEPS = (":", ",")  # ends of a line that continues in the next one
 
 def refusal(lines: Sequence[str], code: int) -> str:
     """Return why a program did not take its arguments; "" if it did not end because of that."""
-    lines = lines[-NEAR:]
+    lines = lines[-NEAR_LINES:]
     told = without_goodbyes(lines)
     for find in (_of_absl, _of_usage, _of_box):
         if (found := find(lines, code)) and _is_last(told[found[1] + 1 :], code):

@@ -11,7 +11,7 @@ from itertools import pairwise
 from entrypoint.base.python310 import StrEnum
 from entrypoint.base.values import Value
 
-MORE = 6  # lines after an exception's line that may belong to its message
+MORE_LINES = 6  # lines after an exception's line that may belong to its message
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 _HEADER = re.compile(r"^(?P<prefix>.*?)(Exception Group )?Traceback \(most recent call last\):$")
@@ -27,7 +27,7 @@ _LINKS = {
     "During handling of the above exception, another exception occurred:": "context",
     "The above exception was the direct cause of the following exception:": "cause",
 }
-_BEGINNING = 250  # characters of a long message that are shown before its end
+_BEGINNING_CHARS = 250  # characters of a long message that are shown before its end
 _GUTTER = re.compile(r"^ *[|+](?: |$)|^ *\+-")
 _MEMBER = re.compile(r"^ *\+-[+-]-+ (\d+|\.\.\.) -+$")
 _GROUP_END = re.compile(r"^ *\+-{20,}$")
@@ -141,13 +141,16 @@ def _raised(lines: list[str], head: int, until: int) -> Raised | None:
     message = message.removeprefix(f"{named['name']}: ")
     if closing := _closing(named["message"] or "", lines, last, until):
         last = closing
-        message = f"{message[:_BEGINNING]} ... {lines[last].strip()}"
+        message = f"{message[:_BEGINNING_CHARS]} ... {lines[last].strip()}"
     last = _end_of_graph(lines, last, until)
     if named["last"] in ("SyntaxError", "IndentationError", "TabError"):
         place = [line.strip() for line in lines[head:at] if _UNREADABLE.match(line)]
         message += f" ({place[-1]})" if place else ""
     # More lines of the message may look like anything.
-    end = next((n for n in range(last + 1, min(last + 1 + MORE, until)) if lines[n].strip() in _LINKS), last + 1 + MORE)
+    end = next(
+        (n for n in range(last + 1, min(last + 1 + MORE_LINES, until)) if lines[n].strip() in _LINKS),
+        last + 1 + MORE_LINES,
+    )
     end = min(max(end, last + 1), until)
     before = [line for line in lines[max(0, head - 4) : head] if line.strip()]
     frames = [line for line in lines[head:at] if _FRAME.match(line)]

@@ -10,7 +10,7 @@ from entrypoint.launcher.job.channels import Channels, matrix, matrix_lines, rea
 from entrypoint.launcher.plan.plan import NO_GPU, Duty, Plan, ProcessSpec, Role, Serves
 
 FEW_HOSTS = 4  # larger jobs get a summary by role
-LONGEST_LINE = 160  # characters, in a summary
+LONGEST_LINE_CHARS = 160  # characters, in a summary
 
 Here = Callable[[ProcessSpec], Mapping[str, str]]
 """The environment that makes a process's part of this machine's CPUs and GPUs."""
@@ -90,7 +90,7 @@ def _merged(blocks: Sequence[Sequence[str]]) -> list[str]:
         kinds.setdefault(line if count == len(blocks) else name, []).append(line)
     merged = []
     for found in kinds.values():
-        line = found[0] if len(found[0]) <= LONGEST_LINE else f"{found[0][:LONGEST_LINE]} ..."
+        line = found[0] if len(found[0]) <= LONGEST_LINE_CHARS else f"{found[0][:LONGEST_LINE_CHARS]} ..."
         differ = f"   (the first of {len(found)} that differ)" if len(found) > 1 else ""
         some = f"   (of {counts[found[0]]})" if len(found) == 1 and counts[found[0]] < len(blocks) else ""
         merged.append(line + differ + some)

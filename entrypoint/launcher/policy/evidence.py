@@ -12,7 +12,7 @@ from entrypoint.launcher.policy.facts import Facts
 from entrypoint.launcher.policy.rendezvous import columns
 
 LINES, LINE_BYTES = 30, 4096  # of the last output of each process
-LIMIT = 1 << 16  # characters of a whole file
+LIMIT_CHARS = 1 << 16  # characters of a whole file
 ROWS = 40  # of each table in the log; a file has up to ten times as many
 
 
@@ -47,9 +47,9 @@ def in_full(facts: Facts, outcome: Outcome, tails: Mapping[str, str], now: float
     for name, tail in tails.items():
         last = clip_head("\n".join(tail.splitlines()[-LINES:]), LINE_BYTES)
         block = "\n".join(["", f"last lines of {name}", indent(last or "(it printed nothing)", "    "), ""])
-        if len(text) + len(block) < LIMIT:
+        if len(text) + len(block) < LIMIT_CHARS:
             text += block
-    return clip(text, LIMIT)
+    return clip(text, LIMIT_CHARS)
 
 
 def _causes(facts: Facts, most: int) -> list[str]:

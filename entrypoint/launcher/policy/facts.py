@@ -17,7 +17,7 @@ from entrypoint.launcher.policy.local_processes import OwnProcesses
 from entrypoint.launcher.policy.phase import Phase
 from entrypoint.launcher.policy.remote_hosts import OtherHosts
 
-ASK_AGAIN = 0.05  # seconds between two polls; a thousand ranks that fail together are no thousand polls
+ASK_AGAIN_SECONDS = 0.05  # seconds between two polls; a thousand ranks that fail together are no thousand polls
 
 
 class Facts:
@@ -80,7 +80,7 @@ class Facts:
         """Note a cause. On the coordinator, poll all hosts for a better one."""
         happened, attempt = heard if at is None else min(at, heard), self.attempt
         attempt.causes.append(Noted(cause=cause, heard=heard, at=happened, attempt=attempt.number))
-        if self.is_coordinator and self.outcome is None and not attempt.polled_within(ASK_AGAIN, heard):
+        if self.is_coordinator and self.outcome is None and not attempt.polled_within(ASK_AGAIN_SECONDS, heard):
             attempt.note_poll(attempt.poll + 1, heard)
 
     def blame(self, now: float, process: str, **what: Any) -> None:

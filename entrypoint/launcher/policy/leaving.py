@@ -8,11 +8,11 @@ from entrypoint.launcher.policy import artifacts, events
 from entrypoint.launcher.policy.events import Action
 from entrypoint.launcher.policy.facts import Facts
 from entrypoint.launcher.policy.liveness import Liveness
-from entrypoint.launcher.policy.verdict import LINGER
+from entrypoint.launcher.policy.verdict import LINGER_SECONDS
 
-STRAGGLER = 1.5  # seconds that the coordinator of a stopped job waits for hosts that never reported
-LEAVE = 3.0  # seconds beyond the grace that the coordinator waits for followers' last reports
-INVENTORY = 2.0  # seconds for the inventory; a disk that does not answer holds up nobody
+STRAGGLER_SECONDS = 1.5  # seconds that the coordinator of a stopped job waits for hosts that never reported
+LEAVE_SECONDS = 3.0  # seconds beyond the grace that the coordinator waits for followers' last reports
+INVENTORY_SECONDS = 2.0  # seconds for the inventory; a disk that does not answer holds up nobody
 
 
 class Leaving:
@@ -29,7 +29,7 @@ class Leaving:
         if self._inventory_since is None:
             self._inventory_since = now
             yield events.TakeInventory()
-        elif now >= self._inventory_since + INVENTORY:
+        elif now >= self._inventory_since + INVENTORY_SECONDS:
             self.facts.note_inventory()
 
     def _say_what_is_left(self) -> Iterator[Action]:
@@ -68,8 +68,8 @@ class Leaving:
         facts = self.facts
         if host not in facts.hosts.heard:
             # It would wait for us until the start timeout. But whoever stops a job most likely stops all of its hosts.
-            return facts.outcome_at + (LINGER if settled.kind is Kind.FAILED else STRAGGLER)
+            return facts.outcome_at + (LINGER_SECONDS if settled.kind is Kind.FAILED else STRAGGLER_SECONDS)
         # A host that appears after the verdict must still read it: our answer to its first report may be lost.
         serves = facts.succeeded() and not facts.report_of(host).done
         grace = max(self.settings.failure_grace, self.settings.stop_grace if serves else 0.0)
-        return max(facts.outcome_at, facts.hosts.first_heard.get(host, 0)) + grace + LEAVE
+        return max(facts.outcome_at, facts.hosts.first_heard.get(host, 0)) + grace + LEAVE_SECONDS

@@ -11,8 +11,8 @@ from entrypoint.launcher.outcome.outcome import Cause, Confidence
 from entrypoint.launcher.policy.facts import Facts
 
 MISSED = 2  # heartbeats; a host that missed them may be gone
-HANG_UP = 0.5  # seconds for a launcher that has lost its connection to report again, or to take a new one
-PAUSE = 2.0  # seconds: a longer gap between two events means that this process was paused
+HANG_UP_SECONDS = 0.5  # seconds for a launcher that has lost its connection to report again, or to take a new one
+PAUSE_SECONDS = 2.0  # seconds: a longer gap between two events means that this process was paused
 
 
 class Liveness:
@@ -28,7 +28,7 @@ class Liveness:
         gap, settings = now - self.last, self.settings
         if gap > 1.25 * settings.heartbeat:
             self.hosts.excuse_lines(gap)
-        if gap > max(1.5 * settings.heartbeat, min(PAUSE + settings.heartbeat, 0.8 * settings.peer_timeout)):
+        if gap > max(1.5 * settings.heartbeat, min(PAUSE_SECONDS + settings.heartbeat, 0.8 * settings.peer_timeout)):
             self.hosts.excuse_silence(gap, now)
         self.last = now
 
@@ -87,7 +87,7 @@ class Liveness:
         patience = [(heard + settings.peer_timeout, f"not heard for {settings.peer_timeout:g} s")]
         ended, away = self.hosts.link_ended.get(host), self.hosts.unreached.get(host, float("-inf"))
         if ended is not None and away >= ended:
-            patience.append((ended + HANG_UP, "its connection closed, and it accepts no new one"))
+            patience.append((ended + HANG_UP_SECONDS, "its connection closed, and it accepts no new one"))
         if hurried and away > heard:
             missed = MISSED * settings.heartbeat
             patience.append((heard + missed, f"not heard for {missed:g} s, and it accepts no connection"))

@@ -29,7 +29,7 @@ from entrypoint.launcher.policy.rendezvous import Rendezvous
 from entrypoint.launcher.policy.restarts import Restarts
 from entrypoint.launcher.policy.starting import Starting
 from entrypoint.launcher.policy.termination import Termination
-from entrypoint.launcher.policy.verdict import DYING, all_decided, verdict
+from entrypoint.launcher.policy.verdict import DYING_SECONDS, all_decided, verdict
 
 
 class Policy:
@@ -272,7 +272,7 @@ class Policy:
         times = [now + self.settings.heartbeat]
         if facts.attempt.causes or facts.own.forced or not facts.phase.is_active:
             times.append(now + 0.05)  # the end is near: several short limits are running
-        elif facts.attempt.polled_within(DYING, now):
+        elif facts.attempt.polled_within(DYING_SECONDS, now):
             times.append(self.ends.look_at)
         times += self.starting.deadlines()
         if facts.outcome is None:

@@ -12,13 +12,13 @@ from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action
 from entrypoint.launcher.policy.facts import Facts
 from entrypoint.launcher.policy.restarts import Restarts
-from entrypoint.launcher.policy.verdict import DYING
+from entrypoint.launcher.policy.verdict import DYING_SECONDS
 
-LOOK_AGAIN = 0.1  # seconds between two checks of what processes print while something goes wrong
+LOOK_AGAIN_SECONDS = 0.1  # seconds between two checks of what processes print while something goes wrong
 LOOKED_AT = 4000.0  # checks a second on all hosts together, at most: the coordinator has to read the results
-UNENDING = 2.0  # seconds that a process has from its last output to its end
-NO_SERVER = 60.0  # seconds within which a chief's script listens, if it ever does
-SAY_WHO_WORKS = 30.0  # seconds after the chief's end, if its workers still work
+UNENDING_SECONDS = 2.0  # seconds that a process has from its last output to its end
+NO_SERVER_SECONDS = 60.0  # seconds within which a chief's script listens, if it ever does
+SAY_WHO_WORKS_SECONDS = 30.0  # seconds after the chief's end, if its workers still work
 
 
 class Ends:
@@ -29,7 +29,7 @@ class Ends:
         self.look_at = now
         self._may_serve = any(spec.serves is Serves.MAYBE for spec in facts.plan.processes)
         self._rests_since = now
-        self._look_again = max(LOOK_AGAIN, len(facts.plan.hosts) / LOOKED_AT)
+        self._look_again = max(LOOK_AGAIN_SECONDS, len(facts.plan.hosts) / LOOKED_AT)
 
     def note(self, event: events.Ended, now: float) -> Iterator[Action]:
         facts = self.facts
@@ -94,7 +94,7 @@ class Ends:
     def _watch_the_dying(self, now: float) -> Iterator[Action]:
         """Ask, after a failure, which processes are about to end; blame one that announced its end and stays."""
         facts = self.facts
-        if not facts.attempt.polled_within(DYING, now) or not facts.phase.is_active:
+        if not facts.attempt.polled_within(DYING_SECONDS, now) or not facts.phase.is_active:
             return
         users = [name for name in facts.own.running(*USERS) if name not in facts.own.asked]
         if users and now >= self.look_at:
@@ -102,7 +102,7 @@ class Ends:
             self.look_at = now + max(self._look_again, now - (facts.attempt.poll_at or now))
             yield events.Look(names=tuple(users))
         for name, (since, error, details) in facts.attempt.dying.items():
-            if name in users and now >= since + UNENDING and facts.own_failure() is None:
+            if name in users and now >= since + UNENDING_SECONDS and facts.own_failure() is None:
                 what = "raised, and did not end"  # but it may have recovered; so a better cause wins
                 facts.blame(now, name, what=what, error=error, details=details, code=1, confidence=Confidence.LOW)
 
@@ -111,7 +111,7 @@ class Ends:
         facts = self.facts
         if not self._may_serve or not facts.is_coordinator or facts.attempt.causes or facts.rests() is None:
             self._rests_since = now
-        elif now >= self._rests_since + SAY_WHO_WORKS:
+        elif now >= self._rests_since + SAY_WHO_WORKS_SECONDS:
             self._may_serve = False
             reports = {host: facts.report_of(host) for host in facts.others}
             if left := [host for host, report in reports.items() if not report.done and report.rests is None]:
@@ -124,12 +124,16 @@ class Ends:
             return
         for name in facts.own.running(Duty.SCRIPT):
             listens = (facts.host, name) in facts.attempt.ready
-            if facts.own.specs[name].role is Role.CHIEF and not listens and now >= facts.own.started[name] + NO_SERVER:
+            if (
+                facts.own.specs[name].role is Role.CHIEF
+                and not listens
+                and now >= facts.own.started[name] + NO_SERVER_SECONDS
+            ):
                 error = (
                     "Estimator.train connects to a server at its task's own address, and starts none: with parameter "
                     "servers it waits for ever. Use tf.estimator.train_and_evaluate, which starts one"
                 )
-                facts.blame(now, name, what=f"listens on no port after {NO_SERVER:g} s", error=error, code=1)
+                facts.blame(now, name, what=f"listens on no port after {NO_SERVER_SECONDS:g} s", error=error, code=1)
 
     def _watch_mpirun(self, now: float) -> None:
         """Limit how long mpirun waits: for daemons that cannot reach it, or a rank that a host cannot start."""

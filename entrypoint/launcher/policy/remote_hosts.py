@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from entrypoint.launcher.policy.events import News, Reach, Report
 
-STILL = 2.5  # seconds after which a refusal is out of date
+STILL_SECONDS = 2.5  # seconds after which a refusal is out of date
 
 
 class OtherHosts:
@@ -55,7 +55,7 @@ class OtherHosts:
 
     def note_rejected(self, host: str, why: str, now: float) -> None:
         since, last, _ = self.rejected.get(host, (now, now, ""))
-        self.rejected[host] = (since if now < last + STILL else now, now, why)
+        self.rejected[host] = (since if now < last + STILL_SECONDS else now, now, why)
 
     def note_unreached(self, host: str, now: float) -> None:
         self.unreached[host] = now

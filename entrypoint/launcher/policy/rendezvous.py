@@ -13,11 +13,11 @@ from entrypoint.launcher.policy import events, messages
 from entrypoint.launcher.policy.events import Action, Reach
 from entrypoint.launcher.policy.facts import Facts
 from entrypoint.launcher.policy.phase import Phase
-from entrypoint.launcher.policy.remote_hosts import STILL
+from entrypoint.launcher.policy.remote_hosts import STILL_SECONDS
 
-NAG = 10.0  # seconds between two tables of missing hosts
-PROBE_AGAIN = 0.5  # seconds between two attempts to reach hosts that are all up
-REACH = 120.0  # seconds for these attempts: all hosts are up, so only a name may still be missing
+NAG_SECONDS = 10.0  # seconds between two tables of missing hosts
+PROBE_AGAIN_SECONDS = 0.5  # seconds between two attempts to reach hosts that are all up
+REACH_SECONDS = 120.0  # seconds for these attempts: all hosts are up, so only a name may still be missing
 SHOWN = 20  # hosts that a table lists
 ALL_MEET = 64  # hosts of the largest job in which each host tries to reach every other
 
@@ -27,7 +27,7 @@ class Rendezvous:
 
     def __init__(self, facts: Facts, settings: Settings) -> None:
         self.facts, self.settings = facts, settings
-        self._nag_at = facts.began + min(NAG, settings.start_timeout / 2)
+        self._nag_at = facts.began + min(NAG_SECONDS, settings.start_timeout / 2)
         self._nagging = False  # a table must be logged when the probes have returned
         self._probing = False
         self._probe_at = facts.began
@@ -36,7 +36,7 @@ class Rendezvous:
         self._steps = [spec for spec in facts.plan.processes if spec.duty is Duty.STEP]  # steps that are not ready yet
         self._meets = meets(facts.plan.hosts, facts.host)
         self._unreached = self._meets  # of `_meets`; a coordinator needs it at each report of a thousand hosts
-        self._patience = min(REACH, settings.start_timeout)
+        self._patience = min(REACH_SECONDS, settings.start_timeout)
 
     def note_probed(self, found: tuple[Reach, ...], now: float) -> Iterator[Action]:
         facts = self.facts
@@ -78,7 +78,7 @@ class Rendezvous:
         if not self.is_over():
             yield from self._preflight(now)
         if now >= self._nag_at:
-            self._nag_at = now + NAG
+            self._nag_at = now + NAG_SECONDS
             yield from self._nag(now)
 
     def _nag(self, now: float) -> Iterator[Action]:
@@ -121,7 +121,7 @@ class Rendezvous:
         if not self._unreached or not facts.plan.hosts_meet:
             facts.attempt.note_ready((facts.host, PREFLIGHT))
         elif now >= self._probe_at and not self._probing:
-            self._probing, self._probe_at = True, now + PROBE_AGAIN
+            self._probing, self._probe_at = True, now + PROBE_AGAIN_SECONDS
             yield events.Probe(hosts=tuple(self._unreached))
 
     def watch(self, now: float) -> None:
@@ -150,7 +150,7 @@ class Rendezvous:
     def _watch_rejected(self, now: float) -> None:
         facts = self.facts
         for host, (since, last, why) in facts.hosts.rejected.items():
-            lasting = now >= since + self.settings.peer_timeout and now < last + STILL
+            lasting = now >= since + self.settings.peer_timeout and now < last + STILL_SECONDS
             if host in facts.hosts.heard or not lasting or facts.own_failure():
                 continue
             if facts.is_coordinator:

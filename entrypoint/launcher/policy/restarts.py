@@ -17,7 +17,7 @@ from entrypoint.launcher.policy.events import Action
 from entrypoint.launcher.policy.facts import Facts
 from entrypoint.launcher.policy.phase import Phase
 
-LONGEST_BACKOFF = 60.0  # seconds, unless the first back-off is longer
+LONGEST_BACKOFF_SECONDS = 60.0  # seconds, unless the first back-off is longer
 
 
 class Restarts:
@@ -91,4 +91,4 @@ class Restarts:
 
     def _backoff(self, restarts: int) -> float:
         base = self.settings.restart_backoff
-        return float(min(base * 2.0 ** min(restarts, 16), max(base, LONGEST_BACKOFF)))
+        return float(min(base * 2.0 ** min(restarts, 16), max(base, LONGEST_BACKOFF_SECONDS)))

@@ -16,7 +16,7 @@ from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action
 from entrypoint.launcher.policy.facts import Facts
 
-UNWIND = 10.0  # seconds for mpirun to end after all that it has started
+UNWIND_SECONDS = 10.0  # seconds for mpirun to end after all that it has started
 _WORK = (*USERS, Duty.STEP)
 
 
@@ -64,9 +64,11 @@ class Termination:
             self._ranks_over_since = None
             return
         self._ranks_over_since = now if self._ranks_over_since is None else self._ranks_over_since
-        if now >= self._ranks_over_since + UNWIND:
+        if now >= self._ranks_over_since + UNWIND_SECONDS:
             if not all(name in self.facts.own.forced for name in launchers):
-                yield events.Say(message=f"all ranks ended well {UNWIND:g} s ago, and mpirun has not: it is killed")
+                yield events.Say(
+                    message=f"all ranks ended well {UNWIND_SECONDS:g} s ago, and mpirun has not: it is killed"
+                )
             yield from self._force(launchers, now)
 
     def _running(self, *duties: Duty) -> list[str]:
@@ -88,7 +90,7 @@ class Termination:
         if launchers and facts.ranks_are_over():
             self._ranks_over_since = now if self._ranks_over_since is None else self._ranks_over_since
             # mpirun has not seen the ranks end, see Supervisor. An mpirun without ranks got SIGTERM.
-            if facts.any_rank_came() or now >= self._ranks_over_since + UNWIND:
+            if facts.any_rank_came() or now >= self._ranks_over_since + UNWIND_SECONDS:
                 yield from self._force(launchers, now)
 
     def _end_all(self, now: float) -> Iterator[Action]:

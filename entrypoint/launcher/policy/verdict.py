@@ -15,10 +15,10 @@ from entrypoint.launcher.policy.attempt import Noted
 from entrypoint.launcher.policy.facts import Facts
 from entrypoint.launcher.policy.phase import Phase
 
-SETTLE = 0.3  # seconds that a likely symptom waits for its cause
-DYING = 3.0  # the same, if a process has printed why it ends and has not ended yet
-UNHEARD = 3.0  # seconds for a host that was stopped to find the coordinator and report it
-LINGER = 30.0  # seconds that a failed host waits for hosts that have not reported yet
+SETTLE_SECONDS = 0.3  # seconds that a likely symptom waits for its cause
+DYING_SECONDS = 3.0  # the same, if a process has printed why it ends and has not ended yet
+UNHEARD_SECONDS = 3.0  # seconds for a host that was stopped to find the coordinator and report it
+LINGER_SECONDS = 30.0  # seconds that a failed host waits for hosts that have not reported yet
 
 
 def verdict(facts: Facts, settings: Settings, now: float) -> Outcome | None:
@@ -76,7 +76,7 @@ def _of_mpirun_alone(facts: Facts, settings: Settings, now: float) -> Outcome | 
     A report of a short rank on another host may still be on its way.
     """
     name = facts.own.having(Duty.LAUNCHER)[0]
-    if now < facts.own.ended_at[name] + settings.heartbeat + SETTLE:
+    if now < facts.own.ended_at[name] + settings.heartbeat + SETTLE_SECONDS:
         return None
     error = "it started no rank; look at its options"
     return outcome.failed(Cause(host=facts.host, process=name, what="exit code 0", error=error, code=1))
@@ -96,7 +96,7 @@ def settled_cause(facts: Facts, settings: Settings, now: float) -> Cause | None:
         return min(strong, key=lambda noted: noted.at).cause
     # Others may fail because of an end before that end is reported.
     dying = facts.is_dying() or any(facts.report_of(host).dying for host in facts.others)
-    if now < since + (DYING if dying else SETTLE):
+    if now < since + (DYING_SECONDS if dying else SETTLE_SECONDS):
         return None
     return min(facts.attempt.causes, key=lambda noted: _how_likely_the_first(facts, noted)).cause
 
@@ -152,7 +152,7 @@ def _was_before(facts: Facts, noted: Noted, told: float) -> bool:
             return False  # it left because it was stopped; we are late, and read of the stop and of its end at once
         return min(noted.heard, facts.hosts.link_ended.get(noted.cause.host, noted.heard)) <= told
     # A likely symptom may come from the stop, which reaches programs before it reaches us.
-    return noted.at <= (told if noted.cause.confidence is Confidence.HIGH else told - SETTLE)
+    return noted.at <= (told if noted.cause.confidence is Confidence.HIGH else told - SETTLE_SECONDS)
 
 
 def _is_over(facts: Facts, host: str) -> bool:
@@ -166,10 +166,10 @@ def _followers(facts: Facts, now: float) -> Outcome | None:
     if lost:
         return _without_coordinator(facts, lost[0])
     if facts.coordinator not in facts.hosts.heard:
-        if facts.stopping_since is not None and facts.done() and now >= facts.stopping_since + UNHEARD:
+        if facts.stopping_since is not None and facts.done() and now >= facts.stopping_since + UNHEARD_SECONDS:
             return _stopped_alone(facts)
         own = facts.own_failure()
-        if own and (facts.coordinator in facts.hosts.rejected or now >= facts.attempt.causes[0].heard + LINGER):
+        if own and (facts.coordinator in facts.hosts.rejected or now >= facts.attempt.causes[0].heard + LINGER_SECONDS):
             return outcome.failed(own.cause)
     return None
 

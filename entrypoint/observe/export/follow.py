@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from entrypoint.observe.export.points import KINDS, Points
 from entrypoint.record.tail import Tail
 
-AGAIN = 1.0  # seconds between two looks
+AGAIN_SECONDS = 1.0  # seconds between two looks
 ENDING = ".jsonl.gz"
 
 
@@ -32,4 +32,4 @@ def follow(folders: Callable[[], list[Path]], sink: Sink, is_over: Callable[[], 
             count += sink.add(points, tail.lines(KINDS))
         if over or (tails and all(points.ended for _, points in tails.values())):
             return count
-        time.sleep(AGAIN)
+        time.sleep(AGAIN_SECONDS)

@@ -21,7 +21,7 @@ URI = "MLFLOW_TRACKING_URI"
 USED = {"cpu", "memory/bytes", "memory/of limit"}  # of what a host uses, and its GPUs
 EVERY, PACE = 10.0, 5.0  # seconds between two points of what is used; between two batches
 BATCH, PARAMS = 1000, 100  # that MLflow takes in one
-LONGEST = 500  # characters of a parameter, that every server takes
+LONGEST_CHARS = 500  # characters of a parameter, that every server takes
 STATUS = {"succeeded": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 _UNSAFE = re.compile(r"[^\w. /-]+")
 
@@ -69,7 +69,9 @@ class MlflowRun:
         run = self._mlflow.start_run(run_name=source.about.get("job") or None)
         self.id = run.info.run_id
         given = source.described.get("hyperparameters", {})
-        params = [self._entities.Param(_UNSAFE.sub("-", name), str(value)[:LONGEST]) for name, value in given.items()]
+        params = [
+            self._entities.Param(_UNSAFE.sub("-", name), str(value)[:LONGEST_CHARS]) for name, value in given.items()
+        ]
         said = {name: str(source.about[name]) for name in ("mode", "instance_type") if source.about.get(name)}
         said["hosts"] = str(len(source.about.get("hosts", ())))
         tags = [self._entities.RunTag(f"sagemaker.{name}", value) for name, value in said.items()]

@@ -15,7 +15,7 @@ from typing import Any
 from entrypoint.launcher.control.pages import Route, headers, is_this_machine
 
 WATCHED, STATE = "watched", "live.json"
-STILL_WATCHED = 15.0  # seconds after somebody has looked
+STILL_WATCHED_SECONDS = 15.0  # seconds after somebody has looked
 PAGE, LIVE = "/", "/live"
 
 
@@ -52,7 +52,7 @@ class Looks:
         """Return when whoever has looked of late has looked once more, and at the latest after so many seconds."""
         now = time.monotonic()
         with self._changed:
-            if now - self._last < STILL_WATCHED:
+            if now - self._last < STILL_WATCHED_SECONDS:
                 self._changed.wait_for(lambda: self._last > now, within)
 
 

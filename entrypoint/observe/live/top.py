@@ -14,10 +14,10 @@ from entrypoint.base.errors import ConfigError, printable
 from entrypoint.base.extras import imported
 from entrypoint.observe.live import serve
 
-AGAIN = 1.0  # seconds between two looks
-FIRST = 8.0  # seconds until the first state has to be there: the monitor writes it when it looks next
-PATIENCE = 5.0  # seconds for an answer
-MOST = 64 << 20  # bytes of one
+AGAIN_SECONDS = 1.0  # seconds between two looks
+FIRST_SECONDS = 8.0  # seconds until the first state has to be there: the monitor writes it when it looks next
+PATIENCE_SECONDS = 5.0  # seconds for an answer
+MOST_BYTES = 64 << 20  # bytes of one
 CONTROL_PORT = "7979"  # unless ENTRYPOINT_CONTROL_PORT says another
 BASE = Path("/opt/ml")
 Source = Callable[[], dict[str, Any]]
@@ -77,8 +77,8 @@ def _ask(address: str, token: str) -> dict[str, Any]:
     request = urllib.request.Request(address, headers={"X-Entrypoint-Token": token} if token else {})
     directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy leads to a host of the job
     try:
-        with directly.open(request, timeout=PATIENCE) as answer:
-            return _checked(json.loads(answer.read(MOST)))
+        with directly.open(request, timeout=PATIENCE_SECONDS) as answer:
+            return _checked(json.loads(answer.read(MOST_BYTES)))
     except urllib.error.HTTPError as error:
         raise ConfigError(f"{address} answered {error.code}: {error.read(1000).decode(errors='replace')}") from None
     except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
@@ -95,7 +95,7 @@ def show(state_of: Source, once: bool) -> int:
     with live.Live(_drawn(state), screen=True, auto_refresh=False) as screen:
         try:
             while not state["outcome"]:
-                time.sleep(AGAIN)
+                time.sleep(AGAIN_SECONDS)
                 state = state_of() or state
                 screen.update(_drawn(state), refresh=True)
         except KeyboardInterrupt:
@@ -107,13 +107,15 @@ def show(state_of: Source, once: bool) -> int:
 
 
 def _first(state_of: Source) -> dict[str, Any]:
-    until = time.monotonic() + FIRST
+    until = time.monotonic() + FIRST_SECONDS
     while True:
         if state := state_of():
             return state
         if time.monotonic() > until:
-            raise ConfigError(f"no data of this job for {FIRST:g} s: it has ended, or ENTRYPOINT_MONITOR is false")
-        time.sleep(AGAIN / 4)
+            raise ConfigError(
+                f"no data of this job for {FIRST_SECONDS:g} s: it has ended, or ENTRYPOINT_MONITOR is false"
+            )
+        time.sleep(AGAIN_SECONDS / 4)
 
 
 def _drawn(state: Mapping[str, Any]) -> Any:

@@ -23,7 +23,7 @@ from typing import Any
 
 LINES, SAID, HISTORY = 5, 60, 120  # that are kept: lines of a process, of the launchers, samples of a host
 MOST_HOSTS, MOST_PROCESSES, MOST_METRICS = 2000, 1024, 64  # that are shown
-RATE_OVER = 30.0  # seconds over which a rate of steps is taken
+RATE_OVER_SECONDS = 30.0  # seconds over which a rate of steps is taken
 # What a script calls the steps that it will make in all.
 TOTALS = ("max_steps", "total_steps", "train_steps", "num_steps", "steps")
 COUNTS = ("step", "epoch", "epochs", "epoch_step", "epoch_steps")
@@ -116,7 +116,7 @@ class _Process:
             if self.steps and step < self.steps[-1][1]:  # it began anew
                 self.steps.clear()
             self.steps.append((at, step))
-            while len(self.steps) > 2 and self.steps[0][0] < at - RATE_OVER:
+            while len(self.steps) > 2 and self.steps[0][0] < at - RATE_OVER_SECONDS:
                 self.steps.popleft()
         done = self.done
         if done is not None and (self.began is None or done < self.began[1]):

@@ -7,7 +7,7 @@ from typing import Any
 from entrypoint.launcher.job.job import Job
 from entrypoint.observe.monitor.reporting import prepare
 
-SETTLED = 2.0  # seconds until the coordinator imports what makes the report
+SETTLED_SECONDS = 2.0  # seconds until the coordinator imports what makes the report
 
 
 class Aside:
@@ -33,7 +33,7 @@ class Aside:
             self.found.append(limits(self._job))
         with suppress(Exception):
             self.found.append({"channels": channels(self._job)})
-        if self._job.cluster.is_coordinator and not self._over.wait(SETTLED):
+        if self._job.cluster.is_coordinator and not self._over.wait(SETTLED_SECONDS):
             self._prepares.set()
             if not self._over.is_set():
                 prepare()

@@ -10,8 +10,8 @@ from entrypoint.launcher.control.wire import Refused
 from entrypoint.launcher.job.job import Job
 from entrypoint.record.read import WRONG
 
-PIECE = 1 << 17  # bytes at once
-PATIENCE = 2.0  # seconds for an answer
+PIECE_BYTES = 1 << 17  # bytes at once
+PATIENCE_SECONDS = 2.0  # seconds for an answer
 
 
 class Delivery:
@@ -58,14 +58,14 @@ class Delivery:
         with self._path.open("rb") as file:
             while True:
                 file.seek(self._at)
-                piece = file.read(PIECE)
-                is_whole = last and len(piece) < PIECE
+                piece = file.read(PIECE_BYTES)
+                is_whole = last and len(piece) < PIECE_BYTES
                 where = f"/record/{me}/{self._at}" + ("/end" if is_whole else "")
-                answer = json.loads(self._call(self._job.cluster.coordinator, where, piece, PATIENCE).body)
+                answer = json.loads(self._call(self._job.cluster.coordinator, where, piece, PATIENCE_SECONDS).body)
                 before, self._at = self._at, max(0, int(answer["have"]))
                 self.wants = answer["wants"] if isinstance(answer["wants"], dict) else {}
                 if self._at == before + len(piece):
-                    if len(piece) < PIECE:
+                    if len(piece) < PIECE_BYTES:
                         self.whole = is_whole
                         return
                 elif self._at <= before:  # it has no room, or has lost what it had

@@ -8,7 +8,7 @@ from entrypoint.base.secrets import Secrets
 from entrypoint.launcher.job.job import Job
 
 KEPT = ("ENTRYPOINT_", "SAGEMAKER_", "SM_", "TRAINING_JOB_")  # what variables that say something of a job begin with
-LONGEST = 4096  # characters of a value; of a longer one nothing is kept
+LONGEST_CHARS = 4096  # characters of a value; of a longer one nothing is kept
 
 
 def described(job: Job, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -27,4 +27,4 @@ def described(job: Job, environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _is_short(value: Any) -> bool:
-    return len(value if isinstance(value, str) else json.dumps(value)) <= LONGEST
+    return len(value if isinstance(value, str) else json.dumps(value)) <= LONGEST_CHARS

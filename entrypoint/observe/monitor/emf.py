@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-EVERY = 60.0  # seconds: CloudWatch keeps a value a minute, and each metric costs
+EVERY_SECONDS = 60.0  # seconds: CloudWatch keeps a value a minute, and each metric costs
 MOST = 90  # metrics in a line; the format allows 100
 MOST_VALUE = 2.0**360  # of CloudWatch
 _UNITS = {"CPUUtilization": "Percent", "GPUUtilization": "Percent", "MemoryUsed": "Bytes", "GPUMemoryUsed": "Bytes"}
@@ -46,7 +46,7 @@ class Emf:
 
     @property
     def is_due(self) -> bool:
-        return self._seconds >= EVERY
+        return self._seconds >= EVERY_SECONDS
 
     def take(self, at: float) -> str:
         """Return the line, as of `at` (seconds since the epoch), and begin anew; "" if nothing was noted."""

@@ -28,13 +28,15 @@ if TYPE_CHECKING:
     from entrypoint.launcher.plan.plan import Plan
     from entrypoint.launcher.policy.events import Event
 
-PIECE = 1 << 14  # bytes of output in one message
+PIECE_BYTES = 1 << 14  # bytes of output in one message
 RATE, BURST = 1 << 15, 1 << 18  # bytes of output a second that it gets, and at once: more than people read
-LONGEST = 1 << 17  # bytes of a line of the record
-KEPT = 1000  # lines of the record that may wait to be sent
-LEAVES = 4.5  # seconds for its end; on the coordinator it reads the other hosts (1 s) and makes the report (3 s)
+LONGEST_BYTES = 1 << 17  # bytes of a line of the record
+KEPT_LINES = 1000  # lines of the record that may wait to be sent
+LEAVES_SECONDS = (
+    4.5  # seconds for its end; on the coordinator it reads the other hosts (1 s) and makes the report (3 s)
+)
 AGAIN, PAUSE = 3, 1.0  # how often it is started again, and seconds before each start
-LOOP = 1.0  # seconds to wait for the launcher's loop to start it, before the loop is asked again
+LOOP_SECONDS = 1.0  # seconds to wait for the launcher's loop to start it, before the loop is asked again
 LIVES = ("process", "ended", "phase", "outcome")  # kinds of lines that a restarted monitor needs
 
 
@@ -48,9 +50,9 @@ class Feed:
     def __init__(self, job: "Job", plan: "Plan", began: float) -> None:
         self._job, self._plan, self._began = job, plan, time.time() - (time.monotonic() - began)
         self._lock = threading.Lock()
-        self._lives: deque[bytes] = deque(maxlen=KEPT)
+        self._lives: deque[bytes] = deque(maxlen=KEPT_LINES)
         self._told_again: deque[bytes] = deque()  # of these, what a restarted monitor has not been sent yet
-        self._waiting: deque[bytes] = deque(maxlen=KEPT)
+        self._waiting: deque[bytes] = deque(maxlen=KEPT_LINES)
         self._room, self._at = float(BURST), time.monotonic()
         self._unseen: Counter[str] = Counter()  # process -> bytes of output that were dropped and not reported yet
         self._is_wanted = job.settings.monitor
@@ -63,11 +65,11 @@ class Feed:
         self._say: Callable[[str], None] = lambda words: None
         self._write: Callable[[str], None] = lambda line: None
         self._put_event: Callable[[Event], None] = lambda event: None
-        self._leaves = LEAVES
+        self._leaves = LEAVES_SECONDS
         if spawn.is_tracked():
-            from entrypoint.observe.monitor.tracking import LAST
+            from entrypoint.observe.monitor.tracking import LAST_SECONDS
 
-            self._leaves += LAST
+            self._leaves += LAST_SECONDS
         if self._is_wanted:
             self._remove_earlier()
             self._begin(spawn.fork)
@@ -105,7 +107,7 @@ class Feed:
         """Send the monitor a line of the record, with the time of now."""
         if self._is_wanted:
             line = json.dumps([kind, round(time.time(), 3), *values], separators=(",", ":")).encode()
-            if len(line) > LONGEST:
+            if len(line) > LONGEST_BYTES:
                 return  # no socket would take it; readers of the record notice the gap in its numbers
             with self._lock:
                 if kind in LIVES:
@@ -123,16 +125,16 @@ class Feed:
             label = f"{process}\0".encode()
             if not (self._told_again or self._waiting) and len(lines) <= self._room:
                 self._room -= len(lines)
-                pieces = [lines[start : start + PIECE] for start in range(0, len(lines), PIECE)]
+                pieces = [lines[start : start + PIECE_BYTES] for start in range(0, len(lines), PIECE_BYTES)]
                 if all(self._put(b"L" + label + piece) for piece in pieces):
                     return
             if not process:  # the launcher's own lines are not dropped
                 words = lines.decode("utf-8", "replace")
-                self._waiting.append(json.dumps(["said", round(time.time(), 3), words[:PIECE]]).encode())
+                self._waiting.append(json.dumps(["said", round(time.time(), 3), words[:PIECE_BYTES]]).encode())
                 return
             self._unseen[process] += len(lines)
-            if self._room >= PIECE:
-                self._room -= PIECE
+            if self._room >= PIECE_BYTES:
+                self._room -= PIECE_BYTES
                 self._put(b"U" + label + str(self._unseen.pop(process)).encode())
 
     def listen(
@@ -173,7 +175,7 @@ class Feed:
 
             while self._begun == begun and not self._over.is_set():
                 with contextlib.suppress(queue.Empty):  # the loop is busy, or has ended
-                    ask(begin, LOOP)
+                    ask(begin, LOOP_SECONDS)
 
     def _give_up(self, how: str) -> None:
         """Log which checks nobody makes any more. End the job if the settings require one of them."""
@@ -237,7 +239,7 @@ class Feed:
 
         Return what went wrong, if anything.
 
-        It waits for `LEAVES` seconds at most, and as long again if the monitor was killed: then another one is started
+        It waits for `LEAVES_SECONDS` at most, and as long again if the monitor was killed: then another one is started
         to finish.
         """
         if not self._is_wanted:

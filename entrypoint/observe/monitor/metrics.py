@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from entrypoint.base.values import State, fresh
-from entrypoint.observe.monitor.requests import LONGEST, Wanted
+from entrypoint.observe.monitor.requests import LONGEST_CHARS, Wanted
 from entrypoint.record.read import is_value
 
-LAST = 20  # lines between two calls of `take` that are read, of those that may hold a metric
+LAST_LINES = 20  # lines between two calls of `take` that are read, of those that may hold a metric
 MOST = 20  # metrics of one process
-LONGEST_NAME = 60  # characters
+LONGEST_NAME_CHARS = 60  # characters
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf|NaN|Infinity)"
 _NAME = r"[A-Za-z][\w./()@-]{0,50}?"
@@ -52,7 +52,7 @@ class Reader(State):
 
     wanted: Sequence[Wanted] = ()
     found: dict[str, float] = fresh(dict)  # what is new since `take`
-    _last: deque[str] = fresh(lambda: deque(maxlen=LAST))
+    _last: deque[str] = fresh(lambda: deque(maxlen=LAST_LINES))
     _epoch: float = 0
     _names: set[str] = fresh(set)
 
@@ -64,9 +64,9 @@ class Reader(State):
                 self._note(each.name, value)
         for line in _HINTED.findall(lines):
             if line.startswith("Epoch "):
-                self._read_line(line[:LONGEST])
+                self._read_line(line[:LONGEST_CHARS])
             else:
-                self._last.append(line[:LONGEST])
+                self._last.append(line[:LONGEST_CHARS])
 
     def note(self, values: Mapping[str, float]) -> None:
         """Note metrics that were not printed."""
@@ -109,7 +109,7 @@ class Reader(State):
                 self._note(name, float(number))
 
     def _note(self, name: str, value: float) -> None:
-        name = name.strip(".:-")[:LONGEST_NAME]
+        name = name.strip(".:-")[:LONGEST_NAME_CHARS]
         if is_value(name, value) and (name in self._names or len(self._names) < MOST):
             self._names.add(name)
             self.found[name] = value

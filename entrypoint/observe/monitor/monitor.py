@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from entrypoint.observe.monitor.silence import Silence
     from entrypoint.observe.monitor.watch import Watch
 
-EARLY = 1.5  # seconds until what the job is, is written and brought
-QUIET = 0.5  # seconds at the start in which it only listens: the job's programs start then
+EARLY_SECONDS = 1.5  # seconds until what the job is, is written and brought
+QUIET_SECONDS = 0.5  # seconds at the start in which it only listens: the job's programs start then
 LEAST, REVIEW = 0.5, 5.0  # seconds between two pieces that are written, and that a follower brings
-LAST = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
+LAST_SECONDS = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
 LIVE, LIVE_HOSTS = 1.0, 50  # seconds, as REVIEW, while somebody looks at a job of no more hosts than that
-REST = 0.1  # seconds in which messages gather: to be woken for each line costs more than to read it
+REST_SECONDS = 0.1  # seconds in which messages gather: to be woken for each line costs more than to read it
 LIVES = ("process", "ended", "phase", "outcome")  # lines that the launcher may tell a second time
 TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
 
@@ -95,7 +95,7 @@ class Monitor:
         """Listen, look and review until the launcher has no more to say."""
         settings = self._job.settings
         pace = min(REVIEW, max(LEAST, settings.hang_after / 4)) if settings.hang_after else REVIEW
-        look_at, review_at = time.monotonic() + QUIET, time.monotonic() + min(pace, EARLY)
+        look_at, review_at = time.monotonic() + QUIET_SECONDS, time.monotonic() + min(pace, EARLY_SECONDS)
         self._guard(self._read_earlier)
         self._guard(lambda: self._add("host", about(self._job), at=began))
         self._guard(lambda: self._record.add("described", time.time(), description))
@@ -121,7 +121,7 @@ class Monitor:
                 self._guard(self._bring)
                 fast = self._is_watched() and len(self._job.cluster.hosts) <= LIVE_HOSTS
                 review_at = now + (min(pace, LIVE) if fast else pace)
-            end.poll(max(0.0, min(REST, look_at - now, review_at - now)) * 1000)
+            end.poll(max(0.0, min(REST_SECONDS, look_at - now, review_at - now)) * 1000)
         if self._sampling:
             self._guard(self._look)
         self._guard(self._add_marks)
@@ -303,7 +303,7 @@ class Monitor:
         self._guard(self._record.close)
         path = self._record.path
         if self._job.cluster.is_coordinator:
-            self._guard(lambda: wait_for(self._there, path.parent, LAST))
+            self._guard(lambda: wait_for(self._there, path.parent, LAST_SECONDS))
             if self._watch:
                 self._guard(partial(self._watch.show_last, self._fresh))
             if self._aside:
@@ -312,7 +312,7 @@ class Monitor:
                 self._say(words)
             return
         self._guard(self._bring)
-        if self._delivery and self._delivery.finish(LAST if self._there else 0.0):
+        if self._delivery and self._delivery.finish(LAST_SECONDS if self._there else 0.0):
             with suppress(OSError):
                 path.unlink()  # the coordinator has it
                 path.parent.rmdir()

@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-WITHIN = 3.0  # seconds, after which it is killed, and the job ends without
+WITHIN_SECONDS = 3.0  # seconds, after which it is killed, and the job ends without
 
 
 def prepare() -> None:
@@ -16,7 +16,7 @@ def prepare() -> None:
     import entrypoint.record.find  # noqa: F401
 
 
-def make_report(records: Path, report: Path, within: float = WITHIN) -> list[str]:
+def make_report(records: Path, report: Path, within: float = WITHIN_SECONDS) -> list[str]:
     """Make the report of all records; what is to be said: the worst verdicts, or why there is no report."""
     try:
         heard, told = os.pipe()

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
-LONGEST = 1000  # characters of a line that are looked at
-PATIENCE = 0.25  # seconds of processor time for one line, after which the expression is left out
+LONGEST_CHARS = 1000  # characters of a line that are looked at
+PATIENCE_SECONDS = 0.25  # seconds of processor time for one line, after which the expression is left out
 AT_ONCE, SHARE = 0.5, 0.05  # seconds of processor time for lines: at once, and for each second that goes by
 
 
@@ -33,7 +33,7 @@ class Wanted:
                 break
             began = time.thread_time()
             try:
-                found = _within(PATIENCE, self._pattern.search, line[:LONGEST])
+                found = _within(PATIENCE_SECONDS, self._pattern.search, line[:LONGEST_CHARS])
             except _TooLong:
                 self._leave_out(self._pattern.pattern)
                 break
@@ -47,7 +47,7 @@ class Wanted:
         self._pattern = None
         shown = expression if len(expression) <= 200 else f"{expression[:197]}..."
         self._say(
-            f"warning: ENTRYPOINT_METRICS: the expression of {self.name!r} takes more than {PATIENCE:g} s for one line "
+            f"warning: ENTRYPOINT_METRICS: the expression of {self.name!r} takes over {PATIENCE_SECONDS:g} s a line "
             f"of output, and is no longer used: {shown}"
         )
 

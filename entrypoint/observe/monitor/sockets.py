@@ -22,7 +22,7 @@ _HEAD = struct.Struct("=IHHII")
 _REQUEST = struct.Struct("=BBBB48sII")
 _MESSAGE = struct.Struct("=BBBB2s2s16s16sI8sIIIII")
 _COUNTS = 120  # where bytes_acked and bytes_received stand in tcp_info
-_TIMEOUT = 1.0  # seconds
+_TIMEOUT_SECONDS = 1.0  # seconds
 End = tuple[str, int]  # address, port
 
 
@@ -43,7 +43,7 @@ class Connection(Value):
 def connections() -> list[Connection]:
     """Return all connections of TCP over IPv4 and IPv6, open or closed lately; OSError if the kernel does not tell."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 4) as asking:  # NETLINK_SOCK_DIAG
-        asking.settimeout(_TIMEOUT)
+        asking.settimeout(_TIMEOUT_SECONDS)
         return list(_ask(asking))
 
 

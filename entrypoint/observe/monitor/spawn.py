@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 # Bytes that may wait in the socket, as far as the kernel allows; the monitor reads it ten times a second.
 ROOM = 1 << 20
-ENDS = 1.0  # seconds within which a process that has closed its socket ends
-LATER = 250  # milliseconds by which the monitor starts later than the launcher
-LONGEST = 1 << 14  # bytes of a traceback that are kept
+ENDS_SECONDS = 1.0  # seconds within which a process that has closed its socket ends
+LATER_MS = 250  # milliseconds by which the monitor starts later than the launcher
+LONGEST_BYTES = 1 << 14  # bytes of a traceback that are kept
 AGAIN = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -71,7 +71,7 @@ def is_tracked() -> bool:
 
 def end_of(pid: int) -> str:
     """Return how a monitor whose socket is closed has ended: as reaped here, or by the launcher's loop."""
-    until = time.monotonic() + ENDS
+    until = time.monotonic() + ENDS_SECONDS
     while (status := process.KEPT.get(pid)) is None and pid in process.KEPT and time.monotonic() < until:
         with suppress(ChildProcessError):
             ended, status = os.waitpid(pid, os.WNOHANG)
@@ -102,7 +102,7 @@ def _leave_the_launcher(feed: socket.socket) -> None:
     # wait.
     over = select.poll()
     over.register(feed, select.POLLRDHUP)
-    over.poll(LATER)
+    over.poll(LATER_MS)
 
 
 def be_again(fd: int) -> NoReturn:
@@ -134,6 +134,6 @@ def _be_monitor(feed: socket.socket, job: "Job", plan: "Plan", began: float, aga
     except Exception:
         import traceback
 
-        feed.send(json.dumps({"fault": traceback.format_exc()[-LONGEST:]}).encode())
+        feed.send(json.dumps({"fault": traceback.format_exc()[-LONGEST_BYTES:]}).encode())
     finally:
         os._exit(0)

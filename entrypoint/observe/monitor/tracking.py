@@ -14,7 +14,7 @@ code = main({{}})
 sys.stdout.flush()
 os._exit(code)  # what MLflow does at the end of its interpreter takes a second, and is nothing of ours
 """
-LAST = 10.0  # seconds at the end, to send the rest
+LAST_SECONDS = 10.0  # seconds at the end, to send the rest
 Say = Callable[[str], None]
 
 
@@ -36,7 +36,7 @@ class Tracking:
         elif self._program and not self._has_ended and self._program.poll() is not None:
             self.finish(say)
 
-    def finish(self, say: Say, within: float = LAST) -> None:
+    def finish(self, say: Say, within: float = LAST_SECONDS) -> None:
         """Let it send the rest, and say what it says."""
         if self._program is None or self._has_ended:
             return

@@ -9,8 +9,10 @@ from collections.abc import Collection
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.observe.monitor.sockets import Connection, End, connections, inodes_of
 
-LOOK_AGAIN = 10.0  # seconds until names that did not resolve are looked up again
-EVERY = 2.0  # seconds between two looks: the kernel takes milliseconds for each, however few connections there are
+LOOK_AGAIN_SECONDS = 10.0  # seconds until names that did not resolve are looked up again
+EVERY_SECONDS = (
+    2.0  # seconds between two looks: the kernel takes milliseconds for each, however few connections there are
+)
 
 
 class Exchange:
@@ -47,7 +49,7 @@ class Exchange:
         now = time.monotonic()
         if not self._others or now < self._due:
             return {}
-        self._due = now + EVERY
+        self._due = now + EVERY_SECONDS
         try:
             known = [each for each in connections() if each.remote[0] in self._host_at]
         except OSError:  # a kernel without sock_diag, or one that forbids it
@@ -99,4 +101,4 @@ class Exchange:
                 missing += [] if found else [host]
             left = missing
             if left:
-                time.sleep(LOOK_AGAIN)
+                time.sleep(LOOK_AGAIN_SECONDS)

@@ -7,13 +7,15 @@ weights at the beginning, is no training together; several apart are, as where w
 from entrypoint.base.values import State
 from entrypoint.observe.monitor.model import LITTLE, SMALL, Model
 
-WIDTH = 4.0  # bytes of a number
+WIDTH_BYTES = 4.0  # bytes of a number
 STEPS, SLOW_STEPS, SLOW_SECONDS = 500.0, 50.0, 1800.0  # alone: so many steps, or so few in so long a time
 LEAST_SECONDS = 20.0  # of training, until anything is judged
 WORKED = 60.0  # CPU seconds, for programs that do not say their steps
 FIRST_EPOCH = 4.0  # times as many steps, while that has not ended: hosts may average their weights after each epoch
 SILENT, FEW = 2.0, 10.0  # bytes a step, where the number of weights says nothing, and in all: less is nothing
-SERVED = 100.0  # bytes a step: with parameter servers, a worker may sit beside the one that holds nearly all weights
+SERVED_BYTES = (
+    100.0  # bytes a step: with parameter servers, a worker may sit beside the one that holds nearly all weights
+)
 LARGE_SECOND, LARGE_STEP = 2000.0, 1000.0  # bytes, where the number of weights is not known
 LOOK_SECONDS = 2.0  # what is exchanged in it is one exchange; as often as exchange.py looks
 WINDOW_SECONDS, WINDOW_STEPS = 10.0, 5.0  # for a rate
@@ -71,7 +73,7 @@ class Exchanged(State):
 
     def _large(self, model: Model, seconds: float, steps: float) -> float:
         if model.weights and not self.is_shared:
-            return max(FEW, WIDTH * model.dense / 2)
+            return max(FEW, WIDTH_BYTES * model.dense / 2)
         return max(LARGE_SECOND * seconds, LARGE_STEP * steps)
 
     def _close_window(self, model: Model) -> None:
@@ -85,14 +87,14 @@ class Exchanged(State):
 
     def _is_good(self, model: Model, exchanged: float) -> bool:
         """Return whether as much was exchanged in a window as the gradients of each step are."""
-        dense = WIDTH * model.dense * self.part
+        dense = WIDTH_BYTES * model.dense * self.part
         if model.has_gradients_reduced and self.is_shared:
-            return (exchanged if self.rate is None else self.rate) >= SERVED
+            return (exchanged if self.rate is None else self.rate) >= SERVED_BYTES
         if model.has_gradients_reduced:
             return exchanged > FEW and (exchanged >= dense if self.rate is None else self.rate >= BY_FRAMEWORK * dense)
         if self.rate is None or model.dense < SMALL or (model.horovod and not model.asks_for_weights):
             return False  # Horovod's own messages can be as many as a small model's gradients
-        return self.rate >= BY_HAND * min(dense, WIDTH * model.asked if model.horovod else dense)
+        return self.rate >= BY_HAND * min(dense, WIDTH_BYTES * model.asked if model.horovod else dense)
 
     def is_together(self, model: Model) -> bool:
         """Return whether it was seen to exchange the gradients, or the weights again and again."""
@@ -103,7 +105,7 @@ class Exchanged(State):
         """Return whether it has exchanged no gradients since the last large exchange."""
         steps = self.steps - self.large_steps
         if model.weights and not self.is_shared:
-            return self.since <= max(FEW, LITTLE * WIDTH * model.dense * steps)
+            return self.since <= max(FEW, LITTLE * WIDTH_BYTES * model.dense * steps)
         return self.since <= max(FEW, SILENT * (steps or self.seconds - self.large_seconds))
 
     def may_be_alone(self, model: Model) -> bool:
@@ -117,7 +119,7 @@ class Exchanged(State):
 
     def has_only_scalars(self, model: Model) -> bool:
         """Return whether Horovod was asked for none of the weights, and nothing else can have exchanged them."""
-        return model.asks_for_scalars and self.rate is not None and self.rate < WIDTH * model.dense / 2
+        return model.asks_for_scalars and self.rate is not None and self.rate < WIDTH_BYTES * model.dense / 2
 
     def is_alone(self, model: Model, needed: float) -> bool:
         """Return whether it has trained for long enough, in `needed` steps or a long time, and exchanged nothing."""

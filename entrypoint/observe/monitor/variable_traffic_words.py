@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from entrypoint.observe.monitor.model import Model
-from entrypoint.observe.monitor.variable_traffic import WIDTH, Exchanged
+from entrypoint.observe.monitor.variable_traffic import WIDTH_BYTES, Exchanged
 
 MOST_NAMES = 10  # of hosts that are named
 
@@ -33,7 +33,7 @@ def unclear(hosts: Mapping[str, Exchanged], model: Model, has_begun: bool) -> st
         return f"{said}; no step was printed with its loss, so it is not known whether they train"
     steps, total = max(host.steps for host in hosts.values()), _total(hosts, has_begun)
     if steps and total:
-        weights = total / steps / (2 * WIDTH * max(1, len(hosts) - 1))  # each host sends them and receives them
+        weights = total / steps / (2 * WIDTH_BYTES * max(1, len(hosts) - 1))  # each host sends them and receives them
         said += f", as the gradients of {_count(weights)} weights would be"
     if model.asks_for_scalars:
         return f"{said}; {_of_horovod(model)}"

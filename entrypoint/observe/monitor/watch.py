@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from entrypoint.base.errors import ExitCode
 from entrypoint.launcher.host.machine import this_machine
 from entrypoint.launcher.job.job import Job, Mode
-from entrypoint.observe.live.serve import STATE, STILL_WATCHED, WATCHED
+from entrypoint.observe.live.serve import STATE, STILL_WATCHED_SECONDS, WATCHED
 from entrypoint.observe.live.view import View
 from entrypoint.observe.monitor import hang
 from entrypoint.observe.monitor.distributed import Together
@@ -171,7 +171,7 @@ def _is_to_be_judged(job: Job) -> bool:
 
 def _is_fresh(path: Path) -> bool:
     with contextlib.suppress(OSError):
-        return time.time() - path.stat().st_mtime < STILL_WATCHED
+        return time.time() - path.stat().st_mtime < STILL_WATCHED_SECONDS
     return False
 
 

@@ -8,7 +8,7 @@ from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.artifacts import Artifacts
 from entrypoint.launcher.policy.events import Action, Event
 
-SHOWN = 160  # characters of a text
+SHOWN_CHARS = 160  # characters of a text
 
 
 class Narrator:
@@ -95,4 +95,4 @@ def _spaced(name: str) -> str:
 
 def _short(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= SHOWN else line[: SHOWN - 3] + "..."
+    return line if len(line) <= SHOWN_CHARS else line[: SHOWN_CHARS - 3] + "..."

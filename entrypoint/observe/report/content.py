@@ -42,7 +42,7 @@ def content(job: JobRecord, verdicts: list[Verdict], bill: Bill) -> dict[str, An
         "matrix": _matrix(job, index),
         "verdicts": [
             {"rule": v.rule, "host": v.host, "process": v.process, "text": v.text, "advice": v.advice,
-             "severity": v.severity} for v in verdicts
+             "severity": str(v.severity)} for v in verdicts
         ],
         "said": _said(job, index),
         "stacks": _stacks(job),

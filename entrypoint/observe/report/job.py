@@ -16,8 +16,8 @@ from entrypoint.observe.report.reading import read
 from entrypoint.record.read import WRONG, count_lines, first_line, number, text
 
 PIECES, MOST_PIECES, LEAST_PIECES = 40_000, 1024, 32  # of time: of all hosts, of one
-OTHER_CLOCK = 3600.0  # seconds that a host's clock is off, after which it is set right
-QUICK = 15_000  # lines that are read for each second that there is for all
+OTHER_CLOCK_SECONDS = 3600.0  # seconds that a host's clock is off, after which it is set right
+QUICK_LINES = 15_000  # lines that are read for each second that there is for all
 READS = 0.6  # of that time, at most
 
 
@@ -100,11 +100,15 @@ def gather(records: Mapping[str, bytes], within: float = 0.0) -> JobRecord:
     names = [str(found[1].get("coordinator")) for found in firsts.values() if found]
     leads = next((firsts[name] for name in names if name in firsts), None)  # its clock is the job's
     usual = leads[0] if leads else statistics.median_low(begins) if begins else 0.0
-    off = {name: found[0] - usual for name, found in firsts.items() if found and abs(found[0] - usual) > OTHER_CLOCK}
-    zero = min((begin for begin in begins if abs(begin - usual) <= OTHER_CLOCK), default=0.0)
+    off = {
+        name: found[0] - usual
+        for name, found in firsts.items()
+        if found and abs(found[0] - usual) > OTHER_CLOCK_SECONDS
+    }
+    zero = min((begin for begin in begins if abs(begin - usual) <= OTHER_CLOCK_SECONDS), default=0.0)
     job = JobRecord(hosts=[], zero=zero)
     limit = _power_of_two(PIECES // max(1, len(records)))
-    every = math.ceil(sum(map(count_lines, records.values())) / (within * QUICK)) if within else 1
+    every = math.ceil(sum(map(count_lines, records.values())) / (within * QUICK_LINES)) if within else 1
     began = time.monotonic()
     interval = _interval(next((found[1] for found in firsts.values() if found), {}))  # one setting, of all hosts
     for name, data in records.items():

@@ -28,7 +28,7 @@ IDLE = {"rendezvous", "data wait", "still", "restart", "idle"}  # paid for, and 
 _FIRST = ("checkpoint", "evaluation", "train", "data wait", "first step", "import", "still")
 _MARKED = {"checkpoint": "checkpoint", "evaluation": "evaluation", "data_wait": "data wait"}
 WORKS = 0.2  # CPUs: who uses less waits, as in monitor/hang.py
-LOOKED = 30.0  # seconds after which a look at the stacks is told at the latest
+LOOKED_SECONDS = 30.0  # seconds after which a look at the stacks is told at the latest
 
 
 @dataclass
@@ -78,7 +78,9 @@ def _of_run(process: Process, run: Run, end: float, host: Host) -> list[Span]:
 def _waits(host: Host, name: str, since: float, at: float, cpus: float) -> bool:
     """Return whether a process only waited: by a look at its stacks in that time, or else by its processor time."""
     looks = [
-        stack["doing"] for stack in host.stacks if stack["process"] == name and since <= stack["at"] <= at + LOOKED
+        stack["doing"]
+        for stack in host.stacks
+        if stack["process"] == name and since <= stack["at"] <= at + LOOKED_SECONDS
     ]
     known = [doing for doing in looks if doing]
     return known[-1] != "works" if known else cpus < WORKS

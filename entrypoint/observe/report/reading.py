@@ -10,7 +10,7 @@ from entrypoint.observe.report.columns import Columns, Key, Series
 from entrypoint.observe.report.host import Host, Mark, Process, Run
 from entrypoint.record.read import WRONG, batches, lines_of, number, numbers, parsed, text
 
-MOST_WRONG = 10_000  # lines, after which it is no record any more
+MOST_WRONG_LINES = 10_000  # lines, after which it is no record any more
 MOST_SAID, MOST_STACKS, MOST_MARKS, MOST_PROCESSES, MOST_METRICS = 2000, 64, 20_000, 1024, 24
 LONGEST = 60 * 86_400.0  # seconds that a job can take, else a time is wrong
 
@@ -25,7 +25,7 @@ def read(name: str, data: bytes, zero: float, columns: Columns, every: int = 1) 
                 reader.take(line)
             except WRONG:
                 wrong += 1
-        if wrong > MOST_WRONG:
+        if wrong > MOST_WRONG_LINES:
             host.problems.append("the rest was not read")
             break
     if wrong:

@@ -18,7 +18,7 @@ TF1_SESSIONS = re.compile(
 )
 
 LEFT_BEHIND = re.compile(r"(^|/)(__pycache__|[^/]*\.egg-info)(/|$)")
-LARGE = 16 << 20  # bytes
+LARGE_BYTES = 16 << 20  # bytes
 NAMED = ("tensorflow", "tensorflow-cpu", "keras", "horovod", "mpi4py", "numpy", "protobuf", "sagemaker-tf-entrypoint")
 
 TRAIN, STARTS_SERVER = re.compile(r"\.train\("), re.compile(r"\btrain_and_evaluate\b|\bServer\(|\bstart_std_server\b")
@@ -59,7 +59,7 @@ def digest_of_code(code: Path) -> str:
             size = path.stat().st_size
             whole.update(f"{inside}\0{size}\0".encode("utf-8", "surrogateescape"))
             with path.open("rb") as file:  # of large files, most likely data, the size and the beginning
-                whole.update(file.read(LARGE))
+                whole.update(file.read(LARGE_BYTES))
     return whole.hexdigest()[:12]
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from unusable import Unusable, reason
 
 MARKS = {b"\xef\xbb\xbf": "UTF-8", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # at the beginning of files of Windows
-SHOWN = 100  # characters of a line
-MOST = 1 << 20  # bytes of a file that may be a shell script
+SHOWN_CHARS = 100  # characters of a line
+MOST_BYTES = 1 << 20  # bytes of a file that may be a shell script
 
 
 def check_first_line(program: str, code: Path) -> None:
@@ -21,7 +21,7 @@ def check_first_line(program: str, code: Path) -> None:
     with (code / program).open("rb") as file:
         line = file.readline(4096).decode("utf-8", "replace").rstrip()
     if lacking := lacks(line, code):
-        raise Unusable(f"{program} asks in its first line, {line[:SHOWN]!r}, for {lacking}")
+        raise Unusable(f"{program} asks in its first line, {line[:SHOWN_CHARS]!r}, for {lacking}")
 
 
 def lacks(line: str, code: Path) -> str:
@@ -52,7 +52,7 @@ def _scripts(program: str, code: Path) -> Iterator[str]:
 def _without_windows(path: Path) -> bool:
     """Remove line ends and byte order marks of Windows from a shell script. Return whether there were any."""
     try:
-        if path.stat().st_size > MOST:
+        if path.stat().st_size > MOST_BYTES:
             return False
         text = path.read_bytes()
         mark = next((mark for mark in MARKS if text.startswith(mark)), b"")

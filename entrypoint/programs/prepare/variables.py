@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-LONGEST_ENTRY = 32 * 4096  # bytes of one argument or environment entry (MAX_ARG_STRLEN of execve(2))
+LONGEST_ENTRY_BYTES = 32 * 4096  # bytes of one argument or environment entry (MAX_ARG_STRLEN of execve(2))
 WHOLE_CLUSTER = "homogeneousCluster"  # the group of a job without instance groups
 SWITCHES = (
     "sagemaker_mpi_enabled", "sagemaker_parameter_server_enabled", "sagemaker_distributed_dataparallel_enabled",
@@ -149,7 +149,9 @@ def _text(value: Any) -> str:
 
 def _short_enough(entries: dict[str, str]) -> dict[str, str]:
     """Drop entries that Linux cannot pass to a program. Legal hyperparameters can make SM_HPS one of them."""
-    too_long = [k for k, value in entries.items() if len(f"{k}={value}".encode(errors="replace")) >= LONGEST_ENTRY]
+    too_long = [
+        k for k, value in entries.items() if len(f"{k}={value}".encode(errors="replace")) >= LONGEST_ENTRY_BYTES
+    ]
     if too_long:
         print(f"warning: left out of the environment, as longer than 128 KiB: {', '.join(too_long)}", flush=True)
     return {key: value for key, value in entries.items() if key not in too_long}

@@ -19,7 +19,7 @@ COMPILE = re.compile(r"(?<!\bre)\.compile\(")
 BY_NAME = re.compile(r"""(?:^\s*|\boptimizer\s*=\s*)(['"])(\w+)\1""")
 SERVERS = re.compile(r"(?<!v1\.)\bParameterServerStrategy(V2)?\(|\bClusterCoordinator\(")
 OFF, MAYBE_OFF = re.compile(r"\.jit_compile\s*=\s*False\b"), re.compile(r"\bjit_compile\s*=\s*False\b|\*\*")
-LONG = 60  # characters of a call that are shown
+LONG_CHARS = 60  # characters of a call that are shown
 
 
 def compiled(files: list[tuple[str, str]]) -> Iterator[tuple[str, int, int, str, str]]:
@@ -46,7 +46,7 @@ def _of(text: str) -> Iterator[tuple[int, str, str]]:
         inside = _arguments(text, match.end())
         if not MAYBE_OFF.search(inside):
             call = " ".join(f"{match[1]}{match[2]}({inside}".split())
-            shown = call if len(call) < LONG else f"{match[1]}{match[2]}(..."
+            shown = call if len(call) < LONG_CHARS else f"{match[1]}{match[2]}(..."
             yield match.start(), f"{shown})", f"{shown}{', ' if inside.strip() else ''}jit_compile=False)"
     for match in COMPILE.finditer(text):
         by_name = BY_NAME.search(_arguments(text, match.end()))

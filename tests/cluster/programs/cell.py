@@ -1,4 +1,4 @@
-"""Trains a linear model, in the way of the job and by the interface that --api names; writes what came of it.
+"""Train a linear model in the job's mode, by the interface that --api names; write the result.
 
 --api fit: Keras's `fit`; loop: steps of one's own; estimator: tf.estimator. Which Keras `tf.keras` is, is up to image
 and environment; no word here may say that it is Keras 2, which unsupported.py would believe. All weights begin with
@@ -27,7 +27,7 @@ task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "none"
 
 
 def rows(seed=0):
-    """Batches without end."""
+    """Yield batches without end."""
     features = tf.data.Dataset.random(seed=seed + 1).map(
         lambda number: tf.random.stateless_uniform([BATCH, 3], tf.stack([number, number]), -1.0, 1.0)
     )
@@ -110,7 +110,7 @@ def fit_parameter_server(strategy):
 
 
 def loop(gradients, tasks, seed=0):
-    """`gradients(tape, loss, variables)`: those of this rank's batch, averaged over all ranks."""
+    """Train in a loop. `gradients(tape, loss, variables)`: those of this rank's batch, averaged over all ranks."""
     made, chosen = model(), optimizer()
     for x, y in rows(seed).take(STEPS):
         with tf.GradientTape() as tape:
@@ -212,7 +212,7 @@ def estimator_horovod():
 
 
 def parameter_server():
-    """The strategy; a script that is a worker itself serves here until it is ended."""
+    """Return the strategy. A script that is a worker itself serves here until it is terminated."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if resolver.task_type == "worker":
         tf.distribute.Server(resolver.cluster_spec(), "worker", resolver.task_id, protocol="grpc").join()

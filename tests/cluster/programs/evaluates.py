@@ -1,4 +1,4 @@
-"""Fits a line on parameter servers, with a checkpoint after each epoch; the evaluator evaluates them to the last.
+"""Fit a line on parameter servers, with a checkpoint after each epoch; the evaluator evaluates them to the last.
 
 It begins with the last one when the chief has gone: only with time of its own can it come to the end.
 """

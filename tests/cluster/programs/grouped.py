@@ -1,4 +1,4 @@
-"""Instance groups without TensorFlow: a task looks for its parameter servers, a rank for the other ranks and for data.
+"""Run instance groups without TensorFlow: a task reaches its parameter servers, a rank the other ranks and the data.
 
 Outside the distribution it serves the data, as workers of `tf.data` service do, and never ends by itself.
 """
@@ -15,7 +15,7 @@ PORT = 8500
 
 
 def until_there(attempt):
-    """What it returns once nobody refuses or is unknown any more."""
+    """Call `attempt` until the name resolves and the connection is accepted; return its result."""
     while True:
         try:
             return attempt()

@@ -1,4 +1,4 @@
-"""On one host, takes memory until the kernel intervenes; on the others, waits."""
+"""Take memory on one host until the kernel intervenes; wait on the others."""
 
 import argparse
 import os

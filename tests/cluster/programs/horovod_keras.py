@@ -1,4 +1,4 @@
-"""Trains by Horovod with `fit` on whichever Keras TensorFlow has, ranks beginning apart, and writes what came of it."""
+"""Train by Horovod with `fit` on TensorFlow's Keras, ranks starting with different weights; write the result."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def train(made, optimizer, data, *callbacks, epochs=3):
 
 
 def same(values):
-    """Whether all ranks have them."""
+    """Return whether all ranks have the same values."""
     everywhere = hvd_tf.allgather_object([np.asarray(value).tolist() for value in values])
     return all(each == everywhere[0] for each in everywhere)
 

@@ -1,4 +1,4 @@
-"""Runs a file of Horovod's own tests on every rank, those for GPUs left out, and writes how each test ended."""
+"""Run a file of Horovod's own tests on every rank, without those for GPUs; write how each test ended."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ assert keras.__version__.startswith(args.keras), keras.__version__
 
 
 class Endings:
-    """Collects, for each test, how it ended and why."""
+    """The end of each test, and its reason."""
 
     def __init__(self):
         self.found = {}

@@ -1,4 +1,4 @@
-"""Adds up 1 of each process, by the way of distributing that it finds itself in."""
+"""Add up 1 from each process, in the mode that the process finds."""
 
 import json
 import os

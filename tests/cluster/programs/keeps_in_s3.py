@@ -1,4 +1,4 @@
-"""Learns from TFRecords in S3 and keeps checkpoint and model there: all that it has is behind --model_dir, s3://..."""
+"""Train on TFRecords in S3 and keep checkpoint and model there: --model_dir, s3://..., is all that it knows."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""Reads Pipe mode channels, each pass by another reader, and prints what came; feeds them itself.
+"""Read Pipe mode channels, each pass by another reader, and print the records; feed the channels, too.
 
 Without sagemaker-tensorflow's operator our own reader has all passes.
 """
@@ -41,7 +41,7 @@ def by_whichever(record_format: str) -> tf.data.Dataset:
 
 
 def by_aws(record_format: str) -> tf.data.Dataset:
-    """As scripts for AWS's images do."""
+    """Read as scripts for AWS's images do."""
     return PipeModeDataset(
         record_format,
         record_format,
@@ -68,7 +68,7 @@ def encoded(records: list[bytes], record_format: str) -> bytes:
 
 
 def of_pass(number: int) -> list[bytes]:
-    """Another order in each pass."""
+    """Read in another order in each pass."""
     return RECORDS[number * 100 :] + RECORDS[: number * 100]
 
 
@@ -90,7 +90,7 @@ def read(record_format: str, number: int, reader: Callable[[str], tf.data.Datase
 
 
 def in_graph(number: int) -> str:
-    """As a worker's server does which runs what a ClusterCoordinator's chief has traced."""
+    """Read as a worker's server does when it runs what a ClusterCoordinator's chief has traced."""
     serve_pipes()
     os.environ["TF_CONFIG"] = json.dumps(
         {"cluster": {"chief": ["a:1"], "ps": ["a:2"], "worker": ["b:1"]}, "task": {"type": "chief", "index": 0}}

@@ -1,4 +1,4 @@
-"""Loads a SavedModel and asks it for one prediction of each row; not part of a job."""
+"""Load a SavedModel and ask it for one prediction of each row; not part of a job."""
 
 import json
 import os

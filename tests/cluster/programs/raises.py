@@ -1,4 +1,4 @@
-"""Raises on the host named by --on; everywhere else it waits, and would do so for ever."""
+"""Raise on the host named by --on; on the other hosts wait for ever."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Reads the channels `--names` three times, sharded, and writes which numbers came: {name: [those of pass 0, ...]}.
+"""Read the channels `--names` three times, sharded, and write their numbers: {name: [those of pass 0, ...]}.
 
 Every process reads its own part. With a ClusterCoordinator the chief has the workers read, and writes what they found.
 """
@@ -19,7 +19,7 @@ MOST = 1000  # records of a pass
 
 
 def numbers(name: str) -> tf.data.Dataset:
-    """The records of this process's part, as numbers. Each iteration is a pass."""
+    """Return the records of this process's part, as numbers. Each iteration is a pass."""
     one = next(each for each in data.all_channels().values() if each.name.startswith(name))
     if one.mode == "Pipe":
         records = pipe_dataset(name, "RecordIO" if one.record_wrapper == "RecordIO" else "TFRecord")
@@ -45,7 +45,7 @@ def have_workers_read(names: list[str]) -> None:
     workers = len(resolver.cluster_spec().job_tasks("worker"))
 
     def passes(name: str) -> tf.data.Dataset:
-        """(number of the pass, its records, whose they are), and then for ever that there are no more."""
+        """Yield (number of the pass, its records, whose they are), then for ever that there are no more."""
         no_more = tf.data.Dataset.from_tensors((-1, tf.zeros([0], tf.int64)))
         read = tf.data.Dataset.range(PASSES, output_type=tf.int32).flat_map(
             lambda number: numbers(name).batch(MOST).map(lambda ids: (number, ids))

@@ -1,4 +1,4 @@
-"""At SIGTERM it takes three seconds to save, and exits with 0."""
+"""Save at SIGTERM, for three seconds, and exit with 0."""
 
 import os
 import signal

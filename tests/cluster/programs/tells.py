@@ -1,4 +1,4 @@
-"""Writes down what this process was given, and ends."""
+"""Write what this process was given, and end."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Trains one weight, for ever, with a line for each step: by Horovod, MultiWorkerMirrored or a parameter server.
+"""Train one weight, for ever, with a line for each step: by Horovod, MultiWorkerMirrored or a parameter server.
 
 --raises HOST: at step 10 that host raises. On SIGTERM all tasks leave after the same step, and the first one saves.
 """
@@ -19,7 +19,7 @@ asked = []
 
 
 def horovod():
-    """(a step, which says whether somebody was asked to stop; whether this is the first task)"""
+    """Return (a step, which returns whether any rank was asked to stop; whether this is the first task)."""
     import horovod.tensorflow as hvd
 
     hvd.init()

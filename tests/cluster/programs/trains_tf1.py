@@ -1,4 +1,4 @@
-"""Trains one weight in the manner of TF1, for ever: the chief and every worker in a session of its own.
+"""Train one weight in the manner of TF1, for ever: the chief and each worker have their own sessions.
 
 --raises HOST: at step 10 that host raises.
 """

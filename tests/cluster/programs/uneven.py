@@ -1,4 +1,4 @@
-"""Trains on shards of different sizes, in ways that end on all ranks alike, and last in one that does not.
+"""Train on shards of different sizes, in ways that end on all ranks alike, and last in one that does not.
 
 Writes how many batches of four this rank has, and how many steps it took each time.
 """
@@ -26,7 +26,7 @@ def batches():
 
 
 def train(dataset):
-    """A loop of one's own: steps taken."""
+    """Train in a loop of the script's own; return the number of steps."""
     steps = 0
     for batch in dataset:
         with tf.GradientTape() as tape:

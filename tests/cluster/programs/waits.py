@@ -1,4 +1,4 @@
-"""Waits, and does nothing about signals. Under MPI it is in the middle of MPI."""
+"""Wait, without handlers for signals. Under MPI, the wait is in the middle of MPI."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Computes by each kind of library that TensorFlow opens on a GPU, against results that are known."""
+"""Compute by each kind of library that TensorFlow opens on a GPU, against results that are known."""
 
 import traceback
 
@@ -13,45 +13,45 @@ random = np.random.default_rng(0)
 
 
 def product():
-    """cuBLAS, in bfloat16."""
+    """Multiply by cuBLAS, in bfloat16."""
     a = random.normal(size=(512, 512)).astype("float32")
     found = tf.matmul(tf.cast(a, tf.bfloat16), tf.cast(a, tf.bfloat16))
     return found, abs(tf.cast(found, tf.float32).numpy() - a @ a).max() < 2
 
 
 def convolution():
-    """cuDNN."""
+    """Convolve by cuDNN."""
     found = tf.nn.conv2d(tf.ones([8, 16, 16, 64]), tf.ones([3, 3, 64, 32]), 1, "SAME")
     return found, found[0, 8, 8, 0] == 9 * 64 and found[0, 0, 0, 0] == 4 * 64
 
 
 def solved():
-    """cuSOLVER."""
+    """Solve by cuSOLVER."""
     a = tf.eye(64) * 8 + random.normal(size=(64, 64)).astype("float32") / 8
     found = tf.linalg.solve(a, tf.eye(64))
     return found, tf.reduce_max(tf.abs(tf.matmul(a, found) - tf.eye(64))) < 1e-3
 
 
 def cholesky():
-    """cuSOLVER."""
+    """Factorise by cuSOLVER."""
     found = tf.linalg.cholesky(tf.eye(64) * 9)
     return found, tf.reduce_max(tf.abs(found - tf.eye(64) * 3)) < 1e-5
 
 
 def sparse():
-    """cuSPARSE."""
+    """Multiply by cuSPARSE."""
     found = tf.sparse.sparse_dense_matmul(tf.sparse.from_dense(tf.eye(128)), tf.ones([128, 4]))
     return found, tf.reduce_sum(found) == 512
 
 
 def compiled():
-    """XLA, and its compiler ptxas."""
+    """Compile by XLA, and its compiler ptxas."""
     found = tf.function(lambda a: tf.reduce_sum(tf.nn.relu(a) * 2), jit_compile=True)(tf.ones([1000]))
     return found, found == 2000
 
 
 def fourier():
-    """cuFFT; last, since a crash in it would end the program."""
+    """Transform by cuFFT; last, since a crash in it would end the program."""
     a = random.normal(size=(4, 1024)).astype("float32")
     found = tf.signal.fft(tf.cast(a, tf.complex64))
     planes = tf.signal.fft2d(tf.cast(a.reshape(4, 32, 32), tf.complex64))

@@ -1,4 +1,4 @@
-"""Ranks add up tensors of all sizes and train. With DOES one of them misbehaves at a collective.
+"""Add up tensors of all sizes on every rank, and train. With DOES one rank misbehaves at a collective.
 
 DOES=raises: the last rank raises. hangs: it never comes to the next collective. stopped: it is stopped by SIGSTOP
 within one. differs: it enters another one than the other ranks.

@@ -1,4 +1,4 @@
-"""Runs Horovod's own tests of its operations on GPUs, on every rank: its test/parallel/test_tensorflow.py.
+"""Run Horovod's own tests of its operations on GPUs, on every rank: its test/parallel/test_tensorflow.py.
 
 HOROVOD_TESTS names the repository's folder `test`, RING_PACKAGES a folder with pytest and what else the tests import.
 """
@@ -16,7 +16,7 @@ import tensorflow as tf
 
 
 class Count:
-    """Counts how the tests ended."""
+    """The numbers of tests by their end."""
 
     def __init__(self):
         self.ended = dict.fromkeys(("passed", "skipped", "failed"), 0)

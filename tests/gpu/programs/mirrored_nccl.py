@@ -1,4 +1,4 @@
-"""Workers of MultiWorkerMirroredStrategy add up a tensor by NCCL. With DOES=hangs, all wait for the last one.
+"""Add up a tensor by NCCL in workers of MultiWorkerMirroredStrategy. With DOES=hangs, all wait for the last one.
 
 NCCL takes each worker for a machine of its own (NCCL_HOSTID), as it refuses one GPU twice on a machine.
 """

@@ -1,4 +1,4 @@
-"""Ranks that begin apart train by `fit` in mixed precision: Horovod averages, and all end with the same weights.
+"""Train by `fit` in mixed precision, ranks starting apart: Horovod averages, and all end with the same weights.
 
 With float16, one rank's gradients of a batch are infinite: no rank takes that step, and none waits.
 """

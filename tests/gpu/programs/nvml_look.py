@@ -1,4 +1,4 @@
-"""Measures what one look of the monitor at a host with a GPU costs: NVML's part of it, and all."""
+"""Measure what one sample of a host with a GPU costs the monitor: NVML's part, and all."""
 
 import statistics
 import time

@@ -1,4 +1,4 @@
-"""Takes memory of the GPU until there is no more."""
+"""Allocate GPU memory until there is no more."""
 
 import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""Trains 60 steps with a checkpoint after every tenth, from where the last one ended.
+"""Train 60 steps with a checkpoint after every tenth, from where the last one ended.
 
 What it learns is known, so it sees whether a step was lost or taken twice: its state, too, is on the GPU.
 """

@@ -1,4 +1,4 @@
-"""Trains until SIGTERM comes, and then saves."""
+"""Train until SIGTERM comes, and then save."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""Trains ResNet-50 in bfloat16 on random images and prints the images per second of each block of steps."""
+"""Train ResNet-50 in bfloat16 on random images, and print the images per second of each block of steps."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Runs speed.py by plain Python and by `entrypoint local`, and reads what the monitor has recorded of the GPU.
+"""Run speed.py by plain Python and by `entrypoint local`, and read the monitor's record of the GPU.
 
 Usage: speeds.py FOLDER -- ENTRYPOINT...    (a new folder for the job's output, and the command `entrypoint`)
 """

@@ -1,4 +1,4 @@
-"""Computes on the GPU that two workers of one host share."""
+"""Compute on the GPU that two workers of one host share."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Does one thing (--do) on one host (--on), at the start, while all run, or after all others have ended (--when).
+"""Do one thing (--do) on one host (--on), at the start, while all run, or after all others have ended (--when).
 
 The program of the outcome table, docs/outcomes.md. --of: how many programs take part. They meet in the folder
 TEST_MEETING, which hosts on one machine share; where there is none, they sleep for a second instead.
@@ -95,7 +95,7 @@ def eats_memory():
 
 
 def orphans():
-    """One in our process group, one in a session of its own; both hold our stdout."""
+    """Leave one orphan in our process group and one in its own session; both hold our stdout."""
     for session in (False, True):
         subprocess.Popen(["sleep", str(LONG)], start_new_session=session)
 
@@ -190,7 +190,7 @@ def ends():
 
 
 def works_in_a_session_of_its_own():
-    """SIGTERM to our process group does not reach the work, and ends us."""
+    """Work in a new session: SIGTERM to our process group ends us and does not reach the work."""
     handler = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     child = os.fork()
     if child == 0:
@@ -203,7 +203,7 @@ def works_in_a_session_of_its_own():
 
 
 def asks_a_disk_that_does_not_answer():
-    """Only where TEST_MEETING has one: SIGKILL does not end who waits for it."""
+    """Wait for a silent disk, if TEST_MEETING has one: SIGKILL does not end a process that does."""
     folder = Path(os.environ.get("TEST_MEETING", "nowhere"))
     (folder / "disk" / "file").exists()
     waits()
@@ -228,7 +228,7 @@ def kills_itself_when_it_hangs():
 
 
 def stops_mpirun():
-    """It is what has started the program that has started us."""
+    """Stop mpirun, which started the program that started us."""
     stat = Path(f"/proc/{os.getppid()}/stat").read_text()
     os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGSTOP)
 
@@ -279,7 +279,7 @@ def leave():
 
 
 def go():
-    """Let those who wait for our end know of it when it has come: no Python object, the kernel gives up our lock."""
+    """Let processes that wait for our end notice it by our lock, which the kernel releases; no Python object does."""
     if "TEST_MEETING" in os.environ:
         folder = Path(os.environ["TEST_MEETING"])
         fcntl.flock(os.open(folder / f"{ME} goes", os.O_CREAT | os.O_WRONLY), fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""TF1 parameter servers on AWS's images, in the manner of the DeepFM article: an Estimator with device filters.
+"""Run TF1 parameter servers in the manner of the DeepFM article on AWS's images: an Estimator with device filters.
 
 Rank 0 is `master`; it trains as a worker does, evaluates, and exports the model at the end. `--filters 0` leaves
 out the filters, which the article says one must have: without them, its jobs hang on AWS's images.

@@ -1,4 +1,4 @@
-"""Horovod in the manner of the Mask R-CNN article: ranks are pinned, each reads its part of the data, rank 0 saves."""
+"""Run Horovod in the manner of the Mask R-CNN article: ranks are pinned, each reads its part, rank 0 saves."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""TF2 parameter servers on AWS's images, in the shape of the AWS China blog's script.
+"""Run TF2 parameter servers on AWS's images, in the shape of the AWS China blog's script.
 
 Rank 0 is `master` there, so the script renames it. Workers run a server of their own until a file says that all is
 over; the chief hands out the steps, saves to a folder that all hosts share, and copies the model from there.

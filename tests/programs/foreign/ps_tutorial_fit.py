@@ -1,4 +1,4 @@
-"""In the shape of TensorFlow's own tutorial: workers and parameter servers join their server, the chief calls `fit`.
+"""Run TensorFlow's own tutorial: workers and parameter servers join their server, the chief calls `fit`.
 
 Each parameter server writes its own part of a checkpoint, so that all hosts must share the folder.
 """

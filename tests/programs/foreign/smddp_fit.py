@@ -1,4 +1,4 @@
-"""For SageMaker's data-parallel library: `model.fit` with its optimizer and callbacks."""
+"""Train with SageMaker's data-parallel library: `model.fit` with its optimizer and callbacks."""
 
 import json
 import os

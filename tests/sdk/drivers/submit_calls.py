@@ -1,4 +1,4 @@
-"""Runs what documents show of a SageMaker SDK, by the SDK's own Python; prints the requests that come of it.
+"""Run documents' code of a SageMaker SDK by the SDK's own Python; print the requests.
 
 Standard input, as JSON: {"commands": [arguments of examples/submit.py, ...], "blocks": [code, ...], "names": what the
 code may use}. The blocks are one program, cut in pieces. Standard output: commands and blocks, with a list of requests
@@ -36,7 +36,7 @@ def start(session: botocore.session.Session, *args: Any, **options: Any) -> None
 
 
 def answer(model: Any, params: Any, **_: Any) -> tuple[Any, dict[str, Any]]:
-    """In the place of AWS, where a job has succeeded as soon as it was asked for."""
+    """Answer in place of AWS: a job has succeeded as soon as it is requested."""
     if model.service_model.service_name == "iam":
         return SimpleNamespace(status_code=403), {"Error": {"Code": "AccessDenied", "Message": "nobody is told"}}
     ok, now = SimpleNamespace(status_code=200), datetime.now(UTC)

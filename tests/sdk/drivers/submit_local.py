@@ -1,4 +1,4 @@
-"""Runs examples/submit.py in the repository's folder, as a user does; standard input: its arguments, as JSON."""
+"""Run examples/submit.py in the repository's folder, as a user does; standard input: its arguments, as JSON."""
 
 import json
 import os

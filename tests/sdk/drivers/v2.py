@@ -1,4 +1,4 @@
-"""Trains in local mode with SageMaker Python SDK 2, as a user's script does; run by the Python of .venv-sdk-v2.
+"""Train in local mode with SageMaker Python SDK 2, as a user's script does; run by the Python of .venv-sdk-v2.
 
 Standard input: {"estimator": the class, "arguments": for its constructor, "inputs": for fit}, as JSON.
 """

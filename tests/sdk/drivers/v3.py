@@ -1,4 +1,4 @@
-"""Trains in local mode with SageMaker Python SDK 3, as a user's script does; run by the Python of .venv-sdk-v3.
+"""Train in local mode with SageMaker Python SDK 3, as a user's script does; run by the Python of .venv-sdk-v3.
 
 Standard input, as JSON: {"hosts": how many, "source_code": for SourceCode, or null, "launcher": for the Launcher of
 examples/tf_launcher, if it is to be `distributed`, "arguments": for ModelTrainer, "inputs": {channel: folder}}.

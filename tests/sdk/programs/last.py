@@ -1,4 +1,4 @@
-"""On the last host over at once; on the first after some seconds more, and only then is there a model."""
+"""End at once on the last host, and some seconds later on the first, which only then has a model."""
 
 import json
 import os

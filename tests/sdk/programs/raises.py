@@ -1,4 +1,4 @@
-"""Raises on the last host, once all are there; the others wait for it, and would do so for ever."""
+"""Raise on the last host, once all run; the others would wait for it for ever."""
 
 import json
 import os

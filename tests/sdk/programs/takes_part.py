@@ -1,4 +1,4 @@
-"""What only a member of the job can do: adds up with all other ranks, or reaches every parameter server."""
+"""Do what only a member of the job can do: add up with all other ranks, or reach every parameter server."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""In the place of TensorFlow, for the servers of the outcome table's parameter server jobs, and for them alone.
+"""Stand in for TensorFlow, only for the servers of the outcome table's parameter server jobs.
 
 Some eighty jobs of that table start three to six parameter servers or worker servers each, and what happens to these
 from outside (started, killed, stopped, waited for) is all that the table looks at. A real one takes 0.7 s of processor

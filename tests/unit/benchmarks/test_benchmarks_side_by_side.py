@@ -1,4 +1,4 @@
-"""The pure parts of benchmarks/side_by_side: figures from marks and logs, aims, what --quick complains of."""
+"""Test the pure parts of benchmarks/side_by_side: figures from marks and logs, aims, complaints of --quick."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ def ended(host: str, finished: float | None, code: int | None = 0, started: floa
 
 
 def marks(case: Case, **values: float) -> list[Mark]:
-    """Every process says the same; the one of the n-th host says it n seconds later."""
+    """Return marks that are equal for all processes; those of the n-th host come n seconds later."""
     return [Mark(f"algo-{n + 1}", "marks-7", what, at + n) for what, at in values.items() for n in range(case.hosts)]
 
 

@@ -1,4 +1,4 @@
-"""benchmarks/chaos: the oracle finds lies that are planted in histories, and finds nothing where there is none."""
+"""Test benchmarks/chaos: the oracle finds lies that are planted in histories, and nothing where there is none."""
 
 from dataclasses import replace
 from math import inf
@@ -22,13 +22,13 @@ def journal(host: str, process: str, *deeds: tuple[float, str, str], attempt: in
 
 
 def printed(host: str, process: str, count: int, attempt: int = 0) -> str:
-    """What the host's log has of a process."""
+    """Return a process's lines in the host's log."""
     texts = (f"chaos {host} {process} {attempt} {n} step {n} ".ljust(199, ".") for n in range(count))
     return "".join(f"[{host} {process}] {text}\n" for text in texts)
 
 
 def job(case: Case, *ends: tuple[float, str, str], end: float, exit: str, text: str | None = None, **more) -> Observed:
-    """All processes print five lines; the n-th ends as the n-th of `ends` says; all hosts end alike."""
+    """Return a job whose processes print five lines; the n-th ends as the n-th of `ends`; all hosts end alike."""
     deeds, logs = [], dict.fromkeys(case.names, "")
     for (host, process), last in zip(case.processes, ends, strict=True):
         deeds += journal(host, process, (0.5, "starts", ""), (1.0, "lines", "5"), last)
@@ -79,7 +79,7 @@ def test_the_truth_is_no_violation(honest):
 
 
 def with_(seen: Observed, field: str, **hosts: object) -> Observed:
-    """One field, with other values for some hosts: algo_2=..."""
+    """Return histories with one field changed for some hosts: algo_2=..."""
     new = {host.replace("_", "-"): value for host, value in hosts.items()}
     return replace(seen, **{field: {**getattr(seen, field), **new}})
 
@@ -89,7 +89,7 @@ def without(seen: Observed, what: str, host: str) -> Observed:
 
 
 def of_all(seen: Observed, **fields: object) -> Observed:
-    """Fields with the same value for every host."""
+    """Return fields with the same value for every host."""
     return replace(seen, **{name: dict.fromkeys(seen.case.names, value) for name, value in fields.items()})
 
 
@@ -100,7 +100,7 @@ BROKEN = """[algo-1] Traceback (most recent call last):
 
 
 def logged(log: str) -> Observed:
-    """With that log of the first host."""
+    """Return histories with this log of the first host."""
     return with_(FAILED, "logs", algo_1=log)
 
 

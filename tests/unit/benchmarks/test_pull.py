@@ -1,4 +1,4 @@
-"""benchmarks/pull.py: what it makes of docker's words about a pull, and of a manifest; and its page."""
+"""Test benchmarks/pull.py: how it reads docker's output of a pull and a manifest; and its page."""
 
 import argparse
 

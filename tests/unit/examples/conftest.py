@@ -1,4 +1,4 @@
-"""What the tests of several examples share."""
+"""Share what the tests of several examples need."""
 
 import importlib
 import sys
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def load(request: pytest.FixtureRequest) -> Iterator[Callable[[str], ModuleType]]:
-    """Imports a module of the test's EXAMPLE. Their names are common ones, so all of them leave `sys.modules` again."""
+    """Import a module of the test's EXAMPLE; remove it from `sys.modules` afterwards, since its name is common."""
     folder: Path = request.module.EXAMPLE
     before = set(sys.modules)
     sys.path.insert(0, str(folder))

@@ -1,4 +1,4 @@
-"""A step of DeepFM on two parameter servers and a worker of this process, where Keras believes that there is a GPU.
+"""Run a step of DeepFM on two parameter servers and a worker of this process, where Keras believes in a GPU.
 
 Prints as JSON what came of it: with the example's own optimizer, and with one that Keras has XLA compile.
 """

@@ -1,4 +1,4 @@
-"""examples/cloudformation: what cfn-lint says of the template, and what a user of its stack would notice."""
+"""Test examples/cloudformation: what cfn-lint reports of the template, and what a user of its stack would notice."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ EVERYTHING = "-1"
 
 
 class Loader(yaml.SafeLoader):
-    """Reads CloudFormation's short forms: !Ref NAME as {"Ref": NAME}, others likewise."""
+    """A loader of CloudFormation's short forms: !Ref NAME is {"Ref": NAME}, others likewise."""
 
 
 def short_form(loader, name, node):

@@ -1,4 +1,4 @@
-"""examples/deepfm: hyperparameters that say what is wrong with them, models that know their sizes, what is foretold."""
+"""Test examples/deepfm: errors of hyperparameters, sizes of models, and predictions."""
 
 import json
 import subprocess
@@ -98,7 +98,7 @@ SMALL = ("--field-size", 3, "--feature-size", 20, "--embedding-size", 2, "--deep
 
 @pytest.fixture
 def kept(load, tmp_path, monkeypatch):
-    """The module, in a job without channels, whose checkpoints lie in tmp_path/checkpoints."""
+    """Return the module, in a job without channels, with its checkpoints in tmp_path/checkpoints."""
     pytest.importorskip("tensorflow")
     for name in ("SM_CHANNELS", "SM_CHANNEL_MODEL", "TF_CONFIG", "OMPI_COMM_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
@@ -109,7 +109,7 @@ def kept(load, tmp_path, monkeypatch):
 
 @pytest.fixture
 def job(kept, load, parse, tmp_path):
-    """A model, and where its training is: `job("--optimizer", "adam")`."""
+    """Return a model and its training's place: `job("--optimizer", "adam")`."""
 
     def start(*words):
         args = parse(*SMALL, "--checkpoints", tmp_path / "checkpoints", *words)

@@ -1,4 +1,4 @@
-"""Every script for Horovod that we show pins its GPU when Horovod is up, and before TensorFlow has done anything."""
+"""Test that every Horovod script that we show pins its GPU after `init` and before TensorFlow does anything."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((RO
 
 
 def shown() -> dict[str, str]:
-    """Where: the Python that stands there."""
+    """Return the Python code shown at each place."""
     found = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "examples").rglob("*.py"))}
     for page in PAGES:
         blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
@@ -28,7 +28,7 @@ def test_the_examples_for_horovod_are_found():
 
 
 def calls_after_init(text: str) -> list[str]:
-    """What is called behind `hvd.init()` in the function, or the module, that calls it."""
+    """Return what is called after `hvd.init()` in the function, or the module, that calls it."""
     for scope in ast.walk(ast.parse(text)):
         if not isinstance(scope, ast.FunctionDef | ast.Module):
             continue

@@ -1,4 +1,4 @@
-"""examples/deepfm: rows in, the same rows out, or an error that names the line; what is trained on, what is kept."""
+"""Test examples/deepfm: rows are kept or an error names the line; what is trained on, what is kept."""
 
 import gzip
 import json
@@ -15,7 +15,7 @@ DEEPFM = Path(__file__).resolve().parents[3] / "examples" / "deepfm"
 
 @pytest.fixture(scope="module")
 def deepfm():
-    """The example's modules. Their names are common ones, so they leave `sys.modules` again."""
+    """Return the example's modules; remove them from `sys.modules` afterwards, since their names are common ones."""
     pytest.importorskip("tensorflow")  # here and not above: collecting the tests stays quick
     sys.path.insert(0, str(DEEPFM))
     try:
@@ -36,7 +36,7 @@ def deepfm():
 
 
 def compiled(deepfm, *words):
-    """A model and the hyperparameters that it is made by."""
+    """Return a model and the hyperparameters that it is made by."""
     args = deepfm.settings.parse_args([*words])
     return deepfm.model.compiled(args), args
 
@@ -136,7 +136,7 @@ def test_does_not_mix_with_another_conversion_but_replaces_its_own(deepfm, tmp_p
 
 @pytest.fixture
 def channels(tmp_path, monkeypatch):
-    """Gives the job a channel with files of these names, or a pipe: `channels("training", "a.tfrecords")`."""
+    """Give the job a channel with files of these names, or a pipe: `channels("training", "a.tfrecords")`."""
     described = {}
 
     def add(name, *files, **description):
@@ -156,7 +156,7 @@ def channels(tmp_path, monkeypatch):
 
 
 def read(rows):
-    """The names of the files that are read."""
+    """Return the names of the files that are read."""
     return sorted(Path(path).name for path in rows.files())
 
 
@@ -251,7 +251,7 @@ def test_variables_survive_the_way_to_parameter_servers_and_back(deepfm, optimiz
             yield tf.Variable(tf.zeros_like(piece), name=name.format(number))
 
     def cut_all(variables):
-        """As Keras orders them: `variables` are all memories of one weight, and so on."""
+        """Cut as Keras orders them: `variables` are all memories of one weight, and so on."""
         yield from (piece for pieces in zip(*map(cut, variables), strict=True) for piece in pieces)
 
     def variables_of(model):

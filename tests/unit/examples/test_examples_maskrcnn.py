@@ -1,4 +1,4 @@
-"""examples/maskrcnn: boxes, RoIAlign, masks, who learns what, COCO's mAP; where the right answer is known."""
+"""Test examples/maskrcnn where the right answer is known: boxes, RoIAlign, masks, targets, COCO's mAP."""
 
 import json
 import re
@@ -170,7 +170,7 @@ def test_each_pass_has_every_image_once_whatever_the_ranks(tf, rle, load):
     images = list(range(100, 110))
 
     def steps(begin, ranks, count):
-        """What all ranks see, step after step."""
+        """Yield what all ranks see, step after step."""
         seen = [[*coco.share(begin, 2, rank, ranks, count)] for rank in range(ranks)]
         in_steps = [rank[2 * step : 2 * step + 2] for step in range(count) for rank in seen]
         return [coco.at(place, images, seed=3) for places in in_steps for place in places]
@@ -272,7 +272,7 @@ def test_batches(split, load, np):
 
 
 def perfect(split, rle):
-    """Everything that is there, found with full confidence."""
+    """Return detections of all objects with full confidence."""
     return [
         {
             "image_id": each["image_id"],

@@ -1,4 +1,4 @@
-"""examples/resnet/price.py against the figures of the chapter: Simon, "Learn Amazon SageMaker", 2nd ed., chapter 9."""
+"""Test examples/resnet/price.py against the figures of Simon, "Learn Amazon SageMaker", 2nd ed., chapter 9."""
 
 import importlib
 import sys
@@ -23,7 +23,7 @@ def price():
 
 
 def training(module, **changed):
-    """The chapter's one ml.p3dn.24xlarge: 758 seconds of an epoch, and 100 Gbit/s."""
+    """Return the chapter's one ml.p3dn.24xlarge: 758 seconds per epoch, and 100 Gbit/s."""
     known = {
         "images_per_second": IMAGES / 758, "batch_size": 2736, "model_bytes": 102.2e6, "network": 100e9 / 8,
         "price": P3DN, "images": IMAGES, "epochs": 150,

@@ -1,4 +1,4 @@
-"""examples/resnet: learning rate, averages of batch normalizations, images into files or an error that names one."""
+"""Test examples/resnet: learning rate, averages of batch normalizations, images into files or an error on one."""
 
 import importlib
 import sys
@@ -11,7 +11,7 @@ RESNET = Path(__file__).resolve().parents[3] / "examples" / "resnet"
 
 
 def load(name):
-    """A module of the example. Their names are common ones, so it leaves `sys.modules` again."""
+    """Return a module of the example, and remove it from `sys.modules` afterwards, since its name is a common one."""
     sys.path.insert(0, str(RESNET))
     try:
         return importlib.import_module(name)
@@ -52,7 +52,7 @@ def converter():
 
 @pytest.fixture
 def photos(tmp_path):
-    """Two classes with three images of one gray each."""
+    """Make two classes with three images of one gray each."""
     import tensorflow as tf
 
     for number, name in enumerate(("cat", "dog")):
@@ -152,7 +152,7 @@ FORMS = {  # of the ground truth: file -> content, and the arguments that go wit
 
 @pytest.fixture
 def flat(tmp_path, monkeypatch):
-    """Four small images in one folder, and a file that is none."""
+    """Make four small images in one folder, and a file that is no image."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "val"
     folder.mkdir()

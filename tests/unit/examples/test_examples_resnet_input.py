@@ -1,4 +1,4 @@
-"""examples/resnet/images.py: TFRecord and im2rec's RecordIO give the same batches, in File and in Pipe mode."""
+"""Test examples/resnet/images.py: TFRecord and im2rec's RecordIO give the same batches, in File and in Pipe mode."""
 
 import importlib
 import json
@@ -20,7 +20,7 @@ ARGS = SimpleNamespace(batch_size=2, classes=12, first_label=0, format="auto", i
 
 @pytest.fixture(scope="module")
 def example():
-    """The modules `images` and `folder_to_tfrecord`; their names are common ones, so they leave `sys.modules` again."""
+    """Return the modules `images` and `folder_to_tfrecord`; remove them from `sys.modules` afterwards."""
     pytest.importorskip("tensorflow")
     sys.path.insert(0, str(RESNET))
     try:
@@ -33,7 +33,7 @@ def example():
 
 @pytest.fixture(scope="module")
 def shards(example, tmp_path_factory):
-    """Format -> contents of three files of four images each, as the example's converter writes them."""
+    """Return format -> contents of three files of four images each, as the example's converter writes them."""
     import tensorflow as tf
 
     folder = tmp_path_factory.mktemp("shards")
@@ -52,7 +52,7 @@ def shards(example, tmp_path_factory):
 
 @pytest.fixture
 def job(tmp_path, monkeypatch):
-    """Makes this process rank `index` of `count` in a job whose channel `training` is in that mode; its folder."""
+    """Make this process rank `index` of `count` in a job with channel `training` in that mode; return its folder."""
     for name in list(os.environ):
         if name.startswith(("SM_", "ENTRYPOINT_", "TF_CONFIG", "SAGEMAKER_TF_DATA")):
             monkeypatch.delenv(name)
@@ -72,7 +72,7 @@ def job(tmp_path, monkeypatch):
 
 
 def labels(batches):
-    """Labels that came; each batch's pixels must be those of its labels."""
+    """Return the labels that came; each batch's pixels must be those of its labels."""
     found = []
     for pixels, numbers in batches:
         assert pixels.shape[1:] == (8, 8, 3)

@@ -1,4 +1,4 @@
-"""examples/deepfm/make_rows.py: rows in Criteo's shape, the same for a seed, in which pairs of categories tell."""
+"""Test examples/deepfm/make_rows.py: rows in Criteo's shape, equal for a seed, in which pairs of categories matter."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ ROWS = 20_000
 
 @pytest.fixture(scope="module")
 def deepfm():
-    """The example's modules. Their names are common ones, so they leave `sys.modules` again."""
+    """Return the example's modules; remove them from `sys.modules` afterwards, since their names are common ones."""
     pytest.importorskip("tensorflow")  # here and not above: collecting the tests stays quick
     sys.path.insert(0, str(DEEPFM))
     try:
@@ -37,7 +37,7 @@ def make(deepfm, folder, *options):
 
 @pytest.fixture(scope="module")
 def made(deepfm, tmp_path_factory):
-    """A folder of ROWS rows in four files, and its labels, ids and values as training reads them."""
+    """Return a folder of ROWS rows in four files, and its labels, ids and values as training reads them."""
     folder = make(deepfm, tmp_path_factory.mktemp("made"), "--rows", ROWS, "--seed", 7)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SM_CHANNEL_TRAINING", str(folder))

@@ -1,4 +1,4 @@
-"""What tests of datasets share."""
+"""Share what tests of datasets need."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def job_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Makes a job with a Pipe channel of that name and a File channel `plain`; returns its input/data."""
+    """Make a job with a Pipe channel of that name and a File channel `plain`; return its input/data."""
 
     def make(pipe: str) -> Path:
         for name in list(os.environ):

@@ -1,4 +1,4 @@
-"""sagemaker_tf_data: which channels there are, and what of them each process reads."""
+"""Test sagemaker_tf_data: the channels, and what each process reads of them."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ def environ(config, **variables):
 
 
 def ranks(size, rank, local_size):
-    """What Open MPI tells a rank, where every host has `local_size` of them."""
+    """Set what Open MPI sets for a rank on hosts with `local_size` of them."""
     return {
         "OMPI_COMM_WORLD_SIZE": str(size),
         "OMPI_COMM_WORLD_RANK": str(rank),
@@ -183,7 +183,7 @@ LEFT_BEHIND = (
 
 @pytest.fixture
 def channel_with_rests(tmp_path, monkeypatch):
-    """A channel of two files, one of them empty, and of what notebooks, Spark, macOS and Windows leave behind."""
+    """Make a channel of two files, one of them empty, and of what notebooks, Spark, macOS and Windows leave behind."""
     folder = tmp_path / ".job/data/train"
     for name in ("a.tfrecord", "deep/er/empty.tfrecord", *LEFT_BEHIND):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

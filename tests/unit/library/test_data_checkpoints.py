@@ -1,4 +1,4 @@
-"""sagemaker_tf_data: where checkpoints go, who writes, and what is resumed from."""
+"""Test sagemaker_tf_data: where checkpoints go, which process writes, and what is resumed from."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def test_one_process_writes():
 
 @pytest.fixture
 def saved(tmp_path, monkeypatch):
-    """(saver of three checkpoints, its variable, the folder); the latest two stay."""
+    """Return (saver of three checkpoints, its variable, the folder); the latest two stay."""
     tf = pytest.importorskip("tensorflow")
     for name in ("TF_CONFIG", "OMPI_COMM_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
@@ -133,7 +133,7 @@ def test_a_slash_at_the_end_of_a_folder_changes_nothing(saved):
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("name", ["lr=[0.1, 0.2]", "a[1]b", "x[", "st*r", "wh?t", r"back\slash"])
 def test_folders_whose_names_read_like_patterns(tmp_path, monkeypatch, name):
-    """TensorFlow's own functions find nothing there, and would delete what lies in another folder."""
+    """TensorFlow's own functions find nothing there, and would delete files of another folder."""
     tf = pytest.importorskip("tensorflow")
     for variable in ("TF_CONFIG", "OMPI_COMM_WORLD_SIZE"):
         monkeypatch.delenv(variable, raising=False)

@@ -1,4 +1,4 @@
-"""sagemaker_tf_data: counting records, and what is said of ranks with different numbers of them."""
+"""Test sagemaker_tf_data: counting records, and messages on ranks with different numbers of them."""
 
 import json
 import struct
@@ -10,13 +10,13 @@ from sagemaker_tf_data.evenness import end_together, uneven
 
 
 def records(*lengths):
-    """A TFRecord file; nobody here looks at its checksums."""
+    """Write a TFRecord file; its checksums are not read here."""
     return b"".join(struct.pack("<Q", length) + b"\0" * (4 + length + 4) for length in lengths)
 
 
 @pytest.fixture
 def train(tmp_path, monkeypatch):
-    """Files of channel `train`, on one of four ranks."""
+    """Make files of channel `train`, on one of four ranks."""
 
     def make(rank, **files):
         folder = tmp_path / "data/train"

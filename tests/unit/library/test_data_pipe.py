@@ -1,4 +1,4 @@
-"""Pipe mode: RecordIO, the files of a channel's state, and datasets of real named pipes that a thread feeds."""
+"""Test Pipe mode: RecordIO, the files of a channel's state, and datasets of real named pipes that a thread feeds."""
 
 import fcntl
 import itertools
@@ -35,7 +35,7 @@ def record_io(records: list[bytes]) -> bytes:
 
 
 def in_parts(record: bytes, cuts: list[int]) -> bytes:
-    """One record in several frames."""
+    """Return one record in several frames."""
     edges = [0, *sorted(cut % (len(record) + 1) for cut in cuts), len(record)]
     parts = [record[a:b] for a, b in itertools.pairwise(edges)]
     flags = [0] if len(parts) == 1 else [1, *[2] * (len(parts) - 2), 3]
@@ -46,7 +46,7 @@ def in_parts(record: bytes, cuts: list[int]) -> bytes:
 
 
 def tf_record(records: list[bytes]) -> bytes:
-    """Without checksums of contents."""
+    """Return a record without checksums of contents."""
     framed = []
     for one in records:
         length = struct.pack("<Q", len(one))
@@ -55,7 +55,7 @@ def tf_record(records: list[bytes]) -> bytes:
 
 
 def pieces(stream: bytes, split: chunks.Split, kind: str, folder: Path, patience: float = 30) -> list[bytes]:
-    """The records of a real pipe that holds these bytes."""
+    """Return the records of a real pipe that holds these bytes."""
     path = folder / "pipe_0"
     with suppress(FileNotFoundError):
         path.unlink()

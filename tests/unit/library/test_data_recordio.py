@@ -1,4 +1,4 @@
-"""RecordIO of MXNet and of SageMaker's algorithms: what is written comes back, in File and Pipe mode, or an error."""
+"""Test RecordIO of MXNet and of SageMaker's algorithms: what is written is read, in File and Pipe mode, or an error."""
 
 import json
 import os
@@ -79,7 +79,7 @@ def test_images_come_back_with_their_labels(rest: bytes, labels: list[float], nu
 
 
 def protobufs_own() -> Any:
-    """The class Record that protobuf itself makes of AWS's record.proto."""
+    """Return the class Record that protobuf itself makes of AWS's record.proto."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(name="record.proto", package="aialgs.data", syntax="proto2")
@@ -231,7 +231,7 @@ def job(job_with: Callable[[str], Path]) -> Path:
 
 
 def pictures(number: int) -> list[bytes]:
-    """JPEGs of one gray each, and one that holds RecordIO's magic number where a frame could begin."""
+    """Return JPEGs of one gray each, and one that holds RecordIO's magic number where a frame could begin."""
     import tensorflow as tf
 
     made = [tf.io.encode_jpeg(tf.fill([4, 6, 3], tf.constant(n, tf.uint8))).numpy() for n in range(number - 1)]

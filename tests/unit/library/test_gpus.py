@@ -1,4 +1,4 @@
-"""`pin_gpu` of the scripts' library, with a TensorFlow that has GPUs."""
+"""Test `pin_gpu` of the scripts' library, with a TensorFlow that has GPUs."""
 
 import sys
 import types

@@ -1,4 +1,4 @@
-"""The prepare step runs by path, with its folder in front: its modules import one another by their names alone."""
+"""Run the prepare step by path, with its folder in front: its modules import one another by their plain names."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""entrypoint/programs/as_tf1.py, with a `tensorflow` of a few lines."""
+"""Test entrypoint/programs/as_tf1.py, with a `tensorflow` of a few lines."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""entrypoint/programs/prepare/unsupported.py: which scripts are told before they train that they will not."""
+"""Test entrypoint/programs/prepare/unsupported.py: which scripts are warned before they train that they will fail."""
 
 from pathlib import Path
 

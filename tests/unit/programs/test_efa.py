@@ -1,4 +1,4 @@
-"""programs/prepare/efa.py: where NCCL can go through Elastic Fabric Adapters, and what is set and said for that."""
+"""Test programs/prepare/efa.py: where NCCL can use Elastic Fabric Adapters, and what is set and logged for it."""
 
 from pathlib import Path
 

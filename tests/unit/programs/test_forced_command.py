@@ -1,4 +1,7 @@
-"""programs/forced_command.py: what the job's ssh key may start. Commands in, complaints out; and the program itself."""
+"""Test programs/forced_command.py: what the job's ssh key may start.
+
+Commands in, errors out; and the program itself.
+"""
 
 import json
 import os
@@ -188,7 +191,7 @@ def test_what_the_job_asks_for_is_no_licence_for_more(command):
 
 
 def started(command: str, tmp_path, options: str | None = "[]") -> subprocess.CompletedProcess[str]:
-    """The forced command as sshd runs it, with a stand-in for the daemon that tells what it was given."""
+    """Run the forced command as sshd does, with a stand-in for the daemon that writes what it was given."""
     for name in ("orted", "prted"):
         daemon = tmp_path / name
         daemon.write_text('#!/bin/sh\nfor word; do echo "<$word>"; done\nenv | cut -d= -f1 | sort | tr "\\n" " "\n')

@@ -1,4 +1,4 @@
-"""entrypoint/programs/on_path/, beside TensorFlow's own Keras, and a Horovod of a few lines with its true structure."""
+"""Test entrypoint/programs/on_path/ beside TensorFlow's own Keras, and a short stand-in with Horovod's structure."""
 
 import contextlib
 import json
@@ -160,7 +160,7 @@ SEEN = {
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
-    """What was seen of each run, and what of the last came to the monitor."""
+    """Return what was seen of each run, and what the monitor received of the last."""
     folder = tmp_path_factory.mktemp("looks_on")
     for name, text in {**HOROVOD, "train.py": PROGRAM}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""entrypoint/programs/prepare/tf1.py: which names of TensorFlow 1 a script is told of, by file and line."""
+"""Test entrypoint/programs/prepare/tf1.py: the names of TensorFlow 1 that it lists, by file and line."""
 
 import ast
 import json
@@ -43,7 +43,7 @@ tf.summary.scalar("loss", 1.0, step=1)
 
 @pytest.fixture
 def path(tmp_path: Path):
-    """Where there is a TensorFlow of that version, as far as anybody looks."""
+    """Return a function that makes a path with a TensorFlow of that version, as far as the code looks."""
 
     def path(version: str = "2.14.1") -> list[str]:
         packages = tmp_path / "packages"
@@ -122,7 +122,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_each_way_to_come_to_a_name_is_seen(path, form):
-    """By the launcher at a job's start, and by the doctor, who has the same."""
+    """By the launcher at a job's start, and by the doctor, which uses the same code."""
     text = "\n".join(FORMS[form])
     line = next(number for number, line in enumerate(text.split("\n"), 1) if "set_session" in line)
     named = [("train.py", [line], "keras.backend.set_session", "tf.compat.v1.keras.backend.set_session", "")]
@@ -271,7 +271,7 @@ print(json.dumps([tf.__version__, [old for old in table if has(old)], lacking]))
 @pytest.mark.more  # the image's TensorFlow is pinned
 @pytest.mark.tensorflow
 def test_tensorflow_lacks_all_that_it_is_said_to_lack():
-    """And has them under the new names."""
+    """It has all of them under the new names."""
     folder = _tensorflow(sys.path)
     assert folder
     table = _table(folder, _version(folder))

@@ -1,4 +1,4 @@
-"""What serves a task of TF_CONFIG, with a stand-in for TensorFlow; tests/cluster/test_image.py has the real one."""
+"""Test the server of a TF_CONFIG task with a stand-in for TensorFlow; tests/cluster/test_image.py has the real one."""
 
 import json
 import os
@@ -18,7 +18,7 @@ STAND_IN = Path(__file__).parents[2] / "stand_ins/tensorflow"
 
 @contextmanager
 def serving(packages: Path, role: str):
-    """Start one; the line that it says, and its command line by then."""
+    """Start a server; return its line of output, and its command line at that time."""
     port = unused_port()
     config = {"cluster": {role: [f"localhost:{port}"]}, "task": {"type": role, "index": 0}}
     environment = {"TF_CONFIG": json.dumps(config), "PYTHONPATH": str(packages), "PATH": os.environ["PATH"]}
@@ -32,7 +32,7 @@ def serving(packages: Path, role: str):
 
 @pytest.fixture
 def packages(tmp_path):
-    """A folder with TensorFlow in it that says when it is imported whole."""
+    """Make a folder with a TensorFlow that prints when it is imported whole."""
     shutil.copytree(STAND_IN, tmp_path / "tensorflow", ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "tensorflow/__init__.py").open("a") as file:
         file.write("print('whole', flush=True)\n")
@@ -51,7 +51,7 @@ def test_a_worker_server_does(packages):
 
 @pytest.mark.parametrize("broken", ["no such part", "no file system", "plugins"])
 def test_a_tensorflow_that_has_no_such_parts_is_imported_whole(packages, broken):
-    """In the same process, for who watches it."""
+    """In the same process, for the processes that watch it."""
     if broken == "no file system":
         (packages / "tensorflow_io").mkdir()
         (packages / "tensorflow_io/__init__.py").write_text("")

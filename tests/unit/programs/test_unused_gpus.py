@@ -1,4 +1,4 @@
-"""programs/prepare/gpus.py: what a host looks at before it says that its TensorFlow cannot use its GPUs."""
+"""Test programs/prepare/gpus.py: what a host checks before it reports that its TensorFlow cannot use its GPUs."""
 
 import subprocess
 from pathlib import Path
@@ -13,7 +13,7 @@ ROCM = "build_info = collections.OrderedDict([('is_cuda_build', False), ('is_roc
 
 @pytest.fixture
 def packages(tmp_path, monkeypatch):
-    """A folder of packages with a TensorFlow that says this of its build; as sys.path."""
+    """Return a function that makes a folder with a TensorFlow of this build, and returns it as sys.path."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def make(build_info: str, *names: str) -> list[str]:

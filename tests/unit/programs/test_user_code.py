@@ -1,4 +1,4 @@
-"""Where the user's code comes from, and what archives are refused: programs/prepare/sources.py, archives.py."""
+"""Test programs/prepare/sources.py and archives.py: where the user's code comes from, and refused archives."""
 
 import io
 import os
@@ -47,7 +47,7 @@ def tarball(path: Path, *members: tuple[tarfile.TarInfo, bytes], mode: str = "w:
 
 @pytest.fixture(params=["with tarfile's filter", "without"])
 def any_python(request, monkeypatch):
-    """Python 3.11.2 has no filters in tarfile."""
+    """Run the test with and without filters in tarfile; Python 3.11.2 has none."""
     if request.param == "without":
         monkeypatch.delattr(tarfile, "data_filter", raising=False)
     elif not hasattr(tarfile, "data_filter"):
@@ -56,7 +56,7 @@ def any_python(request, monkeypatch):
 
 @pytest.fixture
 def place(tmp_path):
-    """Below it, everything that a test may write; what stands beside `code` must stay."""
+    """Return a folder below which a test may write; what is beside `code` must stay."""
     (tmp_path / "place" / "code").mkdir(parents=True)
     (tmp_path / "place" / "outside").write_text("untouched")
     return tmp_path / "place"
@@ -124,7 +124,7 @@ def test_an_archive_that_would_leave_its_folder_is_refused(any_python, place, me
 
 
 def contents(tmp_path: Path) -> dict[str, tuple[bytes, str]]:
-    """What: bytes, what is said of them."""
+    """Map a description to bytes and their error."""
     random = os.urandom(100_000)
     whole = tarball(tmp_path / "whole", file("train.py"), file("noise", random)).read_bytes()
     plain = tarball(tmp_path / "plain", file("train.py"), file("more.py"), mode="w").read_bytes()
@@ -192,7 +192,7 @@ def test_code_that_does_not_fit(tmp_path):
 
 
 def fetch(place: Path, source: str = "", program: str = "train.py", channel: str = "channel") -> set[str]:
-    """The paths in the code folder, once it is filled."""
+    """Fill the code folder; return its paths."""
     code = place / "code"
     origin = sources.fetch(source or str(code), program, code, place.parent / channel)
     sources.check(program, code, origin, installing.is_package(program, code))
@@ -269,7 +269,7 @@ def test_network_isolation_names_the_archive_in_the_channel(place, channel):
 
 
 def test_half_a_folder_is_not_taken_for_the_users_code(place, tmp_path):
-    """What is left where a container was killed while it fetched."""
+    """It is left when a container was killed while it fetched."""
     code = place / "code"
     (code / sources.UNFINISHED).touch()
     (code / "half").mkdir()
@@ -388,7 +388,7 @@ def test_a_folder_that_is_no_module_is_refused_before_anything_is_installed(tmp_
 
 
 def run_script(code: Path, program: str = "train.sh") -> str:
-    """What it prints, once the prepare step has been there."""
+    """Return what a script prints after the prepare step."""
     installing.install(program, code)
     return subprocess.check_output(["/bin/sh", "-c", 'exec "$0"', f"./{program}"], cwd=code, text=True)
 

@@ -1,4 +1,4 @@
-"""Code from S3: programs/prepare/s3.py against moto's S3 server, and against a server that misbehaves as S3 can."""
+"""Test programs/prepare/s3.py against moto's S3 server, and against a server that misbehaves as S3 can."""
 
 import hashlib
 import os
@@ -26,7 +26,7 @@ KEYS = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch, tmp_path):
-    """Nothing of the machine's own AWS settings, and credentials that must not be shown."""
+    """Clear the machine's own AWS settings, and set credentials that must not be shown."""
     for name in [name for name in os.environ if name.startswith(("AWS_", "S3_", "SAGEMAKER_"))]:
         monkeypatch.delenv(name)
     for name, value in {**SECRETS, "AWS_REGION": "eu-west-1", "HOME": str(tmp_path), "NO_PROXY": "*"}.items():
@@ -35,7 +35,7 @@ def environment(monkeypatch, tmp_path):
 
 @pytest.fixture
 def others_credentials(monkeypatch):
-    """boto3 keeps those that it has found."""
+    """Forget the credentials that boto3 has found and keeps."""
     for name in SECRETS:
         monkeypatch.delenv(name)
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
@@ -56,7 +56,7 @@ def moto():
 
 
 def refused(uri: str, target: Path) -> str:
-    """What is said of an object that cannot be had; in one line, with its URI and without secrets."""
+    """Return the error of an object that cannot be had: one line, with its URI and without secrets."""
     with pytest.raises(Unusable) as error:
         s3.download(uri, target)
     text = str(error.value)
@@ -111,7 +111,10 @@ def test_a_role_that_may_not(moto, monkeypatch, others_credentials, tmp_path):
 
 
 class Server:
-    """Has one object. `breaks`: how many downloads are cut off; `answer`: status and error code for every request."""
+    """A server of one object.
+
+    `breaks`: how many downloads are cut off; `answer`: status and error code for every request.
+    """
 
     def __init__(self, breaks: int = 0, answer: tuple[int, str, str] | None = None, headers=None) -> None:
         self.breaks, self.answer, self.headers, self.gets = breaks, answer, headers or {}, 0

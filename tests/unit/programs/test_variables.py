@@ -1,4 +1,4 @@
-"""Programs that tell what a host has: of one that fails nothing is believed, as sagemaker-training does it."""
+"""Test programs that report what a host has: output of one that fails is ignored, as in sagemaker-training."""
 
 import pytest
 import variables

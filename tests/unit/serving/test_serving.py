@@ -1,4 +1,4 @@
-"""What `serve` reads and writes: payloads, what is refused and how, where a model may lie. The model here only adds."""
+"""Test what `serve` reads and writes: payloads, refusals, the places of models. The model here only adds."""
 
 import gzip
 import http.client
@@ -514,7 +514,7 @@ def test_whatever_a_handler_raises_is_answered_and_the_server_lives(tmp_path: Pa
 
 
 def test_a_model_that_leaves_is_answered_and_the_server_lives(tmp_path: Path):
-    """A SavedModel may hold Python of its user's; Flask and waitress let go of what is no Exception."""
+    """A SavedModel may hold Python of its user's; Flask and waitress let exceptions pass that are no Exception."""
 
     class Leaves(Adds):
         def predict(self, signature, inputs):
@@ -541,7 +541,7 @@ def running(base: Path, port: int, model: Adds):
 
 
 def invoke(port: int, text: str):
-    """(status, answer)"""
+    """Return (status, answer)."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("POST", "/invocations", text.encode())
     response = connection.getresponse()

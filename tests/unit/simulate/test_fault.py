@@ -1,4 +1,4 @@
-"""Faults as a person writes them, when they are injected, and what is said of them."""
+"""Test faults as a person writes them, when they are injected, and what is logged of them."""
 
 import os
 import signal
@@ -153,7 +153,7 @@ def test_without_root_namespaces_are_refused(tmp_path, monkeypatch, capsys):
 
 
 class Recorder:
-    """An engine that notes what is asked of it; `there` holds what a fault finds."""
+    """An engine that records its calls; `there` holds what a fault finds."""
 
     name, faults, look_again = "recorder", frozenset(Action), 0.05
 
@@ -171,14 +171,14 @@ class Recorder:
 
 
 class Story:
-    """An injector, its engine, and what was said."""
+    """An injector, its engine, and what was logged."""
 
     def __init__(self, *texts: str, there: tuple[str, ...] = HOSTS) -> None:
         self.engine, self.said = Recorder(*there), []
         self.injector = Injector([parse(text) for text in texts], self.engine, self.said.append)
 
     def at(self, now: float, *running: str) -> list:
-        """What was done by `act` at that time."""
+        """Return what `act` did at that time."""
         self.engine.done.clear()
         self.injector.act(now, dict.fromkeys(running or HOSTS, 100))
         return list(self.engine.done)

@@ -1,4 +1,4 @@
-"""Channels of `entrypoint local`: what is asked for, who gets which objects, and what comes out of the FIFOs."""
+"""Test channels of `entrypoint local`: their options, each host's objects, and the contents of FIFOs."""
 
 import gzip
 import json
@@ -33,7 +33,7 @@ def pipe(folder: Path, **options) -> Channel:
 
 @pytest.fixture
 def rows(tmp_path) -> Path:
-    """A folder of five objects; by key, as S3 sorts, B comes before a and a/z before a0."""
+    """Make a folder of five objects; by key, as S3 sorts, B comes before a and a/z before a0."""
     folder = tmp_path / "rows"
     for key in ("a0", "B", "b", "a/z", "a/y"):
         (folder / key).parent.mkdir(parents=True, exist_ok=True)
@@ -300,7 +300,7 @@ def test_a_key_that_leads_out_of_the_channel(rows, tmp_path):
 
 @pytest.fixture
 def fed(tmp_path):
-    """Feeds a channel of one host; read pass after pass. Nothing of it may be left."""
+    """Feed a channel of one host; return pass after pass. Nothing of it may be left."""
     before = set(threading.enumerate())
     folder = tmp_path / "input"
     folder.mkdir()
@@ -333,7 +333,7 @@ def fed(tmp_path):
 
 
 def records(stream: bytes) -> list[bytes]:
-    """RecordIO, read by the book: MXNet, "recordio.h"."""
+    """Return the records of RecordIO, read by its definition: MXNet, "recordio.h"."""
     found = []
     while stream:
         magic, length = struct.unpack_from("<II", stream)

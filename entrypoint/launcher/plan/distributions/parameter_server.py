@@ -20,7 +20,7 @@ SCRIPT_PORT = 2222
 PS_PORT = 2223
 Places = Sequence[tuple[Host, int]]
 _SERVES = {"auto": Serves.MAYBE, "own": Serves.NEVER, "chief": Serves.ALWAYS}
-CHIEF_FIRST_LIMIT = 60.0  # seconds; a chief that never listens must not hold the workers for ever
+CHIEF_FIRST_SECONDS = 60.0  # seconds; a chief that never listens must not hold the workers for ever
 
 
 def plan(job: Job) -> Plan:
@@ -117,4 +117,4 @@ def _chief_first(job: Job, chief: Host) -> tuple[Need, ...]:
     if job.settings.ps_chief_first == "never":
         return ()
     only_if = None if job.settings.ps_chief_first == "always" else Flag.TF1_SESSIONS
-    return (Need(host=chief.name, process="chief/0", only_if=only_if, at_most=CHIEF_FIRST_LIMIT),)
+    return (Need(host=chief.name, process="chief/0", only_if=only_if, at_most=CHIEF_FIRST_SECONDS),)

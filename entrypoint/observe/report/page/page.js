@@ -100,7 +100,7 @@
   }
 
   function verdicts() {
-    const words = { critical: "critical", warning: "warning", note: "note" };
+    const words = { error: "error", warning: "warning", note: "note" };
     at("verdicts").append(data.verdicts.length
       ? el("ol", { class: "verdicts" }, ...data.verdicts.map(verdict => el("li", { class: verdict.severity },
         el("p", { class: "head" }, el("span", { class: "word" }, words[verdict.severity]), el("b", {}, verdict.rule.replace(/_/g, " ")), el("span", { class: "where" }, [verdict.process, verdict.host].filter(Boolean).join(" on "))),

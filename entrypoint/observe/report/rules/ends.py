@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
+from entrypoint.base.severity import Severity
 from entrypoint.observe.report.job import JobRecord
 from entrypoint.observe.report.phases import IDLE
 from entrypoint.observe.report.rules.premises import stopped_at, went_well
-from entrypoint.observe.report.rules.verdict import CRITICAL, WARNING, Verdict, duration, percent
+from entrypoint.observe.report.rules.verdict import Verdict, duration, percent
 
 LEAST = 2.0  # host-seconds that are worth a word
 
@@ -22,7 +23,7 @@ def checkpoint(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         if longest > 0 and longest >= threshold * budget:
             yield Verdict(
                 rule="checkpoint", host=host.name, process=process.name, weight=longest / budget / max(threshold, 0.01),
-                severity=CRITICAL if longest >= budget else WARNING,
+                severity=Severity.ERROR if longest >= budget else Severity.WARNING,
                 text=f"a checkpoint takes {duration(longest)}, but the scripts of a stopped job are killed after "
                 f"{duration(budget)}",
                 advice="save less (weights without optimizer slots), to a faster disk, or during training instead "

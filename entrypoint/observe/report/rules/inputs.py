@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 
+from entrypoint.base.severity import Severity
 from entrypoint.observe.report.host import Host
 from entrypoint.observe.report.job import JobRecord
 from entrypoint.observe.report.rules.premises import judged, went_well
-from entrypoint.observe.report.rules.verdict import WARNING, Verdict, duration, percent, size
+from entrypoint.observe.report.rules.verdict import Verdict, duration, percent, size
 
-LEAST = 2.0  # seconds that were looked at
+LEAST_SECONDS = 2.0  # seconds that were looked at
 EMPTY = 0.05  # of a pipe's capacity
 BUSY = 0.5  # of a host's CPUs: with fewer at work, it is not they that the data wait for
-SMALL = 256_000  # bytes
+SMALL_BYTES = 256_000  # bytes
 
 
 def input_bound(job: JobRecord, threshold: float) -> Iterator[Verdict]:
@@ -78,7 +79,7 @@ def _disks(host: Host, start: float, end: float) -> Iterator[_Found]:
     seconds = host.columns.observed(start, end)
     for process in host.trainers:
         waited = host.columns.total(("process", process.name, "wait"), start, end)
-        if seconds > LEAST and waited:
+        if seconds > LEAST_SECONDS and waited:
             share = min(1.0, waited / seconds)
             yield share, f"waits for disks for {percent(share)} of its training", process.name
 
@@ -91,10 +92,10 @@ def small_files(job: JobRecord, threshold: float) -> Iterator[Verdict]:
             files, count = (told.get(key, 0) for key in ("files", "bytes")) if isinstance(told, dict) else (0, 0)
             if not all(isinstance(each, int | float) for each in (files, count)) or files < max(threshold, 1):
                 continue
-            if count / files < SMALL:
+            if count / files < SMALL_BYTES:
                 at_least = "at least " if told.get("more") else ""
                 yield Verdict(
-                    rule="small_files", host=host.name, severity=WARNING, weight=files / max(threshold, 1),
+                    rule="small_files", host=host.name, severity=Severity.WARNING, weight=files / max(threshold, 1),
                     text=f"channel {name[:80]} has {at_least}{files:,.0f} files of {size(count / files)} on average",
                     advice="pack them into TFRecord or RecordIO files of 100 MB or more: each file costs a request to "
                     "S3 and the time to open it",

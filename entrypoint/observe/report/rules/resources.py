@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from entrypoint.base.severity import Severity
 from entrypoint.observe.report.host import Host
 from entrypoint.observe.report.job import JobRecord
 from entrypoint.observe.report.rules.premises import LEAST_SECONDS, hung, judged, went_well
-from entrypoint.observe.report.rules.verdict import CRITICAL, NOTE, WARNING, Verdict, duration, percent, size
+from entrypoint.observe.report.rules.verdict import Verdict, duration, percent, size
 
 LEAST_CPU_SECONDS = 2.0  # that programs used
 USED = 0.02  # of a GPU's time: less is none
@@ -101,7 +102,7 @@ def memory(job: JobRecord, threshold: float) -> Iterator[Verdict]:
             text = (
                 f"the kernel killed {host.oom} process{'es' * (host.oom > 1)} for lack of memory; {size(peak)}{of} held"
             )
-            yield Verdict(rule="memory", host=host.name, severity=CRITICAL, text=text, advice=advice)
+            yield Verdict(rule="memory", host=host.name, severity=Severity.ERROR, text=text, advice=advice)
             continue
         if not limit or not held:
             continue
@@ -146,14 +147,14 @@ def disk(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         advice = "keep fewer checkpoints (max_to_keep), clean up caches, or ask for a larger volume (VolumeSizeInGB)"
         if left < threshold * whole:
             text = f"{size(left)} of {size(whole)} are free at the end ({percent(left / whole)})"
-            severity = CRITICAL if left < 0.01 * whole else WARNING
+            severity = Severity.ERROR if left < 0.01 * whole else Severity.WARNING
             weight = threshold * whole / max(left, 1.0)
             yield Verdict(
                 rule="disk", host=host.name, severity=severity, text=text, advice=advice, weight=min(weight, 10)
             )
         elif went_well(job) and judged(job, host) and slope * host.end > max(GROWS * whole, left):
             text = f"{size(60 * slope)} are written a minute; {size(left)} are free: full in {duration(left / slope)}"
-            yield Verdict(rule="disk", host=host.name, severity=NOTE, text=text, advice=advice)
+            yield Verdict(rule="disk", host=host.name, severity=Severity.NOTE, text=text, advice=advice)
 
 
 def busy_cpus(host: Host, start: float, end: float) -> float:

@@ -8,7 +8,7 @@ from entrypoint.observe.report.rules.resources import busy_cpus
 from entrypoint.observe.report.rules.verdict import Verdict, percent, size
 
 LEAST_CPU, LEAST_BYTES = 2.0, 10e6  # of all servers
-LEAST_RATE = 100e6  # bytes a second
+LEAST_BYTES_A_SECOND = 100e6  # bytes a second
 PLATEAU = 0.8  # of the peak
 
 
@@ -54,7 +54,7 @@ def network(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         for way in ("received", "sent"):
             rates = columns.between(columns.per_second(("net", way)), start, end)
             peak = max(rates, default=0.0)
-            if len(rates) < 10 or peak < LEAST_RATE:
+            if len(rates) < 10 or peak < LEAST_BYTES_A_SECOND:
                 continue
             share = sum(rate >= PLATEAU * peak for rate in rates) / len(rates)
             seconds = columns.observed(start, end)

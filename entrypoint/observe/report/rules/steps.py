@@ -3,11 +3,12 @@
 import statistics
 from collections.abc import Iterator
 
+from entrypoint.base.severity import Severity
 from entrypoint.observe.report.columns import Series
 from entrypoint.observe.report.host import Process
 from entrypoint.observe.report.job import JobRecord
 from entrypoint.observe.report.rules.premises import STEADY_SECONDS, went_well
-from entrypoint.observe.report.rules.verdict import CRITICAL, WARNING, Verdict, duration, percent
+from entrypoint.observe.report.rules.verdict import Verdict, duration, percent
 
 LEAST = 20  # steps, and values of a loss, that can be judged
 POINTS = 6  # at which a process has told its steps
@@ -73,7 +74,7 @@ def loss(job: JobRecord, threshold: float) -> Iterator[Verdict]:
             if series.broken:
                 at, value = series.broken
                 yield Verdict(
-                    rule="loss", host=host.name, process=process.name, severity=CRITICAL, weight=1e6 - at,
+                    rule="loss", host=host.name, process=process.name, severity=Severity.ERROR, weight=1e6 - at,
                     text=f"{name} is {value} {duration(at)} after the start",
                     advice="lower the learning rate, clip gradients, look for log(0) and bad rows; "
                     "tf.debugging.enable_check_numerics() names the operation",
@@ -85,7 +86,7 @@ def loss(job: JobRecord, threshold: float) -> Iterator[Verdict]:
                 if first - last < threshold * abs(first):
                     went = "rises" if last > first else "falls"
                     yield Verdict(
-                        rule="loss", host=host.name, process=process.name, severity=WARNING,
+                        rule="loss", host=host.name, process=process.name, severity=Severity.WARNING,
                         weight=1 + (last - first) / max(abs(first), 1e-9),
                         text=f"{name} {went} from {first:.4g} to {last:.4g} in {len(values)} values, "
                         f"by {percent(abs(first - last) / max(abs(first), 1e-9))}",

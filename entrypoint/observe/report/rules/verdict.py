@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-CRITICAL, WARNING, NOTE = "critical", "warning", "note"
-_ORDER = (CRITICAL, WARNING, NOTE)
+from entrypoint.base.severity import Severity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +15,7 @@ class Verdict:
     process: str = ""
     text: str  # one sentence, with its figures
     advice: str  # what to do
-    severity: str = WARNING
+    severity: Severity = Severity.WARNING
     weight: float = 1.0  # of those as severe, the larger is worse
 
     @property
@@ -28,7 +27,7 @@ class Verdict:
 
 def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
     """Return them in order, of each rule the worst alone, which says of how many hosts or processes it is true, too."""
-    ordered = sorted(verdicts, key=lambda verdict: (_ORDER.index(verdict.severity), -verdict.weight))
+    ordered = sorted(verdicts, key=lambda verdict: (-verdict.severity, -verdict.weight))
     found: dict[str, Verdict] = {}
     others: dict[str, set[tuple[str, str]]] = {}
     for verdict in ordered:

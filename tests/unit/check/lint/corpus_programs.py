@@ -1,4 +1,4 @@
-"""Whole training programs in the manner of public ones, each with its job and with what is right to find in them.
+"""List whole training programs in the manner of public ones, each with its job and the right findings.
 
 Of each error, and of `attributes-missing`, one that has it, and near misses that do not. Labels are as in
 corpus_scripts.py: errors and warnings, but for warnings of NOT_LABELLED.

@@ -1,4 +1,4 @@
-"""Training scripts in the manner of public ones, of a few lines each, with what is right to find in them.
+"""List training scripts in the manner of public ones, of a few lines each, with the right findings.
 
 A script begins with `### NAME | JOB | CHECKS | REQUIREMENTS`: JOB is none, one, mpi, mwms or ps; CHECKS are those that
 must be found as errors or warnings; warnings of NOT_LABELLED do not count. Half of the scripts are healthy.

@@ -1,4 +1,4 @@
-"""What `entrypoint doctor` finds in a request and a script of a few lines."""
+"""Run `entrypoint doctor` on a request and a script of a few lines."""
 
 import copy
 import json
@@ -148,5 +148,5 @@ def look(
 
 
 def found(report: Report, check: str) -> list[tuple[str, int]]:
-    """(severity, line) of each finding of a check."""
+    """Return (severity, line) of each finding of a check."""
     return [(str(each.severity), each.place.line) for each in report.findings if each.check == check]

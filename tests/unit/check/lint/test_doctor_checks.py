@@ -1,4 +1,4 @@
-"""Every check finds its illness, at its line, and nothing where it is not."""
+"""Test that every check finds its fault, at its line, and nothing where there is none."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,7 +43,7 @@ DRIVERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Ill:
-    """A job with an illness; `line` holds it, of the script, or else of the request: the first that has this text."""
+    """A job with a fault. `line`: the first line of the script, or else of the request, that has this text."""
 
     script: str = ""
     change: dict[str, Any] | None = None
@@ -60,7 +60,7 @@ def with_(text: str, old: str, new: str) -> str:
 
 
 def without(text: str, *words: str) -> str:
-    """The script without the lines that have one of these words."""
+    """Return the script without the lines that have one of these words."""
     assert all(word in text for word in words)
     return "\n".join(line for line in text.splitlines() if not any(word in line for word in words))
 

@@ -1,4 +1,4 @@
-"""Launch scripts of public shapes, notebooks' exports among them: each job is seen, and nothing else is told."""
+"""Test launch scripts in the manner of public ones, and exports of notebooks: every job, and no false finding."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from corpus_launches import BOTO3, DEFAULT, OF_BOTO3
 from corpus_v3 import SCRIPTS
 from looking import REQUEST
 
-from entrypoint.check.finding import Severity
+from entrypoint.base.severity import Severity
 from entrypoint.check.lint.lint import examine, sort_out
 
 SHAPES = [
@@ -38,7 +38,7 @@ def test_what_is_told_of_a_launch_script(name: str, tmp_path: Path) -> None:
 
 
 def test_launch_scripts_of_sdk_v3_are_known(tmp_path: Path) -> None:
-    """What is told of them is asked in tests/sdk, where the SDK is."""
+    """tests/sdk, where the SDK is, tests the findings on them."""
     for at, script in enumerate(SCRIPTS.values()):
         path = tmp_path / f"submit{at}.py"
         path.write_text(script.text)
@@ -47,7 +47,7 @@ def test_launch_scripts_of_sdk_v3_are_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("package", ["sagemaker/train", "sagemaker/modules/train"])
 def test_a_model_trainer_is_heard(package: str, tmp_path: Path) -> None:
-    """Of SDK v3, and of late releases of v2: a class of a few lines in the place of theirs."""
+    """A class of a few lines stands in for SDK v3's, and for that of late releases of v2."""
     folder = tmp_path / package
     folder.mkdir(parents=True)
     (folder / "model_trainer.py").write_text(f"""

@@ -1,10 +1,10 @@
-"""What we show ourselves comes out clean."""
+"""Test that the doctor finds nothing wrong in our own examples."""
 
 from pathlib import Path
 
 import pytest
 
-from entrypoint.check.finding import Severity
+from entrypoint.base.severity import Severity
 from entrypoint.check.lint.lint import examine, sort_out
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -1,5 +1,4 @@
-"""Scripts as people write them, with nothing amiss: no finding of the check that looks nearest to it. And some with a
-fault that such words must not hide."""
+"""Test correct scripts as people write them, and some with faults that such code must not hide."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ def option(name: str, more: str = "") -> tuple[str, str]:
 
 
 def checkpoints_in(where: str) -> str:
-    """The standard script, with TensorFlow's own checkpoints in a folder."""
+    """Return the standard script, with TensorFlow's own checkpoints in a folder."""
     return having(SCRIPT, ("import checkpoints, ", "import "), (BY_LIBRARY, BY_TENSORFLOW.format(where)))
 
 
@@ -45,7 +44,7 @@ def saved_by(who: str) -> str:
 
 
 def elsewhere(*changes: tuple[str, str]) -> str:
-    """The standard script with weights for checkpoints, which saves its model in another way."""
+    """Return the standard script with weights for checkpoints, which saves its model in another way."""
     weights = (BY_LIBRARY, 'model.load_weights("/opt/ml/checkpoints/w")\n')
     saves = ("saver.save()", 'model.save_weights("/opt/ml/checkpoints/w")')
     return having(
@@ -198,7 +197,7 @@ def test_a_fault_is_not_hidden_by_such_words(script: str, check: str, change: di
 
 
 def test_what_a_module_does_as_a_program_of_its_own(tmp_path: Path) -> None:
-    """The options of a tool beside the script are not the script's, unless that calls what makes them."""
+    """The options of a tool beside the script are not the script's, unless the script calls what makes them."""
     options = (
         "import argparse\ndef main():\n    parser = argparse.ArgumentParser()\n"
         '    parser.add_argument("--raw", required=True)\n'

@@ -1,4 +1,4 @@
-"""The doctor's tables of what is in the image are those of the pins; what requirements bring is heard of."""
+"""Test that the doctor's tables of the image are those of the pins, and that requirements count."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Launch scripts are run, nothing leaves the machine, and what they do not say is told."""
+"""Test that launch scripts run, that nothing leaves the machine, and that dropped arguments are reported."""
 
 import json
 import socket
@@ -101,7 +101,7 @@ while not os.path.exists({str(forked)!r}):
 
 
 def without_namespaces(folder: Path) -> Path:
-    """caught.py where the kernel refuses them, as in most containers."""
+    """Run caught.py where the kernel refuses namespaces, as in most containers."""
     changed = folder / "caught.py"
     changed.write_text(
         CAUGHT.read_text().replace("def seal() -> str:", 'def seal() -> str:\n    return "not permitted"\n')
@@ -196,7 +196,7 @@ boto3.client("sagemaker", region_name="eu-west-1").create_hyper_parameter_tuning
 
 
 def test_a_trial_has_the_hosts_of_the_tuning_and_what_is_tuned(tmp_path: Path) -> None:
-    """SDK v2 names hosts in a place of its own; what is tuned is a hyperparameter of each trial, too."""
+    """SDK v2 names hosts in a place of its own; each trial also has the tuned hyperparameters."""
     (tmp_path / "train.py").write_text(
         SCRIPT.replace("args =", 'parser.add_argument("--rate", type=float, required=True)\nargs =')
     )
@@ -218,7 +218,7 @@ boto3.client("sagemaker", region_name="eu-west-1").create_hyper_parameter_tuning
 
 
 def test_a_launch_that_asks_what_spot_instances_saved(tmp_path: Path) -> None:
-    """As `fit` of SDK v2 does at the end of each job; the jobs behind it are to be seen, too."""
+    """`fit` of SDK v2 asks that at the end of each job; the jobs after it must be seen, too."""
     asks = "told = client.describe_training_job(TrainingJobName='job')\n"
     text = f"{SUBMITS}{asks}print(1 - told['BillableTimeInSeconds'] / told['TrainingTimeInSeconds'])\n"
     did, jobs = launched_jobs(launch(tmp_path, f"{text}client.create_training_job(**request)\n"))
@@ -287,7 +287,7 @@ def test_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_program_that_was_not_looked_at_is_told_to_programs_too(tmp_path: Path) -> None:
-    """A run of CI would else take no findings for a script that is well."""
+    """Otherwise a run of CI would take missing findings for a healthy script."""
     (tmp_path / "request.json").write_text(json.dumps(REQUEST))
     (tmp_path / "train.py").write_text(SCRIPT)
     for names, seen in ((["request.json"], False), (["request.json", "train.py"], True)):

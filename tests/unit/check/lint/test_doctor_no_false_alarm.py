@@ -1,4 +1,4 @@
-"""What looks like an illness, and is none, is left alone."""
+"""Test that what only looks like a fault gives no finding."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from looking import HOROVOD, IMAGE, MPI, MWMS, SCRIPT, WORKERS, found, look
 
-from entrypoint.check.finding import Severity
+from entrypoint.base.severity import Severity
 from entrypoint.check.lint.lint import sort_out
 from entrypoint.check.lint.subject import tensorflow_of
 
@@ -136,7 +136,7 @@ def test_no_false_alarm(script: str, check: str, change: dict[str, Any], tmp_pat
 
 
 def test_modules_beside_the_script_are_read_with_it(tmp_path: Path) -> None:
-    """What is missing in the script is in a module of its folder; what is wrong in that is found there."""
+    """What the script lacks is in a module of its folder; what is wrong in that module is found there."""
     (tmp_path / "saving.py").write_text('import os\ndef save(model):\n    model.save(os.environ["SM_MODEL_DIR"])\n')
     (tmp_path / "unused.py").write_text("print 'x'\n")
     script = "import tensorflow as tf\nimport saving\nmodel.fit(x)\nsaving.save(model)\n"
@@ -148,7 +148,7 @@ def test_modules_beside_the_script_are_read_with_it(tmp_path: Path) -> None:
 
 
 def test_a_training_script_is_never_taken_for_a_launch(tmp_path: Path) -> None:
-    """Which would run it: one that talks to SageMaker, or has an Estimator of TensorFlow's."""
+    """A launch script would be run. This one talks to SageMaker, or has an Estimator of TensorFlow's."""
     path = tmp_path / "train.py"
     path.write_text(
         "import boto3\nimport sagemaker\nimport tensorflow as tf\nfrom sagemaker.experiments import Run\n"

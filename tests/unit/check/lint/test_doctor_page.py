@@ -1,4 +1,4 @@
-"""docs/doctor.md has the table of checks; `python tests/unit/check/lint/test_doctor_page.py --refresh` writes it."""
+"""Test docs/doctor.md's table of checks; `python tests/unit/check/lint/test_doctor_page.py --refresh` writes it."""
 
 import re
 import sys

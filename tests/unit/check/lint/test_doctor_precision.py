@@ -1,4 +1,4 @@
-"""Precision and recall of checks, on scripts of public shapes: no check under 0.95 precision is an error."""
+"""Test precision and recall of the checks on scripts in the manner of public ones."""
 
 import contextlib
 import importlib
@@ -14,7 +14,7 @@ import corpus_scripts
 import pytest
 from looking import MPI, MWMS, PS, REQUEST, look
 
-from entrypoint.check.finding import Severity
+from entrypoint.base.severity import Severity
 from entrypoint.check.lint import check_imports
 from entrypoint.check.lint.catalogue import CHECKS
 from entrypoint.check.lint.lint import _entry_missing, program_of

@@ -1,4 +1,4 @@
-"""Shell scripts: what their first lines ask for."""
+"""Test the doctor on shell scripts: the interpreters of their first lines."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from entrypoint.check.lint.lint import examine
 
 
 def told(folder: Path, content: bytes) -> list[tuple[str, str, str]]:
-    """(check, severity, what is found) of a script's first line."""
+    """Return (check, severity, text) of the finding on a script's first line."""
     (folder / "train.sh").write_bytes(content)
     report = examine([str(folder / "train.sh")])
     return [(each.check, str(each.severity), each.found) for each in report.findings]

@@ -1,4 +1,4 @@
-"""What `entrypoint doctor` says of code for TensorFlow 1: the name that fails first, whatever way it is imported."""
+"""Test `entrypoint doctor` on code for TensorFlow 1: the name that fails first, however it is imported."""
 
 import pytest
 from looking import IMAGE, MWMS, SCRIPT, WORKERS, look, merged

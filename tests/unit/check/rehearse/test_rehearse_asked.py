@@ -1,4 +1,4 @@
-"""A launch becomes the same job on simulated hosts."""
+"""Test that a launch becomes the same job on simulated hosts."""
 
 import json
 import sys
@@ -93,7 +93,7 @@ parser.add_argument("--kept", default="/opt/ml/checkpoints")
 
 
 def test_where_the_path_of_a_real_host_is_written_out(tmp_path: Path) -> None:
-    """On hosts that are processes it would be the machine's own: such a script takes another engine, or is refused."""
+    """With hosts as processes it would be the machine's own path: such a script takes another engine, or is refused."""
     values = {"HyperParameters": {**REQUEST["HyperParameters"], "kept": '"/opt/ml/checkpoints"'}}
     given = asked(tmp_path, **values)
     assert given.fixed == ("kept",)

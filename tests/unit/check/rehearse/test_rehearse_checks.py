@@ -1,4 +1,4 @@
-"""Each check of a rehearsal: a run that is ill, and one that is not."""
+"""Test each check of a rehearsal on a run with its fault, and on one without."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from entrypoint.base.severity import Severity
+from entrypoint.check.finding import Finding
 from entrypoint.check.instance_types import memory_of
-from entrypoint.check.rehearse.finding import Finding, Level, fine, goes, note, warning
+from entrypoint.check.rehearse.finding import fine, goes, note, warning
 from entrypoint.check.rehearse.output import as_json, as_text
 from entrypoint.check.rehearse.rehearse import CHECKS
 from entrypoint.check.rehearse.results import Host, Process, Seen
@@ -70,8 +72,8 @@ def findings(case: Case, check: str = "") -> list[Finding]:
 
 
 def told(case: Case, check: str) -> list[tuple[str, str]]:
-    """(level, words) of what is not fine."""
-    return [(str(each.level), each.seen) for each in findings(case, check) if each.level is not Level.FINE]
+    """Return (level, words) of what is not fine."""
+    return [(str(each.severity), each.found) for each in findings(case, check) if each.severity is not Severity.FINE]
 
 
 def with_plain(**more: Any) -> Case:
@@ -86,7 +88,7 @@ def asking(**more: Any) -> Case:
 def test_a_healthy_job_is_a_go() -> None:
     found = findings(HEALTHY)
     assert goes(found)
-    assert {each.check for each in found if each.level > Level.FINE} == {"hours"}, as_text(HEALTHY, found)
+    assert {each.check for each in found if each.severity > Severity.FINE} == {"hours"}, as_text(HEALTHY, found)
     assert {each.check for each in found} == {
         "plan", "data", "end", "shards", "distributed", "speed", "memory", "stop", "checkpoints", "kill", "resume",
         "hours",
@@ -94,8 +96,8 @@ def test_a_healthy_job_is_a_go() -> None:
 
 
 def test_what_is_not_fine_says_what_to_do() -> None:
-    assert all(each.do for each in findings(HEALTHY) if each.level >= Level.WARNING)
-    assert not goes([fine("end", ""), Finding(check="end", level=Level.ERROR, seen="", do="")])
+    assert all(each.instead for each in findings(HEALTHY) if each.severity >= Severity.WARNING)
+    assert not goes([fine("end", ""), Finding(check="end", severity=Severity.ERROR, found="")])
     assert goes([note("end", ""), warning("end", "", "")])
 
 
@@ -125,15 +127,15 @@ class TestPlain:
 
     def test_other_things_are_rehearsed_than_asked_for(self) -> None:
         case = asking(hosts=8, processes_per_host=4, moved=("model_dir",), unmoved=("rows",), ours=False, others=2)
-        found = {each.check: each for each in findings(case) if each.level is not Level.FINE}
-        assert "2 simulated hosts stand for 8" in found["hosts"].seen
-        assert "1 on each host, where the request makes 4" in found["processes"].seen
-        assert found["plan"].level is Level.WARNING and "2 further requests" in found["launch"].seen
-        places = [each.seen for each in findings(case, "places")]
+        found = {each.check: each for each in findings(case) if each.severity is not Severity.FINE}
+        assert "2 simulated hosts stand for 8" in found["hosts"].found
+        assert "1 on each host, where the request makes 4" in found["processes"].found
+        assert found["plan"].severity is Severity.WARNING and "2 further requests" in found["launch"].found
+        places = [each.found for each in findings(case, "places")]
         assert places[0].startswith("model_dir: a folder") and places[1].startswith("rows name S3")
 
     def test_one_that_shows_nothing_of_a_training(self) -> None:
-        """It may still import TensorFlow: that it did not fail is no reason to go."""
+        """It may still import TensorFlow: not failing is no proof of training."""
         silent = tuple(replace(each, metrics=(), first=(), read=(("training", ()),)) for each in PLAIN.hosts)
         case = with_plain(hosts=silent, together=None, kept=())
         assert told(case, "end")[0][0] == "error" and told(case, "shards") == []
@@ -164,7 +166,8 @@ class TestPlain:
         assert using(7 * GIB, "ml.c5.xlarge") == [("warning", "7 GiB at most on algo-1, of the 8 GiB of ml.c5.xlarge")]
         assert using(9 * GIB, "ml.c5.xlarge") == [("error", "9 GiB at most on algo-1, and ml.c5.xlarge has 8 GiB")]
         assert (
-            "1000 MiB at most" in findings(with_plain(hosts=(host("algo-1", (), memory=1000 << 20),)), "memory")[0].seen
+            "1000 MiB at most"
+            in findings(with_plain(hosts=(host("algo-1", (), memory=1000 << 20),)), "memory")[0].found
         )
         ((level, words),) = using(GIB, "ml.new.xlarge")
         assert level == "note" and "ml.new.xlarge has is not known here" in words
@@ -178,7 +181,7 @@ class TestPlain:
         assert memory_of("ml.m5.huge") is memory_of("local") is None
 
     def test_speed(self) -> None:
-        assert "10 steps a second" in findings(HEALTHY, "speed")[0].seen
+        assert "10 steps a second" in findings(HEALTHY, "speed")[0].found
         silent = with_plain(hosts=(host("algo-1", (), metrics=()),))
         assert told(silent, "speed")[0][0] == "note"
 
@@ -353,8 +356,8 @@ class TestHours:
 
     def test_price(self) -> None:
         priced = replace(HEALTHY, price=2.0, speedup=10.0)
-        assert [each.level for each in findings(priced) if each.check in ("hours", "price")] == [Level.FINE] * 2
-        assert findings(priced, "price")[0].seen.startswith("0.40 USD for 2 hosts at 2 USD an hour each")
+        assert [each.severity for each in findings(priced) if each.check in ("hours", "price")] == [Severity.FINE] * 2
+        assert findings(priced, "price")[0].found.startswith("0.40 USD for 2 hosts at 2 USD an hour each")
         assert told(replace(priced, speedup=None), "price")[0][1].startswith("4.00 USD")
 
     def test_a_sample_that_was_trained_to_its_end(self) -> None:
@@ -363,7 +366,7 @@ class TestHours:
         assert told(case, "hours")[0][1].startswith("35.0 min at the rate")  # 21 s for 1 %, and 1 s
 
     def test_a_copy_may_be_a_part_of_the_data(self) -> None:
-        """--channel takes some of them: what is paid for is all."""
+        """--channel takes a part of the data: the cost is of all."""
         case = with_plain(acted=None, kind="succeeded")
         case = replace(case, request=replace(case.request, hyperparameters=()))
         assert "if the copy" not in told(case, "hours")[0][1]
@@ -395,7 +398,7 @@ class TestHours:
         metrics = tuple((10.0 + 2 * n, "script", {"epoch": 1.0 + n, "epochs": 30.0}) for n in range(9))
         case = with_plain(hosts=(host("algo-1", (), metrics=metrics),))
         case = replace(case, request=replace(case.request, hyperparameters=()))
-        assert told(case, "speed") == [] and "30 epochs a minute" in findings(case, "speed")[0].seen
+        assert told(case, "speed") == [] and "30 epochs a minute" in findings(case, "speed")[0].found
         assert told(case, "hours")[0][1].startswith("100.0 min at the rate")
 
     def test_epochs_that_are_asked_for(self) -> None:
@@ -420,4 +423,4 @@ def test_the_table_and_its_json() -> None:
     value = as_json(HEALTHY, found)
     assert value["go"] is False and value["samples"][0]["records"] == 2000
     assert [run["name"] for run in value["runs"]] == ["plain", "kill", "resume"]
-    assert {"check", "level", "seen", "do"} == set(value["findings"][0])
+    assert {"check", "severity", "found", "instead"} == set(value["findings"][0])

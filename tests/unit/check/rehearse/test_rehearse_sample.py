@@ -1,4 +1,4 @@
-"""Samples of channels: records stay whole, files keep their proportions, and what cannot be read is said."""
+"""Test samples of channels: records stay whole, files keep their proportions, and unreadable data are reported."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""wire.py, handlers.py, access.py and server.py.
+"""Test wire.py, handlers.py, access.py and server.py.
 
 The application through a test client; the server on sockets of loopback; messages as JSON there and back.
 """
@@ -32,9 +32,9 @@ from entrypoint.launcher.control.access import (
     BURST,
     LOOKS_BURST,
     LOOKS_RATE,
-    MAX_MESSAGE,
+    MESSAGE_BYTES,
     OPEN,
-    PAID_BY,
+    PAID_BY_BYTES,
     Bucket,
     Callers,
     Limits,
@@ -118,7 +118,7 @@ print("flask" in sys.modules)
 
 
 def test_flask_is_not_imported_even_when_people_ask():
-    """It takes longer to import than anything else that answers them."""
+    """Importing Flask takes longer than importing anything else that answers people."""
     told = subprocess.run([sys.executable, "-c", SERVES], capture_output=True, text=True, timeout=60, check=True).stdout
     assert told.splitlines()[1:] == ["200", '{"phase":"running"}', '{"phase":"running"}', "False"]
 
@@ -206,7 +206,7 @@ def test_bad_news_are_refused(body):
 
 
 def test_a_follower_takes_no_report():
-    """Whoever sends it one takes it for the coordinator, as it reads other groups or settings; it is to hear so."""
+    """The sender takes it for the coordinator, since it read other groups or settings; the answer reports that."""
     served = Served(me="algo-3")
     answer = served.call("/report", to_json(REPORT))
     assert answer.status_code == 400
@@ -233,7 +233,7 @@ def test_strangers_are_turned_away(path, method, caller):
 
 
 def test_what_a_stranger_says_of_itself_changes_nothing():
-    """Headers that a proxy would set, and a host name that is ours, do not make a host."""
+    """Headers that a proxy would set, or the name of one of our hosts, do not make the sender a host."""
     served = Served()
     headers = {"X-Forwarded-For": ADDRESS["algo-2"], "Forwarded": f"for={ADDRESS['algo-2']}", "Host": "algo-1"}
     assert served.call("/report", GOOD, caller="10.1.2.3", headers=headers).status_code == 403
@@ -277,7 +277,7 @@ def test_a_host_that_speaks_another_protocol_is_an_event():
 
 
 class Slow(str):
-    """A name that takes a while to be looked up, so that threads come between."""
+    """A name that takes a while to look up, so that other threads run in between."""
 
     def __hash__(self) -> int:
         time.sleep(0.002)
@@ -320,7 +320,7 @@ def test_strangers_and_lookers_with_the_wrong_token_are_no_event():
 
 
 def test_a_follower_makes_no_event_of_it():
-    """There the coordinator's answer to its own report says it."""
+    """On a follower, the coordinator's answer to its own report reports it."""
     served = Served(me="algo-2", token="right")
     assert served.call("/report", GOOD, caller="algo-3").status_code == 401
     assert served.call("/news", to_json(NEWS), caller="algo-1").status_code == 401
@@ -333,7 +333,7 @@ NAMED = tuple(Host(name=name, rank=rank, address=name) for rank, name in enumera
 
 
 class Resolver:
-    """Stands before getaddrinfo: names that are known by now, how often was asked, and names that take for ever."""
+    """A stand-in for getaddrinfo: known names, counts of lookups, and names whose lookup never ends."""
 
     def __init__(self, monkeypatch) -> None:
         self.known: dict[str, str] = {}
@@ -442,7 +442,7 @@ def test_each_host_has_a_bucket_and_all_strangers_one():
 
 def test_big_messages_count_for_many():
     limits = Limits(Callers(CLUSTER))
-    limits.charge("127.44.0.2", int(2 * BURST * PAID_BY))
+    limits.charge("127.44.0.2", int(2 * BURST * PAID_BY_BYTES))
     assert not limits.take("127.44.0.2")
     assert limits.take("127.44.0.3")
 
@@ -474,7 +474,7 @@ class Listening:
         return socket.create_connection((self.addresses["algo-1"], self.port), timeout=20, source_address=source)
 
     def report(self, caller: str, body: bytes | None = None) -> int:
-        """Status of the answer to a report; 0 if the connection is closed without one."""
+        """Return the status of the answer to a report; 0 if the connection is closed without one."""
         body = json.dumps(to_json(Report(host=caller))).encode() if body is None else body
         head = f"POST /report HTTP/1.1\r\nHost: algo-1\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         return self.send(caller, head + body)
@@ -537,7 +537,7 @@ def test_odd_requests_are_answered_and_the_next_host_is_heard(listening, data, a
 
 
 def test_one_request_per_connection(listening):
-    """Else the limit on connections would be none on requests."""
+    """Otherwise the limit on connections would not limit requests."""
     one = b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n"
     with listening.connect("algo-2") as connection:
         connection.sendall(one * 100)
@@ -670,7 +670,7 @@ def test_people_who_look_cannot_use_up_the_server():
 
 def test_too_much_is_not_read():
     served = Served()
-    assert served.call("/report", {**GOOD, "host": "x" * (MAX_MESSAGE + 1)}).status_code in (400, 413)
+    assert served.call("/report", {**GOOD, "host": "x" * (MESSAGE_BYTES + 1)}).status_code in (400, 413)
     assert served.events == []
 
 

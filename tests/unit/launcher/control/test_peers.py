@@ -1,4 +1,4 @@
-"""client.py and peers.py on sockets of loopback: what is said arrives, and what answers oddly harms nobody."""
+"""Test client.py and peers.py on loopback: messages arrive, and odd answers do no harm."""
 
 import contextlib
 import itertools
@@ -15,10 +15,10 @@ from ports import unused_port
 from waiting import eventually
 
 from entrypoint.launcher.control import host_calls
-from entrypoint.launcher.control.access import BURST, PAID_BY
+from entrypoint.launcher.control.access import BURST, PAID_BY_BYTES
 from entrypoint.launcher.control.client import Unreachable, post
 from entrypoint.launcher.control.handlers import Control
-from entrypoint.launcher.control.links import LONGEST, Links, messages
+from entrypoint.launcher.control.links import LONGEST_BYTES, Links, messages
 from entrypoint.launcher.control.peers import Peers
 from entrypoint.launcher.control.server import ControlServer
 from entrypoint.launcher.control.wire import to_json
@@ -99,7 +99,7 @@ def test_a_host_that_takes_no_connection_is_told_of():
 
 
 def linked():
-    """A coordinator that has a link of a follower, of which nothing else is there."""
+    """Return a coordinator that has a link of a follower, without the rest of that follower."""
     net = Net(2)
     coordinator, follower = net.peers(0), net.hosts[1]
     with socket.create_server((net.hosts[0].address, 0)) as door:
@@ -109,7 +109,7 @@ def linked():
 
 
 def test_who_is_killed_while_we_knock_is_not_there(monkeypatch):
-    """Its kernel closes one socket after another: what it takes before it stops listening is reset."""
+    """Its kernel closes one socket after another: connections that it accepts before the listener closes are reset."""
     monkeypatch.setattr("entrypoint.launcher.control.peers.KNOCK", 60.0)
     net, coordinator, follower, link = linked()
     taken, connected = threading.Event(), host_calls.connected
@@ -129,7 +129,7 @@ def test_who_is_killed_while_we_knock_is_not_there(monkeypatch):
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_who_hung_up_and_takes_another_connection_is_there(is_there):
-    """A launcher may be busy, or have no thread left for a link: its kernel takes connections all the same."""
+    """A launcher may be busy, or have no thread left for a link: its kernel still accepts connections."""
     net, coordinator, follower, link = linked()
     with link, socket.create_server((follower.address, follower.port(net.settings.control_port))) as server:
         if not is_there:
@@ -140,7 +140,7 @@ def test_who_hung_up_and_takes_another_connection_is_there(is_there):
 
 
 class Net:
-    """Hosts of one job on a network of loopback addresses; those listen whose `peers` are made."""
+    """Hosts of one job on loopback addresses; those whose `peers` are made listen."""
 
     def __init__(self, count: int) -> None:
         net, port = f"127.{random.randint(16, 250)}.{random.randint(1, 250)}", random.randint(20_000, 30_000)
@@ -158,7 +158,7 @@ def heard_of(net: "Net", host: str) -> list[News]:
 
 
 def test_the_last_news_are_heard_by_all_who_have_come():
-    """Most hosts have not. Older news may come behind the last, or not at all: that changes nothing."""
+    """Most hosts have not come. Older news may arrive after the last, or not at all: that changes nothing."""
     net = Net(250)
     coordinator, there = net.peers(0), range(1, 12)
     followers = [net.peers(number) for number in there]
@@ -172,7 +172,7 @@ def test_the_last_news_are_heard_by_all_who_have_come():
 
 @pytest.mark.parametrize("delay", [step / 10_000 for step in range(12)])
 def test_news_that_cross_the_answer_to_a_first_report_are_heard_at_once(delay):
-    """The next heartbeat is a minute away: what is said before the link is there has to go over it."""
+    """The next heartbeat is a minute away: news from before the link exists must be sent over it."""
     net = Net(2)
 
     def put(event) -> None:
@@ -191,7 +191,7 @@ def test_news_that_cross_the_answer_to_a_first_report_are_heard_at_once(delay):
 
 @contextlib.contextmanager
 def silent_port():
-    """A port of 127.0.0.9 that answers nothing: the row of those who wait for it is full, and the kernel drops more."""
+    """Return a port of 127.0.0.9 that never answers: its backlog is full, and the kernel drops further connections."""
     with contextlib.ExitStack() as held:
         server = held.enter_context(socket.socket())
         server.bind(("127.0.0.9", 0))
@@ -209,7 +209,7 @@ def silent_port():
 
 @pytest.mark.parametrize("others", [["127.0.0.9"], ["127.0.0.8", "127.0.0.9"], ["2001:db8::1", "127.0.0.9"]])
 def test_of_several_addresses_the_one_that_works_is_used(others):
-    """One is silent, one refuses, one cannot be reached at all: nobody waits for those as long as for a connection."""
+    """One address is silent, one refuses, one is unreachable: none holds the connection up for its whole timeout."""
     with silent_port() as port, socket.create_server(("127.0.0.1", port)) as server:
 
         def serve() -> None:
@@ -227,7 +227,7 @@ def test_where_no_address_works_it_is_unreachable():
 
 
 class Names:
-    """Stands before getaddrinfo, for names: where they are by now, and whether the resolver takes for ever."""
+    """A stand-in for getaddrinfo: the names' addresses, and whether the resolver hangs."""
 
     def __init__(self, monkeypatch, **found: str) -> None:
         self.found, self.real = found, socket.getaddrinfo
@@ -252,7 +252,7 @@ def names(monkeypatch):
 
 
 class Calls:
-    """What Peers of n1 call n2 with, by its name. No Peers: they would listen on the port as soon as it is free."""
+    """The calls of n1's Peers to n2, by name. Peers itself would listen on the port as soon as it is free."""
 
     def __init__(self, port: int) -> None:
         me, self.other = Host(name="algo-1", rank=0, address="127.0.0.1"), Host(name="algo-2", rank=1, address="n2")
@@ -265,7 +265,7 @@ class Calls:
 
 @pytest.mark.parametrize("gone", ["does not resolve", "takes for ever to resolve"])
 def test_a_host_stays_where_it_was_when_its_name_goes(names, gone):
-    """Though it is not reached for a while: a network that was cut takes the name servers with it."""
+    """It may be unreachable for a while: a network that was cut takes the name servers with it."""
     server = Answering(ANSWER, port=unused_port())
     n1 = Calls(server.address[1])
     assert n1.call() == 200
@@ -395,9 +395,9 @@ def test_a_report_that_never_ends_is_not_read_for_ever(link):
 
 
 def test_who_does_not_read_keeps_nobody_waiting(link):
-    """Whole messages, and then its end."""
-    assert not link.links.tell("algo-2", b"x" * (LONGEST + 1))
-    told = [b"%d" % number * (LONGEST // 8) for number in range(100)]
+    """It gets whole messages, and then its end."""
+    assert not link.links.tell("algo-2", b"x" * (LONGEST_BYTES + 1))
+    told = [b"%d" % number * (LONGEST_BYTES // 8) for number in range(100)]
     taken = sum(link.links.tell("algo-2", message) for message in told)
     assert 0 < taken < 100
     heard = list(messages(link.end, b""))
@@ -406,7 +406,7 @@ def test_who_does_not_read_keeps_nobody_waiting(link):
 
 @contextlib.contextmanager
 def by_hand(net: "Net", report: bytes):
-    """The answer to a first report, whose connection is kept."""
+    """Return the answer to a first report whose connection is kept."""
 
     def asked():
         with contextlib.suppress(OSError):  # it is not open yet
@@ -444,13 +444,13 @@ def test_over_it_nobody_reports_more_than_a_host_may():
             answer.link.sendall((own + b"\n") * 5000)
         with contextlib.suppress(OSError):
             list(messages(answer.link, answer.rest))
-    at_once = BURST / (1 + len(own) / PAID_BY)
+    at_once = BURST / (1 + len(own) / PAID_BY_BYTES)
     assert at_once - 1 <= net.heard["algo-1"].count(Reported(report=Report(host="algo-2"))) < 5000
     del coordinator
 
 
 def test_a_follower_reports_over_its_connection():
-    """Nobody takes another one."""
+    """No other connection is accepted."""
     first, news = threading.Event(), json.dumps(to_json(News()))[:-1]
     answer = f'{news}, "clock": 5.0}}'.encode()
     reports: list[bytes] = []
@@ -496,7 +496,7 @@ def test_a_coordinator_that_does_not_know_the_followers_address_is_there_neverth
 
 
 def test_a_follower_keeps_its_connection_and_hears_the_news_there():
-    """Its own door is shut, so that nobody can bring them."""
+    """Its own port is closed, so that the news cannot be delivered there."""
     net = Net(2)
     with socket.create_server((net.hosts[1].address, net.settings.control_port)):
         coordinator, follower = net.peers(0), net.peers(1)
@@ -526,7 +526,7 @@ def test_many_followers_together_do_not_ask_a_coordinator_that_is_not_there_too_
 
 
 def test_a_follower_whose_answer_is_lost_asks_again_before_it_takes_the_coordinator_for_lost():
-    """As when the network is down for a second: a coordinator that cannot bring its answer hangs up unheard."""
+    """As when the network is down for a second: a coordinator that cannot deliver its answer closes the connection."""
     patience, times, kept = 6.0, [], []
     hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address="127.0.0.1") for n in range(2))
     with socket.create_server(("127.0.0.1", 0)) as server:

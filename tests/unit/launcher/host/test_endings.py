@@ -1,4 +1,4 @@
-"""endings.py on a process that does nothing about SIGTERM, and its child."""
+"""Test the terminator on a process that ignores SIGTERM, and its child."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from entrypoint.launcher.policy.events import Survived
 
 
 def test_what_is_left_behind_is_told_before_the_end_of_what_has_left_it():
-    """Something else may have happened in between, which the loop sees to first."""
+    """Something else may happen in between, which the loop handles first."""
     script = subprocess.Popen(
         ["sh", "-c", "trap '' TERM; sleep 600 & echo up; wait"],
         start_new_session=True,

@@ -1,4 +1,7 @@
-"""Where files lie that cannot lie in their usual place. Root may write everywhere, so closed folders are files here."""
+"""Test where files go if their usual place cannot be used.
+
+Root may write everywhere, so closed folders are files here.
+"""
 
 import os
 import stat

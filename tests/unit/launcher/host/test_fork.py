@@ -1,4 +1,4 @@
-"""A program that runs in a fork of the launcher finds what it would find in a Python of its own."""
+"""Test that a program in a fork of the launcher finds what it would find in its own Python."""
 
 import json
 import os

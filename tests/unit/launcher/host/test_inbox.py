@@ -1,4 +1,4 @@
-"""inbox.py: what threads say and ask, one thing after another."""
+"""Test the loop's inbox: threads' events and questions, one after another."""
 
 import queue
 import subprocess

@@ -1,4 +1,4 @@
-"""logs.py: lines of many writers, whole, in order, labelled. Real pipes, no process."""
+"""Test logs.py: lines of many writers, whole, in order, labelled. Real pipes, no process."""
 
 import contextlib
 import fcntl
@@ -24,7 +24,7 @@ SECRET = Secrets({"AWS_SECRET_ACCESS_KEY": KEY.decode(), "API_TOKEN": "disabled"
 
 
 class Reader:
-    """Where a Log writes: a pipe that is read all the time, so that it never fills."""
+    """A pipe for a Log that is read all the time, so that it never fills."""
 
     def __init__(self) -> None:
         self._reader, self.fd = os.pipe()
@@ -37,11 +37,11 @@ class Reader:
             self._parts.append(block)
 
     def text(self) -> bytes:
-        """What was written until now."""
+        """Return what was written so far."""
         return b"".join(self._parts)
 
     def close(self, *logs: Log) -> bytes:
-        """Everything that was written."""
+        """Return everything that was written."""
         for log in logs:
             assert log.finish() == 0
         os.close(self.fd)
@@ -56,7 +56,7 @@ def write_and_close(fd: int, data: bytes) -> None:
 
 
 def logged(outputs: dict[str, bytes], **options) -> bytes:
-    """What a Log makes of the stdout of some processes that write at the same time."""
+    """Return what a Log makes of the stdout of some processes that write at the same time."""
     sink = Reader()
     log = Log("algo-1", fd=sink.fd, **options)
     writers = []
@@ -221,7 +221,7 @@ def test_last_words_are_heard_however_slowly_our_output_is_read():
 
 
 class Unread:
-    """Where a Log writes: a pipe, or what only a thread can write to, that nobody reads until `read` is called."""
+    """An output for a Log, a pipe or what only a thread can write to, that is not read until `read` is called."""
 
     def __init__(self, kind: str) -> None:
         self.reader, self.fd = os.pipe() if kind == "pipe" else [end.detach() for end in socket.socketpair()]
@@ -366,7 +366,7 @@ def test_a_disk_that_is_full_for_a_while_leaves_whole_lines(tmp_path):
 
 
 class Bar:
-    """A process that prints a line bit by bit, and what of it is in the log."""
+    """A process that prints a line bit by bit, and its part of the log."""
 
     def __init__(self, **options) -> None:
         self.sink = Reader()
@@ -603,8 +603,8 @@ def test_a_secret_without_end_of_line_is_masked_at_the_end():
 
 @pytest.mark.parametrize("before", [0, 1, 5, 39, 40, 41, 100])
 def test_a_secret_where_a_line_without_end_is_cut_is_masked(before, monkeypatch):
-    """Such a line is written in parts, wherever reading happens to stand: the secret may lie across."""
-    monkeypatch.setattr("entrypoint.launcher.host.logs._LONGEST_LINE", 100_000)
+    """Such a line is written in parts, cut wherever a read ends: the secret may lie across a cut."""
+    monkeypatch.setattr("entrypoint.launcher.host.logs._LONGEST_LINE_BYTES", 100_000)
     data = b"x" * (100_001 - before) + KEY + b"y" * 250_000 + KEY + b"z" * 150_000
     sink = Reader()
     log = Log("h", fd=sink.fd, secret=SECRET)
@@ -630,6 +630,6 @@ def test_many_lines_of_many_processes_with_secrets():
 
 
 def test_backspaces_without_end_are_written_in_no_time():
-    """The thread that reads all pipes does this: its time is not ours here, so the pattern is asked."""
+    """The thread that reads all pipes does this. Its time is not measurable here, so the pattern is tested."""
     grows_no_faster_than_its_input(lambda size: logs._BACK.sub(b"\r", b"\b" * size + b"x\b\r"), 20_000)
     assert logs._BACK.sub(b"\r", b"1/2\b\b\b\r2/2\b\b\r\n\b\n") == b"1/2\r2/2\r\n\b\n"

@@ -1,4 +1,4 @@
-"""The kernel's counter of kills for lack of memory, in folders as both versions of control groups have them."""
+"""Test the kernel's counter of out-of-memory kills, in folders as both versions of control groups have them."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ OTHER = "36 25 0:31 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n22 1
 
 
 def machine(tmp_path: Path, *, mount: str, root: str, groups: str, folder: str, files: dict[str, str]) -> Path:
-    """A /proc/self and a control group file system below tmp_path; the path of the former."""
+    """Make a /proc/self and a control group file system below tmp_path; return the path of the former."""
     process, point = tmp_path / "proc", tmp_path / "cgroup"
     process.mkdir()
     (process / "cgroup").write_text(groups)

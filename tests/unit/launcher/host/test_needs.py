@@ -1,4 +1,4 @@
-"""launcher/host/required_programs.py: what a plan takes beside the user's code, and what a PATH lacks of it."""
+"""Test launcher/host/required_programs.py: what a plan needs beside the user's code, and what a PATH lacks of it."""
 
 import os
 import pwd
@@ -19,7 +19,7 @@ def spec(role: Role, **more) -> ProcessSpec:
 
 @pytest.fixture
 def put(monkeypatch, tmp_path):
-    """`put(name, ...)`: programs of the only folder in PATH."""
+    """Return `put(name, ...)`, which adds programs to the only folder in PATH."""
     monkeypatch.setenv("PATH", str(tmp_path))
 
     def make(*names: str) -> None:

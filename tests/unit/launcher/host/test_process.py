@@ -1,4 +1,4 @@
-"""process.py where a seccomp profile forbids a system call."""
+"""Test process.py where a seccomp profile forbids a system call."""
 
 import os
 

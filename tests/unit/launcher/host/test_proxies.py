@@ -1,4 +1,4 @@
-"""What no proxy is asked for, in the variables that programs read."""
+"""Test the addresses without proxy, in the variables that programs read."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""sink.py: what is put comes out once, in order, and nobody waits for a reader without bound. Real pipes."""
+"""Test the stdout writer: all comes out once, in order, and no wait for a reader is unbounded. Real pipes."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ FIRST, SECOND = b"first\n" * 5_000, b"second\n" * 5_000
 
 
 class Full:
-    """A pipe that is full, and read from when it is asked for."""
+    """A pipe that is full, and read on request."""
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()
@@ -31,7 +31,7 @@ class Full:
 
 
 def test_two_threads_that_are_to_write_at_the_same_time_do_so_in_order(monkeypatch):
-    """The sink's own thread finds that something waits; before it takes that, the reading thread does."""
+    """The sink's own thread sees waiting data; before it takes them, the reading thread does."""
     pipe, write = Full(), Sink._write_until
     woken, comes, tries = threading.Event(), threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""channels.py: groups of channels, and which part of each a process reads.
+"""Test channels.py: groups of channels, and which part of each a process reads.
 
 The heart is a property: whatever the hosts, ranks and channels, all training processes together read each record
 exactly once. Records and S3's way of dealing them out are simulated; the numbers are those that processes get.
@@ -168,20 +168,20 @@ def test_a_setting_that_says_nothing(tmp_path, text):
 
 
 def dealt(records: range, channel: Channel, host: str, hosts: list[str]) -> list[int]:
-    """What S3 sends to a host, in the order in which it is read."""
+    """Return what S3 sends to a host, in the order of reading."""
     if channel.distribution is Distribution.REPLICATED:
         return list(records)
     return list(records[hosts.index(host) :: len(hosts)])
 
 
 def data_in(found: Channels, same: bool) -> dict[str, range]:
-    """Records of each channel: numbers of their own, or the same ones in all channels."""
+    """Make records of each channel: numbers of their own, or the same ones in all channels."""
     size = len(RECORDS)
     return {c.name: range(0, size) if same else range(n * size, (n + 1) * size) for n, c in enumerate(found.all)}
 
 
 def read_by_all(found: Channels, places: list[str], data: dict[str, range]) -> Counter[int]:
-    """How often each record is read in an epoch, by the processes on the hosts `places`, of one source."""
+    """Return how often each record is read in an epoch, by the processes on the hosts `places`, of one source."""
     hosts, times = sorted(set(places)), Counter()
     kind = {channel.name: channel for channel in found.all}
     for host, reader in zip(places, readers(places), strict=True):
@@ -221,7 +221,7 @@ def test_channels_of_the_same_data_are_read_once_together(hosts, local, distribu
 
 @given(local_sizes=st.lists(st.integers(1, 4), min_size=2, max_size=5), same=st.booleans())
 def test_hosts_with_different_numbers_of_processes(local_sizes, same):
-    """Fully replicated, every record is read once even so; one channel per local rank is for the fullest host."""
+    """Fully replicated, every record is still read once; one channel per local rank is for the fullest host."""
     most = max(local_sizes)
     listed = ["train", *(f"train-{number}" for number in range(1, most))]
     found = channels(*listed, groups=(("", "same" if same else "own"),))
@@ -280,7 +280,7 @@ def test_ranks_and_mirrored_workers(tmp_path, mode, process):
 
 
 def test_scripts_that_share_nothing_are_told_nothing(tmp_path):
-    """They may start ranks or a cluster of their own, whose numbers would not count beside ours."""
+    """They may start ranks or a cluster of their own, whose numbers would differ from ours."""
     found = plan(tmp_path, 3, {"MODE": "single"})
     assert not any(spec.reads for spec in found.processes)
 
@@ -372,7 +372,7 @@ def test_what_is_not_read_as_one_may_think(tmp_path, environment, inputs, said):
 
 @given(described=odd_channels, hosts=st.integers(1, 3), local=st.integers(1, 4))
 def test_the_library_of_scripts_comes_to_the_same(described, hosts, local):
-    """It reads ENTRYPOINT_SHARDS, and works it out where a script runs without the launcher: by the same rules."""
+    """It reads ENTRYPOINT_SHARDS, or computes it by the same rules where a script runs without the launcher."""
     mine = read_channels(described, "x")
     theirs = [
         library.Channel(

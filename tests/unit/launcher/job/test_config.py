@@ -1,4 +1,4 @@
-"""config.py: config files and environment in, a Job or one clear line out."""
+"""Test config.py: config files and environment give a Job or one clear line."""
 
 import json
 import re
@@ -20,7 +20,7 @@ OPTIONS = "sagemaker_mpi_custom_mpi_options"
 
 
 def complaint(action) -> str:
-    """The text of the ConfigError that `action` raises; it is one line that names what was wanted."""
+    """Return the text of the ConfigError that `action` raises: one line that names what was wanted."""
     with pytest.raises(ConfigError) as raised:
         action()
     text = str(raised.value)

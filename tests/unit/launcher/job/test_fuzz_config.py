@@ -1,4 +1,4 @@
-"""Config files from nearly right to garbage: they end in a plan, or in an error of one line, and soon.
+"""Test config files from nearly right to garbage: they soon end in a plan or in an error of one line.
 
 Real files in a folder. Hypothesis shrinks what fails to the smallest job that does.
 """
@@ -131,7 +131,7 @@ users = st.fixed_dictionaries(
 
 @st.composite
 def groups_of(draw, hosts: list[str]) -> list[dict]:
-    """The hosts in one to three instance groups, in no order, now and then of different types."""
+    """Return the hosts in one to three instance groups, in random order, sometimes of different types."""
     of = [draw(st.integers(0, 2)) for _ in hosts]
     types = draw(
         st.sampled_from([["ml.c5.large"] * 3, ["ml.p3.8xlarge"] * 3, ["ml.c5.large", "ml.m5.large", "ml.p3.8xlarge"]])
@@ -168,7 +168,7 @@ channels = st.dictionaries(
 
 @st.composite
 def right_ones(draw) -> dict:
-    """A job that is described rightly: what the files hold, and the environment."""
+    """Return a correct description of a job: the files' contents, and the environment."""
     hosts, mode = draw(good_names), draw(st.sampled_from(sorted(MODES)))
     program = draw(st.sampled_from(['"train.py"', "train.py", "train.sh", "train", '"a b.py"', "😀.py"]))
     environment = {}
@@ -255,7 +255,7 @@ MISTAKES = {
 
 @st.composite
 def described(draw) -> dict:
-    """A job as it is described: file contents as bytes, or None for no file."""
+    """A description of a job: file contents as bytes, or None for no file."""
     case = draw(right_ones())
     for name in draw(
         st.sampled_from([0, 0, 0, 1, 1, 1, 2]).flatmap(lambda n: st.lists(mistakes, min_size=n, max_size=n))
@@ -285,7 +285,7 @@ def write(config: Path, case: dict) -> None:
 
 
 def as_seen_by(base: Path, case: dict, host: str) -> Plan:
-    """The plan that another host of the same job makes."""
+    """Return the plan that another host of the same job makes."""
     file = base / "input/config/resourceconfig.json"
     file.write_text(json.dumps({**json.loads(case["resourceconfig"]), "current_host": host}))
     return plan_for(read_job(base, case["environment"], Path("/run/entrypoint"), case["gpus"]))

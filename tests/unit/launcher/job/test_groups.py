@@ -1,4 +1,4 @@
-"""Instance groups: config files in; order, parts and plans out, or one clear line."""
+"""Test instance groups: config files give order, parts and plans, or one clear line."""
 
 import json
 
@@ -183,7 +183,7 @@ def test_groups_that_cannot_be(tmp_path, hyperparameters, groups, said):
 
 
 def test_a_host_with_an_error_of_its_own_turns_to_the_same_coordinator(tmp_path):
-    """So that the others hear what is wrong with it."""
+    """So the other hosts learn its error."""
     with pytest.raises(ConfigError):
         read(tmp_path, {**ASKED, "sagemaker_program": "null"})
     saved, errors = read_what_can_be(tmp_path, {}, tmp_path / "run")

@@ -1,4 +1,4 @@
-"""job/open_mpi.py: which Open MPI a host has, by what lies on its PATH."""
+"""Test job/open_mpi.py: which Open MPI a host has, by what lies on its PATH."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ SAYS = "mpirun (Open MPI) {}\n\nReport bugs to https://www.open-mpi.org/communit
 
 
 def folder(path: Path, *programs: str, mpirun: str = "") -> str:
-    """A folder of a PATH with these programs, and an mpirun that says this of its version."""
+    """Make a folder of a PATH with these programs, and an mpirun that prints this version."""
     path.mkdir()
     for name, does in (*((name, "exit 1") for name in programs), *([("mpirun", f"echo '{mpirun}'")] if mpirun else [])):
         (path / name).write_text(f"#!/bin/sh\n{does}\n")

@@ -1,4 +1,4 @@
-"""settings.py: the table of settings, and that it is the truth."""
+"""Test settings.py: the table of settings, and that it is true."""
 
 from pathlib import Path
 
@@ -7,23 +7,21 @@ import pytest
 from entrypoint.launcher.host.descendants import MARK
 from entrypoint.launcher.job.channels import SHARDS
 from entrypoint.launcher.job.job import MARKS
-from entrypoint.launcher.job.settings import SET_BY_US, SETTINGS, Settings, read_settings, settings_table
+from entrypoint.launcher.job.settings import FOR_USERS, SET_BY_US, SETTINGS, Settings, read_settings, settings_table
 from entrypoint.launcher.plan.plan import ATTEMPT
 from entrypoint.launcher.plan.ssh import OPTIONS, RANKS_SOCKET
 from entrypoint.simulate.spec import settings_in
 
 
 def test_users_have_few_settings():
-    assert sum(not setting.internal for setting in SETTINGS.values()) <= 34
+    assert len(FOR_USERS) <= 34
 
 
 def test_the_table_has_every_setting_of_users_once_with_its_default_and_meaning():
     rows = settings_table().splitlines()
     assert rows[0].startswith("| setting |")
     body = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[2:]]
-    assert [row[0].strip("` ") for row in body] == [
-        f"ENTRYPOINT_{name.upper()}" for name, setting in SETTINGS.items() if not setting.internal
-    ]
+    assert [row[0].strip("` ") for row in body] == [f"ENTRYPOINT_{name.upper()}" for name in FOR_USERS]
     defaults = {row[0].strip("` "): row[1].strip("` ") for row in body}
     assert defaults["ENTRYPOINT_PEER_TIMEOUT"] == "5.0"
     assert defaults["ENTRYPOINT_LOG_PREFIX"] == "true"
@@ -32,7 +30,7 @@ def test_the_table_has_every_setting_of_users_once_with_its_default_and_meaning(
 
 
 def wrong(environment: dict, hyperparameters: dict | None = None) -> str:
-    """The one thing that is wrong with them."""
+    """Return the only error in the settings."""
     [error] = read_settings(environment, hyperparameters or {})[2]
     return str(error)
 
@@ -89,7 +87,7 @@ def test_an_unknown_choice_gets_the_nearest_one():
 
 
 def test_what_the_launcher_sets_for_its_children_is_not_warned_of():
-    """As where a script of a job calls `entrypoint plan`, or `entrypoint local`, whose hosts are of another job."""
+    """As when a script of a job calls `entrypoint plan`, or `entrypoint local`, whose hosts are of another job."""
     assert {SHARDS, ATTEMPT, MARK, MARKS, RANKS_SOCKET, OPTIONS} == SET_BY_US
     environment = dict.fromkeys(SET_BY_US, "x")
     assert read_settings(environment, {}) == (Settings(), [], [])

@@ -1,4 +1,4 @@
-"""explain.py, tracebacks.py, symptoms.py: why a process failed, read from what it printed last.
+"""Test explain.py, tracebacks.py, symptoms.py: why a process failed, from its last output.
 
 outputs/ holds the last output of real programs that failed, or that noticed another one fail:
 TensorFlow 2.14, Horovod 0.28, Open MPI 4.1, CPython 3.11; gpu_*: TensorFlow 2.21 on an H100. Paths and addresses in it
@@ -177,7 +177,7 @@ def test_what_ssh_says_beside_it_is_not_mpiruns_reason():
 
 
 def test_what_mpirun_may_mean_stands_behind_its_words():
-    """It says so as well where nothing is filled, and it does not find again the hosts that it was given."""
+    """mpirun prints these words also where nothing is full, and where it does not find the hosts that it was given."""
     rule = "-" * 70
     text = f"{rule}\nAll nodes which are allocated for this job are already filled.\n{rule}\n"
     found = explain_mpirun(text)
@@ -188,7 +188,7 @@ def test_what_mpirun_may_mean_stands_behind_its_words():
 
 @pytest.mark.parametrize("launcher", ["rsh", "ssh"])  # as Open MPI 4 and 5 name what starts ssh
 def test_a_warning_of_no_consequence_is_nobodys_reason(launcher):
-    """A killed mpirun said nothing, though ssh had been quicker than its setpgid."""
+    """A killed mpirun printed nothing, though ssh had been quicker than its setpgid."""
     warned = f"[vm:7] plm:{launcher}: Warning: setpgid(9,9) failed in parent with errno=Permission denied(13)\n"
     assert explain_mpirun(warned) == ("", "", WEAK)
     assert explain_mpirun(warned + output("mpirun_abort")).error == MPIRUN["mpirun_abort"]
@@ -487,7 +487,7 @@ def test_no_symptom(name, message):
 
 
 def test_a_failure_to_reach_an_outside_service_is_only_weak():
-    """It may be the first that went wrong; it just waits for something better."""
+    """It may be the first failure; it is used only if nothing better comes."""
     found = explain(BAD, output("requests"))
     assert found.confidence is WEAK and "Max retries exceeded" in found.error
 
@@ -596,7 +596,7 @@ LONG = [
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("text", LONG)
 def test_long_output_of_any_kind_is_read_in_no_time(text):
-    """What runs is looked at ten times a second; patterns that look back, or on from everywhere, take seconds."""
+    """Running processes are checked ten times a second; patterns that look back or on from everywhere take seconds."""
 
     def read(size: int) -> None:
         filled = (text * (size // len(text) + 1))[:size]
@@ -609,7 +609,7 @@ def test_long_output_of_any_kind_is_read_in_no_time(text):
 
 
 def test_what_a_program_wrote_to_the_failure_file_comes_first():
-    """The user's words are what SageMaker shows of that host; so the others say the same."""
+    """SageMaker shows the user's words for that host, so the other hosts report the same."""
     told = explain(Exit(code=255), LAST_WORDS, "training failed: row 7 is bad\nlook at the data\n")
     assert told == ("training failed: row 7 is bad", "look at the data", Confidence.HIGH)
     short = explain(Exit(code=255), LAST_WORDS, "\ntraining failed")

@@ -1,4 +1,4 @@
-"""outcome.py, errors.py, report.py: how an end is coded and written down."""
+"""Test outcome.py, errors.py, report.py: how an end is coded and written."""
 
 import os
 import re

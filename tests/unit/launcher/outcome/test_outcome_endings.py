@@ -1,4 +1,4 @@
-"""What real libraries print at the end of a program that failed, and the line that a person would name.
+"""Test the last output of real libraries in programs that failed, and the line that a person would name.
 
 endings/ holds what programs of a few lines printed under CPython 3.11, with the libraries of late
 2026: argument parsers, experiment trackers, loggers, crashes, MPI, other processes and threads. Paths are a job's.
@@ -23,7 +23,7 @@ def ending(name: str) -> str:
 
 
 def kept(text: str) -> str:
-    """What the launcher keeps of an output."""
+    """Return what the launcher keeps of an output."""
     tail = Tail()
     for line in text.splitlines(keepends=True):
         tail.add(line.encode())

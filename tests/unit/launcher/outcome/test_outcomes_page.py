@@ -1,4 +1,4 @@
-"""docs/outcomes.md is the outcome table that tests/local/test_outcome_table.py runs."""
+"""Test that docs/outcomes.md is the outcome table that tests/local/test_outcome_table.py runs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""tails.py: what is kept of a process's output, so that its end can be explained."""
+"""Test tails.py: what is kept of a process's output, so that its end can be explained."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from entrypoint.launcher.outcome.explain import explain
 from entrypoint.launcher.outcome.outcome import Exit
-from entrypoint.launcher.outcome.tails import LAST, Tail
+from entrypoint.launcher.outcome.tails import LAST_BYTES, Tail
 
 BEGIN = 'Traceback (most recent call last):\n  File "/opt/ml/code/train.py", line 7, in <module>\n    fit(d)\n'
 SAID = "ValueError: Attempt to convert a value (PerReplica:{\n"
@@ -33,12 +33,12 @@ def test_an_exception_with_a_long_message_is_told_by_its_beginning(lines, piece)
 
 def test_what_is_kept_is_bounded_and_nothing_is_there_twice():
     text = BEGIN + SAID + "".join(f"{number}\n" for number in range(100_000)) + END
-    assert len(kept(text)) < 2 * LAST + 100
+    assert len(kept(text)) < 2 * LAST_BYTES + 100
     for lines in (1000, 2000, 3000, 4000, 5000, 6000):
         text = BEGIN + SAID + "".join(f"{number}\n" for number in range(lines))
         numbers = [int(line) for line in kept(text).splitlines() if line.isdigit()]
         assert numbers == sorted(set(numbers)) and numbers[-1] == lines - 1
-        assert len(text) > 2 * LAST or kept(text) == text
+        assert len(text) > 2 * LAST_BYTES or kept(text) == text
 
 
 def test_a_traceback_that_the_program_got_over_is_not_its_end():
@@ -50,7 +50,7 @@ def test_a_traceback_that_the_program_got_over_is_not_its_end():
 
 
 def test_what_stands_before_a_long_exception_is_kept_with_it():
-    """Of a chain the exception that it came of; of an exhausted memory what the allocator tells."""
+    """Of a chain, the exception that it came from; of a lack of memory, the allocator's report."""
     cause = BEGIN + "KeyError: 'rows'\n\nThe above exception was the direct cause of the following exception:\n\n"
     found = explain(Exit(code=1), kept("epoch 1\n" * 5000, cause, BEGIN, SAID, NUMBERS * 500, END))
     assert found.error.endswith("(because of KeyError: 'rows')")
@@ -71,4 +71,4 @@ def test_the_last_traceback_counts():
 def test_what_has_no_end_yet_is_there_too():
     assert kept("epoch 1\n", unfinished="epoch") == "epoch 1\nepoch"
     assert kept(BEGIN, SAID, NUMBERS * 1000, unfinished=END.strip()).endswith(END.strip())
-    assert len(kept("epoch 1\n", unfinished="x" * (2 * LAST))) == LAST
+    assert len(kept("epoch 1\n", unfinished="x" * (2 * LAST_BYTES))) == LAST_BYTES

@@ -1,4 +1,4 @@
-"""What is compared between hosts: fingerprint.py, the prepare step's digests, the clocks' difference (peers.Clock)."""
+"""Test what hosts compare: fingerprint.py, the prepare step's digests, the clocks' difference (peers.Clock)."""
 
 import runpy
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Scripts written for others: what a look at the code tells, and the switches of SageMaker's own libraries."""
+"""Test scripts written for other launchers: what a look at the code finds, and switches of SageMaker's libraries."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def test_a_script_that_knows_no_chief_is_told_of_a_master(flags, tmp_path, lines
 
 
 def tf_configs(job, *flags: Flag) -> dict[str, dict]:
-    """Per process of the plan, with these flags found."""
+    """Return TF_CONFIG per process of the plan, with these flags found."""
     found = {}
     for spec in plan_for(job).processes:
         env = spec.environment(flags)

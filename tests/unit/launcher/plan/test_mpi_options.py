@@ -1,4 +1,4 @@
-"""distributions/mpi.py: the user's options of mpirun win over ours, and come last."""
+"""Test distributions/mpi.py: the user's options of mpirun override ours, and come last."""
 
 import pytest
 from builders import read
@@ -12,7 +12,7 @@ from entrypoint.launcher.plan.planner import plan_for
 
 
 def mpirun(tmp_path, options: str = "", hosts: int = 2, per_host: int = 2) -> tuple[str, ...]:
-    """mpirun's own words, without the program that it starts."""
+    """Return mpirun's own words, without the program that it starts."""
     return launched(tmp_path, options, hosts, per_host)[1].argv[: -len(common.child("rank", options=STANDARD_LIBRARY))]
 
 

@@ -1,4 +1,4 @@
-"""SM_* and the script's arguments are those of sagemaker-training itself, but for what docs/differences.md lists.
+"""Test that SM_* and the script's arguments equal sagemaker-training's, except what docs/differences.md lists.
 
 The library, of the two lines that AWS's images have, runs in processes of its own and reads the config files by
 itself; ours is what the prepare step leaves.
@@ -32,7 +32,7 @@ LIBRARIES = {"4.9.0": "", "5.1.4": str(Path(sys.prefix) / "sagemaker-training-5.
 
 
 class Seen:
-    """What the library, and what we, make of each job, in the same folder."""
+    """What the library and we make of each job, in the same folder."""
 
     def __init__(self, folder: Path, version: str) -> None:
         self.version, self.path = version, {"PYTHONPATH": LIBRARIES[version]}
@@ -51,7 +51,7 @@ class Seen:
         self.library = dict(zip(EVERY, map(json.loads, out.stdout.splitlines()), strict=True))
 
     def theirs(self, name: str) -> dict[str, Any]:
-        """`env` and `args`; or `error`, if it makes nothing of the job. The `topology` of 5.x is made up for."""
+        """Return `env` and `args`, or `error` if the library refuses the job. Add `topology`, which only 5.x has."""
         found = self.library[name]
         if self.version.startswith("5") or "error" in found:
             return found
@@ -74,7 +74,7 @@ class Seen:
         return {"env": env, "args": list(job.program.arguments), "mode": job.mode, "plan": plan, "said": out.stdout}
 
     def env(self, whose: dict[str, Any], name: str) -> dict[str, str]:
-        """Of whatever folder."""
+        """Return `env` with any folder replaced."""
         return {k: v.replace(str(self.bases[name]), "BASE") for k, v in of_sagemaker(whose["env"]).items()}
 
     def changed(self, name: str) -> set[str]:
@@ -101,7 +101,7 @@ def write(base: Path, described: Described) -> None:
 
 
 def container(described: Described | None = None) -> dict[str, str]:
-    """The environment of the container; nothing of the machine that tests run on but where programs are."""
+    """Return the environment of the container; of the machine it has only the PATH of programs."""
     return {"PATH": os.environ["PATH"], "HOME": "/nonexistent", **(described.environment if described else {})}
 
 

@@ -1,4 +1,4 @@
-"""Folders of config in, plans as text out; and what holds for every plan.
+"""Test plans: folders of config in, plans as text out; and what holds for every plan.
 
 The expected text is tests/configs/<scenario>/plan.txt. After a change that is meant to change plans:
 `pytest tests/unit/launcher/plan/test_plans.py --refresh`, then read the diff as you would read code.
@@ -27,7 +27,7 @@ SCENARIOS = sorted(path.name for path in CONFIGS.iterdir() if path.is_dir())
 
 
 def plan_in(scenario: Path, base: Path, me: str = "") -> Plan:
-    """The plan of the config folder `scenario`, as host `me` sees it (default: as the file says)."""
+    """Return the plan of the config folder `scenario`, as host `me` sees it (default: the file's host)."""
     config = base / "input" / "config"
     config.mkdir(parents=True, exist_ok=True)
     for path in scenario.glob("*.json"):
@@ -42,7 +42,7 @@ def plan_in(scenario: Path, base: Path, me: str = "") -> Plan:
 
 
 def normalised(text: str, base: Path) -> str:
-    """Without what differs from one machine to the next."""
+    """Return the text without what differs between machines."""
     for found, shown in (
         (str(common.PROGRAMS), "PROGRAMS"),
         (sys.executable, "python"),
@@ -87,9 +87,9 @@ def job_of(base: Path, hosts: list[str], me: str, request: dict):
     config = base / "input" / "config"
     config.mkdir(parents=True, exist_ok=True)
     (config / "resourceconfig.json").write_text(json.dumps(resources(hosts, me)))
-    hyperparameters = {f"sagemaker_entrypoint_{key}": str(value) for key, value in request.items()}
-    (config / "hyperparameters.json").write_text(json.dumps({**PROGRAM, **hyperparameters}))
-    return read_job(base, {}, Path("/run/entrypoint"))
+    (config / "hyperparameters.json").write_text(json.dumps(PROGRAM))
+    variables = {f"ENTRYPOINT_{key.upper()}": str(value) for key, value in request.items()}
+    return read_job(base, variables, Path("/run/entrypoint"))
 
 
 def tf_configs(plan: Plan) -> list[dict]:
@@ -200,7 +200,7 @@ def test_a_plan_of_a_thousand_hosts_does_not_take_long(base):
 
 
 def test_no_secret_is_printed(tmp_path):
-    job = job_of(tmp_path, names(2), "algo-1", {"mode": "mpi", "token": '"geheim"'})
+    job = job_of(tmp_path, names(2), "algo-1", {"mode": "mpi", "token": "geheim"})
     assert job.settings.token == "geheim"
     assert "geheim" not in render(plan_for(job))
 

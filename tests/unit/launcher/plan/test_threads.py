@@ -1,4 +1,4 @@
-"""How the processes of a host divide its CPUs and GPUs: the rule of the plan, and each host's numbers."""
+"""Test how the processes of a host divide its CPUs and GPUs: the plan's rule, and each host's numbers."""
 
 import json
 import os
@@ -23,7 +23,7 @@ OTHER = "36 25 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n22 1 8
 
 
 def kernel(tmp_path: Path, mount: str, root: str, groups: str, files: dict[str, str]) -> Path:
-    """A /proc/self and control groups with these files below tmp_path; the path of the former."""
+    """Make a /proc/self and control groups with these files below tmp_path; return the path of the former."""
     process, point = tmp_path / "proc", tmp_path / "cgroup"
     process.mkdir()
     (process / "cgroup").write_text(groups)
@@ -174,7 +174,8 @@ def test_gpus(gpus, share, expected):
 
 
 def plan(base: Path, hosts: int | list[str], **settings: object) -> Plan:
-    return plan_for(read(base, hosts, {f"sagemaker_entrypoint_{key}": str(value) for key, value in settings.items()}))
+    variables = {f"ENTRYPOINT_{key.upper()}": str(value) for key, value in settings.items()}
+    return plan_for(read(base, hosts, environment=variables))
 
 
 def shares(plan: Plan, host: str = "algo-1") -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The fixtures of the tests of the policy."""
+"""Provide the fixtures of the policy's tests."""
 
 import pytest
 from plays import Play

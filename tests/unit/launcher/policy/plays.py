@@ -1,4 +1,4 @@
-"""One host's policy under a history of events: what the tests of this folder share.
+"""Run one host's policy on a history of events, for the tests of this folder.
 
 A `Play` is one host's policy on a plan that the real planner made. Between two events it is woken whenever it
 asked to be, as the supervisor does it. Actions read "12.5 ask worker/0"; what is only said or told is apart.
@@ -97,7 +97,7 @@ class Play:
             self._on(each)
 
     def since(self, time: float) -> list[str]:
-        """What was done from a time on, rounded to tenths of a second."""
+        """Return the actions since a time, rounded to tenths of a second."""
         return [f"{at:.1f} {what}" for at, what in self.did if at >= time]
 
     @property
@@ -147,7 +147,7 @@ STOP = events.Signalled(number=15)
 
 
 def running(play, hosts: int = 3, me: int = 1, **settings) -> Play:
-    """A MultiWorkerMirrored job whose scripts all run; it is 2.0 s old."""
+    """Return a MultiWorkerMirrored job whose scripts all run; it is 2.0 s old."""
     p = play(hosts, me, **settings)
     p.at(1, ended("prepare"))
     if me == 1:
@@ -159,13 +159,13 @@ def running(play, hosts: int = 3, me: int = 1, **settings) -> Play:
 
 
 def heartbeats(p: Play, until: float, *hosts: int, **facts) -> None:
-    """Let some followers (or, on a follower, the coordinator) be heard every second."""
+    """Let some followers (or, on a follower, the coordinator) send a heartbeat every second."""
     while p.now + 1 <= until:
         p.at(p.now + 1, *([reported(host, **facts) for host in hosts] if p.me == "algo-1" else [informed(**facts)]))
 
 
 def mpi(play, me: int = 1, **settings) -> Play:
-    """Two hosts with two ranks each, all running; it is 3.0 s old."""
+    """Return two hosts with two ranks each, all running; it is 3.0 s old."""
     p = play(2, me, mode="mpi", processes_per_host=2, **settings)
     p.at(1, ended("prepare"), ended("host-key"))
     first = (me - 1) * 2

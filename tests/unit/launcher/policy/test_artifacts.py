@@ -1,4 +1,4 @@
-"""artifacts.py and inventory.py: what hosts leave for SageMaker to pack; and model_dir."""
+"""Test artifacts.py and inventory.py: what hosts leave for SageMaker to pack; and model_dir."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from builders import read
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoint.launcher.control.access import MAX_MESSAGE
+from entrypoint.launcher.control.access import MESSAGE_BYTES
 from entrypoint.launcher.control.wire import Refused, report_from_json, to_json
 from entrypoint.launcher.host import inventory
 from entrypoint.launcher.job.files import MAX_HOSTS
@@ -35,7 +35,7 @@ def leave(base, files: dict[str, str | bytes]) -> Tree:
 
 
 def said(tmp_path, *hosts: dict[str, str | bytes]) -> list[str]:
-    """What is said of hosts that left these files."""
+    """Return the messages about hosts that left these files."""
     left = {
         f"algo-{number}": inventory.take(leave(tmp_path / str(number), files), len(hosts))
         for number, files in enumerate(hosts, 1)
@@ -178,7 +178,7 @@ def test_no_more_than_some_megabytes_are_read(tmp_path):
     digests = [file.digest for file in took.files if file.size == 200 << 20]
     assert took.whole and len(digests) == 100
     assert digests[0] and not digests[-1]
-    assert len([digest for digest in digests if digest]) <= inventory.READ // (2 * inventory.END) + 1
+    assert len([digest for digest in digests if digest]) <= inventory.READ_BYTES // (2 * inventory.END_BYTES) + 1
 
 
 def test_many_files_are_not_listed_but_seen(tmp_path):
@@ -214,7 +214,7 @@ def test_what_a_host_tells_fits_into_a_message(tmp_path, hosts):
     long = "é" * 120  # six bytes each
     tree = leave(tmp_path, {f"{part}/{long}/{n}{long}": "" for part in ("model", "output/data") for n in range(100)})
     message = len(json.dumps(to_json(Report(host="algo-2", artifacts=inventory.take(tree, hosts)))))
-    assert message < MAX_MESSAGE / 4
+    assert message < MESSAGE_BYTES / 4
     assert message * hosts < 8 << 20  # all that the coordinator has to read when the job ends
 
 
@@ -264,7 +264,7 @@ NAMED = {"TRAINING_JOB_NAME": "tuned-007-ab12"}
 
 
 def told(tmp_path, hyperparameters, variables=NAMED):
-    """(arguments, what SM_HP_MODEL_DIR is made of) of a job that is sent these."""
+    """Return (arguments, what SM_HP_MODEL_DIR is made of) of a job with these hyperparameters."""
     job = read(tmp_path, 2, hyperparameters, variables)
     return list(job.program.arguments), job.hyperparameters.get("model_dir")
 

@@ -1,4 +1,4 @@
-"""What the policy does with what hosts leave."""
+"""Test what the policy does with the files that hosts leave."""
 
 import pytest
 from plays import RAISED, STOP, Play, ended, informed, reported, running
@@ -7,7 +7,7 @@ from entrypoint.launcher.outcome import outcome
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.artifacts import Artifacts, File
-from entrypoint.launcher.policy.leaving import INVENTORY
+from entrypoint.launcher.policy.leaving import INVENTORY_SECONDS
 
 NOTHING = Artifacts(model=False)
 
@@ -17,7 +17,7 @@ def warned(p: Play) -> list[str]:
 
 
 def done(host: int, **facts) -> list[events.Reported]:
-    """All that a host says after its script ended well, and when the outcome was told."""
+    """Return a host's reports: its script ended well, and then it has left, knowing the outcome."""
     return [reported(host, done=True), reported(host, done=True, gone=True, **facts)]
 
 
@@ -67,13 +67,13 @@ def test_a_disk_that_does_not_answer_holds_nobody_up(play, me):
     p.at(6, *(done(2, artifacts=NOTHING) if me == 1 else [informed(outcome=outcome.succeeded())]))
     assert not any(what.startswith("finish") for what in p.what)
     p.at(30)
-    assert p.since(6) == [f"{6 + INVENTORY:.1f} finish succeeded 0"]
+    assert p.since(6) == [f"{6 + INVENTORY_SECONDS:.1f} finish succeeded 0"]
     assert me == 1 or (p.last_told.gone and p.last_told.artifacts is None)
     assert warned(p) == []
 
 
 def test_nobody_looks_while_something_runs(play):
-    """A parameter server may still write what the script saved."""
+    """A parameter server may still be writing what the script saved."""
     p = play(2, 1, "ps", ps_workers="script")
     p.sees = False
     p.at(1, ended("prepare"))

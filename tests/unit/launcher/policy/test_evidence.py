@@ -1,4 +1,4 @@
-"""The text that is left beside the failure: all causes in order, how everything ended, last lines of processes."""
+"""Test the text beside the failure file: all causes in order, how everything ended, last lines of processes."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ SYMPTOM = Cause(host="algo-1", process="worker/0", what="exit code 1", error="So
 
 
 def facts(base: Path, me: str = "algo-1") -> Facts:
-    """A job of three hosts that has failed: algo-2 first, though algo-1 was heard first; algo-3 was lost."""
+    """Return a job of three hosts that failed: algo-2 first, though algo-1's report came first; algo-3 was lost."""
     job = read(base, 3, {}, {"ENTRYPOINT_MODE": "mwms"}, me=me)
     found = Facts(plan_for(job), me, 100.0)
     found.note_cause(SYMPTOM, 105.5)
@@ -86,7 +86,7 @@ def test_the_size_is_bounded(tmp_path):
     known = facts(tmp_path)
     tails = {f"rank {n}": "x" * 100_000 for n in range(500)}
     text = evidence.in_full(known, known.outcome, tails, 107.0)
-    assert len(text) <= evidence.LIMIT
+    assert len(text) <= evidence.LIMIT_CHARS
     assert text.count("last lines of rank") > 5
 
 

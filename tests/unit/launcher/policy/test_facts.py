@@ -1,4 +1,4 @@
-"""facts.py, own.py, others.py: written by the policy only, through their methods."""
+"""Test that only the policy writes the facts, by their methods."""
 
 import ast
 from pathlib import Path
@@ -14,7 +14,7 @@ FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if "policy" in path.read
 
 
 def chain(node: ast.AST) -> list[str]:
-    """`facts.own.started[name]` -> facts, own, started."""
+    """Return the names of an expression: `facts.own.started[name]` gives facts, own, started."""
     if isinstance(node, ast.Subscript):
         return chain(node.value)
     return [*chain(node.value), node.attr] if isinstance(node, ast.Attribute) else [getattr(node, "id", "")]
@@ -26,7 +26,7 @@ def targets(node: ast.AST) -> list[ast.AST]:
 
 
 def written(source: str, may_note: bool) -> list[str]:
-    """What a module writes into the facts other than by their methods, or by these though it may not."""
+    """Return a module's writes into the facts that bypass their methods, or that it may not make."""
     found = []
     for node in ast.walk(ast.parse(source)):
         found += [target for target in targets(node) if PARTS & set(chain(target)[:-1])]

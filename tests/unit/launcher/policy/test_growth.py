@@ -1,4 +1,4 @@
-"""What a job of many hosts costs, counted and not timed: instructions, messages, connections.
+"""Test what a job of many hosts costs, counted and not timed: instructions, messages, connections.
 
 Twice the hosts may cost twice as much and no more. Timed, with sockets: `python -m benchmarks.many_hosts`.
 """
@@ -23,7 +23,7 @@ MODES = ["ps", "mwms", "mpi"]
 
 
 def instructions(act) -> int:
-    """How many of the interpreter's instructions it takes: the same every time."""
+    """Return how many of the interpreter's instructions it takes: the same number every time."""
     count = 0
 
     def trace(frame, event, argument):
@@ -42,7 +42,7 @@ def instructions(act) -> int:
 
 
 class Coordinator:
-    """The policy of the coordinator, and what its followers say: one after another, or in swarms."""
+    """The coordinator's policy and its followers' reports: one after another, or in swarms."""
 
     def __init__(self, base, hosts: int, mode: str, swarm: int = 1) -> None:
         job = read(base, hosts, {}, {"ENTRYPOINT_MODE": mode})
@@ -95,7 +95,7 @@ class Coordinator:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_a_report_costs_the_coordinator_does_not_grow_with_the_hosts(tmp_path, mode):
-    """Each comes alone here, which is the worst."""
+    """Each report comes alone here, which is the worst case."""
     spent = []
     for hosts in (FEW, MANY):
         job = Coordinator(tmp_path, hosts, mode)
@@ -113,7 +113,7 @@ def test_what_a_report_costs_the_coordinator_does_not_grow_with_the_hosts(tmp_pa
 
 @pytest.mark.parametrize("mode", MODES)
 def test_reports_that_come_while_hosts_are_looked_for_cost_no_more_with_more_hosts(tmp_path, mode):
-    """All are heard, and none was reached yet."""
+    """All hosts have reported, and none was reached yet."""
     spent = []
     for hosts in (FEW, 4 * MANY):
         job = Coordinator(tmp_path, hosts, mode)
@@ -140,7 +140,7 @@ def test_heartbeats_are_noted_and_nothing_else_is_looked_at(tmp_path, monkeypatc
 
 
 def test_reports_that_come_together_are_looked_at_together(tmp_path):
-    """And end as those that come one by one."""
+    """The job ends as it does when they come one by one."""
     alone, together = Coordinator(tmp_path, FEW, "mpi"), Coordinator(tmp_path, FEW, "mpi", swarm=FEW)
     for job in (alone, together):
         job.meet()
@@ -151,7 +151,7 @@ def test_reports_that_come_together_are_looked_at_together(tmp_path):
 
 
 class Counted(World):
-    """The simulated job, with its messages counted."""
+    """The simulated job, with counts of its messages."""
 
     def __init__(self, story: Story, base) -> None:
         self.count = Counter()

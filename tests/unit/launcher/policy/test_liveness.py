@@ -1,4 +1,4 @@
-"""liveness.py: which hosts are lost, and whose fault that is."""
+"""Test liveness.py: which hosts are lost, and the cause."""
 
 import pytest
 from plays import RAISED, STOP, ended, heartbeats, informed, link_ended, mpi, reported, running, stopped_job, unreached
@@ -18,7 +18,7 @@ def test_a_lost_follower(play):
 
 
 def test_a_second_lost_follower_is_not_waited_for(play):
-    """The verdict comes with the first one; the other is as silent soon after, and has no last words to say."""
+    """The verdict comes with the first one; the other is silent soon after, and sends no emergency report."""
     p = running(play)
     p.at(2.5, reported(3))
     p.at(7.1, ended("worker/0", signal=15))
@@ -100,7 +100,7 @@ def test_whose_connection_ended_has_its_time_though_we_stood_still(play):
 
 
 def test_a_failed_job_waits_for_one_that_is_cut_off_for_a_moment(play):
-    """It comes back, and is to hear what became of the job."""
+    """It comes back, and must learn what became of the job."""
     p = running(play)
     p.at(2, ended("worker/0", 3, RAISED), reported(2), reported(3))
     p.at(3.3, unreached(2), reported(3, gone=True))
@@ -112,7 +112,7 @@ def test_a_failed_job_waits_for_one_that_is_cut_off_for_a_moment(play):
 
 @pytest.mark.parametrize("me, other", [(1, 2), (2, 1)])
 def test_who_hangs_up_and_takes_connections_is_not_lost_soon(play, me, other):
-    """It is paused, has no thread left for a link, or others on our host ask too much of it."""
+    """It is paused, has no thread left for a link, or other processes on its host take too much."""
     p = running(play, me=me)
     p.at(2.7, link_ended(other))
     for time in (3.5, 4.5, 5.5, 6.5) if me == 1 else ():
@@ -177,7 +177,7 @@ def test_what_failed_here_after_the_coordinator_fell_silent_is_a_symptom(play):
 
 
 def test_our_own_pause_is_nobodys_fault(play):
-    """Suspended for a minute (SIGSTOP, a frozen machine): the others were not silent, we were deaf."""
+    """We are suspended for a minute (SIGSTOP, a frozen machine): the others were not silent, we did not read."""
     for me in (1, 2):
         p = running(play, me=me)
         p.at(5, *([reported(2), reported(3)] if me == 1 else [informed()]))
@@ -189,7 +189,7 @@ def test_our_own_pause_is_nobodys_fault(play):
 
 
 def test_a_follower_that_left_by_itself_is_no_success(play):
-    """It took us for lost while we stood still; its last report is: all ended, gone. Never exit 0."""
+    """It took us for lost while we stood still; its last report is: all ended, gone. The exit code is never 0."""
     p = running(play)
     p.at(5, ended("worker/0"))
     p.now = 30

@@ -1,4 +1,4 @@
-"""phase.py: which phase a history of events has led to."""
+"""Test phase.py: the phase that a history of events leads to."""
 
 import pytest
 from plays import RAISED, ended, reported

@@ -1,4 +1,4 @@
-"""policy.py as tables: a history of (time, event) in, the actions out. What no other file here is about."""
+"""Test policy.py by tables: a history of (time, event) in, the actions out. Other files here test its parts."""
 
 import pytest
 from plays import GRACE, RAISED, STOP, SYMPTOM, Play, cause, ended, heartbeats, informed, reported, running
@@ -8,7 +8,7 @@ from entrypoint.launcher.job.open_mpi import DAEMONS
 from entrypoint.launcher.outcome import outcome
 from entrypoint.launcher.plan.plan import Duty, Flag
 from entrypoint.launcher.policy import events
-from entrypoint.launcher.policy.leaving import LEAVE
+from entrypoint.launcher.policy.leaving import LEAVE_SECONDS
 from entrypoint.launcher.policy.status import status
 
 # --- one host ---
@@ -117,7 +117,7 @@ def test_a_follower_that_never_says_good_bye_does_not_hold_the_coordinator(play)
     p.at(5, ended("worker/0"), reported(2, done=True), reported(3, done=True))
     p.at(5.1, reported(2, done=True, gone=True))
     p.at(60)
-    assert p.since(3) == [f"{5 + GRACE + LEAVE} finish succeeded 0"]
+    assert p.since(3) == [f"{5 + GRACE + LEAVE_SECONDS} finish succeeded 0"]
 
 
 # --- the loop sleeps ---
@@ -126,7 +126,7 @@ def test_a_follower_that_never_says_good_bye_does_not_hold_the_coordinator(play)
 @pytest.mark.parametrize("me", [1, 2])
 @pytest.mark.parametrize("stop", [False, True])
 def test_the_policy_sleeps_between_events(play, me, stop):
-    """Whatever is overdue must not wake the loop a thousand times a second."""
+    """What is overdue must not wake the loop a thousand times a second."""
     p = running(play, me=me, start_timeout=10)
     if stop:
         p.at(3, STOP)
@@ -161,7 +161,7 @@ def test_status_says_what_is_going_on(play):
 
 
 def test_every_duty_is_in_some_plan(play):
-    """The tables above would otherwise say nothing of it."""
+    """Otherwise the tables above would not cover it."""
     plans = [play(2, mode="ps", evaluator="last").plan, play(2, mode="mpi").plan]
     duties = {spec.duty for plan in plans for spec in plan.processes}
     assert duties == set(Duty)
@@ -184,7 +184,7 @@ def test_a_worker_script_that_joins_its_server_does_not_hold_up_the_end(play):
 
 
 def test_who_only_serves_is_watched_for_a_while_after_the_chiefs_end(play):
-    """It may have waited for that end, and begin its own work now; then it is waited for."""
+    """It may have waited for that end, and start its own work now; then it is waited for."""
     p = play(2, mode="ps")
     p.at(1, ended("prepare"), reported(2))
     heartbeats(p, 9, 2, rests=2.0)
@@ -301,7 +301,7 @@ def test_the_evaluator_does_not_hold_the_job_for_ever(play):
 
 @pytest.mark.parametrize("silent", [False, True])
 def test_what_happens_to_the_evaluator_while_we_stand_still_counts(play, silent):
-    """Its time is over when we go on, and what we hear first is old."""
+    """Its time is over when we go on, and the first reports that we read are old."""
     p = with_evaluator(play)
     p.at(5, ended("worker/0"), reported(2, done=True, lingering=True))
     heartbeats(p, 20, 2, done=True, lingering=True)

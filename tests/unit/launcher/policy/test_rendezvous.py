@@ -1,4 +1,4 @@
-"""rendezvous.py: who is missing, who reaches whom, what differs; and what may start then."""
+"""Test rendezvous.py: missing hosts, unreachable hosts, differences between hosts; and what may start then."""
 
 import pytest
 from plays import STOP, ended, heartbeats, informed, reported, running
@@ -84,7 +84,7 @@ def test_public_keys_reach_those_who_need_them(play):
 
 
 def test_public_keys_that_the_plan_asks_nobody_for_are_not_taken(play):
-    """A follower's key would open the coordinator's own door; a name with a / would be a file somewhere else."""
+    """A follower's key would open the coordinator's own ssh; a name with a / would be a file somewhere else."""
     p = play(2, mode="mpi")
     p.at(1, reported(2, public_keys=(("authorized_keys", "E"), ("../../x", "E"), ("known_hosts", "L"))))
     assert [line for line in p.since(1) if "write" in line] == ["1.0 write known_hosts: algo-2"]
@@ -258,7 +258,7 @@ def test_a_refused_follower_does_not_wait_for_the_coordinator(play):
 
 
 def test_a_coordinator_that_does_not_find_our_name_yet_is_waited_for(play):
-    """It has told us something already, by the address that it found before."""
+    """It has sent us something already, by the address that it found before."""
     p = play(2, 2)
     p.at(1, ended("prepare"), informed())
     while p.now < 19:
@@ -269,7 +269,7 @@ def test_a_coordinator_that_does_not_find_our_name_yet_is_waited_for(play):
 
 
 def test_a_coordinator_that_has_not_answered_yet_may_stand_still_for_as_long_as_hosts_may_be_late(play):
-    """It told us something, before it heard us: as long as it has not, it cannot go on without us."""
+    """It sent us something before our report reached it: until it has that report, it cannot go on without us."""
     p = play(2, 2, start_timeout=20)
     p.at(1, ended("prepare"), events.Informed(news=events.News()))
     p.at(15)

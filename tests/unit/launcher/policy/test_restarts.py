@@ -1,4 +1,4 @@
-"""restarts.py: what is tried again, and with whom."""
+"""Test restarts.py: what is restarted, and together with what."""
 
 import pytest
 from plays import GRACE, RAISED, STOP, Play, cause, ended, heartbeats, informed, reported, running
@@ -36,7 +36,7 @@ def test_what_ends_at_last_is_in_the_way_of_no_other_attempt_and_counts_for_noth
 
 
 def tried_again(play, me: int = 1, **settings) -> Play:
-    """A job whose first attempt has just been given up; it is 5.1 s old."""
+    """Return a job whose first attempt has just been given up; it is 5.1 s old."""
     p = running(play, me=me, restarts=2, restart_backoff=3, **settings)
     if me == 1:
         p.at(5, ended("worker/0", signal=9))

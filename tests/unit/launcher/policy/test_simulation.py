@@ -1,4 +1,4 @@
-"""All hosts of a job in memory: their policies wired together, a simulated clock, and random misfortune.
+"""Simulate all hosts of a job in memory: their policies connected, a simulated clock, and random faults.
 
 Processes, messages and time are simulated; every decision is the real policy's, on a real plan. A run is made
 from one number, so a failed run can be repeated: `run(Story(seed=...))`.
@@ -18,7 +18,7 @@ from builders import names, read
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from entrypoint.launcher.host.stdout_writer import PATIENCE
+from entrypoint.launcher.host.stdout_writer import PATIENCE_SECONDS
 from entrypoint.launcher.outcome.outcome import Exit, Kind, Outcome
 from entrypoint.launcher.plan.plan import Duty, ProcessSpec, Ready, Restart
 from entrypoint.launcher.plan.planner import plan_for
@@ -37,7 +37,7 @@ ONLY_INSIDE = {"sagemaker_distribution_instance_groups": "inside"}
 
 @dataclass
 class Story:
-    """What happens in one run."""
+    """The course of one run."""
 
     seed: int = 0
     hosts: int = 3
@@ -210,7 +210,10 @@ class World:
             self.fail_mpirun()
 
     def vanish(self, name: str) -> None:
-        """For good. Who knows its address goes on calling it there; the coordinator has called nobody with a link."""
+        """Remove a host for good.
+
+        Hosts that know its address keep calling it; the coordinator calls no host that has a link.
+        """
         self.vanished.add(name)
         met = [host.policy and host.policy.rendezvous.is_over() for host in self.hosts.values()]
         self.vanished_early = self.vanished_early or not all(met)
@@ -223,13 +226,13 @@ class World:
                 self.at(0, self.send_report, follower, False)
 
     def is_called(self, sender: str, receiver: str) -> bool:
-        """Whether what one says to another finds it: over a link, or by its name or an address that is known."""
+        """Return whether a message reaches its host: over a link, or by a name or an address that is known."""
         follower = sender if receiver == self.first else receiver
         known = receiver == self.first and self.hosts[sender].policy.facts.hosts.heard
         return receiver not in self.vanished or follower in self.links or bool(known)
 
     def hang_up(self, name: str) -> None:
-        """Its kernel ends the links that it had, behind what it said over them."""
+        """Close a host's links, as its kernel would, after what was sent over them."""
         self.links -= set(self.plan.hosts) if name == self.first else {name}
         for other in self.plan.hosts[1:] if name == self.first else [self.first]:
             if (policy := self.hosts[other].policy) and name in policy.facts.hosts.heard:
@@ -279,7 +282,7 @@ class World:
                     self.at(self.random.uniform(0.001, 1), self.happen, host.name, found)
             case events.Finish(outcome=outcome):
                 host.outcome, host.ended_at = outcome, self.now
-                self.at(PATIENCE if self.is_unread(host.name) else 0, self.hang_up, host.name)
+                self.at(PATIENCE_SECONDS if self.is_unread(host.name) else 0, self.hang_up, host.name)
 
     # --- processes ---
 
@@ -287,7 +290,7 @@ class World:
         return self.now < self.unread_until.get(host, 0)
 
     def waits_for_a_reader(self, host: str, name: str, act, *what) -> bool:
-        """What prints into a full pipe ends when somebody reads, or when it was told to end and is read for that."""
+        """Return whether a process waits for a reader of its full pipe; if so, call `act` again in 0.5 s."""
         running = self.hosts[host].processes.get(name)
         users = running is not None and running.spec.duty in (Duty.SCRIPT, Duty.RANK, Duty.SIDECAR)
         if not users or running.prints_on or not self.is_unread(host):
@@ -363,7 +366,7 @@ class World:
             self.end(host, name, code)
 
     def settled(self) -> bool:
-        """An end that comes now is nobody's fault any more: the job is decided, or told to stop."""
+        """Return whether an end that comes now has no cause any more: the job is decided, or stopped."""
         return any(
             h.policy and (h.policy.facts.outcome or h.policy.facts.stopping_since is not None)
             for h in self.hosts.values()
@@ -403,7 +406,7 @@ class World:
             self.at(0.05, self.end, self.first, "mpirun", 0)
 
     def fail_mpirun(self) -> None:
-        """mpirun kills what runs and ends with 1."""
+        """Fail mpirun: it kills what runs and ends with 1."""
         if not self.mpirun_failed and "mpirun" in self.hosts[self.first].processes:
             self.mpirun_failed = True
             for spec in self.plan.processes:
@@ -414,7 +417,7 @@ class World:
     # --- the wire ---
 
     def message(self, sender: str, receiver: str, arrive) -> bool:
-        """Whether it will arrive; it takes a while. Somebody who stands still gets it when it goes on."""
+        """Send a message, which takes a while; return whether it will arrive. A paused host gets it when it goes on."""
         if not self.hosts[sender].alive or self.random.random() < self.story.loss:
             return False
         if not self.hosts[receiver].there or not self.is_called(sender, receiver):
@@ -424,7 +427,7 @@ class World:
         return True
 
     def send_report(self, name: str, again: bool = True) -> None:
-        """As peers.py does: with every change and every heartbeat, soon again if it does not get through."""
+        """Send a report as peers.py does: with every change and heartbeat, and soon again if it did not arrive."""
         host = self.hosts[name]
         last_words = host.outcome is not None
         if not host.alive or host.report is None or (last_words and self.now > host.ended_at + 1.0):
@@ -532,7 +535,7 @@ def test_all_is_well_with_hosts_outside_that_serve_for_ever(base, mode):
 
 @pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
 def test_jobs_that_are_tried_again_end_well(base, mode):
-    """Where the failure allows it, and nobody else's does."""
+    """If the failure allows it, and no other host fails."""
     tried = 0
     for seed in range(40):
         world = run(Story(seed=seed, mode=mode, fails=1, restarts=1), base)
@@ -589,7 +592,7 @@ def test_what_stays_outside_the_distribution_holds_up_no_stop(base):
 @pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
 @pytest.mark.parametrize("stop", ["", "all"])
 def test_a_host_that_does_not_write_changes_nothing(base, mode, stop):
-    """Its programs wait until somebody reads, or until they are told to end; how the job ends does not depend on it."""
+    """Its programs wait until somebody reads, or until they are terminated; how the job ends does not depend on it."""
     for seed in range(12):
         fails = seed % 2
         world = run(Story(seed=seed, mode=mode, stop=stop, fails=fails, unread=1 + seed % 3), base)
@@ -604,7 +607,7 @@ def test_a_host_that_does_not_write_changes_nothing(base, mode, stop):
 @pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
 @pytest.mark.parametrize("hang_up", [False, True])
 def test_a_host_whose_name_vanishes_is_not_lost(base, mode, hang_up):
-    """It lives, and is heard: by its link, or by what it says itself. What needs its name to start is another thing."""
+    """It lives and is heard, by its link or its own reports. What needs its name to start is another matter."""
     vanished = 0
     for seed in range(20):
         world = run(Story(seed=seed, mode=mode, vanish=1 + seed % 2, hang_up=hang_up), base)

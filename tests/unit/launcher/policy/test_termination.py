@@ -1,4 +1,4 @@
-"""termination.py: who is told to end, when, and how hard."""
+"""Test termination.py: which processes are terminated, when, and by which signal."""
 
 import pytest
 from plays import STOP, cause, ended, heartbeats, informed, mpi, reported, running, stopped_job

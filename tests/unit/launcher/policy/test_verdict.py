@@ -1,4 +1,4 @@
-"""verdict.py: which cause becomes the job's outcome."""
+"""Test verdict.py: which cause becomes the job's outcome."""
 
 import pytest
 from plays import (
@@ -24,8 +24,8 @@ from entrypoint.launcher.outcome import outcome
 from entrypoint.launcher.outcome.outcome import Confidence, Exit, Kind
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import News
-from entrypoint.launcher.policy.leaving import LEAVE
-from entrypoint.launcher.policy.verdict import LINGER, SETTLE
+from entrypoint.launcher.policy.leaving import LEAVE_SECONDS
+from entrypoint.launcher.policy.verdict import LINGER_SECONDS, SETTLE_SECONDS
 
 
 def test_a_followers_failure_is_everybodys(play):
@@ -77,14 +77,14 @@ def test_a_symptom_waits_for_its_cause(play):
 def test_a_lone_symptom_is_used_after_a_moment(play):
     p = running(play)
     p.at(5, ended("worker/0", 1, SYMPTOM))
-    p.at(5 + SETTLE * 0.9, reported(2), reported(3))
+    p.at(5 + SETTLE_SECONDS * 0.9, reported(2), reported(3))
     assert p.policy.facts.outcome is None
-    p.at(5 + SETTLE * 1.1)
+    p.at(5 + SETTLE_SECONDS * 1.1)
     assert "algo-1 worker/0" in p.blamed and "Socket closed" in p.blamed
 
 
 def test_a_symptom_waits_for_hosts_that_were_not_heard_since(play):
-    """The culprit may be the one whose word is still on its way, or that is dead."""
+    """The culprit may be a host whose report is still on its way, or that is dead."""
     p = running(play)
     p.at(2.1, reported(2, ack=0), reported(3, ack=0))
     p.at(5, ended("worker/0", 1, SYMPTOM))
@@ -104,7 +104,7 @@ def test_a_symptom_and_then_the_cause_from_the_same_host(play):
 
 
 def test_a_symptom_does_not_silence_its_cause_on_the_same_host(play):
-    """Two processes end together; the one that only suffered happens to be looked at first."""
+    """Two processes end together; the one that only suffered is examined first."""
     p = play(2, 2, processes_per_host=2)
     p.at(1, ended("prepare"))
     p.at(2, informed())
@@ -173,7 +173,7 @@ def test_ranks_do_not_decide_success(play):
 
 
 def test_bad_news_wait_for_hosts_that_have_not_appeared(play):
-    """Else these would look for the coordinator until the start timeout."""
+    """Otherwise these would look for the coordinator until the start timeout."""
     p = play(2)
     p.at(1, ended("prepare", 65, "no such bucket\n"))
     p.at(20, reported(2))
@@ -188,20 +188,20 @@ def test_who_appears_late_and_never_says_good_bye_does_not_hold_bad_news_up(play
     p.at(1, ended("prepare", 65, "no such bucket\n"))
     p.at(20, reported(2))
     p.at(40)
-    assert p.since(2) == [f"{20 + GRACE + LEAVE} finish failed 65"]
+    assert p.since(2) == [f"{20 + GRACE + LEAVE_SECONDS} finish failed 65"]
 
 
 def test_bad_news_do_not_wait_for_ever(play):
     p = play(2)
     p.at(1, ended("prepare", 65, "no such bucket\n"))
-    p.at(LINGER + 10)
+    p.at(LINGER_SECONDS + 10)
     assert p.what[-1] == "finish failed 65"
 
 
 def test_a_follower_with_bad_news_and_no_coordinator(play):
     p = play(2, 2)
     p.at(1, ended("prepare", 65, "no such bucket\n"))
-    p.at(LINGER + 10)
+    p.at(LINGER_SECONDS + 10)
     assert p.what[-1] == "finish failed 65"
 
 
@@ -255,7 +255,7 @@ def test_a_follower_that_failed_before_the_stop_says_so_without_a_coordinator(pl
 
 
 def test_a_coordinator_that_was_killed_before_the_stop_is_the_cause(play):
-    """Its kernel had said so, though that did not count yet."""
+    """Its kernel had closed its connections, though that did not count yet."""
     p = running(play, me=2)
     p.at(4.5, link_ended(1), unreached(1))
     p.at(5, STOP)
@@ -265,7 +265,7 @@ def test_a_coordinator_that_was_killed_before_the_stop_is_the_cause(play):
 
 
 def test_a_success_that_was_complete_before_the_stop_stays_one(play):
-    """Though a host is not heard any more that had said that all was well."""
+    """A host that is silent now had reported before that all was well."""
     p = running(play)
     heartbeats(p, 4, 2, done=True)
     p.at(4, reported(3, done=True))
@@ -276,7 +276,7 @@ def test_a_success_that_was_complete_before_the_stop_stays_one(play):
 
 
 def test_a_failure_is_settled_when_all_have_answered(play):
-    """A host whose own failure came first may not have been heard of it yet."""
+    """A host whose own failure came first may not have been heard from yet."""
     p = running(play)
     p.at(2.1, reported(2, ack=0), reported(3, ack=0))
     p.at(5, ended("worker/0", 3, RAISED))
@@ -288,7 +288,7 @@ def test_a_failure_is_settled_when_all_have_answered(play):
 
 
 def test_the_earlier_failure_counts_though_it_is_heard_later(play):
-    """Clocks differ: followers say when it was by the coordinator's clock."""
+    """Clocks differ: followers report times by the coordinator's clock."""
     p = running(play)
     p.at(2.1, reported(2, ack=0), reported(3, ack=0))
     p.at(5, ended("worker/0", 3, RAISED))
@@ -307,7 +307,7 @@ def test_a_host_that_does_not_answer_may_be_what_the_others_failed_of(play):
 
 
 def test_what_fails_before_a_cut_off_host_was_to_be_heard_again_fails_of_something_else(play):
-    """Nobody's programs feel so soon that the network is cut: no connection ends by that."""
+    """Programs do not notice so soon that the network is cut: no connection ends by that."""
     p = running(play)
     p.at(4, reported(2, ack=0), reported(3, ack=0))
     p.at(4.2, ended("worker/0", 3, RAISED))
@@ -347,14 +347,14 @@ def test_a_daemon_that_dies_is_named_and_not_mpirun_that_fails_of_it(play):
 
 @pytest.mark.parametrize("open_mpi, expected", [(ORTE, Confidence.LOW), (PRRTE, Confidence.HIGH)])
 def test_whether_mpirun_may_have_killed_a_rank(play, open_mpi, expected):
-    """PRRTE does not reach it: it is in a session of its own."""
+    """PRRTE does not reach it, since it is in its own session."""
     p = mpi(play, me=2, open_mpi=open_mpi)
     p.at(5, ended("rank 2", output="sum 4\n", signal=9))
     assert p.last_told.cause.confidence is expected
 
 
 def test_a_rank_that_lost_its_connection_to_another_is_not_the_cause(play):
-    """From Open MPI 5 on it ends with 14 and says nothing of it; mpirun does."""
+    """From Open MPI 5 on it ends with 14 and prints nothing; mpirun reports it."""
     p = mpi(play, open_mpi=PRRTE)
     p.at(5, ended("rank 0", 14, "sum 4\n"))
     up = frozenset({"prepare", "preflight", "sshd"})
@@ -383,7 +383,7 @@ def test_a_lack_of_memory_is_said_where_the_kernel_says_so_and_is_no_chance(play
 
 
 def test_a_symptom_waits_for_a_process_that_has_said_why_it_ends(play):
-    """Horovod says good-bye while Python unwinds: the others' processes are gone before the one that raised."""
+    """Horovod disconnects while Python unwinds: the other ranks' processes end before the one that raised."""
     p = running(play)
     p.at(5, ended("worker/0", 1, SYMPTOM))
     p.at(5.1, reported(2, dying=True), reported(3))

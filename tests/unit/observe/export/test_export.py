@@ -1,4 +1,4 @@
-"""export/: records as TensorBoard's points, and as SageMaker's metric definitions."""
+"""Test export/: records as TensorBoard's points, and as SageMaker's metric definitions."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""`entrypoint top` says what is wrong with the address that it was given."""
+"""Test that `entrypoint top` reports what is wrong with its address."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""view.py: what is to be seen of a job, from lines of its records; serve.py: who may see it."""
+"""Test view.py, what is shown of a job, from its records' lines; and serve.py, who may see it."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""A follower's record on its way, when the coordinator answers strangely."""
+"""Test the delivery of a follower's record, when the coordinator answers strangely."""
 
 import json
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ import pytest
 from builders import read as job_of
 from waiting import eventually
 
-from entrypoint.observe.monitor.delivery import PIECE, Delivery
+from entrypoint.observe.monitor.delivery import PIECE_BYTES, Delivery
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from entrypoint.observe.monitor.delivery import PIECE, Delivery
 )  # fmt: skip
 def test_an_answer_that_is_none_ends_no_delivery(tmp_path, answer):
     path = tmp_path / "algo-2.jsonl.gz"
-    path.write_bytes(bytes(2 * PIECE))
+    path.write_bytes(bytes(2 * PIECE_BYTES))
     delivery, answers, had = Delivery(job_of(tmp_path, 2, me="algo-2"), path), [answer], bytearray()
 
     def call(host: object, where: str, piece: bytes, patience: float) -> SimpleNamespace:

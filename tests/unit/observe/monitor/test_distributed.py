@@ -1,4 +1,4 @@
-"""Which jobs train together, by what their hosts were seen to train and to exchange. Records are made up."""
+"""Test which jobs train together, by what their hosts trained and exchanged. Records are made up."""
 
 import pytest
 
@@ -9,7 +9,7 @@ MB = 1_000_000
 
 
 class Job:
-    """Two hosts (or more) that train for some seconds, a step in `step` seconds, and what is said of them.
+    """Two hosts (or more) that train for some seconds, a step in `step` seconds, and the finding.
 
     `sent`: bytes that each host has sent to each other at a second of the training and from one step to another, as
     many as come back. `model`: what is seen of the model, from the first step on. `before`: seconds of preparation;
@@ -67,17 +67,17 @@ class Job:
 
 
 def each(count):
-    """So many bytes in each step."""
+    """Return so many bytes in each step."""
     return lambda _, before, after: count * (after - before)
 
 
 def every(steps, count, first=0):
-    """So many bytes once in so many steps."""
+    """Return so many bytes once in so many steps."""
     return lambda _, before, after: count * ((after - first) // steps - (before - first) // steps)
 
 
 def once(count):
-    """So many bytes in the first seconds."""
+    """Return so many bytes in the first seconds."""
     return lambda second, *_: count if second <= 2 else 0
 
 
@@ -204,7 +204,7 @@ def test_a_job_whose_hosts_train_alone_is_never_called_distributed(said, job):
 
 
 def test_they_train_together_after_all():
-    """What was called alone, as its first exchange came late, is called so no more, and does not end."""
+    """A job that was reported as training alone, as its first exchange came late, is cleared and does not end."""
     late = Job(seconds=400, sent=lambda second, *_: 80 * MB if second > 80 else 0, model=seen(MB, **MWMS))
     assert late.verdicts == ["NO", "yes"] and late.ended is None
     assert late.words == "distributed: yes after all: 2 hosts exchange 8 MB a step for 1 million weights"
@@ -239,7 +239,7 @@ def test_steps_without_a_loss_are_no_training():
 
 
 def test_what_cannot_be_seen_is_no_proof():
-    """The kernel tells no connections, or the address of a host is not known yet."""
+    """The kernel lists no connections, or the address of a host is not known yet."""
     blind = Job(seconds=0)
     for now in range(1, 200):
         for host in blind.names:
@@ -250,7 +250,7 @@ def test_what_cannot_be_seen_is_no_proof():
 
 
 def test_connections_that_are_too_short_to_be_counted_are_exchanges():
-    """Weights are averaged every 200 steps, over a new connection each time; one end knows that there was one."""
+    """Weights are averaged every 200 steps, over a new connection each time; only one end sees it."""
     brief = Job(seconds=0)
     for now in range(1, 400):
         for host in brief.names:
@@ -262,7 +262,7 @@ def test_connections_that_are_too_short_to_be_counted_are_exchanges():
 
 
 def test_one_end_that_counts_is_enough():
-    """On loopback only who has opened a connection knows whose the other end is."""
+    """On loopback, only the side that opened a connection knows whose the other end is."""
     job = Job(seconds=0)
     for now in range(1, 60):
         for host in job.names:
@@ -324,7 +324,7 @@ def test_a_line_that_cannot_be_read_is_left_out():
 
 
 class Late(Job):
-    """The records of the second host come some seconds later than those of the first."""
+    """A job whose second host's records come some seconds later than the first's."""
 
     def sample(self, host, now, training):
         super().sample(host, now, training - 6 * (host == "algo-2"))

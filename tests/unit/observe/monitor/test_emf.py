@@ -1,9 +1,9 @@
-"""Lines in CloudWatch's embedded metric format."""
+"""Test lines in CloudWatch's embedded metric format."""
 
 import json
 import math
 
-from entrypoint.observe.monitor.emf import EVERY, MOST, Emf
+from entrypoint.observe.monitor.emf import EVERY_SECONDS, MOST, Emf
 
 USED = {"cpu": [0.5, 0.5, 3.0, 0.0, 0.0], "memory": [1, 2, 700], "gpus": [[0.5, 10, 40, 100.0], [1.0, 20, 40, 100.0]]}
 
@@ -15,7 +15,7 @@ def line_of(emf: Emf) -> dict:
 def test_a_minute_of_a_host():
     emf = Emf("Training", "job-1", "algo-2", cpus=4.0)
     assert emf.take(0) == ""
-    for _ in range(int(EVERY) // 2):
+    for _ in range(int(EVERY_SECONDS) // 2):
         assert not emf.is_due
         emf.note(2.0, USED)
     emf.note_metrics({"loss": 0.7, "step": 3})
@@ -45,7 +45,7 @@ def test_what_the_format_does_not_take():
 
 
 def test_what_we_say_ourselves_no_script_says():
-    """As a line `TrainingJobName=7 CPUUtilization=1` would have it."""
+    """As a line `TrainingJobName=7 CPUUtilization=1` would do."""
     emf = Emf("Training", "job-1", "algo-2", cpus=1.0)
     emf.note(2.0, {"cpu": [1.0, 0.0], "memory": [1, 2, 700]})
     ours = ("_aws", "TrainingJobName", "Host", "CPUUtilization", "MemoryUsed", "GPUUtilization", "GPUMemoryUsed")

@@ -1,4 +1,4 @@
-"""The launcher's end of what the monitor is told, and what becomes of a monitor that is attacked."""
+"""Test the launcher's side of the monitor, and what happens to a monitor that is attacked."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from entrypoint.record.write import Record
 
 
 def test_a_launcher_that_fails_before_it_listens_still_leaves_a_record(tmp_path):
-    """Where a host has no more threads, say: to wait for a listener that was never started was a fault by itself."""
+    """As where a host has no more threads: waiting for a listener that never started was a fault by itself."""
     write_config(tmp_path, resources(["algo-1"]), {"sagemaker_program": "train.py"})
     job = read_job(tmp_path, {}, tmp_path / "run")
     feed = Feed(job, plan_for(job), time.monotonic())
@@ -34,7 +34,7 @@ def test_a_launcher_that_fails_before_it_listens_still_leaves_a_record(tmp_path)
 
 
 def test_a_record_counts_from_when_the_launcher_began(tmp_path):
-    """The monitor begins later than what is fast to start: the page had no "start" of such a host."""
+    """The monitor starts later than what starts fast: the page had no "start" of such a host."""
     write_config(tmp_path, resources(["algo-1"]), {"sagemaker_program": "train.py"})
     job = read_job(tmp_path, {}, tmp_path / "run")
     feed = Feed(job, plan_for(job), time.monotonic() - 100)
@@ -46,7 +46,7 @@ def test_a_record_counts_from_when_the_launcher_began(tmp_path):
 
 
 class Launcher:
-    """A job's launcher, as far as its monitor sees one."""
+    """A job's launcher, as its monitor sees it."""
 
     def __init__(self, folder: Path, hosts: int = 1, **settings: str) -> None:
         self.job = job_of(folder, hosts, environment={f"ENTRYPOINT_{name}": value for name, value in settings.items()})
@@ -82,7 +82,7 @@ class Launcher:
 
 
 def test_no_line_and_no_mark_ends_the_monitor(tmp_path):
-    """What ended it on every host: one each of these, but for the metric's expression."""
+    """One example of each input that once ended it on every host, except for the metric's expression."""
     metrics = json.dumps([{"Name": "loss", "Regex": "loss(x)?"}, {"Name": "slow", "Regex": "(([a-z=0-9 .:]+)+)+!"}])
     launcher = Launcher(tmp_path, METRICS=metrics, EMF="Tests")
     eventually(launcher.job.paths.marks.exists, within=60)

@@ -1,4 +1,4 @@
-"""What counts as a hang and what does not; and the words for it. Times are made up."""
+"""Test what counts as a hang and what does not, and the words for it. Times are made up."""
 
 import pytest
 
@@ -16,7 +16,7 @@ NO_STALL = Stall()
 
 
 def job(*used: float | dict[str, float] | None, seconds: float = AFTER) -> dict:
-    """Ranks that have shown nothing for so long, by CPUs or by fields of Still; None: one that has shown something."""
+    """Return ranks without progress for so long, by CPUs or by fields of Still; None: a rank with progress."""
     return {
         ("algo-1", f"rank {number}"): None
         if each is None
@@ -100,7 +100,7 @@ def test_many_are_named_in_short():
 
 
 class TestHangs:
-    """As the coordinator hears of it, line by line."""
+    """Tests of the coordinator's input, line by line."""
 
     @pytest.fixture
     def heard(self):

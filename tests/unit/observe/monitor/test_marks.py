@@ -1,4 +1,4 @@
-"""marks.py and weights.py, and sagemaker_tf_data.marks, which tells them."""
+"""Test marks.py and weights.py, and sagemaker_tf_data.marks, which sends them."""
 
 import json
 import math
@@ -168,7 +168,7 @@ def test_timed_tells_how_long_batches_are_waited_for(monkeypatch, marks, teller)
 
 
 def test_what_is_no_number_is_left_out_and_the_rest_is_told(monkeypatch, marks, teller):
-    """Outside of a job nobody notices it: in one, the training failed."""
+    """Outside of a job this goes unnoticed; inside one, the training failed."""
     monkeypatch.setattr("sagemaker_tf_data.marks._TELLER", teller())
     log_metrics(a=[1, 2], b="high", c=None, loss=0.5)
     with mark(("not", "a", "name")):
@@ -184,7 +184,7 @@ def test_what_is_no_number_is_left_out_and_the_rest_is_told(monkeypatch, marks, 
 
 
 class Callback:
-    """Of Keras, as far as ours needs it."""
+    """A Keras callback, as far as ours needs it."""
 
     params = None
     model = SimpleNamespace(trainable_variables=[])

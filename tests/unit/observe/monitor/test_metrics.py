@@ -1,4 +1,4 @@
-"""Which metrics are found in what programs print, and which words are not taken for one."""
+"""Test which metrics are found in programs' output, and which words are not taken for one."""
 
 import json
 import math
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from entrypoint.launcher.job.settings import read_settings
-from entrypoint.observe.monitor.metrics import LAST, MOST, Reader
+from entrypoint.observe.monitor.metrics import LAST_LINES, MOST, Reader
 from entrypoint.observe.monitor.output_scan import Printed
 from entrypoint.observe.monitor.requests import Wanted
 
@@ -69,8 +69,8 @@ def test_sagemakers_expressions():
 
 def test_last_value_of_each_is_told_once():
     reader = Reader()
-    reader.read("".join(f"step={n} loss={1 / n}\n" for n in range(1, 3 * LAST)))
-    assert reader.take() == {"step": 3 * LAST - 1, "loss": 1 / (3 * LAST - 1)}
+    reader.read("".join(f"step={n} loss={1 / n}\n" for n in range(1, 3 * LAST_LINES)))
+    assert reader.take() == {"step": 3 * LAST_LINES - 1, "loss": 1 / (3 * LAST_LINES - 1)}
     assert reader.take() == {}
 
 
@@ -116,7 +116,7 @@ def test_a_users_expression_that_goes_back_for_ever_is_named_and_left_out():
 
 
 def test_a_slow_expression_costs_a_part_of_the_time_and_stays(monkeypatch):
-    """It reads what there is time for."""
+    """It reads as much as there is time for."""
     monkeypatch.setattr("entrypoint.observe.monitor.requests.AT_ONCE", 0.01)
     quadratic = Wanted("n", "a*a*b([0-9])", pytest.fail)
     lines = ["a" * 150] * 10_000

@@ -1,4 +1,4 @@
-"""What the monitor takes of the launcher's messages, over a real socket."""
+"""Test what the monitor accepts of the launcher's messages, over a real socket."""
 
 import socket
 

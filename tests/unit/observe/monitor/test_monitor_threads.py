@@ -1,4 +1,4 @@
-"""What the threads of real processes do: which only wait busily, and what was used before is of no later silence."""
+"""Test threads of real processes: those that only busy-wait, and that earlier use does not count for later silence."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ time.sleep(600)
 
 @pytest.fixture
 def cycling():
-    """As Horovod's thread does, which takes much of a processor while its rank waits for others."""
+    """Spin as Horovod's thread does, which takes much CPU time while its rank waits for others."""
     with subprocess.Popen([sys.executable, "-c", CYCLES], stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         yield process.pid

@@ -1,4 +1,4 @@
-"""A record that grows, as the coordinator reads it."""
+"""Test a record that grows, as the coordinator reads it."""
 
 import random
 
@@ -62,7 +62,7 @@ def test_a_line_that_cannot_be_read_costs_that_line(tmp_path):
 
 
 def test_a_part_that_is_broken_costs_that_part(tmp_path):
-    """Whatever stands there in place of it."""
+    """It does not matter what is there instead."""
     for seed in range(20):
         record = Record(tmp_path / f"{seed}.gz", pytest.fail)
         for number in range(50):

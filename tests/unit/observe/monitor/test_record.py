@@ -1,4 +1,4 @@
-"""The file of a record: what is in it at any moment can be read."""
+"""Test the record's file: its content can be read at any moment."""
 
 import contextlib
 import gzip
@@ -19,7 +19,7 @@ from entrypoint.record.write import Record
 
 @contextlib.contextmanager
 def no_room_beyond(size: int):
-    """As on a full disk: of a piece that is longer, the kernel takes the beginning, and then none."""
+    """Limit a file as on a full disk: the kernel takes the beginning of a longer piece, and then nothing."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -1,4 +1,4 @@
-"""A job that hung on an H100 (2026-11-26, commit c5e62bb), as its monitor has recorded it: the watch must tell it.
+"""Test a recorded hang of a job on an H100 (2026-11-26, commit c5e62bb): the watch must find it.
 
 Two ranks of Horovod with ENTRYPOINT_HANG_AFTER=20. Rank 1 sleeps in Python and never enters a broadcast, in which rank
 0 waits. One CPU is busy all the time: the thread of Horovod that reaches Open MPI first spins in it, at first rank 1's.
@@ -17,7 +17,7 @@ RECORD = Path(__file__).parents[1] / "report" / "records" / "hang-algo-1.jsonl.g
 
 
 def play() -> tuple[float, float, Hangs, dict[Who, object]]:
-    """Return when the last sign of progress was, when the hang is told, what is known then, and who stands where."""
+    """Return the time of the last progress, the time of the finding, what is known then, and each rank's position."""
     progress, hangs, running, due = Progress(AFTER), Hangs(AFTER, may_spin=True), dict[str, int](), 0.0
     last = 0.0
     for line in gzip.decompress(RECORD.read_bytes()).splitlines():

@@ -1,4 +1,4 @@
-"""Connections as the kernel tells of them."""
+"""Test connections as the kernel lists them."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def job_of_two(tmp_path):
 
 @pytest.fixture
 def connected():
-    """A connection from algo-1's address to algo-2's."""
+    """Return a connection from algo-1's address to algo-2's."""
     with socket.create_server((HOSTS[1].address, 0)) as server:
         ours = socket.create_connection(server.getsockname(), source_address=(HOSTS[0].address, 0))
         theirs, _ = server.accept()
@@ -103,7 +103,7 @@ def test_connections_between_two_looks_are_known_of(monkeypatch):
 
 
 def test_what_mpirun_and_its_daemons_exchange_is_no_training(connected, job_of_two):
-    """Open MPI brings all that ranks print to the coordinator over the network; the monitor took that for gradients."""
+    """Open MPI sends all output of ranks to the coordinator over the network; the monitor took that for gradients."""
     ours, theirs = connected
     sampling = Sampling(job_of_two)
     running = {"mpirun": os.getpid()}

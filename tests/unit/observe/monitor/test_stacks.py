@@ -1,4 +1,4 @@
-"""Where real processes stand and what they do, by two looks: programs that sleep, wait, spin, compute, have ended."""
+"""Test where real processes stand and what they do, by two looks: sleep, wait, spin, compute, ended."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What stacks say of a process that is busy or waits in a library: frames in py-spy's form, counters made up."""
+"""Test stacks of processes that are busy or wait in a library: frames in py-spy's form, invented counters."""
 
 import pytest
 

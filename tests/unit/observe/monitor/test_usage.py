@@ -1,4 +1,4 @@
-"""What a process, its descendants and its pipes use, beside what they do."""
+"""Test what a process, its descendants and its pipes use, beside what they do."""
 
 import os
 import subprocess

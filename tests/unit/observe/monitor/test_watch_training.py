@@ -1,4 +1,4 @@
-"""What the coordinator says of a job whose hosts train alone, and when it ends the job. Records are made up."""
+"""Test what the coordinator reports of hosts that train alone, and when it ends the job. Records are made up."""
 
 import pytest
 from builders import read
@@ -16,7 +16,7 @@ GROUPS = {"workers": ["algo-1", "algo-2"], "data": ["algo-3"]}
 
 
 class Watched:
-    """Two hosts that take 10 steps a second: what their monitors write is looked at every two seconds."""
+    """Two hosts that take 10 steps a second; their records are read every two seconds."""
 
     def __init__(self, tmp_path, environment):
         job = read(tmp_path, 3, MWMS, environment, groups=GROUPS)

@@ -1,4 +1,4 @@
-"""The policy's history, and replay/: what a host knew and decided, played again to the same end."""
+"""Test the policy's history and replay/: what a host knew and decided, replayed to the same end."""
 
 import gzip
 import json
@@ -68,7 +68,7 @@ class Life:
 
 @pytest.fixture
 def life(tmp_path):
-    """A coordinator whose follower fails after two minutes in which nothing else happened."""
+    """Return a coordinator whose follower fails after two minutes in which nothing else happened."""
     life = Life(tmp_path)
     life.on(0.1, events.Prepared(flags=frozenset()), events.Ended(name="prepare", exit=Exit(code=0)))
     met = Report(host="algo-2", ready=frozenset({"prepare", "preflight"}))
@@ -99,13 +99,13 @@ def test_a_history_is_played_to_the_same_decisions(life):
 
 
 def test_minutes_in_which_nothing_happens_cost_next_to_nothing(life):
-    """And what was not written down is made up for: else the policy would take the host for lost."""
+    """The replay makes up for ticks that were not recorded: otherwise the policy would take the host for lost."""
     assert sum(line["dropped"] for line in life.decisions) > 50
     assert len(life.record) < 6000
 
 
 def test_another_policy_is_told(life, capsys):
-    """Here, one that was told of another end."""
+    """Here, one that got another end."""
     text = gzip.decompress(life.record).decode().replace('"ValueError: x"', '"KeyError: y"')
     text = text.replace('"exit_code": 1, "cause": null', '"exit_code": 2, "cause": null')
     code = replay.replay({"algo-1": gzip.compress(text.encode())}, None)
@@ -243,7 +243,7 @@ def test_the_same_job_on_this_machine(life):
 
 
 def test_what_the_command_for_it_may_miss(life):
-    """A newcomer is told, and does not find it out by a KeyError of the script."""
+    """A newcomer gets the list, not a KeyError of the script."""
     life.lines[1][2]["inputdataconfig"] = {"training": {}}
     life.lines[1][2]["hyperparameters"] |= {"password": "***"}
     told = replay.lacks({"algo-1": life.record})
@@ -277,7 +277,7 @@ HOSTILE = [
 
 
 def test_lines_of_a_history_that_cannot_be_read_cost_these_lines(life, capsys):
-    """A record comes from wherever a user has it from."""
+    """A record comes from wherever a user got it."""
     hostile = [["decided", BEGAN + 3, line] for line in HOSTILE]
     more = [["host", BEGAN, 7], ["described", BEGAN, "x"], ["outcome", BEGAN, {}], ["outcome", BEGAN, 5],
             ["process", BEGAN, [], {}], ["lines", BEGAN, [], ["a"]], ["decided", "x", {}], ["decided"]]  # fmt: skip

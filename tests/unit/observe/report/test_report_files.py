@@ -1,4 +1,4 @@
-"""The file of the report, where its records come from, and the command that makes it again."""
+"""Test the report's file, its sources of records, and the command that makes it again."""
 
 import io
 import json
@@ -34,7 +34,7 @@ def archive(*members: tuple[str, bytes]) -> bytes:
 
 @pytest.fixture
 def command(capsys, tmp_path, monkeypatch):
-    """Runs `entrypoint report` in an empty folder; (exit code, stdout, stderr)."""
+    """Run `entrypoint report` in an empty folder; return (exit code, stdout, stderr)."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
 
@@ -216,7 +216,7 @@ class TestChannels:
 
 
 def test_two_hosts_say_what_they_have_exchanged_once(tmp_path):
-    """Each has counted its own end; where one has not, the other's count is taken."""
+    """Each has counted its own end; if one has not, the other's count is taken."""
     one, two = trained("algo-1", 2), trained("algo-2", 2)
     one.sample(50.5, seconds=0.1, peers={"algo-2": [100, 700]})
     two.sample(50.5, seconds=0.1, peers={"algo-1": [690, 0]})

@@ -1,4 +1,4 @@
-"""What hosts and processes were at, and what that cost."""
+"""Test the phases of hosts and processes, and what they cost."""
 
 import pytest
 from records import HostRecord, trained

@@ -1,4 +1,4 @@
-"""Rules where their premise does not hold: jobs that failed, hung, were stopped, or were over before they began."""
+"""Test rules whose premise does not hold: jobs that failed, hung, were stopped, or were over before they began."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +41,7 @@ def sampled(seconds: int, **sample: object) -> list[HostRecord]:
 
 
 def grows(seconds: int, part: str, at_first: float, by: float) -> list[HostRecord]:
-    """A host on which memory or the disk is `by` bytes nearer to its limit each second."""
+    """Return a host on which memory or disk gets `by` bytes nearer to its limit each second."""
     (record,) = sampled(seconds)
     for line in record.lines:
         if line[0] == "sample":
@@ -130,7 +130,10 @@ TABLE: dict[str, tuple[str, Callable[[int], list[HostRecord]], frozenset[str]]] 
 
 
 def ended(records: list[HostRecord], way: str) -> JobRecord:
-    """The same job with another end: in one that hangs, all processes are quiet for long before they are killed."""
+    """Return the same job with another end.
+
+    In one that hangs, all processes are quiet for long before they are killed.
+    """
     kind, code = {"succeeded": ("succeeded", 0), "short": ("succeeded", 0), "failed": ("failed", 1)}.get(
         way, ("failed", 72) if way == "ended as hung" else ("stopped", 143)
     )

@@ -1,4 +1,4 @@
-"""Records as they come: whole, cut, broken, of hosts whose clocks differ, or of somebody who means harm."""
+"""Test records as they come: whole, cut, broken, from hosts whose clocks differ, or forged."""
 
 import json
 import zlib
@@ -97,7 +97,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_line_that_means_harm_spoils_nothing(text):
-    """Nor does it on the page, which is made of it with all rules."""
+    """It also does not spoil the page, which is made of it with all rules."""
     from entrypoint.observe.report.bill import bill_of
     from entrypoint.observe.report.content import content
     from entrypoint.observe.report.render import render

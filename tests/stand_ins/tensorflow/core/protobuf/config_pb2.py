@@ -1,4 +1,4 @@
-"""Its options."""
+"""Stand in for TensorFlow's options."""
 
 
 class ConfigProto:

@@ -1,4 +1,4 @@
-"""What serves."""
+"""Stand in for TensorFlow's server."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""Jobs as SageMaker describes them to a container, in the shapes that real jobs and the SDKs' local modes have."""
+"""List jobs as SageMaker describes them to a container, in the shapes of real jobs and the SDKs' local modes."""
 
 import json
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ ABSENT = object()  # there is no such file
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """The content of the config files, and the container's environment."""
+    """The contents of the config files, and the container's environment."""
 
     resources: dict[str, Any]
     hyperparameters: Any = field(default_factory=dict)
@@ -18,7 +18,7 @@ class Described:
 
 
 def resources(hosts: list[str], me: str, type_: str = "ml.c5.xlarge") -> dict[str, Any]:
-    """Of an ordinary job, as they look since 2022."""
+    """Return the resources of an ordinary job, as they look since 2022."""
     group = {"instance_group_name": "homogeneousCluster", "instance_type": type_, "hosts": hosts}
     return {
         "current_group_name": "homogeneousCluster",

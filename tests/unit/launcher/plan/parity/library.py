@@ -1,4 +1,4 @@
-"""sagemaker-training's own view of some jobs: reads their folders by itself, as on AWS's images.
+"""Run sagemaker-training's own code on some jobs: it reads their folders by itself, as on AWS's images.
 
 Takes a JSON list of [base folder, environment] on stdin, and prints one line of JSON for each. It finds the folder when
 it is imported, so each job has a process of its own.

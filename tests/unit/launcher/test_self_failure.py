@@ -1,11 +1,14 @@
-"""train.py: a fault that leaves not even a log."""
+"""Test launcher/self_failure.py: a fault that leaves not even a log."""
 
 import fcntl
 import os
 import subprocess
 import sys
 
-PROGRAM = "import os; from entrypoint import train; os._exit(train._without_log(OSError('no log'), []))"
+PROGRAM = (
+    "import os; from entrypoint.launcher import self_failure; "
+    "os._exit(self_failure.end_without_log(OSError('no log'), []))"
+)
 
 
 def test_a_fault_without_a_log_is_told_and_ends_though_nobody_reads_stdout(tmp_path):

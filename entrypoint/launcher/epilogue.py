@@ -1,0 +1,58 @@
+"""Log, write and print what is left to say when the job has ended."""
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from entrypoint.launcher.host.logs import Log
+from entrypoint.launcher.outcome.outcome import Outcome
+
+if TYPE_CHECKING:
+    from entrypoint.launcher.supervisor import Supervisor
+
+STDERR_SECONDS = 0.5  # to write to stderr what stdout did not take
+
+
+def log_evidence(supervisor: "Supervisor", outcome: Outcome, log: Log) -> None:
+    """Log and write what is known about the end: evidence if it was no success, the times, the summary."""
+    from entrypoint.launcher.outcome import report
+    from entrypoint.launcher.outcome.outcome import Kind
+    from entrypoint.launcher.policy.status import summary
+
+    facts, paths, now = supervisor.facts, supervisor.job.paths, time.monotonic()
+    complaints = []
+    if outcome.kind is not Kind.SUCCEEDED:
+        from entrypoint.launcher.policy import evidence
+
+        for line in evidence.in_short(facts, outcome):
+            log.say(line)
+        tails = {name: log.tail(name) for name in supervisor.processes}
+        text = evidence.in_full(facts, outcome, tails, now)
+        complaints.append(report.write_evidence(paths.evidence(supervisor.host), text, log.secret))
+    told = {**summary(facts, outcome, now), "pid": os.getpid()}
+    if seconds := [f"{key} {value}" for key, value in told["seconds"].items() if value is not None]:
+        log.say("seconds: " + ", ".join(seconds))
+    if where := supervisor.job.settings.summary:
+        complaints.append(report.write_summary(Path(where), told, log.secret))
+    for complaint in filter(None, complaints):
+        log.say(complaint)
+
+
+def write_out(log: Log, host: str, supervisor: "Supervisor | None", signals: list[int]) -> None:
+    """Write the remaining output. If nobody reads stdout, report the loss in the evidence file and on stderr."""
+    stops = supervisor is not None and supervisor.facts.stopping_since is not None
+    missing = log.finish(hurries=lambda: stops or bool(signals))
+    if not missing:
+        return
+    from entrypoint.launcher.outcome import report
+
+    words = f"{missing} bytes of the output of this host were not written: nobody read them, or there was no room"
+    if supervisor is not None:
+        report.add_evidence(supervisor.job.paths.evidence(host), words)
+    with contextlib.suppress(OSError):
+        if not os.path.samestat(os.fstat(1), os.fstat(2)):
+            stderr = Log(host, fd=2)
+            stderr.say(words)
+            stderr.finish(patience=STDERR_SECONDS)

@@ -1,0 +1,134 @@
+"""End the job on every host when the launcher itself fails, or its configuration is wrong.
+
+The failure may leave the launcher without a log, a control channel or file descriptors: nothing here needs them.
+"""
+
+import contextlib
+import importlib
+import os
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from entrypoint.base.errors import FAULT, ConfigError, ExitCode
+from entrypoint.base.secrets import Secrets
+from entrypoint.launcher import places, surroundings
+from entrypoint.launcher.outcome.outcome import Cause, Outcome, failed
+
+if TYPE_CHECKING:
+    from entrypoint.launcher.host.logs import Log
+    from entrypoint.launcher.supervisor import Supervisor
+
+STARTING_SECONDS = 30.0  # during which we report a fault of our own to hosts that are still starting
+RUNNING_SECONDS = 3.0  # the same, to hosts that were up and may have ended since
+SPARE_DESCRIPTORS = 12
+
+
+def note_signals(signals: list[int]) -> None:
+    """Collect SIGTERM and SIGINT in a list, instead of ending the process."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: signals.append(number))
+
+
+class Spare:
+    """Hold spare file descriptors: logging and reporting a fault of our own takes some."""
+
+    def __init__(self) -> None:
+        self._held: list[int] = []
+
+    def hold(self) -> None:
+        for _ in range(SPARE_DESCRIPTORS):
+            self._held.append(os.open(os.devnull, os.O_RDONLY))
+
+    def free(self) -> None:
+        while self._held:
+            os.close(self._held.pop())
+        importlib.invalidate_caches()  # Python takes a folder that it could not open for an empty one
+
+
+def outcome_of_fault(error: Exception, host: str, say: Callable[[str], None]) -> Outcome:
+    """Return the outcome of a fault of ours, or of a container that refuses to run us."""
+    import traceback
+
+    from entrypoint.launcher.host.resource_limits import in_words, refused
+
+    if why := refused(error):
+        say(f"error: {why}")
+        return _own_failure(host, "configuration", why, ExitCode.CONFIG)
+    say("".join(traceback.format_exception(error)))
+    return _own_failure(host, FAULT, in_words(error), ExitCode.INTERNAL)
+
+
+def end_misconfigured(error: ConfigError, host: str, log: "Log", spare: Spare, signals: list[int]) -> Outcome:
+    """Return the outcome of a wrong configuration. It is reported to the other hosts, which may not see the fault."""
+    from entrypoint.launcher.job.config import read_what_can_be
+    from entrypoint.launcher.plan.plan import Plan
+    from entrypoint.launcher.policy import events
+    from entrypoint.launcher.supervisor import Supervisor
+
+    job, _ = read_what_can_be(places.base_folder(), os.environ, places.DEFAULT_RUN)
+    if job is None or len(job.cluster.hosts) == 1:
+        return _own_failure(host, "configuration", str(error), ExitCode.CONFIG)
+    with contextlib.suppress(ConfigError):  # the report to the others needs no folder
+        job = surroundings.with_temporary_folder(job, os.environ)
+    nothing = Plan(title="", hosts=tuple(host.name for host in job.cluster.hosts), processes=())
+    wrong = events.Broken(what="configuration", why=str(error), code=ExitCode.CONFIG)
+    return Supervisor(job, nothing, os.environ, log, spare=spare.free).run(signals, [wrong])
+
+
+def report_to_others(
+    outcome: Outcome, supervisor: "Supervisor | None", signals: list[int], say: Callable[[str], None]
+) -> None:
+    """Report a fault of ours to the other hosts, since the control channel may never have been opened."""
+    from entrypoint.launcher.control import emergency_report
+    from entrypoint.launcher.job.config import read_what_can_be
+
+    facts = supervisor.facts if supervisor else None
+    # They know the outcome already, unless this host settled on it without reaching anybody.
+    if facts and facts.outcome is not None and (facts.is_coordinator or facts.coordinator in facts.hosts.heard):
+        return
+    heard = len(signals)
+    note_signals(signals)
+    try:
+        job = (
+            supervisor.job if supervisor else read_what_can_be(places.base_folder(), os.environ, places.DEFAULT_RUN)[0]
+        )
+        if job is None or len(job.cluster.hosts) == 1:
+            return
+        attempt = supervisor.facts.attempt.number if supervisor else 0
+        within = STARTING_SECONDS if supervisor is None or supervisor.peers is None else RUNNING_SECONDS
+        secret = Secrets(os.environ, job.hyperparameters)
+        left = emergency_report.tell(
+            job.cluster, job.settings, outcome.with_texts(secret.mask), attempt, within, lambda: len(signals) > heard
+        )
+        if left:
+            say(f"not reached: {', '.join(left)}")
+    except Exception as error:
+        say(f"the other hosts could not be informed: {type(error).__name__}: {error}")
+
+
+def end_without_log(error: Exception, signals: list[int]) -> int:
+    """Return the exit code if the log could not be opened, or if its last lines failed."""
+    from entrypoint.launcher.host.stdout_writer import Sink
+    from entrypoint.launcher.job.config import this_host
+    from entrypoint.launcher.job.job import Tree
+    from entrypoint.launcher.outcome import report
+
+    base, stdout = places.base_folder(), Sink(1)
+    host = this_host(base) or os.environ.get("HOSTNAME", "this host")
+
+    def say(message: str) -> None:
+        stdout.put(f"[{host}] {message}\n".encode("utf-8", "replace"))
+        stdout.hand_over()
+
+    mask = Secrets(os.environ).mask
+    outcome = outcome_of_fault(error, host, lambda message: say(mask(message)))
+    report_to_others(outcome, None, signals, say)
+    if complaint := report.write_failure(Tree(base=base).failure, outcome):
+        say(complaint)
+    stdout.finish(hurries=lambda: bool(signals))
+    return outcome.exit_code
+
+
+def _own_failure(host: str, what: str, why: str, code: int) -> Outcome:
+    return failed(Cause(host=host, process="", what=what, error=why, code=code))
