@@ -28,14 +28,14 @@ Usage: ./build.sh [OPTION...]
 
 Builds $NAME:latest and $NAME:TENSORFLOW-cpu-$PYTHON-$SYSTEM-VERSION,
 TENSORFLOW from $LINES, VERSION from pyproject.toml.
-The last line printed is the tags and the sizes of the image: on a disk, and in a registry (by a sample).
+The last line printed has the image's tags and its sizes: on disk, and in a registry (estimated from a sample).
 
-With --on, puts the entrypoint onto an image of yours, or onto one of AWS's Deep Learning Containers, and says what it
-has for each mode. Its Python, TensorFlow, CUDA and Open MPI stay as they are. The image that comes of it is called
-$NAME:VERSION-on-IMAGE, and any --tag. It is what container/onto.Dockerfile says.
+With --on, puts the entrypoint onto an image of yours, or onto one of AWS's Deep Learning Containers, and prints what
+it has for each mode. Its Python, TensorFlow, CUDA and Open MPI stay as they are. The new image is called
+$NAME:VERSION-on-IMAGE, and any --tag. It is built by container/onto.Dockerfile.
 
-  --tensorflow LINE   $(lines | sed 's/ /, /g'), which are folders of $LINES; $DEFAULT_LINE without it. One that is not the default
-                      is not called latest, but LINE
+  --tensorflow LINE   one of $(lines | sed 's/ /, /g'), the folders of $LINES; default: $DEFAULT_LINE. Others are tagged LINE
+                      instead of latest
   --gpu               with CUDA, cuDNN and NCCL, and Horovod compiled for them; 5 GB and more. It is called LINE-gpu and
                       TENSORFLOW-gpu-$PYTHON-CUDA-$SYSTEM-VERSION, CUDA like cu129
   --on IMAGE          an image of Linux on amd64 with Python 3.10 or later; it is pulled if it is not on this machine
@@ -43,9 +43,9 @@ $NAME:VERSION-on-IMAGE, and any --tag. It is what container/onto.Dockerfile says
                       and /opt/conda's, ...; else the first
   --tag NAME[:TAG]    one more tag for the image; may be repeated
   --push ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME[:TAG]
-                      push to this ECR repository after the build: make the repository if it is not there, log in,
-                      tag, push. Without :TAG, the longer one of ours. Needs the aws command, or python3 with boto3.
-  --base IMAGE        build on this image: Debian 12 (bookworm), with apt. Without it, the first of these that is there:
+                      push to this ECR repository after the build: create the repository if it does not exist, log
+                      in, tag, push. Without :TAG, the longer one of ours. Needs the aws command, or python3 with boto3.
+  --base IMAGE        build on this image: Debian 12 (bookworm), with apt. Without it, the first of these that exists:
                       $PREFERRED_BASE on this machine; $OWN_BASE, made before;
                       $PREFERRED_BASE pulled (given up after ${PULL_SECONDS} s);
                       $OWN_BASE, made now with debootstrap (needs root).
@@ -54,12 +54,12 @@ $NAME:VERSION-on-IMAGE, and any --tag. It is what container/onto.Dockerfile says
                       the finished image. Without it: ./$CA_IN_CONTEXT, else the first of these variables that names a file:
                       $CA_VARIABLES
   --builder WHICH     legacy or buildkit; auto (the default) leaves the choice to docker
-  --no-cache          repeat every step; this is how to take Debian's latest security updates
-  --dry-run           print the commands, run none of them; only look
+  --no-cache          repeat every step, to get Debian's latest security updates
+  --dry-run           print the commands and run none that changes anything
   --help              print this
 
 HTTP_PROXY, HTTPS_PROXY, NO_PROXY (or in small letters) and PIP_INDEX_URL are handed to the build where they are set; they
-are not in the finished image. The base that debootstrap made stays: docker rmi $OWN_BASE to have it made anew.
+are not in the finished image. The base that debootstrap made stays: docker rmi $OWN_BASE to make it again.
 A first build takes about ten minutes, most of it for compiling Horovod; after a change in entrypoint/, seconds.
 EOF
 }
@@ -97,9 +97,9 @@ read_arguments() {
             --dry-run) dry_run=yes && shift && continue ;;
             -h | --help) usage && exit 0 ;;
             --tag | --push | --base | --mirror | --ca-bundle | --builder | --on | --python | --tensorflow) ;;
-            *) die "Found the argument '$option', which is none of build.sh's." "./build.sh --help shows them all." ;;
+            *) die "Unknown argument '$option'." "./build.sh --help lists them all." ;;
         esac
-        [[ -n ${2-} ]] || die "$option stands without its value." "./build.sh --help shows what it takes."
+        [[ -n ${2-} ]] || die "$option lacks its value." "./build.sh --help shows what it takes."
         case $option in
             --tag) more_tags+=("$2") ;;
             --push) push=$2 ;;
@@ -116,7 +116,7 @@ read_arguments() {
     done
     [[ -z $on || -z $base$mirror$line${device#cpu} ]] ||
         die "--on takes the image as it is; --base, --mirror, --tensorflow and --gpu are for our own image."
-    [[ -n $on || -z $python ]] || die "--python names the Python of an image that --on IMAGE names."
+    [[ -n $on || -z $python ]] || die "--python is for --on IMAGE only: it is that image's Python."
     case $builder in
         auto) ;;
         legacy) export DOCKER_BUILDKIT=0 ;;
@@ -133,14 +133,14 @@ read_versions() {
     line=${line:-$DEFAULT_LINE} pins=$LINES/$line/requirements.txt
     [[ -f $pins ]] || die "--tensorflow: found '$line'; wanted one of $(lines)."
     version=$(sed -n 's/^version = "\([^"]*\)".*/\1/p' pyproject.toml | head -n 1)
-    [[ -n $version ]] || die "Found no line  version = \"...\"  in $HERE/pyproject.toml." "The image's tag is made of it."
+    [[ -n $version ]] || die "Found no line  version = \"...\"  in $HERE/pyproject.toml." "The image's tag is made from it."
     tensorflow=$(sed -n 's/^tensorflow-cpu==//p' "$pins")
-    [[ -n $tensorflow ]] || die "Found no line  tensorflow-cpu==...  in $HERE/$pins." "The image's tag is made of it."
+    [[ -n $tensorflow ]] || die "Found no line  tensorflow-cpu==...  in $HERE/$pins." "The image's tag is made from it."
     tag=$tensorflow-cpu-$PYTHON-$SYSTEM-$version # in the shape of AWS's
     if [[ $device == gpu ]]; then
         [[ -f ${pins%/*}/gpu.txt ]] || die "--gpu: TensorFlow $line has no image for GPUs: there is no $HERE/${pins%/*}/gpu.txt."
         cuda=$(sed -nE 's/^nvidia-cuda-runtime-cu[0-9]+==([0-9]+)\.([0-9]+)\..*/cu\1\2/p' "${pins%/*}/gpu.txt")
-        [[ -n $cuda ]] || die "Found no line  nvidia-cuda-runtime-cu...==...  in $HERE/${pins%/*}/gpu.txt." "The image's tag is made of it."
+        [[ -n $cuda ]] || die "Found no line  nvidia-cuda-runtime-cu...==...  in $HERE/${pins%/*}/gpu.txt." "The image's tag is made from it."
         tag=$tensorflow-gpu-$PYTHON-$cuda-$SYSTEM-$version
     fi
     if [[ -n $on ]]; then
@@ -209,7 +209,7 @@ choose_base() {
         say "base: $base, pulled"
     else
         [[ $dry_run == no ]] || printf '# and if that fails:\n'
-        say "base: $PREFERRED_BASE is neither here nor to be pulled, making $OWN_BASE with debootstrap"
+        say "base: $PREFERRED_BASE is not here and cannot be pulled; making $OWN_BASE with debootstrap"
         make_base
         base=$OWN_BASE
     fi
@@ -388,7 +388,7 @@ with_aws() {
     if [[ $1 == password ]]; then
         aws ecr get-login-password --region "$region"
     elif ! answer=$(aws ecr describe-repositories "${where[@]}" --repository-names "$repository" 2>&1); then
-        [[ $answer == *RepositoryNotFoundException* ]] || die "--push: ECR does not tell whether $repository is there: $answer"
+        [[ $answer == *RepositoryNotFoundException* ]] || die "--push: ECR does not show whether the repository $repository exists: $answer"
         aws ecr create-repository "${where[@]}" --repository-name "$repository" >/dev/null
     fi
 }

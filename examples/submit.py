@@ -244,7 +244,7 @@ def channel(text):
     for option in found[0].split(",")[1:]:
         key, _, value = option.partition("=")
         if key not in READ:
-            ends = "a source that ends like an option is given with a / at its end"
+            ends = "add a / to a source that ends like an option"
             raise wrong(f"{name} has option {key!r}; wanted one of {', '.join(READ)} ({ends})")
         try:
             given[key] = READ[key](value)
@@ -332,7 +332,7 @@ def parse(argv=None):
     add("--encrypt", action="store_true", help="the traffic between hosts")
     add("--keep-alive", type=int, metavar="S", help="keep the machines for the next job (a warm pool)")
     add("--remote-debug", action="store_true", help="allow a shell in the running containers, by SSM")
-    add("--spot", action="store_true", help="spot instances: cheaper, and taken away at times")
+    add("--spot", action="store_true", help="spot instances: cheaper, but may be interrupted")
     add("--max-wait", type=int, metavar="S", help="with --spot: waiting included; default: twice --max-run")
     add("--checkpoints", metavar="S3-URI", help="copied to and from /opt/ml/checkpoints")
     add("--local", action="store_true", help="run on this machine, in Docker")
@@ -345,11 +345,11 @@ def parse(argv=None):
     if not args.local and not (args.image and args.role):
         parser.error("wanted --image and --role, or --local")
     if args.local and args.build and args.image:
-        parser.error(f"--local, --build and --image: what is built for this machine is {LOCAL_IMAGE}")
+        parser.error(f"--local, --build and --image: the image built for this machine is {LOCAL_IMAGE}")
     if args.local and args.dry_run:
         parser.error("--local and --dry-run: a run on this machine sends no request")
     if args.local and not args.wait:
-        parser.error("--local and --no-wait: SDK v3 would clear up under the running job")
+        parser.error("--local and --no-wait: SDK v3 would clean up while the job runs")
     if bool(args.subnets) != bool(args.security_groups):
         parser.error("--subnets and --security-groups: wanted both or neither")
     if args.spot and args.keep_alive:

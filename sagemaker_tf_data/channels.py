@@ -121,7 +121,7 @@ def key(name: str | None = None, environ: Mapping[str, str] = os.environ) -> str
         data = [each for each in shares if each not in OF_SDKS]
         usual = data if len(data) == 1 else [each for each in USUAL if each in data]
         if not usual:
-            raise DataError(f"which channel? The job has {_listed(shares)}; name one")
+            raise DataError(f"no channel given; the job has {_listed(shares)}: pass one")
         return usual[0]
     if name in shares:
         return name
@@ -131,7 +131,7 @@ def key(name: str | None = None, environ: Mapping[str, str] = os.environ) -> str
     if name in all_channels(environ):
         group = next((each for each in shares if name.startswith(each)), None)
         raise DataError(
-            f"channel '{name}' is another local rank's, or not for this process; it may read {_listed(shares)}"
+            f"channel '{name}' belongs to another process; this one may read {_listed(shares)}"
             + (f": ask for '{group}'" if group else "")
         )
     raise _missing(name, shares)
@@ -257,4 +257,4 @@ def _missing(name: str, known: Iterable[str]) -> DataError:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"'{name}'" for name in sorted(names)) or "none at all"
+    return ", ".join(f"'{name}'" for name in sorted(names)) or "no channels"

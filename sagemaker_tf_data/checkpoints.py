@@ -38,7 +38,9 @@ def manager(checkpoint: "tf.train.Checkpoint", directory: str | Path | None = No
     # If it ended in a slash, TensorFlow would save into it and then find nothing there.
     where = str(directory or folder()).rstrip("/") or "/"
     if "://" in where and _PATTERN.search(where):
-        raise DataError(f"checkpoints cannot go to {where}: TensorFlow takes *, ?, [ and \\ for a pattern; use none")
+        raise DataError(
+            f"checkpoints cannot go to {where}: TensorFlow reads *, ?, [ and \\ as a pattern; use a path without them"
+        )
     writes = writer()
     if writes or "://" in where:
         _make(where)
@@ -86,7 +88,7 @@ class Saver:
         for number, path in reversed(self._found()):
             if (damage := _damage(self._plain(path))) is None:
                 return path
-            LOGGER.warning("checkpoint %d in %s is passed over: %s", number, self.directory, damage)
+            LOGGER.warning("skipped checkpoint %d in %s: %s", number, self.directory, damage)
         return None
 
     def restore(self) -> str | None:
@@ -110,7 +112,7 @@ class Saver:
             self.checkpoint.restore(self._plain(path), options=_options()).assert_existing_objects_matched()
         except (AssertionError, ValueError) as error:
             raise DataError(
-                f"checkpoint {path} is not of this model: {str(error).splitlines()[0]}. Use its model, or "
+                f"checkpoint {path} belongs to another model: {str(error).splitlines()[0]}. Use its model, or "
                 "another folder"
             ) from error
         LOGGER.info("restored %s", path)
@@ -188,8 +190,8 @@ class Saver:
         sums, squares = total().numpy().tolist()
         if not are_equal(sums, squares, size):
             raise DataError(
-                f"workers find different checkpoints, this one {path} in {self.directory}; wanted a folder that all "
-                "hosts share (EFS, FSx), or one that SageMaker has filled from S3 on every host"
+                f"workers found different checkpoints (this worker: {path} in {self.directory}); wanted a folder that "
+                "all hosts share (EFS, FSx), or one that SageMaker has filled from S3 on every host"
             )
 
 
@@ -258,9 +260,9 @@ def _make(directory: str) -> None:
     except tf.errors.UnimplementedError:
         scheme = directory.partition("://")[0]
         raise DataError(
-            f"checkpoints cannot go to {directory}: this TensorFlow has no file system for {scheme}://. Leave it out "
-            "(SageMaker copies its own to the CheckpointConfig's S3Uri), name one that all hosts share, or add "
-            "tensorflow-io to requirements.txt: 0.34.0 for TensorFlow 2.14 (later ones end with exit code 134)"
+            f"checkpoints cannot go to {directory}: this TensorFlow has no file system for {scheme}://. Omit the "
+            "folder (SageMaker copies the default one to the CheckpointConfig's S3Uri), pass one that all hosts share, "
+            "or add tensorflow-io to requirements.txt: 0.34.0 for TensorFlow 2.14 (later ones end with exit code 134)"
         ) from None
     except tf.errors.OpError as error:
         raise DataError(f"checkpoints cannot go to {directory}: {str(error).splitlines()[0]}") from error

@@ -16,8 +16,8 @@ LOGGER = logging.getLogger(__name__)
 
 # A rank that requests an element ahead of its step may wait for an allreduce that no other rank joins.
 OUT_OF_STEP = (
-    "end_together: ranks ask for different steps. Wanted it last, with no prefetch, map or shuffle behind it, and all "
-    "ranks at the same step when they leave a loop. [has one, iterator, step] of this rank, and the sum of all ranks':"
+    "end_together: ranks are at different steps. Put it last, with no prefetch, map or shuffle behind it, and let all "
+    "ranks leave a loop at the same step. [has one, iterator, step] of this rank, and the sum of all ranks':"
 )
 
 _named = 0  # datasets so far: the allreduces of each have a name of their own, the same on all ranks
@@ -89,7 +89,7 @@ def even_steps(
         raise
     of_ranks = _gather(counted)
     if broken := [rank for rank, (records, _) in enumerate(of_ranks) if records < 0]:
-        raise DataError(f"counting records failed on {_ranks(broken)}; see there")
+        raise DataError(f"counting records failed on {_ranks(broken)}; see its log")
     batches = [records // batch_size if drop_remainder else -(-records // batch_size) for records, _ in of_ranks]
     if len(set(batches)) > 1:
         LOGGER.warning(uneven(of_ranks, batches))
@@ -117,7 +117,7 @@ def uneven(of_ranks: Sequence[Sequence[int]], batches: Sequence[int]) -> str:
     shown = ranks if len(ranks) <= 16 else [*ranks[:16], f"and {len(ranks) - 16} more"]
     return (
         f"ranks have different numbers of batches, {min(batches)} to {max(batches)}: {'; '.join(shown)}. "
-        f"A rank with more would wait for ever for the others: take {min(batches)} on all, or use end_together"
+        f"A rank with more would wait forever for the others: take {min(batches)} on all, or use end_together"
     )
 
 
@@ -147,7 +147,7 @@ def end_together(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
         return dataset
     if len(set(counts)) > 1:
         of = "; ".join(f"rank {rank}: {'no end' if count < 0 else count}" for rank, count in enumerate(counts[:16]))
-        LOGGER.warning("ranks have different numbers of batches, and all will take %d: %s", min(finite), of)
+        LOGGER.warning("ranks have different numbers of batches; all ranks take %d: %s", min(finite), of)
     return dataset.take(min(finite))
 
 
@@ -195,7 +195,7 @@ def _horovod() -> Any:
     """Return Horovod if there are several ranks, else None. DataError if the script has not initialised it."""
     hvd = places.horovod()
     if hvd is None and places.ranks() > 1:
-        raise DataError(f"{places.ranks()} ranks, and no Horovod to ask the others with; wanted hvd.init() before this")
+        raise DataError(f"{places.ranks()} ranks, but Horovod is not initialised: call hvd.init() first")
     return hvd if hvd is not None and hvd.size() > 1 else None
 
 

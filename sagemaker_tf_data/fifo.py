@@ -74,7 +74,7 @@ class Fifo:
             if linger is not None:
                 return None
             waiting = waiting or _Wait(self._patience)
-            waiting.look(f"{self.path}: it is there and nothing is in it", "Does SageMaker still write to it?")
+            waiting.look(f"{self.path}: the pipe exists but is empty", "Does SageMaker still write to it?")
 
 
 class Passes:
@@ -123,7 +123,7 @@ class Passes:
             later = self.channel.fifo(number + 1)
             if waiting.seconds > GRACE and later.exists() and not path.exists():
                 # This process is the only reader. An earlier one exited between opening that pipe and counting it.
-                LOGGER.warning("%s is gone and %s is there: going on with that pass", path, later.name)
+                LOGGER.warning("%s does not exist, but %s does: continuing with it", path, later.name)
                 with locked(self._lock):
                     if read_number(self._state) == number:
                         write_number(self._state, number + 1)
@@ -132,7 +132,7 @@ class Passes:
             waiting.look(
                 f"{path}: there is no such pipe{earlier}",
                 "SageMaker makes it when the pass before has been read to its end or closed, so an iterator that still "
-                "holds that one keeps this one from coming",
+                "holds that pipe delays this one",
             )
             time.sleep(STEP)
 
@@ -143,7 +143,7 @@ class Passes:
             return None
         if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise DataError(f"{path} is no named pipe; wanted one, as SageMaker makes it in Pipe mode")
+            raise DataError(f"{path} is not a named pipe; wanted one, as SageMaker makes it in Pipe mode")
         write_number(self._state, number + 1)
         try:
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, CAPACITY)

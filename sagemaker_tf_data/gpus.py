@@ -30,7 +30,7 @@ def pin_gpu(environ: Mapping[str, str] = os.environ) -> list[Any]:
             tf.config.experimental.set_memory_growth(gpu, True)
     except RuntimeError as error:
         raise DataError(
-            f"pin_gpu() comes too late, TensorFlow has its devices already ({error}); call it first, before the first "
-            "tensor and the strategy"
+            f"pin_gpu() was called too late: TensorFlow has initialised its devices ({error}); call it first, before "
+            "the first tensor and the strategy"
         ) from None
     return list(gpus)

@@ -35,6 +35,6 @@ def listed(left_out: Sequence[str]) -> str:
     """Return a text that names what is left out."""
     more = f" and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
     return (
-        f"left out as no data: {', '.join(left_out[:_SHOWN])}{more} (names that begin with . or _, and those of "
-        "Windows). A pattern that begins so finds them"
+        f"ignored, as they are not data: {', '.join(left_out[:_SHOWN])}{more} (names that begin with . or _, and those "
+        "of Windows). A pattern that begins with . or _ includes them"
     )

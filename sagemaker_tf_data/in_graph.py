@@ -26,8 +26,8 @@ def part(key: str) -> "tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]":
         known = tf.debugging.Assert(
             tf.strings.regex_full_match(text, pattern),
             [
-                f"channel {key}: wanted its shard in {SHARDS} of the process that reads it. Is that a worker which the "
-                "launcher of this image has started? Found:",
+                f"channel {key}: the reading process has no shard for it in {SHARDS}; only workers started by the "
+                "launcher have one. Found:",
                 text,
             ],
         )

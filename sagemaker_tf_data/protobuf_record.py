@@ -74,7 +74,7 @@ def unpack(record: bytes, columns: Sequence[Column]) -> list[Any]:
         span = entries.get((column.map, column.name))
         if span is None:
             names = ", ".join(f"{each}['{name}']" for each, name in entries) or "nothing"
-            raise DataError(f"found {names}; wanted {column}: name one that there is")
+            raise DataError(f"found {names}; wanted {column}: use one of these names")
         field, content = _content(record, *span, column)
         if field == BYTES:
             result.append(_bytes(record, content, column))
@@ -108,7 +108,7 @@ def _content(record: bytes, begin: int, end: int, column: Column) -> tuple[int, 
     if number not in known:
         wanted = ", ".join(f"{name} ({field})" for field, (name, _) in known.items())
         found = f"a value of an unknown type, field {number}" if number else "an empty value"
-        raise DataError(f"found {found} as {column}; wanted one of {wanted}: write it anew as one of these")
+        raise DataError(f"found {found} as {column}; wanted one of {wanted}: rewrite the file as one of these")
     name, dtype = known[number]
     if dtype != column.dtype:
         raise DataError(f"found {name} as {column}; wanted {column.dtype}: ask for tf.{dtype}")
@@ -203,12 +203,14 @@ def _sparse(values: "np.ndarray", keys: "np.ndarray | None", column: Column) -> 
     if keys is None:
         keys = np.arange(len(values))
     if len(keys) != len(values):
-        raise DataError(f"found {len(keys)} keys and {len(values)} values as {column}; wanted as many: write it anew")
+        raise DataError(
+            f"found {len(keys)} keys and {len(values)} values as {column}; wanted equal numbers: rewrite the file"
+        )
     if len(keys) > 1 and (keys[1:] <= keys[:-1]).any():
         order = np.argsort(keys, kind="stable")
         keys, values = keys[order], values[order]
         if (keys[1:] == keys[:-1]).any():
-            raise DataError(f"found a key twice in {column}; wanted each once: write it anew")
+            raise DataError(f"found a key twice in {column}; wanted each once: rewrite the file")
     if len(keys) and not 0 <= keys[0] <= keys[-1] < column.size:
         wrong = keys[-1] if keys[0] >= 0 else keys[0]
         raise DataError(f"found key {wrong} in {column}; wanted 0 to {column.size - 1}, as of {list(column.shape)}")

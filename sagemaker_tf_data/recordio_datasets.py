@@ -151,9 +151,7 @@ def _dataset(
             pieces = tf.data.Dataset.from_generator(made, output_signature=signature)
         return pieces.prefetch(1).flat_map(finish)
     if elsewhere:
-        raise DataError(
-            "files are read by this process, and workers read what is made here: wanted the name of a channel"
-        )
+        raise DataError("files are on this process's host, but workers read the dataset: wanted the name of a channel")
 
     def of_file(path: "tf.Tensor") -> "tf.data.Dataset":
         made = partial(_of_file_named, reading)
@@ -197,7 +195,7 @@ def _of_file(path: Path, reading: dict[str, Any]) -> Pieces:
 class _File:
     """Provide a file's bytes as a `chunks.Source`."""
 
-    cut = "the file ends there, in the middle of a record; wanted all of it: copy it, or make it, anew"
+    cut = "the file ends there, in the middle of a record; wanted a complete file: copy or make it again"
 
     def __init__(self, path: Path, file: Any) -> None:
         self.path = path
@@ -255,7 +253,7 @@ def _column(map_: str, name: str, spec: Any) -> Column:
     known = (sparse or isinstance(spec, tf.TensorSpec)) and spec.shape.is_fully_defined() and spec.dtype.name in dtypes
     if not known or (spec.dtype == tf.string and spec.shape.rank) or (sparse and not spec.shape.rank):
         raise DataError(
-            f"{map_}['{name}'] is asked for as {spec}; wanted tf.TensorSpec or tf.SparseTensorSpec, with all of its "
+            f"{map_}['{name}'] is requested as {spec}; wanted tf.TensorSpec or tf.SparseTensorSpec, with all of its "
             f"shape, of {', '.join(sorted(dtypes))}"
         )
     return Column(map_, name, spec.dtype.name, tuple(spec.shape.as_list()), sparse)

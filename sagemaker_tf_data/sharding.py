@@ -56,11 +56,11 @@ def files(channel: str | None = None, pattern: str = "*") -> list[str]:
             ClusterCoordinator calls this: its files are on other hosts, where `file_names` lists them.
     """
     if places.reads_elsewhere() and _tracing():
-        raise DataError("files() looks on the chief's disk, and workers read what is made here: use file_names()")
+        raise DataError("files() lists the chief's disk, but workers read the dataset: use file_names()")
     mine = channels.channel(channel)
     mine.need("File")
     if not mine.folder.is_dir():
-        raise DataError(f"channel '{mine.name}' has no folder {mine.folder}; wanted it there with files")
+        raise DataError(f"channel '{mine.name}' has no folder {mine.folder}; wanted a folder with files")
     below = sorted(path.relative_to(mine.folder).as_posix() for path in mine.folder.rglob(pattern) if path.is_file())
     is_data, is_none = (re.compile(expression) for expression in _expressions(pattern))
     found = [name for name in below if is_data.fullmatch(f"/{name}") and not is_none.fullmatch(f"/{name}")]

@@ -16,29 +16,29 @@ usage() {
 Usage: tests/run.sh [--all] [--ring RING]... [--no-docker] [-k EXPRESSION] [-- PYTEST-ARGUMENT...]
 
   --all           also the tests that are marked as variants of others (pytest.mark.more), and all rows of the outcome
-                  table; if all is well, tests/full_run.json says so, ring by ring. What a run without it leaves out is
-                  printed
+                  table; if all pass, tests/full_run.json records it, ring by ring. A run without --all prints what it
+                  leaves out
   --ring RING     unit, local, cluster, sdk, benchmarks, lines or gpu; may be repeated. Without it: all but lines and
                   gpu, after ruff, mypy and the strict build of the site of docs/
   --no-docker     leave out what needs Docker: the image and the rings cluster, sdk, benchmarks and lines
   -k EXPRESSION   only tests whose names match, as pytest takes it
   --              what follows goes to pytest as it is
 
-unit        values in, values out; with local and --all, the branches that both cover are shown, and have a floor
+unit        values in, values out; with local and --all, the branches that both cover are shown, and have a minimum
 local       real processes on this machine; the outcome table; 25 random jobs under random faults
             (benchmarks/chaos)
 cluster     jobs of several containers, on the image that ./build.sh builds
 sdk         jobs that SageMaker's own SDKs run on that image, in their local mode
-benchmarks  a few cases of benchmarks/side_by_side, against AWS's toolkit: fails only on what cannot be noise
+benchmarks  a few cases of benchmarks/side_by_side, against AWS's toolkit: fails only on differences beyond noise
 lines       the other lines of the image (container/lines), and all for GPUs: each is built, and its cells of
-            docs/matrix.md run, on CPUs. Only if asked for by name; other runs say whether it has passed on these pins
-            (tests/full_run.json)
+            docs/matrix.md run, on CPUs. Only if asked for by name; other runs print whether it has passed on these
+            pins (tests/full_run.json)
 gpu         the cases for a machine with a GPU (tests/gpu), those that can be run without one: in the images for GPUs,
             or without Docker in .venv. Only if asked for by name
 
 It makes .venv with Python 3.11 and what the tests import, and for the ring sdk one more for each SDK. As root on
 Debian it also installs with apt what is missing (Docker, Open MPI, ssh, ...) and starts dockerd where no daemon
-answers; it stops the one that it started. What cannot be had is left out, and the summary says so. With CI=true,
+answers; it stops the one that it started. What cannot be installed is left out, and the summary lists it. With CI=true,
 leaving something out is a failure.
 TEXT
 }
@@ -66,10 +66,10 @@ read_arguments() {
                 ;;
             --all) all=yes && shift ;;
             --no-docker) use_docker=no && shift ;;
-            -k) [[ -n ${2-} ]] || die "-k stands without its expression" && pytest_arguments+=(-k "$2") && shift 2 ;;
+            -k) [[ -n ${2-} ]] || die "-k lacks its expression" && pytest_arguments+=(-k "$2") && shift 2 ;;
             -h | --help) usage && exit 0 ;;
             --) shift && pytest_arguments+=("$@") && break ;;
-            *) die "found the argument '$1', which is none of ours; --help shows them all" ;;
+            *) die "unknown argument '$1'; --help lists them all" ;;
         esac
     done
 }

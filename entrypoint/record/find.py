@@ -77,13 +77,13 @@ def _of_archive(file: IO[bytes], place: str) -> dict[str, bytes]:
                 size += min(member.size, RECORD_BYTES)
                 if size > MOST_ALL or len(found) >= MOST_HOSTS:
                     raise ConfigError(
-                        f"{place} holds more records than are read: {MOST_ALL >> 30} GB, {MOST_HOSTS} hosts"
+                        f"{place} holds more records than the limit of {MOST_ALL >> 30} GB, {MOST_HOSTS} hosts"
                     )
                 if content:
                     found[path.name.removesuffix(ENDING)] = content.read(RECORD_BYTES)
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         if not found:
-            why = "it is none" if isinstance(error, tarfile.ReadError) else str(error)
+            why = "it is not one" if isinstance(error, tarfile.ReadError) else str(error)
             raise ConfigError(f"{place} cannot be read as an archive (.tar.gz): {why}") from None
     if not found:
         raise ConfigError(f"there are no records (record/HOST{ENDING}) in {place}; {HOW}")
@@ -93,7 +93,7 @@ def _of_archive(file: IO[bytes], place: str) -> dict[str, bytes]:
 def _from_s3(uri: str) -> IO[bytes]:
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     if not (bucket and key):
-        raise ConfigError(f"{uri!r} is no object in S3; wanted s3://BUCKET/.../output.tar.gz")
+        raise ConfigError(f"{uri!r} is not an object in S3; wanted s3://BUCKET/.../output.tar.gz")
     boto3, errors = (imported(name, "aws", f"{uri}: reading from S3") for name in ("boto3", "botocore.exceptions"))
     if not key.endswith(".gz"):
         key = f"{key.rstrip('/')}/output.tar.gz"

@@ -82,12 +82,12 @@ def lines_of(data: bytes, problems: list[str]) -> Iterator[bytes]:
         *whole, rest = (rest + piece).split(b"\n") if piece else (b"",)
         yield from whole
         if size > MOST_BYTES or len(rest) > MOST_LINE:
-            problems.append("it is longer than is read")
+            problems.append("it is longer than the limit")
             return
     if members.broken:
         problems.append("a part of it is broken")
     if not size:
-        problems.append("it is empty, or no record")
+        problems.append("it is empty, or not a record")
 
 
 def arrays_of(data: bytes) -> Iterator[list[Any]]:

@@ -120,9 +120,9 @@ class Channel:
         if not self.source.is_dir() or self.attributes or not (others := [k for k in self._keys if not is_data(k)]):
             return ""
         if self.is_whole and self.mode is not InputMode.PIPE:
-            what = "are in the folder, as on SageMaker: sagemaker_tf_data leaves them out, a script of its own may not"
+            what = "are in the folder, as on SageMaker: sagemaker_tf_data ignores them, other code may read them"
         else:
-            what = "are left out as no data: SageMaker would bring them, so keep them out of S3"
+            what = "are ignored, as they are not data: SageMaker would deliver them, so keep them out of S3"
         return f"channel {self.name}: {listed(others)} {what}"
 
     def of_host(self, rank: int, hosts: int, number: int = 0) -> list[Entry]:
@@ -139,7 +139,7 @@ class Channel:
         if not self.source.exists():
             raise self._wrong("there is no such folder")
         if self.mode is InputMode.FAST_FILE and not self.source.is_dir():
-            raise self._wrong("is a file, and its mode FastFile; wanted a folder, or mode File or Pipe")
+            raise self._wrong("is a file, but its mode is FastFile; wanted a folder, or mode File or Pipe")
         if self.mode is InputMode.PIPE:
             if not self.entries:
                 raise self._wrong("holds no file with data; wanted at least one to be streamed")
@@ -157,7 +157,7 @@ class Channel:
         if self.compression is Compression.GZIP:
             with path.open("rb") as file:
                 if file.read(2) not in (_GZIP, b""):
-                    raise self._wrong(f"has compression=Gzip, and {path} is no gzip file; wanted all of them to be")
+                    raise self._wrong(f"has compression=Gzip, but {path} is not a gzip file; wanted gzip files only")
         elif self.wrapper is Wrapper.RECORD_IO and path.stat().st_size > LONGEST_RECORD:
             raise self._wrong(f"has wrapper=RecordIO, and {path} is larger than a record may be, 512 MB")
 
@@ -228,8 +228,8 @@ def parse_channel(word: str, mode: InputMode = InputMode.FILE) -> Channel:
         key, _, text = option.partition("=")
         if key not in _READ:
             raise ConfigError(
-                f"--channel {name} has option {key!r}; wanted one of {', '.join(_READ)} "
-                "(a folder whose name looks like that is given with a / at its end)"
+                f"--channel {name} has option {key!r}; wanted one of {', '.join(_READ)} (add a / to a folder whose "
+                "name ends like an option)"
             )
         try:
             values[key] = _READ[key](text)

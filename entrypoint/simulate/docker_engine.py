@@ -196,7 +196,7 @@ class DockerEngine:
             first = ipaddress.ip_network(chosen).network_address + _FIRST_ADDRESS
             self._addresses.update({host: [str(first + rank)] for rank, host in enumerate(self.job.names)})
         if made.returncode:
-            raise ConfigError(f"docker makes no network: {last_line(made.stderr, 'no reason given')}")
+            raise ConfigError(f"docker cannot make a network: {last_line(made.stderr, 'no reason given')}")
 
     def _make_disks(self) -> None:
         """Make file systems in memory that faults can fill, and a container that keeps them while hosts come and go."""
@@ -232,7 +232,7 @@ class DockerEngine:
     def _must(self, *words: str) -> None:
         if (answer := self._call(*words)).returncode:
             said = last_line(answer.stderr, "no reason given")
-            raise ConfigError(f"no disk that can be filled: docker {words[0]} says: {said}")
+            raise ConfigError(f"cannot make a disk that can be filled: docker {words[0]} failed: {said}")
 
     def _volume(self, host: str, folder: str) -> str:
         return f"{self._container(host)}-{folder}"

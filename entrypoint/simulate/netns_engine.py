@@ -63,7 +63,7 @@ class NetnsEngine:
 
     def check(self) -> None:
         if os.geteuid() != 0:
-            raise ConfigError("--engine netns takes root, to make namespaces; or use --engine process or docker")
+            raise ConfigError("--engine netns needs root, to make namespaces; or use --engine process or docker")
         if absent := [f"{tool} (apt-get install {package})" for tool, package in _TOOLS.items() if not _which(tool)]:
             raise ConfigError(f"--engine netns lacks {', '.join(absent)}; or use --engine process or docker")
         for path in ("/opt", "/etc/hosts"):  # a mount needs a path to cover
@@ -165,7 +165,7 @@ class NetnsEngine:
             self._hub = linux.new_network()
         except OSError as error:
             raise ConfigError(
-                f"--engine netns cannot make a namespace here ({error}); a container would have to be privileged"
+                f"--engine netns cannot make a namespace here ({error}); a container needs --privileged"
             ) from None
         try:
             self._ip(f"link add {_BRIDGE} up type bridge mcast_snooping 0")

@@ -32,7 +32,7 @@ def stride(ports: Sequence[Sequence[int]]) -> int:
         moved = [port + rank * wanted for rank, own in enumerate(ports) for port in own]
         if len(set(moved)) == len(moved):
             return wanted
-    raise ConfigError("so many processes on so many simulated hosts find no ports; wanted fewer")
+    raise ConfigError("too few free ports for so many processes on so many simulated hosts; wanted fewer")
 
 
 @contextlib.contextmanager

@@ -72,8 +72,8 @@ def _last_words(folder: HostFolder) -> str:
             return folder.failure.read_text("utf-8", errors="replace").split("\n")[0]
         with folder.log.open("rb") as log:
             log.seek(max(0, folder.log.stat().st_size - 4096))
-            return last_line(log.read(), "it said nothing")
-    return "it said nothing"
+            return last_line(log.read(), "it printed nothing")
+    return "it printed nothing"
 
 
 def _places(folders: Sequence[HostFolder]) -> list[str]:

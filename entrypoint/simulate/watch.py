@@ -89,7 +89,7 @@ class Watch:
                 if self.stopping_since is None and deadline and now >= deadline:
                     self._stop(f"stopping after {timeout:g} s, as --timeout says")
                 elif self.stopping_since is None and self.failed_since and now >= self.failed_since + FOLLOW_SECONDS:
-                    self._stop(f"a host failed {FOLLOW_SECONDS:g} s ago and others run on: stopping them")
+                    self._stop(f"a host failed {FOLLOW_SECONDS:g} s ago and others still run: stopping them")
                 self._press()
                 self.injector.act(now - self.began, self.running)
                 self._bury_the_frozen()
@@ -150,7 +150,7 @@ class Watch:
         if number == signal.SIGCHLD:
             self._note_ends(process.reap())
         elif self.stopping_since is None:
-            self._stop(f"{signal.Signals(number).name}: stopping all hosts; once more to kill them")
+            self._stop(f"{signal.Signals(number).name}: stopping all hosts; send it again to kill them")
         else:
             self._kill(f"{signal.Signals(number).name} again: killing all hosts")
 
@@ -193,7 +193,7 @@ class Watch:
             and not self.forced
             and self.injector.frozen_for_good() >= set(self.running)
         ):
-            self._kill(f"nobody is left but hosts paused for good: killing {', '.join(self.running)}")
+            self._kill(f"only permanently paused hosts are left: killing {', '.join(self.running)}")
 
     def _read(self, pipe: IO[bytes], host: str) -> bytes:
         """Return a host's next output. While a fault stalls the host and it runs, wait instead of reading."""

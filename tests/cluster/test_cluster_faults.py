@@ -110,7 +110,7 @@ def test_pause_for_less_than_the_peer_timeout(local):
 def test_pause_for_good(local):
     run = local(f"pause algo-2 when '{BEFORE}'", env="ENTRYPOINT_PEER_TIMEOUT=2")
     assert run.exits == ["69", "137", "69"]
-    assert "nobody is left but hosts paused for good: killing algo-2" in run.terminal
+    assert "only permanently paused hosts are left: killing algo-2" in run.terminal
 
 
 @pytest.mark.more  # local/test_faults.py has it without containers

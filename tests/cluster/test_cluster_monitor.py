@@ -148,7 +148,7 @@ def test_ranks_with_uneven_batches_are_a_hang_that_names_who_is_missing(cluster:
     failure = endings["algo-1"].failure
     assert "no progress in any process for 15 s: rank 0 on algo-1 is in train.py:6 read_more_data (sleeps)" in failure
     assert "train.py:10 train" in failure
-    assert "Horovod misses 0: [HorovodAllreduce" in failure
+    assert "Horovod reports missing 0: [HorovodAllreduce" in failure
     assert "0: [HorovodAllreduce" in endings["algo-1"].log  # Horovod's warning stays
 
 

@@ -76,5 +76,5 @@ def test_ranks_in_containers(image: str, tmp_path: Path) -> None:
     assert told["plan"] == ("fine", "MPI: 4 ranks on 2 hosts, 2 on each")
     assert told["shards"] == ("fine", "training: each of 4 files was read by one host (algo-1 2, algo-2 2)")
     assert told["distributed"][0] in ("fine", "note") and "exchange" in told["distributed"][1]
-    assert told["resume"][0] == "fine" and told["resume"][1].startswith("it went on from step ")
-    assert told["stop"] == ("fine", "it kept a checkpoint after the SIGTERM")
+    assert told["resume"][0] == "fine" and told["resume"][1].startswith("it continued from step ")
+    assert told["stop"] == ("fine", "it saved a checkpoint after the SIGTERM")

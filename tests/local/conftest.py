@@ -78,7 +78,7 @@ def local(tmp_path):
 
 def why_no_netns() -> str:
     if os.geteuid() != 0:
-        return "--engine netns takes root"
+        return "--engine netns needs root"
     lacks = [tool for tool in ("ip", "nsenter") if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin")]
     return f"--engine netns lacks {', '.join(lacks)}" if lacks else ""
 

@@ -267,7 +267,7 @@ def test_the_second_interrupt_kills(local):
     run.says("[algo-1 worker/0] asleep")
     run.says("[algo-2 worker/1] asleep")
     run.process.send_signal(signal.SIGINT)
-    run.says("once more to kill them")
+    run.says("send it again to kill them")
     run.process.send_signal(signal.SIGINT)
     assert run.end() == 137
     assert [run.row(f"algo-{n}")[1] for n in (1, 2)] == ["SIGKILL", "SIGKILL"]

@@ -47,4 +47,4 @@ def test_mirrored_workers_read_their_shards_once_and_save_once(hosts):
     assert [told["saved"] for told in (first, second)] == [[None, True], [None, False]]
     assert first["resumed"] == second["resumed"] == ["ckpt-1", [0.0, 1.0, 2.0]]
     for told in (first, second):
-        assert "workers find different checkpoints" in told["not shared"]
+        assert "workers found different checkpoints" in told["not shared"]

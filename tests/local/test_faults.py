@@ -161,7 +161,7 @@ def test_pause_for_good(local, engine, victim):
     assert run.end() in (69, 137)
     assert run.exits == ["SIGKILL" if victim == number else "69" for number in (1, 2, 3)]
     assert f"algo-{victim} (lost" in run.cause
-    assert f"nobody is left but hosts paused for good: killing algo-{victim}" in run.terminal
+    assert f"only permanently paused hosts are left: killing algo-{victim}" in run.terminal
 
 
 def test_pause_a_process(local, engine):

@@ -123,5 +123,5 @@ def test_a_port_that_cannot_be(local, tmp_path, port, why):
 
 
 def test_top_says_where_there_is_no_job(tmp_path):
-    assert "is no folder" in top(str(tmp_path / "none"), code=78)
-    assert "nobody shows a job" in top("http://127.0.0.1:9", code=78)
+    assert "is not a folder" in top(str(tmp_path / "none"), code=78)
+    assert "no live page of a job" in top("http://127.0.0.1:9", code=78)

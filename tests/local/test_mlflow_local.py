@@ -100,4 +100,4 @@ def test_a_server_that_does_not_answer_does_not_hold_the_job_up(hosts, tracking)
         tracking["MLFLOW_TRACKING_URI"] = "http://127.0.0.1:{1}".format(*silent.getsockname())
         job = hosts(1, "train.py", code={"train.py": STEPS}, environment=tracking)
         assert job.end() == [0]
-    assert "warning: mlflow: not all could be sent within 10 s; its run has no end" in job[1].log
+    assert "warning: mlflow: not all data sent within 10 s; its run is left unfinished" in job[1].log

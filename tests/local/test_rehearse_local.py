@@ -131,7 +131,7 @@ def test_a_healthy_job_is_a_go(rehearse):
     assert job.told("data")[0][1].startswith("training: 40 records (lines) in 4 of 4 files, 10.00% of it by bytes")
     assert value["runs"][0]["steps_per_second"] > 0 and value["runs"][0]["memory"]["algo-2"] > 1 << 20
     ((level, words),) = job.told("resume")
-    assert level == "fine" and words.startswith("it went on from step ")
+    assert level == "fine" and words.startswith("it continued from step ")
     left = [path for path in (job.folder / "out").rglob("*.csv") if "code" not in path.parts]
     assert not left and not list((job.folder / "out").rglob("samples")), "samples are removed, those of hosts, too"
     assert list((job.folder / "out/plain").rglob("record/algo-2.jsonl.gz")), "records stay"
@@ -168,8 +168,8 @@ def test_hosts_that_train_alone(rehearse):
     assert level == "error" and words.startswith("NO: ") and "alone (exchanged nothing" in words
     assert ("warning", "training: no host has read any file of it") in job.told("shards")
     ((level, words),) = job.told("checkpoints")
-    assert level == "warning" and "no CheckpointConfig: a job that loses a host begins anew" in words
-    assert ("warning", "stopped in its middle it leaves neither a checkpoint nor a model") in job.told("stop")
+    assert level == "warning" and "no CheckpointConfig: a job that loses a host starts from the beginning" in words
+    assert ("warning", "it saves neither a checkpoint nor a model when it is stopped") in job.told("stop")
 
 
 def test_a_script_that_ignores_sigterm_and_keeps_nothing(rehearse):
@@ -187,7 +187,7 @@ def test_a_job_that_begins_anew_though_it_keeps_checkpoints(rehearse):
     job = rehearse(TRAINS.replace("RESUMES", "False"), "--seconds", "4", **KEPT)
     assert job.end() == 1
     ((level, words),) = job.told("resume")
-    assert level == "error" and "begins anew: its first step is 0" in words
+    assert level == "error" and "starts from the beginning: its first step is 0" in words
 
 
 @pytest.mark.more

@@ -537,10 +537,13 @@ def test_blocks_with_metrics_and_a_shell(sent: Sent, sdk: str) -> None:
     [
         ("nowhere.py --local", "there is no program nowhere.py"),
         (DEEPFM, "wanted --image and --role, or --local"),
-        (f"{DEEPFM} --local --build --image mine", "what is built for this machine is sagemaker-tf-entrypoint:latest"),
+        (
+            f"{DEEPFM} --local --build --image mine",
+            "the image built for this machine is sagemaker-tf-entrypoint:latest",
+        ),
         (f"{DEEPFM} --local --dry-run", "sends no request"),
         (f"{DEEPFM} --local --output {ROOT}", f"--output {ROOT} is not empty"),
-        (f"{DEEPFM} --local --no-wait", "SDK v3 would clear up under the running job"),
+        (f"{DEEPFM} --local --no-wait", "SDK v3 would clean up while the job runs"),
         (f"{PLAIN} --subnets subnet-1", "--subnets and --security-groups: wanted both or neither"),
         (f"{PLAIN} --spot --keep-alive 60", "no warm pools of spot instances"),
         (f"{PLAIN} --channel s3://bucket/rows", "--channel: found 's3://bucket/rows'; wanted NAME=SOURCE"),

@@ -5,7 +5,7 @@ CHECKS = {
     "no-sdk": (
         "launch",
         "error",
-        "The launch script imports an SDK that is not installed: nothing can be said of its job.",
+        "The launch script imports an SDK that is not installed, so its job cannot be checked.",
     ),
     "launch-failed": ("launch", "error; note after a request", "The launch script raises or exits before its end."),
     "no-request": ("launch", "error", "The launch script ends without a training job."),
@@ -17,7 +17,7 @@ CHECKS = {
     "api": ("request", "error", "What SageMaker's API would refuse, by botocore's description of it."),
     "job-refused": ("request", "error", "What our launcher refuses at its start, with exit code 78."),
     "job-warning": ("request", "warning", "What our launcher warns of at its start."),
-    "plan-note": ("request", "note, warning", "What `entrypoint plan` notes; a warning where data are read by nobody."),
+    "plan-note": ("request", "note, warning", "What `entrypoint plan` notes; a warning where data are never read."),
     "not-our-entrypoint": (
         "request",
         "error, warning",
@@ -29,7 +29,7 @@ CHECKS = {
         "error",
         "SDK v3's script fails on `'` in a hyperparameter, and on `-` in a channel's name.",
     ),
-    "nothing-shared": ("request", "error", "Several hosts and no way of distributing: each trains alone."),
+    "nothing-shared": ("request", "error", "Several hosts without a mode of distribution: each trains alone."),
     "no-code": ("request", "warning", "Neither a hyperparameter nor channel `code` brings the code."),
     "image": ("request", "note", "The image is AWS's."),
     "image-and-gpus": ("request", "warning, note", "GPUs, and an image for CPUs; or the other way round."),
@@ -45,7 +45,7 @@ CHECKS = {
     "debugger": ("request", "note", "Debugger or its profiler is asked for."),
     "isolated-install": ("request", "warning", "Network isolation, and a `requirements.txt`."),
     # --- the training script: whether it runs ---
-    "syntax": ("script", "error", "What Python 3 cannot parse."),
+    "syntax": ("script", "error", "Code that Python 3 cannot parse."),
     "entry-missing": ("script", "error", "The program is not in the folder of the code."),
     "interpreter-missing": ("script", "warning", "A shell script whose first line asks for what our image lacks."),
     "line-ends": ("script", "note", "A shell script with line ends of Windows."),
@@ -75,7 +75,7 @@ CHECKS = {
         "script",
         "error, warning, note",
         "An import that neither the image nor the script's folder nor its requirements bring. A warning where that is "
-        "not sure: a module of no package that is known, requirements that may bring more, an import in a function, an "
+        "not certain: a module of no known package, requirements that may bring more, an import in a function, an "
         "image of one's own; a note where the image is AWS's, and has it.",
     ),
     "command-missing": (
@@ -110,7 +110,11 @@ CHECKS = {
         "Horovod without an optimizer, tape or allreduce of its own: nothing is averaged.",
     ),
     "hvd-no-broadcast": ("script", "warning", "Horovod without a broadcast from rank 0."),
-    "hvd-no-pin": ("script", "error, warning", "Ranks that do not choose a GPU each: all take the first, or all."),
+    "hvd-no-pin": (
+        "script",
+        "error, warning",
+        "Ranks that do not choose one GPU each: they share the first, or each takes all.",
+    ),
     "ranks-and-gpus": ("script", "error", "Horovod, and more ranks on a host than it has GPUs: NCCL refuses that."),
     "gpus-idle": ("script", "warning", "Several GPUs on a host, one process, and no strategy for them: one GPU works."),
     "tf-config-written": ("script", "note", "The script writes its own TF_CONFIG."),
@@ -121,7 +125,7 @@ CHECKS = {
     "shards-twice": (
         "script",
         "warning",
-        "`ShardedByS3Key`, and `shard(size, rank)` on top: most of the data is read by nobody.",
+        "`ShardedByS3Key`, and `shard(size, rank)` on top: most of the data is never read.",
     ),
     "attributes-missing": (
         "script",
@@ -145,9 +149,9 @@ CHECKS = {
     "checkpoint-elsewhere": (
         "script",
         "warning",
-        "Checkpoints are written, and not to the folder that SageMaker keeps.",
+        "Checkpoints are written to a folder that SageMaker does not keep.",
     ),
-    "no-sigterm": ("script", "note", "Nothing is done at SIGTERM."),
+    "no-sigterm": ("script", "note", "The script does not handle SIGTERM."),
     "no-model": ("script", "warning", "Nothing is saved to `SM_MODEL_DIR`."),
     "model-dir-s3": ("script", "warning", "`--model_dir` is an address in S3, which TensorFlow cannot write to."),
     "s3-path": ("script", "warning", "`s3://` without `tensorflow_io`."),

@@ -103,8 +103,8 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
                 yield error(
                     "argument-unknown",
                     strict.place,
-                    f"the job has hyperparameter {key}{sent}, and the script's options do "
-                    f"not: argparse exits with 2 at --{key}",
+                    f"the job has hyperparameter {key}{sent}, but the script has no such option: argparse exits with 2 "
+                    f"at --{key}",
                     f'args, _ = parser.parse_known_args(), or parser.add_argument("--{key}")',
                 )
     yield from _of_values(case, options)
@@ -114,7 +114,7 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
             yield error(
                 "argument-missing",
                 option.use.place,
-                f"{option.names[0]} is required, and the job has no such hyperparameter: argparse exits with 2",
+                f"{option.names[0]} is required, but the job has no such hyperparameter: argparse exits with 2",
                 f'hyperparameters={{"{name}": ...}}, or default= in place of required=',
             )
 
@@ -149,12 +149,12 @@ def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:
             takes_none = isinstance(action := option.use.argument("action"), ast.Constant) and action.value in _FLAGS
             takes_none = takes_none or (action is not None and ast.unparse(action).endswith("BooleanOptionalAction"))
             if takes_none and strict:
-                wanted = "no value behind it, and a hyperparameter always is one"
+                wanted = "no value, and a hyperparameter always has one"
             if wanted:
                 yield error(
                     "argument-refused",
                     option.use.place,
-                    f"the job has hyperparameter {key}={value!r}, and {option.names[0]} takes {wanted}: "
+                    f"the job has hyperparameter {key}={value!r}, but {option.names[0]} takes {wanted}: "
                     "argparse exits with 2",
                     'type=lambda text: text.lower() == "true"' if takes_none else "another value, or another type=",
                 )
@@ -248,6 +248,6 @@ def _absent(place: Place, name: str, there: set[str]) -> Finding:
     return error(
         "channel-missing",
         place,
-        f"the script reads channel {name}, and the job has {', '.join(sorted(there)) or 'none'}",
+        f"the script reads channel {name}, but the job has {', '.join(sorted(there)) or 'none'}",
         f'fit({{"{name}": ...}}), or one of these names',
     )

@@ -91,8 +91,8 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
             yield warning(
                 "chief-saves-alone",
                 alone.place,
-                f"{alone.written} is called by one worker alone, and saving may exchange "
-                "variables of all: that worker then waits for the others for ever",
+                f"{alone.written} is called by one worker alone, but saving may exchange variables of all: that worker "
+                "then waits forever for the others",
                 "save on all workers, to a temporary folder on all but the first",
             )
 
@@ -139,15 +139,15 @@ def _of_checkpoints(case: Case, saves: list[Use]) -> Iterator[Finding]:
         yield make(
             "no-resume",
             written.place,
-            "checkpoints are written and never read: a job that starts again begins anew",
+            "checkpoints are written but never read: a restarted job starts from the beginning",
             "saver.restore(), or model.load_weights(tf.train.latest_checkpoint(folder)), before the training",
         )
     if not code.has("signal.SIGTERM") and not code.says("SIGTERM"):
         yield note(
             "no-sigterm",
             learns.place,
-            "nothing is done at SIGTERM, by which StopTrainingJob and the end of max_run come: "
-            "what was learned since the last checkpoint is lost",
+            "SIGTERM, which StopTrainingJob and the end of max_run send, is not handled: what "
+            "was learned since the last checkpoint is lost",
             "signal.signal(signal.SIGTERM, lambda *_: sys.exit(...)) around a save, or a flag that the loop looks at",
         )
 
@@ -162,14 +162,14 @@ def _of_model(case: Case, saves: list[Use]) -> Iterator[Finding]:
         yield warning(
             "no-model",
             learns.place,
-            "the training ends and nothing is saved: model.tar.gz is empty",
+            "the training saves nothing: model.tar.gz is empty",
             'model.save(os.path.join(os.environ["SM_MODEL_DIR"], "1"))',
         )
     elif saves and not says_where:
         yield warning(
             "no-model",
             saves[0].place,
-            f"{saves[0].written}: nowhere does the script name SM_MODEL_DIR, so the model may stay on the host",
+            f"{saves[0].written}: the script never uses SM_MODEL_DIR, so the model may stay on the host",
             'os.path.join(os.environ["SM_MODEL_DIR"], "1")',
         )
     where = str((case.job.hyperparameters if case.job else {}).get("model_dir") or "")

@@ -90,7 +90,7 @@ def _of_shards(case: Case) -> Iterator[Finding]:
                 "no-shards",
                 reads.place,
                 "every rank reads the same data in the same order: all compute the same gradient, "
-                "and more hosts make nothing faster",
+                "so more hosts do not make it faster",
                 'rows = shard(rows, "training") of sagemaker_tf_data, or rows.shard(hvd.size(), hvd.rank())',
             )
     for use in by_hand:
@@ -98,9 +98,9 @@ def _of_shards(case: Case) -> Iterator[Finding]:
             yield warning(
                 "shards-twice",
                 use.place,
-                f"of channel {', '.join(parts)} SageMaker gives each host a part, and "
-                f"{use.written} keeps 1 of {case.processes} of that: the rest is read by nobody",
-                'shard(rows, "training") of sagemaker_tf_data, which knows; or rows.shard(hvd.local_size(), '
+                f"SageMaker gives each host a part of channel {', '.join(parts)}, and {use.written} keeps 1 of "
+                f"{case.processes} of that: the rest is never read",
+                'shard(rows, "training") of sagemaker_tf_data, which handles that; or rows.shard(hvd.local_size(), '
                 "hvd.local_rank())",
             )
 
@@ -171,8 +171,8 @@ def _of_steps(case: Case) -> Iterator[Finding]:
     yield make(
         "uneven-ranks",
         learns.place,
-        f"nothing makes ranks take the same number of steps: {why}, and a rank that has one "
-        "more waits for the others for ever",
+        f"nothing makes ranks take the same number of steps: {why}, and a rank with one more waits forever for the "
+        "others",
         "batches = end_together(batches) of sagemaker_tf_data, as the last step; or steps_per_epoch=, dataset.take()",
     )
 

@@ -49,7 +49,7 @@ def of_code(case: Case) -> Iterator[Finding]:
                 yield warning(
                     "host-name",
                     source.at(node),
-                    f"{found[0]!r}: SageMaker says that names of hosts are not to be relied on",
+                    f"{found[0]!r}: SageMaker advises not to rely on host names",
                     'json.loads(os.environ["SM_HOSTS"])[0]',
                 )
 
@@ -115,8 +115,8 @@ def _of_horovod(case: Case) -> Iterator[Finding]:
         yield error(
             "hvd-no-init",
             first,
-            "Horovod is imported and never initialised: rank() and size() raise ValueError",
-            "hvd.init(), before anything else of it",
+            "Horovod is imported but never initialised: rank() and size() raise ValueError",
+            "hvd.init(), before any other call of Horovod",
         )
     learns = code.first(".fit", ".GradientTape", ".minimize", ".apply_gradients", ".train", kind="call")
     if learns and case.processes != 1 and not code.has(*_AVERAGES):
@@ -182,7 +182,7 @@ def _of_servers(case: Case) -> Iterator[Finding]:
         yield note(
             "ps-branch",
             source.at(node),
-            "by default the launcher runs the ps tasks itself, and this branch never",
+            "by default the launcher runs the ps tasks itself, so this branch never runs",
             "nothing; or ENTRYPOINT_PS_SERVERS=script, if the servers need options of their own",
         )
 

@@ -62,8 +62,8 @@ def _of_notebooks(case: Case) -> Iterator[Finding]:
             yield error(
                 "notebook-left",
                 use.place,
-                "get_ipython() is there in a notebook alone: NameError",
-                "the line left out; what it installs in requirements.txt",
+                "get_ipython() exists only in a notebook: NameError",
+                "no such line; list what it installs in requirements.txt",
             )
             return
 
@@ -77,7 +77,7 @@ def _of_paths(case: Case) -> Iterator[Finding]:
             yield make(
                 "path",
                 source.at(node),
-                f"{node.value!r} is a place of one machine, and not there in the container",
+                f"{node.value!r} is a path of one machine, and does not exist in the container",
                 'os.environ["SM_CHANNEL_TRAINING"] to read, SM_MODEL_DIR or SM_OUTPUT_DATA_DIR to write',
             )
     if case.code.has("tensorflow_io*", kind="import") or case.code.has(*_READ_S3):
@@ -118,8 +118,8 @@ def _of_hidden_failures(case: Case) -> Iterator[Finding]:
                 yield warning(
                     "failure-hidden",
                     source.at(node),
-                    "an exception of the training is caught and told, and the script goes on as if there was none",
-                    "raise, behind what is told",
+                    "an exception of the training is caught and printed, and the script continues as if there was none",
+                    "raise, after what is printed",
                 )
 
 
@@ -187,7 +187,7 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
     at = {source.shown: source for source in case.code.sources}
     for name, lines, old, new, gone in told["names"]:
         for line in [line for line in lines if not _is_asked_first(at[name], line)][:1]:
-            more = f" (and in {len(lines) - 1} lines more)" if len(lines) > 1 else ""
+            more = f" (and in {len(lines) - 1} more lines)" if len(lines) > 1 else ""
             place = Place(file=name, line=line)
             if gone:
                 instead = _INSTEAD.get(old, "line 2.14 of the image (build.sh), which has it")

@@ -24,7 +24,7 @@ def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:
         yield error(
             "no-sdk",
             place,
-            f"it imports {launched.missing}, which {python} does not have: no request can be made of it",
+            f"it imports {launched.missing}, which {python} does not have: its request cannot be made",
             "--python PYTHON, of an environment with the SDK (`pip install sagemaker`, or `'sagemaker<3'`); or name a "
             "CreateTrainingJob request (JSON)",
         )
@@ -40,7 +40,7 @@ def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:
         yield make(
             "launch-failed",
             place,
-            f"run with nothing leaving this machine, the script fails{more}: {_told(launched)}",
+            f"run without a network, the script fails{more}: {_told(launched)}",
             instead,
         )
     elif not launched.requests:
@@ -62,7 +62,7 @@ def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:
                 yield error(
                     "distribution-dropped",
                     at,
-                    f"{launch.maker} takes distribution={value} and drops it without a word: it is not in the request",
+                    f"{launch.maker} takes distribution={value} and silently drops it: it is not in the request",
                     f'environment={{"ENTRYPOINT_MODE": "{mode}"}}'
                     + (', and "ENTRYPOINT_PROCESSES_PER_HOST"' if "processes_per_host" in value else ""),
                 )
@@ -70,6 +70,6 @@ def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:
                 yield warning(
                     "argument-dropped",
                     at,
-                    f"{launch.maker} takes {name}={value}, and nothing of the SDK reads it",
+                    f"{launch.maker} takes {name}={value}, but the SDK never reads it",
                     "another name, or none",
                 )

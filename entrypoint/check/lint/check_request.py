@@ -154,8 +154,8 @@ def _of_our_reader(described: Described, chief_trains: bool) -> Iterator[Finding
         yield error(
             "nothing-shared",
             request.at("InstanceCount"),
-            f"{len(job.cluster.hosts)} hosts, and no way of distributing: "
-            "each runs the script alone, and nothing is shared",
+            f"{len(job.cluster.hosts)} hosts without a mode of distribution: each runs the script alone, and nothing "
+            "is shared",
             _ASSIGN,
         )
     for text in job.warnings:
@@ -183,8 +183,8 @@ def _of_image(described: Described, image: str) -> Iterator[Finding]:
         yield note(
             "image",
             request.at("TrainingImage"),
-            f"{request.image} is AWS's: sagemaker-training runs there, and none of our "
-            "code. All that is said here is of a job on our image",
+            f"{request.image} is AWS's: it runs sagemaker-training, and none of our code. These findings are for a job "
+            "on our image",
             "an image of build.sh, or of build.sh --on",
         )
     elif AWS_IMAGE.match(request.image):
@@ -195,14 +195,14 @@ def _of_image(described: Described, image: str) -> Iterator[Finding]:
         yield warning(
             "image-and-gpus",
             request.at("InstanceType"),
-            f"the hosts have GPUs, and by its tag {runs_on} is for CPUs: TensorFlow would not use them",
+            f"the hosts have GPUs, but by its tag {runs_on} is for CPUs: TensorFlow would not use them",
             "build.sh --gpu, or instances without GPUs",
         )
     if not described.gpus and "gpu" in tag:
         yield note(
             "image-and-gpus",
             request.at("InstanceType"),
-            f"{runs_on} is for GPUs, and the hosts have none",
+            f"{runs_on} is for GPUs, but the hosts have none",
             "the image for CPUs, which is smaller",
         )
 
@@ -225,17 +225,17 @@ def _of_hyperparameters(request: Request) -> Iterator[Finding]:
             yield warning(
                 "hyperparameter-dropped",
                 request.at(key),
-                f"hyperparameter {key} is no switch that we know, and no argument "
-                "of the script either: names with sagemaker_ in front never are",
+                f"hyperparameter {key} is neither a known switch nor an argument of the script: names that begin with "
+                "sagemaker_ never are",
                 "another name, or none",
             )
         elif not key.startswith(params.PREFIX) and isinstance(value, str) and _SHELL.search(value.strip('"')):
             yield note(
                 "hyperparameter-as-argv",
                 request.at(key),
-                f"hyperparameter {key} has blanks or signs of a shell, which AWS's "
-                "images split or run; here the script gets the value as it is",
-                "no quotes that were there for the shell",
+                f"hyperparameter {key} has blanks or shell characters, which AWS's images split or run; here the "
+                "script gets the value as it is",
+                "the value without quotes for the shell",
             )
 
 
@@ -264,8 +264,8 @@ def _of_the_rest(described: Described, has_requirements: bool) -> Iterator[Findi
         yield warning(
             "no-checkpoint-config",
             request.at("EnableManagedSpotTraining"),
-            "spot instances, and no CheckpointConfig: what "
-            "was saved is lost at each interruption, and training begins anew",
+            "spot instances without a CheckpointConfig: what was saved is lost at each interruption, and training "
+            "starts from the beginning",
             'checkpoint_s3_uri="s3://..." (v3: checkpoint_config=CheckpointConfig(s3_uri=...))',
         )
     for each in request.algorithm.get("MetricDefinitions") or []:
@@ -274,16 +274,16 @@ def _of_the_rest(described: Described, has_requirements: bool) -> Iterator[Findi
             yield warning(
                 "metric-anchored",
                 request.at(str(each.get("Name"))),
-                f"metric {each.get('Name')} looks for {regex!r}, and our "
-                "lines begin with [host process]: it matches nothing",
+                f"metric {each.get('Name')} looks for {regex!r}, but our lines begin with [host process]: it matches "
+                "nothing",
                 f'{_without_anchor(regex)!r}, or environment={{"ENTRYPOINT_LOG_PREFIX": "false"}}',
             )
     if request.body.get("DebugHookConfig") or _profiles(request.body):
         yield note(
             "debugger",
             request.at("DebugHookConfig"),
-            "SageMaker Debugger or its profiler is asked for (by SDK v2, without a "
-            "word of yours), and no library in our image serves it",
+            "SageMaker Debugger or its profiler is asked for (SDK v2 does so by default), but no library in our image "
+            "serves it",
             "debugger_hook_config=False, disable_profiler=True",
         )
     if request.body.get("EnableNetworkIsolation") and has_requirements:

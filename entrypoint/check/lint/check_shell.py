@@ -21,7 +21,8 @@ def of_shell(case: Case) -> Iterator[Finding]:
     place = Place(file=main.shown, line=1)
     if lines[0].endswith(b"\r"):
         yield note(
-            "line-ends", place, "line ends of Windows: our launcher takes them out, AWS's images start no such script",
+            "line-ends", place, "line ends of Windows: our launcher removes them, AWS's images cannot start such a "
+            "script",
             "line ends of Linux: `dos2unix`, or `*.sh text eol=lf` in .gitattributes",
         )  # fmt: skip
     line = lines[0].decode("utf-8", "replace").strip()

@@ -189,7 +189,7 @@ def _entry_missing(job: Described) -> list[Finding]:
         error(
             "entry-missing",
             job.request.at("sagemaker_program"),
-            f"the program is {name}, and {folder} has no such file",
+            f"the program is {name}, but {folder} has no such file",
             f"one of {near}" if near else "a folder with the program in it",
         )
     ]

@@ -20,7 +20,7 @@ def as_text(report: Report) -> str:
     for job in report.jobs:
         lines += [f"{job.request.at()}: {_title(job)}", *(f"    {line}" for line in _about(job, report.unseen))]
     if not report.jobs:
-        lines += [f"{code.main.shown}: looked at without a job" for code in report.programs]
+        lines += [f"{code.main.shown}: checked without a job" for code in report.programs]
     for finding in report.findings:
         lines += ["", f"{finding.place}: {finding.severity} [{finding.check}] {finding.found}"]
         lines += [f"    put: {finding.instead}"]
@@ -97,5 +97,5 @@ def _about(job: Described, unseen: frozenset[str]) -> list[str]:
     if names:
         lines.append(f"channels  {shorten(', '.join(names))}")
     if program and program.name in unseen:
-        lines.append(f"unseen    {program.name} was not looked at: name it on the command line, too")
+        lines.append(f"unseen    {program.name} was not checked: pass it on the command line, too")
     return [*lines, *(f"differs   {text}" for text in differences_of(job))]

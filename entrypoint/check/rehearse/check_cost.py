@@ -19,7 +19,7 @@ def of_hours(case: Case) -> Iterator[Finding]:
     found = whole(case, run)
     if found is None:
         yield note(
-            "hours", "how long the job takes is not known from this",
+            "hours", "this run does not show how long the job takes",
             "a sample that is trained to its end (fewer --records, more --seconds), or a script that prints its step "
             "and max_steps",
         )  # fmt: skip
@@ -28,7 +28,7 @@ def of_hours(case: Case) -> Iterator[Finding]:
     here = f"{span(seconds)} at the rate of this machine with {case.hosts} simulated hosts ({why})"
     if case.speedup is None:
         yield note(
-            "hours", f"{here}: a laptop's cores are not {_types(case)}, so hours here say nothing of speed there",
+            "hours", f"{here}: a laptop's cores are not {_types(case)}, so hours here do not predict hours there",
             "--speedup X, how many times as fast the real job is as this one",
         )  # fmt: skip
     else:
@@ -41,7 +41,7 @@ def of_hours(case: Case) -> Iterator[Finding]:
         if case.speedup is None:
             yield note("price", f"{told}, if they were as fast as this machine, which they are not", "--speedup X")
         else:
-            yield fine("price", f"{told}, beside data, storage and the start of instances")
+            yield fine("price", f"{told}, without data, storage and the start of instances")
 
 
 def whole(case: Case, run: Seen) -> tuple[float, str] | None:
@@ -58,7 +58,7 @@ def whole(case: Case, run: Seen) -> tuple[float, str] | None:
     of += f", if the copy of {', '.join(copies)} is whole" if copies else ""
     if run.is_whole and run.seconds:
         start = _start(run)
-        of = f"{of}, beside {span(start)} for the start" if start else of
+        of = f"{of}, plus {span(start)} for the start" if start else of
         return start + (run.seconds - start) / part, f"{span(run.seconds - start)} for {of}"
     asked = next((value for name in EPOCHS if (value := _number(hyperparameters.get(name, "")))), None)
     epochs, steps = metrics.get("epochs") or asked, metrics.get("epoch_steps")

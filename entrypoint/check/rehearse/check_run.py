@@ -11,7 +11,7 @@ from entrypoint.check.rehearse.subject import Case, figures
 from entrypoint.simulate.hidden import listed
 
 FULL = 0.8  # of an instance's memory, above which there is little left
-_NOT_ALONE = "the script is to take part in what its mode starts: `entrypoint doctor` says what it misses"
+_NOT_ALONE = "the script must use what its mode starts: `entrypoint doctor` shows what is missing"
 
 
 def of_request(case: Case) -> Iterator[Finding]:
@@ -20,7 +20,7 @@ def of_request(case: Case) -> Iterator[Finding]:
     yield fine("plan", f"{request.title}")
     if not request.ours:
         yield warning(
-            "plan", "the request starts something else than our launcher, which is what is rehearsed here",
+            "plan", "the request does not start our launcher, but the rehearsal does",
             "see `entrypoint doctor` for why",
         )  # fmt: skip
     if case.hosts != request.hosts:
@@ -36,13 +36,14 @@ def of_request(case: Case) -> Iterator[Finding]:
         yield note("places", f"{names}: a folder of this machine instead of S3, so that nothing is written there")
     if request.unmoved:
         yield note(
-            "places", f"{', '.join(request.unmoved)} name S3, and were left as they are: with your credentials, the "
-            "script reads and writes there",
+            "places", f"{', '.join(request.unmoved)} name S3 and are not replaced: with your credentials, the script "
+            "reads and writes there",
         )  # fmt: skip
     if request.fixed and case.engine == "process":
         yield warning(
-            "places", f"/opt/ml is written out ({', '.join(request.fixed[:4])}), and here is that of this machine: "
-            "what is there is not seen", "--engine netns or docker; or SM_MODEL_DIR, SM_CHANNEL_... in its place",
+            "places", f"the script names /opt/ml itself ({', '.join(request.fixed[:4])}), which here is this machine's "
+            "own folder: the rehearsal does not see it", "--engine netns or docker; or SM_MODEL_DIR, SM_CHANNEL_... "
+            "instead",
         )  # fmt: skip
     if request.others:
         yield note("launch", f"{request.others} further requests of the launch script were not rehearsed")
@@ -61,8 +62,8 @@ def of_data(case: Case) -> Iterator[Finding]:
         )
         if sample.no_data:
             yield note(
-                "data", f"{name}: {listed(sample.no_data)} are left out as no data; SageMaker brings them: take them "
-                "out of there, or read with sagemaker_tf_data, which leaves them out, too",
+                "data", f"{name}: {listed(sample.no_data)} are ignored, as they are not data; SageMaker delivers them: "
+                "delete them there, or read with sagemaker_tf_data, which ignores them, too",
             )  # fmt: skip
         if sample.left_out:
             yield warning(
@@ -79,7 +80,8 @@ def of_data(case: Case) -> Iterator[Finding]:
         elif sharded and sample.of_files % case.request.hosts and sample.of_files < 10 * case.request.hosts:
             yield warning(
                 "shards",
-                f"{name}: {sample.of_files} files are dealt to {case.request.hosts} hosts, some of which get one more",
+                f"{name}: {sample.of_files} files are divided among {case.request.hosts} hosts, some of which get "
+                "one more",
                 "a multiple of the number of hosts, or many small files",
             )
 
@@ -93,25 +95,25 @@ def of_end(case: Case) -> Iterator[Finding]:
     if run.is_whole:
         yield fine("end", f"the sample was trained to its end {took}, exit code 0 on all hosts")
         if not any(host.saved for host in run.hosts) and not case.request.moved:
-            yield warning("model", "at its end it leaves no model in /opt/ml/model", "save it in SM_MODEL_DIR")
+            yield warning("model", "it saved no model in /opt/ml/model", "save it in SM_MODEL_DIR")
     elif run.has_failed:
         yield error("end", f"it failed {took}: {run.cause}", f"see {run.log}")
     elif run.kind and run.ended.acted is None:
         yield error(
             "end",
-            "no training had begun when it was stopped, ten minutes later",
+            "it was stopped after ten minutes, in which no training began",
             f"see {run.log} for what it waits for",
         )
     elif run.kind and _has_begun_nothing(case, run):
         yield error(
-            "end", f"it ran {span(run.trained)}, until it was stopped, and had read no file and told no step: nothing "
-            "of the training was seen", f"a longer --seconds, if it only starts slowly; else see {run.log}",
+            "end", f"it ran {span(run.trained)}, until it was stopped, read no file and printed no step: no training "
+            "was seen", f"a longer --seconds, if it only starts slowly; else see {run.log}",
         )  # fmt: skip
     elif run.kind:
         yield fine("end", f"it ran {span(run.trained)}, until it was stopped")
     else:
         last = " | ".join(run.last_lines)
-        yield error("end", f"it ended with code {run.ended.code} and no word of why: {last}", f"see {run.log}")
+        yield error("end", f"it ended with code {run.ended.code} without an error message: {last}", f"see {run.log}")
 
 
 def _has_begun_nothing(case: Case, run: Seen) -> bool:
@@ -129,7 +131,7 @@ def of_shards(case: Case) -> Iterator[Finding]:
     for sample in case.samples:
         name = sample.channel.name
         if name in case.streamed:
-            yield note("shards", f"{name} is streamed by pipes: what was read of it is not seen")
+            yield note("shards", f"{name} is streamed by pipes: how much was read is not known")
             continue
         dealt = {host.name: dict(host.dealt).get(name, ()) for host in run.hosts}
         if empty := [host for host, files in dealt.items() if not files]:
@@ -138,7 +140,7 @@ def of_shards(case: Case) -> Iterator[Finding]:
                 "at least as many files as hosts; or FullyReplicated",
             )  # fmt: skip
         if any(host.read is None for host in run.hosts):
-            yield note("shards", f"{name}: this file system does not tell which files were read")
+            yield note("shards", f"{name}: this file system does not show which files were read")
             continue
         if not run.has_failed:
             yield from _of_reads(case, run, name, dealt)
@@ -155,14 +157,14 @@ def _of_reads(case: Case, run: Seen, name: str, dealt: dict[str, tuple[str, ...]
         )  # fmt: skip
         return
     if unread := sorted(everything - times.keys()):
-        told = f"{name}: {len(unread)} of {len(everything)} files were read by nobody, such as {unread[0]}"
+        told = f"{name}: {len(unread)} of {len(everything)} files were not read, such as {unread[0]}"
         if run.is_whole:
-            yield warning("shards", f"{told}, though the script went to its end", "does it look for other names?")
+            yield warning("shards", f"{told}, though the script ran to its end", "does it look for other names?")
         else:
             yield note("shards", f"{told}, until it was stopped")
     idle = [host for host, files in read.items() if not files and dealt[host]]
     if idle and case.request.mode != "ps":
-        yield warning("shards", f"{name}: {', '.join(idle)} read nothing of it", "each host is to read its part")
+        yield warning("shards", f"{name}: {', '.join(idle)} read nothing of it", "let each host read its part")
     twice = [file for file, count in times.items() if count > 1]
     if len(read) > 1 and twice:
         yield note(
@@ -225,7 +227,7 @@ def of_speed(case: Case) -> Iterator[Finding]:
         yield fine("speed", f"{rate * 60:.3g} epochs a minute here; at the end {figures(run.metrics)}")
     else:
         yield note(
-            "speed", "the script does not say its steps in a form that is known",
+            "speed", "the script prints no steps in a known form",
             "print(f'step={step} loss={loss}'), or ENTRYPOINT_METRICS",
         )  # fmt: skip
 

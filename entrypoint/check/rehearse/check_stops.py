@@ -27,10 +27,10 @@ def of_stop(case: Case) -> Iterator[Finding]:
         yield _failed_before("stop", run)
         return
     if acted is None:
-        yield note("stop", "it ended before it could be stopped in its middle", "a larger sample: --records")
+        yield note("stop", "it ended before it could be stopped", "a larger sample: --records")
         return
     if run.name == "stop" and run.has_failed:
-        yield error("stop", f"stopped in its middle it failed: {run.cause}", f"see {run.log}")
+        yield error("stop", f"it failed when it was stopped: {run.cause}", f"see {run.log}")
         return
     took = run.ended.ended - acted
     killed = [
@@ -75,17 +75,17 @@ def _of_what_it_left(case: Case, run: Seen, acted: float) -> Iterator[Finding]:
     before = [at for at, _ in run.ended.kept if at < last]
     models = sum(host.saved for host in run.hosts)
     if since:
-        yield fine("stop", "it kept a checkpoint after the SIGTERM")
+        yield fine("stop", "it saved a checkpoint after the SIGTERM")
     elif models:
         yield fine("stop", f"it left a model of {models} files")
     elif before:
         yield warning(
             "stop",
-            f"it keeps nothing when it is stopped: the last checkpoint was {span(max(0.0, acted - max(before)))} old",
+            f"it saves nothing when it is stopped: the last checkpoint was {span(max(0.0, acted - max(before)))} old",
             catch(case),
         )
     else:
-        yield warning("stop", "stopped in its middle it leaves neither a checkpoint nor a model", f"{_CATCH}; {_KEEP}")
+        yield warning("stop", "it saves neither a checkpoint nor a model when it is stopped", f"{_CATCH}; {_KEEP}")
 
 
 def of_keeping(case: Case) -> Iterator[Finding]:
@@ -98,17 +98,19 @@ def of_keeping(case: Case) -> Iterator[Finding]:
     before = [at for at, _ in run.ended.kept if at < acted]
     if not before and not case.request.keeps_checkpoints:
         what = "the request has no CheckpointConfig"
-        yield severe("checkpoints", f"{what}: a job that loses a host begins anew, and is paid for twice", _KEEP)
+        yield severe(
+            "checkpoints", f"{what}: a job that loses a host starts from the beginning, and is paid for twice", _KEEP
+        )
         return
     if before:
         first = min(before) - min((p.began for host in run.hosts for p in host.processes), default=run.ended.began)
-        yield fine("checkpoints", f"the first is there {span(max(0.0, first))} after the script's start")
+        yield fine("checkpoints", f"the first is written {span(max(0.0, first))} after the script's start")
     elif run.ended.acted is None:
-        yield error("checkpoints", "it went to its end and has written no checkpoint", _KEEP)
+        yield error("checkpoints", "it ran to its end without writing a checkpoint", _KEEP)
     else:
         yield severe(
             "checkpoints", f"none was written within {span(run.trained)}: a job that loses a host loses at least that",
-            f"more often, or a longer --seconds to see the first; {_KEEP}",
+            f"write them more often, or a longer --seconds to see the first; {_KEEP}",
         )  # fmt: skip
 
 
@@ -122,7 +124,7 @@ def of_kill(case: Case) -> Iterator[Finding]:
     elif run.ended.acted is None:
         yield note("kill", "it ended before a host could be killed", "a larger sample: --records")
     elif run.kind == "succeeded":
-        yield note("kill", "it went to its end without the host that was killed")
+        yield note("kill", "it ran to its end without the killed host")
     else:
         took = run.ended.ended - run.ended.acted
         others = "the others" if len(run.hosts) > 1 else "the job"
@@ -137,17 +139,17 @@ def of_resume(case: Case) -> Iterator[Finding]:
     if run.has_failed:
         yield error("resume", f"with the checkpoints of the killed run it fails: {run.cause}", f"see {run.log}")
         return
-    anew = "the job that comes after a lost host begins anew"
+    anew = "after a lost host the next job starts from the beginning"
     count = killed.counts
     first, reached = (killed.first(count), killed.last(count)) if count else (None, None)
     if first is not None and reached is not None:
         again = run.first(count)
         if again is None:
             yield (fine if run.kind == "succeeded" else note)(
-                "resume", f"the next run said no {count}; the killed one had reached {count} {reached:g}"
+                "resume", f"the next run printed no {count}; the killed one had reached {count} {reached:g}"
             )
         elif again > first:
-            yield fine("resume", f"it went on from {count} {again:g}; the killed run had reached {reached:g}")
+            yield fine("resume", f"it continued from {count} {again:g}; the killed run had reached {reached:g}")
         else:
             yield error(
                 "resume", f"{anew}: its first {count} is {again:g}, though the killed run had reached {reached:g} and "
@@ -161,7 +163,7 @@ def _by_names(killed: Seen, run: Seen, anew: str) -> Iterator[Finding]:
     """Where the script says no steps: by the numbers in the names of its checkpoints."""
     before, after = (_numbers(each) for each in (killed, run))
     if before and after and min(after) > min(before):
-        yield fine("resume", f"it went on: its first checkpoint is number {min(after)}, after {max(before)}")
+        yield fine("resume", f"it continued: its first checkpoint is number {min(after)}, after {max(before)}")
     elif before and after and min(before) < max(before):
         yield error(
             "resume", f"{anew}: its first checkpoint is number {min(after)}, though there was {max(before)}",
@@ -169,7 +171,7 @@ def _by_names(killed: Seen, run: Seen, anew: str) -> Iterator[Finding]:
         )  # fmt: skip
     else:
         yield note(
-            "resume", "it is not known whether it goes on where it was: it says no steps",
+            "resume", "it is not known whether it continues from the checkpoint: it prints no steps",
             "print(f'step={step} loss={loss}')",
         )  # fmt: skip
 

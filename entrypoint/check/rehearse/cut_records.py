@@ -75,7 +75,7 @@ def cut(source: Source, target: IO[bytes], name: str, most: int, room: int) -> t
         try:
             records, _ = _records(kind, unpacked, packed, most, room, name)
         except (OSError, EOFError) as problem:
-            raise ConfigError(f"{name} cannot be expanded: {problem}; wanted a gzip file that is whole") from None
+            raise ConfigError(f"{name} cannot be expanded: {problem}; wanted a complete gzip file") from None
     return kind, records, head.taken
 
 
@@ -101,7 +101,7 @@ def _tfrecord(source: Source, name: str, number: int) -> bytes:
     if not header:
         return b""
     if len(header) < 12 or struct.unpack_from("<I", header, 8)[0] != _masked_crc(header[:8]):
-        raise ConfigError(f"{name}: record {number} is no TFRecord; wanted a file that is whole")
+        raise ConfigError(f"{name}: record {number} is not a TFRecord; wanted a complete file")
     (length,) = struct.unpack_from("<Q", header)
     return header + _rest(source, length + 4, name, number)
 
@@ -112,7 +112,7 @@ def _recordio(source: Source, name: str, number: int) -> bytes:
     while header := source.read(8):
         magic, word = struct.unpack("<II", header) if len(header) == 8 else (0, 0)
         if magic != _MAGIC:
-            raise ConfigError(f"{name}: record {number} is no RecordIO; wanted a file that is whole")
+            raise ConfigError(f"{name}: record {number} is not RecordIO; wanted a complete file")
         length = word & _LENGTH
         content = _rest(source, length, name, number)
         frames += [header, content, source.read(-length % 4)]
@@ -124,7 +124,7 @@ def _recordio(source: Source, name: str, number: int) -> bytes:
 def _rest(source: Source, length: int, name: str, number: int) -> bytes:
     content = source.read(length) if length <= LONGEST_BYTES else b""
     if len(content) < length:
-        raise ConfigError(f"{name}: record {number} is cut off; wanted a file that is whole")
+        raise ConfigError(f"{name}: record {number} is cut off; wanted a complete file")
     return content
 
 

@@ -62,7 +62,7 @@ def origins(
                 _refuse_manifest(name, channel)
                 files, whole = _of_s3(name, where, replicas or _client)
             else:
-                raise _unread(name, where or "nothing that is known here", "it is no S3 path")
+                raise _unread(name, where or "of an unknown kind", "it is not an S3 path")
             found.append(_without_others(Origin(asked=wanted, where=where, files=tuple(files), whole=whole)))
     return found
 
@@ -108,7 +108,7 @@ def _refuse_manifest(name: str, channel: Mapping[str, Any]) -> None:
 
 def _unread(name: str, where: str, why: str) -> ConfigError:
     return ConfigError(
-        f"channel {name} is {where}, of which no sample can be taken: {why}; name a local copy of some of it: "
+        f"channel {name} is {where}, and cannot be sampled: {why}; pass a local copy of some of it: "
         f"--channel {name}=FOLDER"
     )
 

@@ -125,8 +125,9 @@ def _engine_of(options: Options, asked: Asked, environment: Mapping[str, str]) -
         engine_for("netns", job, environment, options.image).check()
     except ConfigError as problem:
         raise ConfigError(
-            f"{BASE} is written out ({', '.join(asked.fixed[:4])}), which on hosts that are processes is that of this "
-            f"machine; wanted --engine docker, or netns ({problem}); or SM_MODEL_DIR, SM_CHANNEL_... in its place"
+            f"the script names {BASE} itself ({', '.join(asked.fixed[:4])}), which on hosts that are processes is this "
+            f"machine's own folder; wanted --engine docker, or netns ({problem}); or SM_MODEL_DIR, SM_CHANNEL_... "
+            "instead"
         ) from None
     return "netns"
 
@@ -263,8 +264,8 @@ class _Stage:
 
 
 _WORDS = {
-    "plain": "the job as it is asked for",
-    "stop": "a SIGTERM in its middle",
-    "kill": "a host is killed in its middle",
+    "plain": "the job as requested",
+    "stop": "SIGTERM during training",
+    "kill": "a host is killed during training",
     "resume": "the next job, with the checkpoints of the killed one",
 }

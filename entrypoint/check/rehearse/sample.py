@@ -62,7 +62,7 @@ def take(origin: Origin, records: int, most_bytes: int = MOST_BYTES) -> Sample:
     if left_out == len(chosen):
         raise ConfigError(
             f"channel {origin.asked.name}: {origin.files[0].key} and the like are larger than {most_bytes >> 20} MB, "
-            f"and no records in them are known; name smaller data: --channel {origin.asked.name}=FOLDER"
+            f"and their records are of an unknown format; pass smaller data: --channel {origin.asked.name}=FOLDER"
         )
     return Sample(
         channel=as_files(origin.asked),

@@ -300,9 +300,9 @@ def complaints(channels: Channels, training: Mapping[str, Sequence[Reader]]) -> 
         same, own = (",".join(f"{source.name}={kind}" for source in unsaid) for kind in (SAME, OWN))
         found.append(
             f"each process of a host reads one channel of a group ({groups}), as if it had data of its own. If all "
-            "have one S3 path, every process reads the whole of it: set "
-            f"ENTRYPOINT_CHANNEL_GROUPS={same}, and where a script shards by itself, have it take "
-            f"shard(ranks, rank). If not, ENTRYPOINT_CHANNEL_GROUPS={own} says so"
+            f"have one S3 path, every process reads the whole of it: set ENTRYPOINT_CHANNEL_GROUPS={same}, and where a "
+            f"script shards by itself, have it take shard(ranks, rank). If not, set ENTRYPOINT_CHANNEL_GROUPS={own} to "
+            "confirm"
         )
     stems = {stem_of(channel.name)[0] for channel in channels.all}
     found += [

@@ -35,7 +35,9 @@ def source(where: str, environment: Mapping[str, str]) -> Source:
         return lambda: _ask(f"http://localhost:{port}{serve.LIVE}", token)
     folder = Path(where) if where else _newest(Path("out"))
     if not folder.is_dir():
-        raise ConfigError(f"{folder} is no folder; wanted the output folder of `entrypoint local`, or http://HOST:PORT")
+        raise ConfigError(
+            f"{folder} is not a folder; wanted the output folder of `entrypoint local`, or http://HOST:PORT"
+        )
     found = sorted(folder.glob("*/ml/output/data/record")) or [folder]
     return lambda: _read(_of_coordinator(found))
 
@@ -50,12 +52,12 @@ def _read(folder: Path) -> dict[str, Any]:
 def _checked(state: Any) -> dict[str, Any]:
     """Return it; ValueError if it is nothing that we draw."""
     if not isinstance(state, dict):
-        raise ValueError("what answers is no job's control port")
+        raise ValueError("what answers is not a job's control port")
     try:
         if state:
             _headline(state), _rows(state), _said(state)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError):
-        raise ValueError("what answers is no job's control port") from None
+        raise ValueError("what answers is not a job's control port") from None
     return state
 
 
@@ -78,9 +80,9 @@ def _ask(address: str, token: str) -> dict[str, Any]:
         with directly.open(request, timeout=PATIENCE_SECONDS) as answer:
             return _checked(json.loads(answer.read(MOST_BYTES)))
     except urllib.error.HTTPError as error:
-        raise ConfigError(f"{address} said {error.code}: {error.read(1000).decode(errors='replace')}") from None
+        raise ConfigError(f"{address} answered {error.code}: {error.read(1000).decode(errors='replace')}") from None
     except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
-        raise ConfigError(f"nobody shows a job at {address}: {error}") from None
+        raise ConfigError(f"no live page of a job at {address}: {error}") from None
 
 
 def show(state_of: Source, once: bool) -> int:
@@ -111,8 +113,7 @@ def _first(state_of: Source) -> dict[str, Any]:
             return state
         if time.monotonic() > until:
             raise ConfigError(
-                f"nothing has been shown of this job for {FIRST_SECONDS:g} s: it has ended, or ENTRYPOINT_MONITOR "
-                "is false"
+                f"no data of this job for {FIRST_SECONDS:g} s: it has ended, or ENTRYPOINT_MONITOR is false"
             )
         time.sleep(AGAIN_SECONDS / 4)
 

@@ -23,4 +23,4 @@ class Guard:
             if place not in self._said and len(self._said) < MOST:
                 self._said.add(place)
                 words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-                self._say(f"warning: a fault of the monitor of this host, at {place}: {words}; it goes on without that")
+                self._say(f"warning: error in the monitor of this host, at {place}: {words}; it continues without that")

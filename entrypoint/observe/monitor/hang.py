@@ -93,7 +93,7 @@ def in_words(stands: Mapping[Who, Stand], stall: Stall) -> str:
     if len(groups) > 1 and len(groups[-1][1]) > 1:
         place, who = groups[-1]
         said[-1] = f"the other {len(who)} wait in {place}"
-    return ", ".join(said) + (f"; Horovod misses {stall.words}" if stall.words else "")
+    return ", ".join(said) + (f"; Horovod reports missing {stall.words}" if stall.words else "")
 
 
 def _groups(stands: Mapping[Who, Stand]) -> dict[str, list[Who]]:

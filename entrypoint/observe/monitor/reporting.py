@@ -73,5 +73,5 @@ def _hear(heard: int, within: float) -> tuple[str, bool]:
 
 def _why_not(records: Path, why: str) -> str:
     there = any(records.glob("*.jsonl.gz"))
-    advice = "`entrypoint report` makes it of the records" if there else f"the records are gone from {records}, too"
+    advice = "`entrypoint report` makes it from the records" if there else f"the records are gone from {records}, too"
     return f"no report.html: {why[:300]}; {advice}"

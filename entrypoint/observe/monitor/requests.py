@@ -48,7 +48,7 @@ class Wanted:
         shown = expression if len(expression) <= 200 else f"{expression[:197]}..."
         self._say(
             f"warning: ENTRYPOINT_METRICS: the expression of {self.name!r} takes over {PATIENCE_SECONDS:g} s a line "
-            f"of output, and is left out from now on: {shown}"
+            f"of output, and is no longer used: {shown}"
         )
 
 

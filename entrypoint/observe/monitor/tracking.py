@@ -46,6 +46,6 @@ class Tracking:
         except subprocess.TimeoutExpired:
             self._program.kill()
             self._program.communicate()
-            said = f"warning: mlflow: not all could be sent within {within:g} s; its run has no end".encode()
+            said = f"warning: mlflow: not all data sent within {within:g} s; its run is left unfinished".encode()
         for line in said.decode("utf-8", "replace").splitlines():
             say(line)

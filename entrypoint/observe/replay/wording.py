@@ -49,7 +49,7 @@ class Narrator:
             value = getattr(message, name)
             if value != (getattr(before, name) if before else message.defaults.get(name)) and name not in _DULL:
                 new.append(f"{name}={_short(_plain(value))}")
-        return f"{who} says {', '.join(new)}" if new else ""
+        return f"{who} reports {', '.join(new)}" if new else ""
 
 
 _DULL = {"host", "fingerprints", "public_keys", "exits", "cause_at", "stopping_at", "ack"}
@@ -68,7 +68,7 @@ def consequences(actions: tuple[Action, ...]) -> Iterator[str]:
             case events.Say(message=message):
                 yield f"logs: {_short(message)}"
             case events.Finish(outcome=outcome):
-                yield f"leaves: {outcome.kind}, exit code {outcome.exit_code}"
+                yield f"exits: {outcome.kind}, exit code {outcome.exit_code}"
             case events.TellCoordinator():
                 yield "reports to the coordinator"
             case events.TellFollowers():

@@ -120,7 +120,7 @@ def gather(records: Mapping[str, bytes], within: float = 0.0) -> JobRecord:
         if name in off:
             job.notes.append(f"the clock of {name} is {off[name]:+.0f} s off; its times are shown without that")
     if (most := max((host.every for host in job.hosts), default=1)) > 1:
-        job.notes.append(f"the records are long: of each {most} samples one was read; `entrypoint report` reads all")
+        job.notes.append(f"the records are long: one of every {most} samples was read; `entrypoint report` reads all")
     _put_together(job)
     return job
 

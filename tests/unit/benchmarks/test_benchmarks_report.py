@@ -284,7 +284,7 @@ def test_a_third_side_has_columns_of_its_own_and_what_it_cannot_is_said():
 def test_output_that_only_we_lose_is_a_loss():
     runs = both("unread-end-1", {"lost_share": 0.9}, {"lost_share": 0.0}, group="unread output")
     (row,) = tables(page("side-by-side", runs))["better than ours"]
-    assert row == ["toolkit", "output that nobody gets", "the case unread-end-1 (it loses nothing)"]
+    assert row == ["toolkit", "lost output", "the case unread-end-1 (it loses nothing)"]
 
 
 def test_every_aim_is_of_a_measure_that_is_shown():
@@ -309,7 +309,7 @@ def test_aims_at_a_thousand_hosts():
     lines = page("many-hosts", runs)
     assert ["Rendezvous, s", "2.00 (n = 1)", "20.0 (n = 1)", "1.00"] in tables(lines)["measure"]
     assert "| Rendezvous, s | 10.0 | 20.0 | **missed** |" in lines
-    assert "| Failure to all hosts told, s | 2.00 | 1.00 | met |" in lines
+    assert "| Failure until all hosts know, s | 2.00 | 1.00 | met |" in lines
     assert "The figures grow as the number of hosts to that power between 100 and 1,000 hosts." in lines
 
 

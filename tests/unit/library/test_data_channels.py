@@ -61,7 +61,7 @@ def test_a_missing_channel_names_those_that_are_there():
     here = environ(several("training", "evaluation", mode="File"))
     with pytest.raises(DataError, match=r"the job has 'evaluation', 'training'\. Did you mean 'training'"):
         channels.channel("trainig", here)
-    with pytest.raises(DataError, match="the job has none at all"):
+    with pytest.raises(DataError, match="the job has no channels"):
         channels.channel("training", environ({}))
 
 
@@ -75,7 +75,7 @@ def test_the_channel_that_is_meant_where_none_is_named():
     assert channels.key(None, environ(several("anything"))) == "anything"
     assert channels.key(None, environ(several("train", "test"))) == "train"
     assert channels.key(None, environ(several("rows", "code", "sm_drivers"))) == "rows"
-    with pytest.raises(DataError, match="which channel"):
+    with pytest.raises(DataError, match="no channel given"):
         channels.key(None, environ(several("a", "b")))
 
 
@@ -125,7 +125,7 @@ def test_a_channel_of_another_local_rank():
     said = {name: {"channel": "training-2", "mode": "Pipe", "count": 1, "index": 0} for name in ["training"]}
     here["ENTRYPOINT_SHARDS"] = json.dumps(said)
     here["SM_INPUT_DATA_CONFIG"] = json.dumps(several("training-1", "training-2"))
-    with pytest.raises(DataError, match=r"'training-1' is another local rank's.*ask for 'training'"):
+    with pytest.raises(DataError, match=r"'training-1' belongs to another process.*ask for 'training'"):
         channels.part("training-1", here)
 
 
@@ -203,7 +203,7 @@ def test_what_is_no_data_is_left_out_and_said_once(channel_with_rests, caplog, p
         assert found == [f"{channel_with_rests}/{name}" for name in ("a.tfrecord", "deep/er/empty.tfrecord")]
         files("train", "a*")
     (said,) = caplog.messages
-    assert "channel 'train': left out as no data: " in said
+    assert "channel 'train': ignored, as they are not data: " in said
     assert ".ipynb_checkpoints/a-checkpoint.tfrecord" in said
     assert "and 6 more" in said or "and 1 more" in said
 
@@ -219,7 +219,7 @@ def test_what_is_asked_for_by_name_is_found(channel_with_rests, pattern, name):
 
 
 def test_a_channel_of_rests_alone_says_so(channel_with_rests):
-    with pytest.raises(DataError, match=r"is called \*\.crc, but left out as no data: \.part-0\.tfrecord\.crc"):
+    with pytest.raises(DataError, match=r"\*\.crc, but ignored, as they are not data: \.part-0\.tfrecord\.crc"):
         files("train", "*.crc")
 
 

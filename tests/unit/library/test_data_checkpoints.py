@@ -108,7 +108,7 @@ def test_a_checkpoint_of_another_model_is_an_error(saved):
     import tensorflow as tf
 
     other = tf.train.Checkpoint(value=tf.Variable([1.0]))
-    with pytest.raises(DataError, match=r"ckpt-3 is not of this model: .*\(1000,\)"):
+    with pytest.raises(DataError, match=r"ckpt-3 belongs to another model: .*\(1000,\)"):
         checkpoints.manager(other, saved[2]).restore()
 
 
@@ -156,7 +156,7 @@ def test_folders_whose_names_read_like_patterns(tmp_path, monkeypatch, name):
 
 @pytest.mark.tensorflow
 def test_a_uri_that_reads_like_a_pattern_is_refused(saved):
-    with pytest.raises(DataError, match=r"cannot go to s3://bucket/\[x\]: TensorFlow takes .* for a pattern"):
+    with pytest.raises(DataError, match=r"cannot go to s3://bucket/\[x\]: TensorFlow reads .* as a pattern"):
         checkpoints.manager(saved[0].checkpoint, "s3://bucket/[x]")
 
 

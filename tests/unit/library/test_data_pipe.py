@@ -216,9 +216,7 @@ def test_waiting_is_bounded_and_says_since_when(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"train_0: there is no such pipe, since \d\d:\d\d:\d\d UTC, for \d s"):
         read_all(passes(tmp_path, patience=0.3))
     os.mkfifo(tmp_path / "data" / "train_0")
-    with pytest.raises(
-        DataError, match=r"train_0: it is there and nothing is in it, since .*Does SageMaker still write"
-    ):
+    with pytest.raises(DataError, match=r"train_0: the pipe exists but is empty, since .*Does SageMaker still write"):
         read_all(passes(tmp_path, patience=0.3))
     with pytest.raises(DataError, match=r"train_1: there is no such pipe \(train_0 was the last one\)"):
         read_all(passes(tmp_path, patience=0.3))
@@ -241,7 +239,7 @@ def test_who_was_killed_between_opening_a_pipe_and_counting_it_is_made_up_for(
     os.mkfifo(tmp_path / "data" / "train_1")
     with feeding(tmp_path / "data" / "train_1", b"second"):
         assert read_all(source) == b"second"
-    assert "train_0 is gone and train_1 is there" in caplog.text
+    assert "train_0 does not exist, but train_1 does" in caplog.text
     assert (tmp_path / "state" / ".train-pipe_mode-state").read_text() == "2"
 
 
@@ -253,7 +251,7 @@ def test_odd_state_is_named(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "data" / "eval_0")
     (tmp_path / "data" / "eval_0").unlink()
     (tmp_path / "data" / "eval_0").write_text("a file")
-    with pytest.raises(DataError, match="eval_0 is no named pipe"):
+    with pytest.raises(DataError, match="eval_0 is not a named pipe"):
         read_all(passes(tmp_path, name="eval"))
 
 

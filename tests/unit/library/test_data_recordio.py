@@ -329,7 +329,7 @@ def test_tensors_of_sagemakers_algorithms_in_file_and_in_pipe_mode(job: Path, mo
     "reader, stream, words, whole",
     [
         ("image", rec(*[image_record.pack(JPEG, 0)] * 5)[:-6],
-         "after 4 records, at byte {4}: the file ends there, in the middle of a record; wanted all of it: copy it", 4),
+         "after 4 records, at byte {4}: the file ends there, in the middle of a record; wanted a complete file", 4),
         ("image", rec(*[image_record.pack(JPEG, 0)] * 2) + b"not a frame",
          "after 2 records, at byte {2}: wanted RecordIO's magic number 0xced7230a, found 0x20746f6e", 2),
         ("image", rec(image_record.pack(JPEG, 0), image_record.pack(b"GIF89a", 0)),
@@ -339,7 +339,7 @@ def test_tensors_of_sagemakers_algorithms_in_file_and_in_pipe_mode(job: Path, mo
          "after 1 records, at byte {1}: found 2 labels of an image; wanted 1: pass labels=2", 1),
         ("protobuf", rec(image_record.pack(JPEG, 0)), "found no field of protobuf at byte 1 of the record (tag 0)", 0),
         ("protobuf", rec(protobuf_record.pack({"values": np.float32([1])}), protobuf_record.pack({"x": b""})),
-         "after 1 records, at byte 32: found features['x']; wanted features['values']: name one", 1),
+         "after 1 records, at byte 32: found features['x']; wanted features['values']: use one", 1),
     ],
     ids=["cut off", "no frame", "no image", "too short", "more labels", "no protobuf", "no such tensor"],
 )  # fmt: skip
@@ -371,7 +371,7 @@ def test_what_cannot_be_asked_for_is_said_at_once(job: Path) -> None:
     with pytest.raises(DataError, match=r"channel 'plain': no file in .* is called \*\.rec"):
         image_records("plain")
     for spec in (tf.TensorSpec([None], tf.float32), tf.TensorSpec([2], tf.int64), tf.TensorSpec([2], tf.string)):
-        with pytest.raises(DataError, match=r"features\['values'\] is asked for as .*; wanted tf.TensorSpec or"):
+        with pytest.raises(DataError, match=r"features\['values'\] is requested as .*; wanted tf.TensorSpec or"):
             protobuf_records("stream", spec)
 
 

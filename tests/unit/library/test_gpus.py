@@ -65,7 +65,7 @@ def test_this_process_has_its_gpus(tensorflow, visible, local_rank, expected):
 
 def test_too_late(tensorflow):
     tensorflow(Config(2, started=True))
-    with pytest.raises(DataError, match=r"comes too late.*call it first"):
+    with pytest.raises(DataError, match=r"was called too late.*call it first"):
         pin_gpu({"OMPI_COMM_WORLD_LOCAL_RANK": "0"})
 
 

@@ -144,7 +144,7 @@ def test_without_root_namespaces_are_refused(tmp_path, monkeypatch, capsys):
     program.touch()
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert run(["local", str(program), "--engine", "netns", "--output", str(tmp_path / "out")], {}) == 78
-    wanted = "error: --engine netns takes root, to make namespaces; or use --engine process or docker\n"
+    wanted = "error: --engine netns needs root, to make namespaces; or use --engine process or docker\n"
     assert capsys.readouterr().err == wanted
     assert not (tmp_path / "out").exists()
 

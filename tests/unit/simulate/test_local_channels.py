@@ -179,12 +179,12 @@ def test_what_is_no_data_is_neither_streamed_nor_dealt_out_and_is_told(rows, tmp
     for channel in (pipe(rows), sharded):
         assert keys(channel, 0, 1) == KEYS
         assert channel.told == (
-            "channel train: .ipynb_checkpoints/B-checkpoint, _SUCCESS, a/.y.crc and 1 more are left out as no data: "
-            "SageMaker would bring them, so keep them out of S3"
+            "channel train: .ipynb_checkpoints/B-checkpoint, _SUCCESS, a/.y.crc and 1 more are ignored, as they are "
+            "not data: SageMaker would deliver them, so keep them out of S3"
         )
     whole = Channel(name="train", source=rows)
     assert whole.is_whole  # it is shown as it is
-    assert "are in the folder, as on SageMaker: sagemaker_tf_data leaves them out" in whole.told
+    assert "are in the folder, as on SageMaker: sagemaker_tf_data ignores them" in whole.told
 
 
 def test_examples_of_several_records_are_told(tmp_path):
@@ -257,8 +257,8 @@ def augmented(tmp_path: Path, text: str = AUGMENTED, **options) -> Channel:
         (lambda t: Channel(name="train", source=t / "absent"), "no such folder"),
         (lambda t: pipe(t / "absent", attributes=("a",)), "no such file; wanted an augmented manifest"),
         (lambda t: pipe(t / "empty"), "holds no file"),
-        (lambda t: pipe(t / "rows", compression=Compression.GZIP), "B is no gzip file"),
-        (lambda t: Channel(name="train", source=t / "rows/b", mode=InputMode.FAST_FILE), "its mode FastFile"),
+        (lambda t: pipe(t / "rows", compression=Compression.GZIP), "B is not a gzip file"),
+        (lambda t: Channel(name="train", source=t / "rows/b", mode=InputMode.FAST_FILE), "its mode is FastFile"),
         (lambda t: pipe(t / "rows/b"), "not JSON"),
         (lambda t: pipe(t / "huge", wrapper=Wrapper.RECORD_IO), "larger than a record may be"),
         (lambda t: augmented(t, "[1]"), "has [1] in line 1; wanted a JSON object"),

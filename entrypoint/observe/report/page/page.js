@@ -177,7 +177,7 @@
     const by = el("table", { class: "plain" }, head(["Host", ...phases.map(([name]) => name), "idle in all"]),
       el("tbody", {}, ...order.map(([host, sums]) => el("tr", {}, el("th", { scope: "row" }, host.name), ...sums.map(sum => el("td", {}, sum ? duration(sum) : "–")), el("td", {}, duration(sums.reduce((all, sum, number) => all + (about(phases[number][0]).idle ? sum : 0), 0)))))));
     at("bill").append(el("div", { class: "bar" }, bar), el("div", { class: "scroll wide" }, table));
-    if (price === null) at("bill").append(el("p", { class: "muted" }, "For money, make the report again: entrypoint report FOLDER --price USD_PER_HOST_HOUR"));
+    if (price === null) at("bill").append(el("p", { class: "muted" }, "To see costs, make the report again: entrypoint report FOLDER --price USD_PER_HOST_HOUR"));
     at("bill").append(el("details", {}, el("summary", {}, "By host"), el("div", { class: "scroll wide", tabindex: 0 }, by)));
   }
 
@@ -237,7 +237,7 @@
 
   function utilisation() {
     if (!hosts.some(host => Object.keys(host.columns).length)) return hide("use");
-    const choice = el("select", { id: "host" }, ...(hosts.length > 1 ? [el("option", { value: "mean" }, `all ${hosts.length} hosts, on average`)] : []), ...(hosts.length > 1 && hosts.length <= 24 ? [el("option", { value: "compare" }, "all hosts beside one another")] : []), ...hosts.map((host, number) => el("option", { value: number }, host.name)));
+    const choice = el("select", { id: "host" }, ...(hosts.length > 1 ? [el("option", { value: "mean" }, `all ${hosts.length} hosts, on average`)] : []), ...(hosts.length > 1 && hosts.length <= 24 ? [el("option", { value: "compare" }, "all hosts side by side")] : []), ...hosts.map((host, number) => el("option", { value: number }, host.name)));
     const box = el("div", { class: "plots" });
     at("use").append(el("div", { class: "controls" }, el("label", { for: "host" }, "Host"), choice), box);
     const CPU = [["user", "green"], ["system", "blue"], ["disks", "orange"], ["stolen", "red"], ["throttled", "pink"]];
@@ -310,7 +310,7 @@
     const rows = data.stragglers;
     if (rows.length < 2) return hide("pace");
     const sorted = rows.map(row => row[2]).sort((a, b) => a - b), median = sorted[Math.floor((sorted.length - 1) / 2)];
-    const table = of => el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ...["Process", "Host", "Seconds a step", "To the median", "Steps"].map(name => el("th", { scope: "col" }, name)))),
+    const table = of => el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ...["Process", "Host", "Seconds a step", "Times the median", "Steps"].map(name => el("th", { scope: "col" }, name)))),
       el("tbody", {}, ...of.map(([host, process, seconds, steps]) => { const slow = median && seconds / median >= (data.rules.straggler || Infinity); return el("tr", { class: slow ? "idle" : "" }, el("th", { scope: "row" }, process), el("td", {}, hosts[host].name), el("td", {}, duration(seconds)), el("td", {}, median ? `${(seconds / median).toFixed(2)}×${slow ? " slow" : ""}` : "–"), el("td", {}, steps === null ? "–" : String(steps))); })));
     at("pace").append(el("p", { class: "muted" }, "The mean time of a step of each process, the slowest first."), el("div", { class: "scroll wide", tabindex: 0 }, table(rows.slice(0, 12))));
     if (rows.length > 12) at("pace").append(el("details", {}, el("summary", {}, `All ${rows.length}`), el("div", { class: "scroll wide", tabindex: 0 }, table(rows))));

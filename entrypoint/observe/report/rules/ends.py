@@ -24,10 +24,10 @@ def checkpoint(job: JobRecord, threshold: float) -> Iterator[Verdict]:
             yield Verdict(
                 rule="checkpoint", host=host.name, process=process.name, weight=longest / budget / max(threshold, 0.01),
                 severity=Severity.ERROR if longest >= budget else Severity.WARNING,
-                text=f"a checkpoint takes {duration(longest)}, and a job that is stopped has {duration(budget)} until "
-                "its scripts are killed",
-                advice="save less (no optimizer's slots, weights alone), to a faster disk, or more often while "
-                "training and not at the stop",
+                text=f"a checkpoint takes {duration(longest)}, but the scripts of a stopped job are killed after "
+                f"{duration(budget)}",
+                advice="save less (weights without optimizer slots), to a faster disk, or during training instead "
+                "of at the stop",
             )  # fmt: skip
 
 
@@ -57,22 +57,22 @@ def idle(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     stacks = any(each.stacks for each in job.hosts)
     yield Verdict(
         rule="idle", host=host, weight=waited / total / max(threshold, 0.01),
-        text=f"hosts are idle in {percent(waited / total)} of all host-seconds ({duration(waited)}, of which "
-        f"{duration(most)} are this host's), {_WHEN[phase]}",
+        text=f"hosts are idle for {percent(waited / total)} of all host-seconds ({duration(waited)}, of which "
+        f"{duration(most)} on this host), {_WHEN[phase]}",
         advice=_SEE_STACKS + _ADVICE[phase] if phase == "still" and stacks else _ADVICE[phase],
     )  # fmt: skip
 
 
 _WHEN = {
-    "rendezvous": "most of it while they wait for the others to come",
-    "restart": "most of it between two attempts",
-    "still": "most of it without any progress",
-    "idle": "most of it after their own programs have ended, while others' go on",
+    "rendezvous": "mostly while waiting for other hosts to start",
+    "restart": "mostly between two attempts",
+    "still": "mostly without any progress",
+    "idle": "mostly after their own programs ended, while others continued",
 }
-_SEE_STACKS = "see the stacks for where each process stood; "
+_SEE_STACKS = "the stacks show where each process waited; "
 _ADVICE = {
-    "rendezvous": "prepare less on the slowest host (requirements, code); see the timeline for who comes last",
+    "rendezvous": "prepare less on the slowest host (requirements, code); the timeline shows which host is last",
     "restart": "see the cause of the first attempt's end",
     "still": "ENTRYPOINT_HANG_ACTION=fail ends such a job",
-    "idle": "share data and steps evenly, so that all end together; evaluate on all hosts, or in a job of its own",
+    "idle": "share data and steps evenly, so that all hosts end together; evaluate on all hosts, or in a separate job",
 }

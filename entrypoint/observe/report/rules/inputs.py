@@ -41,7 +41,7 @@ def _marked(host: Host) -> Iterator[_Found]:
         trained = runs - max(0.0, first - process.runs[0].start) if first is not None and process.runs else runs
         if waited and trained > 0:
             share = min(1.0, waited / trained)
-            yield share, f"waits for data in {percent(share)} of its training ({duration(waited)})", process.name
+            yield share, f"waits for data for {percent(share)} of its training ({duration(waited)})", process.name
 
 
 def _pipes(host: Host, start: float, end: float) -> Iterator[_Found]:
@@ -57,7 +57,7 @@ def _pipes(host: Host, start: float, end: float) -> Iterator[_Found]:
             ]
             if len(both) >= 2:
                 share = sum(fill < EMPTY and used < BUSY for fill, used in both) / len(both)
-                words = f"channel {key[1]} is empty in {percent(share)} of the training, while the CPUs are hardly used"
+                words = f"channel {key[1]} is empty for {percent(share)} of the training, while CPUs are not busy"
                 yield share, words, ""
 
 
@@ -81,7 +81,7 @@ def _disks(host: Host, start: float, end: float) -> Iterator[_Found]:
         waited = host.columns.total(("process", process.name, "wait"), start, end)
         if seconds > LEAST_SECONDS and waited:
             share = min(1.0, waited / seconds)
-            yield share, f"waits for disks in {percent(share)} of its training", process.name
+            yield share, f"waits for disks for {percent(share)} of its training", process.name
 
 
 def small_files(job: JobRecord, threshold: float) -> Iterator[Verdict]:
@@ -97,6 +97,6 @@ def small_files(job: JobRecord, threshold: float) -> Iterator[Verdict]:
                 yield Verdict(
                     rule="small_files", host=host.name, severity=Severity.WARNING, weight=files / max(threshold, 1),
                     text=f"channel {name[:80]} has {at_least}{files:,.0f} files of {size(count / files)} on average",
-                    advice="pack them into some hundred TFRecord or RecordIO files of 100 MB or more: each file costs "
-                    "a request to S3, and opening it",
+                    advice="pack them into TFRecord or RecordIO files of 100 MB or more: each file costs a request to "
+                    "S3 and the time to open it",
                 )  # fmt: skip

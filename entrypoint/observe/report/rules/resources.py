@@ -29,12 +29,12 @@ def cpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
             continue
         if (stolen + throttled) / asked < max(threshold, 1e-9):
             continue
-        why = f"throttled by its quota in {duration(throttled)}" if throttled > stolen else (
-            f"and other virtual machines had {duration(stolen)} of it"
+        why = f"throttled by its quota for {duration(throttled)}" if throttled > stolen else (
+            f"other virtual machines took {duration(stolen)}"
         )  # fmt: skip
         yield Verdict(
             rule="cpu_starved", host=host.name, weight=(stolen + throttled) / asked / max(threshold, 0.01),
-            text=f"did not get {percent((stolen + throttled) / asked)} of the CPU time that it asked for: {why}",
+            text=f"did not get {percent((stolen + throttled) / asked)} of the CPU time that it needed: {why}",
             advice="give the container more CPUs, or run fewer processes and threads (ENTRYPOINT_THREADS=auto)"
             if throttled > stolen else "take an instance type that is not shared or has no CPU credits",
         )  # fmt: skip
@@ -56,22 +56,22 @@ def gpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         if mean >= threshold:
             continue
         they = f"its {len(busy)} GPU{'s are' * (len(busy) > 1) or ' is'}"
-        text = f"{they} busy in {percent(mean)} of the training{_beside(host, list(busy), *training)}"
-        advice = "use larger batches, mixed precision or XLA; see whether the input keeps up"
+        text = f"{they} busy for {percent(mean)} of the training{_beside(host, list(busy), *training)}"
+        advice = "use larger batches, mixed precision or XLA; check that the input keeps up"
         unused = [name for name, each in busy.items() if each < USED]
         cpus = busy_cpus(host, *training)
         if len(unused) == len(busy) and not any(_is_taken(host, name) for name in busy):
-            text = f"{they} not used at all: no program takes memory there"
+            text = f"{they} not used at all: no program holds memory there"
             advice = (
-                "see whether TensorFlow finds them (tf.config.list_physical_devices) and where the script puts work; "
-                "or take instances without GPUs"
+                "check that TensorFlow finds them (tf.config.list_physical_devices) and that the script uses them; or "
+                "take instances without GPUs"
             )
         elif unused and len(unused) < len(busy):
             text += f", GPU {', '.join(unused[:8])} not at all"
             advice = "start one process for each GPU (ENTRYPOINT_PROCESSES_PER_HOST), or a strategy that uses all"
         elif cpus > 0.8:
-            text += f", its CPUs to {percent(cpus)}"
-            advice = "the CPUs prepare the input too slowly: do less there, or take an instance with more for each GPU"
+            text += f", its CPUs {percent(cpus)}"
+            advice = "the CPUs prepare the input too slowly: do less there, or take an instance with more CPUs per GPU"
         weight = (1 - mean) / max(1 - threshold, 0.01)
         yield Verdict(rule="gpu_starved", host=host.name, text=text, advice=advice, weight=weight)
 
@@ -107,7 +107,7 @@ def memory(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         if not limit or not held:
             continue
         if peak >= threshold * limit:
-            text = f"programs held {size(peak)}, {percent(peak / limit)} of the memory there is"
+            text = f"programs held {size(peak)}, {percent(peak / limit)} of the host's memory"
             yield Verdict(
                 rule="memory", host=host.name, text=text, advice=advice, weight=peak / limit / max(threshold, 0.01)
             )
@@ -121,7 +121,7 @@ def memory(job: JobRecord, threshold: float) -> Iterator[Verdict]:
                 f"full in {duration((limit - held[-1]) / slope)}"
             )
             advice = (
-                "look for what is kept from step to step: Python lists, tf.function traced anew, an unbounded cache()"
+                "look for what is kept from step to step: Python lists, retraced tf.functions, an unbounded cache()"
             )
             yield Verdict(rule="memory", host=host.name, text=text, advice=advice, weight=(held[-1] + gained) / limit)
 

@@ -27,7 +27,7 @@ def ps_unbalanced(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         if host.name in own
     }
     for amounts, least, words in (
-        (worked, LEAST_CPU, lambda amount: f"works {amount:.3g} CPU-seconds"),
+        (worked, LEAST_CPU, lambda amount: f"uses {amount:.3g} CPU-seconds"),
         (moved, LEAST_BYTES, lambda amount: f"exchanges {size(amount)}"),
     ):
         total = sum(amounts.values())
@@ -38,8 +38,7 @@ def ps_unbalanced(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         if most >= threshold * mean and most > mean:
             yield Verdict(
                 rule="ps_unbalanced", host=host, process=process, weight=most / mean / max(threshold, 0.1),
-                text=f"{words(most)}, {most / mean:.1f} times as much as {len(amounts)} parameter servers "
-                "do on average",
+                text=f"{words(most)}, {most / mean:.1f} times the average of {len(amounts)} parameter servers",
                 advice="divide large variables (variable_partitioner=tf.distribute.experimental.partitioners."
                 "MinSizePartitioner()), or use fewer parameter servers",
             )  # fmt: skip
@@ -64,9 +63,9 @@ def network(job: JobRecord, threshold: float) -> Iterator[Verdict]:
             if share >= threshold and busy < 0.5:
                 yield Verdict(
                     rule="network", host=host.name, weight=share / max(threshold, 0.01),
-                    text=f"{size(peak)} a second are {way} in {percent(share)} of the training, while CPUs and GPUs "
-                    f"are busy to {percent(busy)}: the network seems to be the limit",
+                    text=f"{size(peak)} a second are {way} for {percent(share)} of the training, while CPUs and GPUs "
+                    f"are {percent(busy)} busy: the network seems to be the limit",
                     advice="send less (fp16 compression, larger batches, fewer exchanges), or take instances with a "
-                    "faster network; one large host in place of several has none",
+                    "faster network; one large host instead of several needs no network",
                 )  # fmt: skip
                 break

@@ -52,10 +52,10 @@ def straggler(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         if each >= threshold * median and each > median:
             yield Verdict(
                 rule="straggler", host=host.name, process=process.name, weight=each / median / max(threshold, 0.1),
-                text=f"takes {duration(each)} for a step, {each / median:.1f} times as long as the median of "
+                text=f"takes {duration(each)} for a step, {each / median:.1f} times the median of "
                 f"{len(found)} processes ({duration(median)})",
                 advice="compare its host's CPUs, disks and network with the others', and its share of the data; in "
-                "synchronous training all wait for it",
+                "synchronous training all processes wait for it",
             )  # fmt: skip
 
 
@@ -90,8 +90,8 @@ def loss(job: JobRecord, threshold: float) -> Iterator[Verdict]:
                         weight=1 + (last - first) / max(abs(first), 1e-9),
                         text=f"{name} {went} from {first:.4g} to {last:.4g} in {len(values)} values, "
                         f"by {percent(abs(first - last) / max(abs(first), 1e-9))}",
-                        advice="try another learning rate; see whether labels and inputs belong together, and whether "
-                        "the gradients reach all variables",
+                        advice="try another learning rate; check that labels match their inputs, and that gradients "
+                        "reach all variables",
                     )  # fmt: skip
 
 
@@ -118,6 +118,6 @@ def step_growth(job: JobRecord, threshold: float) -> Iterator[Verdict]:
                 weight=min(10, last / first / max(threshold, 0.1)),
                 text=f"a step takes {duration(last)} at the end, {last / first:.1f} times as long as at the start "
                 f"({duration(first)})",
-                advice="look for what grows: a tf.function that is traced anew, a list of results, a graph that gets "
-                "operations in each step, a machine that gets hot or throttled",
+                advice="look for what grows: a tf.function that is retraced, a list of results, a graph that gets "
+                "operations in each step; or a host that gets hot or is throttled",
             )  # fmt: skip

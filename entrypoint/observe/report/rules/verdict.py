@@ -45,7 +45,7 @@ def _and_of_others(verdict: Verdict, others: set[tuple[str, str]]) -> Verdict:
     names = sorted({host for host, _ in others if host != verdict.host})
     what = f"{', '.join(names[:3])}{f' and {len(names) - 3} more hosts' if len(names) > 3 else ''}" if names else ""
     what = what or f"{len(others)} more processes of this host"
-    return replace(verdict, text=f"{verdict.text}; so it is with {what}")
+    return replace(verdict, text=f"{verdict.text}; the same holds for {what}")
 
 
 def percent(share: float) -> str:

@@ -38,5 +38,5 @@ def test_what_it_lacks_is_told_with_its_line(tmp_path, first, asked):
 def test_line_ends_of_windows_are_a_note_and_no_part_of_a_name(tmp_path):
     ((check, severity, found),) = told(tmp_path, b"\xef\xbb\xbf#!/bin/bash\r\necho told\r\n")
     assert (check, severity) == ("line-ends", "note")
-    assert "our launcher takes them out" in found
+    assert "our launcher removes them" in found
     assert [check for check, *_ in told(tmp_path, b"#!/bin/zsh\r\necho\r\n")] == ["interpreter-missing", "line-ends"]

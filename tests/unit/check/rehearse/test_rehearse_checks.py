@@ -104,7 +104,9 @@ def test_what_is_not_fine_says_what_to_do() -> None:
 def test_what_was_left_out_as_no_data_is_a_note() -> None:
     case = replace(HEALTHY, samples=(replace(SAMPLE, no_data=("_SUCCESS", ".a.crc")),))
     ((level, words),) = told(case, "data")
-    assert level == "note" and words.startswith("training: _SUCCESS, .a.crc are left out as no data; SageMaker brings")
+    assert level == "note" and words.startswith(
+        "training: _SUCCESS, .a.crc are ignored, as they are not data; SageMaker delivers"
+    )
 
 
 class TestPlain:
@@ -150,7 +152,7 @@ class TestPlain:
 
     def test_one_that_leaves_no_model(self) -> None:
         case = with_plain(acted=None, kind="succeeded")
-        assert told(case, "model") == [("warning", "at its end it leaves no model in /opt/ml/model")]
+        assert told(case, "model") == [("warning", "it saved no model in /opt/ml/model")]
         assert told(replace(case, request=replace(case.request, moved=("model_dir",))), "model") == []
         saving = with_plain(acted=None, kind="succeeded", hosts=(host("algo-1", (), saved=1),))
         assert told(saving, "model") == []
@@ -203,14 +205,14 @@ class TestShards:
     def test_files_that_nobody_reads(self) -> None:
         assert ("warning", "training: no host has read any file of it") in self.reading((), ())
         (level, words), *_ = self.reading(("a",), ("a",))
-        assert level == "warning" and "1 of 2 files were read by nobody, such as b" in words
+        assert level == "warning" and "1 of 2 files were not read, such as b" in words
         assert self.reading(("a",), ("a",), kind="stopped")[0][0] == "note"
 
     def test_a_host_that_reads_nothing(self) -> None:
         assert ("warning", "training: algo-2 read nothing of it") in self.reading(("a", "b"), ())
 
     def test_what_cannot_be_seen(self) -> None:
-        assert "does not tell" in self.reading(None, None)[0][1]
+        assert "does not show" in self.reading(None, None)[0][1]
         assert "streamed" in told(replace(HEALTHY, streamed=("training",)), "shards")[0][1]
 
     def test_fewer_files_than_hosts(self) -> None:
@@ -268,12 +270,12 @@ class TestStop:
 
     def test_one_that_leaves_nothing(self) -> None:
         assert told(with_plain(kept=()), "stop") == [
-            ("warning", "stopped in its middle it leaves neither a checkpoint nor a model")
+            ("warning", "it saves neither a checkpoint nor a model when it is stopped")
         ]
         assert told(with_plain(kept=(), hosts=(host("algo-1", (), saved=2),)), "stop") == []
         killed = Process(name="script", role="worker", began=9.0, ended=31.0, how="killed by SIGTERM")
         ((level, words),) = told(with_plain(hosts=(host("algo-1", (), processes=(killed,)),)), "stop")
-        assert level == "warning" and "keeps nothing" in words, "a checkpoint that came by chance just then"
+        assert level == "warning" and "saves nothing" in words, "a checkpoint that came by chance just then"
         ((level, words),) = told(with_plain(kept=((15.0, CHECKPOINT),)), "stop")
         assert level == "warning" and "the last checkpoint was 15.0 s old" in words
 
@@ -285,7 +287,7 @@ class TestStop:
         case = replace(
             HEALTHY, runs=(run("plain", None, kind="succeeded"), run("stop", kind="failed", cause="OSError"))
         )
-        assert told(case, "stop") == [("error", "stopped in its middle it failed: OSError")]
+        assert told(case, "stop") == [("error", "it failed when it was stopped: OSError")]
 
 
 class TestKeeping:
@@ -293,13 +295,13 @@ class TestKeeping:
         ((level, words),) = told(with_plain(kept=((30.5, CHECKPOINT),)), "checkpoints")
         assert level == "warning" and "none was written within 21.0 s" in words
         ((level, words),) = told(with_plain(acted=None, kind="succeeded", kept=()), "checkpoints")
-        assert level == "error" and "has written no checkpoint" in words
+        assert level == "error" and "without writing a checkpoint" in words
 
     def test_nowhere_to_keep_them(self) -> None:
         case = with_plain(kept=())
         case = replace(case, request=replace(case.request, keeps_checkpoints=False))
         ((level, words),) = told(case, "checkpoints")
-        assert level == "warning" and "begins anew" in words
+        assert level == "warning" and "starts from the beginning" in words
         spot = replace(case, request=replace(case.request, spot=True))
         assert told(spot, "checkpoints")[0][0] == "error"
 
@@ -310,8 +312,8 @@ class TestKeeping:
         ((level, words),) = self.resumed(KILL, replace(RESUME, hosts=PLAIN.hosts))
         assert level == "error"
         assert words == (
-            "the job that comes after a lost host begins anew: its first step is 0, though the killed run had reached "
-            "200 and kept checkpoints"
+            "after a lost host the next job starts from the beginning: its first step is 0, though the killed run had "
+            "reached 200 and kept checkpoints"
         )
 
     def test_one_that_fails(self) -> None:
@@ -350,7 +352,7 @@ class TestHours:
         ((level, words),) = told(HEALTHY, "hours")
         assert level == "note" and "1.0 min" not in words
         assert words.startswith("60.0 min at the rate of this machine with 2 simulated hosts (max_steps 36000")
-        assert "are not ml.c5.xlarge, so hours here say nothing of speed there" in words
+        assert "are not ml.c5.xlarge, so hours here do not predict hours there" in words
 
     def test_price(self) -> None:
         priced = replace(HEALTHY, price=2.0, speedup=10.0)
@@ -376,7 +378,7 @@ class TestHours:
         case = with_plain(acted=None, kind="succeeded", hosts=(host("algo-1", (), metrics=metrics),))
         case = replace(case, request=replace(case.request, hyperparameters=()))
         found = told(case, "hours")[0][1]
-        assert found.startswith("21.8 min at the rate") and "beside 9.0 s for the start" in found
+        assert found.startswith("21.8 min at the rate") and "plus 9.0 s for the start" in found
 
     def test_epochs_of_as_many_steps_whatever_the_data(self) -> None:
         metrics = tuple(
@@ -410,7 +412,7 @@ class TestHours:
     def test_what_is_not_known_is_not_said(self) -> None:
         case = with_plain()
         case = replace(case, request=replace(case.request, hyperparameters=(("lr", "0.1"),)))
-        assert "is not known" in told(case, "hours")[0][1]
+        assert "does not show" in told(case, "hours")[0][1]
 
 
 def test_the_table_and_its_json() -> None:

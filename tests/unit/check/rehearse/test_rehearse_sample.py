@@ -115,7 +115,7 @@ def test_what_is_no_data_is_left_out_and_empty_files_do_no_harm(tmp_path: Path) 
     (data / ".ipynb_checkpoints/a-checkpoint.csv").write_text("1\n2\n")
     (data / "_SUCCESS").touch()
     (data / "empty").touch()
-    with pytest.raises(ConfigError, match=r"no file in it holds data; name a local copy"):
+    with pytest.raises(ConfigError, match=r"no file in it holds data; pass a local copy"):
         sample(tmp_path, data, 10)
     (data / "a.csv").write_text("1\n2\n")
     taken = sample(tmp_path, data, 10)
@@ -150,7 +150,7 @@ def test_channels_are_as_the_request_has_them(tmp_path: Path) -> None:
         ("s3://rehearsed/rows/", {"other": "x"}, "--channel names other, and the request has training"),
         ("s3://rehearsed/rows/", {"training": "nowhere"}, "there is no such folder"),
         ("file:///nowhere/at/all", {}, "there is no such folder"),
-        ("fsx://somewhere", {}, "no S3 path; name a local copy"),
+        ("fsx://somewhere", {}, "not an S3 path; pass a local copy"),
     ],
 )
 def test_what_cannot_be_sampled(tmp_path: Path, uri: str, given: dict[str, str], words: str) -> None:
@@ -159,7 +159,7 @@ def test_what_cannot_be_sampled(tmp_path: Path, uri: str, given: dict[str, str],
 
 
 def test_manifests_are_named_as_not_sampled(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="a ManifestFile, of which no sample can be taken"):
+    with pytest.raises(ConfigError, match="a ManifestFile, and cannot be sampled"):
         origins(request(S3DataType="ManifestFile"), {}, tmp_path)
 
 
@@ -202,5 +202,5 @@ class TestOfS3:
         monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
         monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
         monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
-        with pytest.raises(ConfigError, match=r"Unable to locate credentials; name a local copy"):
+        with pytest.raises(ConfigError, match=r"Unable to locate credentials; pass a local copy"):
             origins(request(), {}, tmp_path / "samples")

@@ -34,7 +34,7 @@ def test_what_answers_is_no_job(answer: bytes) -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        with pytest.raises(ConfigError, match="nobody shows a job at http://127"):
+        with pytest.raises(ConfigError, match="no live page of a job at http://127"):
             source(f"http://127.0.0.1:{server.getsockname()[1]}", {})()
         thread.join()
 
@@ -45,13 +45,13 @@ def test_no_proxy_is_asked_for_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("http_proxy", url)
         monkeypatch.setattr("urllib.request._opener", None)  # which keeps the proxies of its first question
-        with pytest.raises(ConfigError, match=r"nobody shows a job at http://127\.0\.0\.1:1"):
+        with pytest.raises(ConfigError, match=r"no live page of a job at http://127\.0\.0\.1:1"):
             source("http://127.0.0.1:1", {})()
     assert not asked
 
 
 def test_an_address_that_is_none() -> None:
-    with pytest.raises(ConfigError, match="nobody shows a job at http://localhost:abc"):
+    with pytest.raises(ConfigError, match="no live page of a job at http://localhost:abc"):
         source("http://localhost:abc", {})()
 
 

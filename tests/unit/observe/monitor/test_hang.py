@@ -271,7 +271,7 @@ def test_whom_horovod_misses_is_to_blame():
     heard.note("algo-1", "stalled", [1], "1: [HorovodAllreduce]")
     stands = {("algo-1", "rank 0"): DATA, ("algo-2", "rank 1"): REDUCE}
     assert missing(stands, heard.stall) == [("algo-2", "rank 1")]
-    assert in_words(stands, heard.stall).endswith("; Horovod misses 1: [HorovodAllreduce]")
+    assert in_words(stands, heard.stall).endswith("; Horovod reports missing 1: [HorovodAllreduce]")
 
 
 def test_a_stall_that_is_over_blames_nobody():

@@ -117,9 +117,9 @@ def test_it_is_told_in_words(life, capsys):
     assert replay.replay({"algo-1": life.record}, None) == 0
     told = capsys.readouterr().out
     assert re.search(
-        r"12\d\.\d+ algo-1  algo-2 says .*done=True.*cause=algo-2 script \(exit code 1\): ValueError: x", told
+        r"12\d\.\d+ algo-1  algo-2 reports .*done=True.*cause=algo-2 script \(exit code 1\): ValueError: x", told
     )
-    assert "-> SIGTERM to script" in told and "-> leaves: failed, exit code 1" in told
+    assert "-> SIGTERM to script" in told and "-> exits: failed, exit code 1" in told
     assert "algo-1: failed, exit code 1, as then, by the same" in told
 
 

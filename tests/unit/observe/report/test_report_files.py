@@ -139,7 +139,7 @@ class TestCommand:
             (["."], "there are no records (HOST.jsonl.gz) in .; a job writes them to output/data/record if"),
             (["model.tar.gz"], "there are no records (record/HOST.jsonl.gz) in model.tar.gz"),
             (["text.gz"], "text.gz cannot be read as an archive"),
-            (["s3://bucket"], "is no object in S3; wanted s3://BUCKET/"),
+            (["s3://bucket"], "is not an object in S3; wanted s3://BUCKET/"),
             (["job", "--price", "cheap"], "--price is 'cheap'; wanted USD of a host for an hour"),
             (["job", "--price", "-1"], "--price is '-1'"),
             (["job", "--rules", "stragler=2"], "did you mean straggler?"),

@@ -178,7 +178,7 @@ def test_of_a_job_that_hung_the_time_without_progress_is_told():
     assert "stacks" not in told(job)["idle"].advice, "there are none"
     first, second = two(LONG)
     first.add("stacks", LONG + 60, "rank 0", {"by": "py-spy", "place": "train.py:7", "text": "..."})
-    assert "see the stacks" in told(ended([first, second], "hung"))["idle"].advice
+    assert "the stacks show" in told(ended([first, second], "hung"))["idle"].advice
 
 
 def test_a_wait_that_was_over_before_the_end_is_no_hang():
@@ -244,7 +244,7 @@ def test_what_else_is_known_of_a_gpu_stands_beside_how_busy_it_was():
     """A GPU is "busy" while any kernel runs; its power and memory say how much that was."""
     (record,) = sampled(LONG, gpus=[[0.4, 20 * GB, 80 * GB, 130.0]])
     found = told(job_of(record))["gpu_starved"]
-    assert "busy in 40 % of the training at 130 W, with up to 25 % of the memory held" in found.text
+    assert "busy for 40 % of the training at 130 W, with up to 25 % of the memory held" in found.text
 
 
 RECORDED = sorted({path.name.partition("-")[0] for path in H100.glob("*.gz")})

@@ -35,7 +35,7 @@ def test_one_that_was_cut_is_read_as_far_as_it_goes():
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "it is empty, or no record"),
+        (b"", "it is empty, or not a record"),
         (b"no gzip at all", "a part of it is broken"),
         (lines("nonsense", '["host"]', "[]", "{}", "7", '["host", 1, 2]'), "6 lines could not be understood"),
     ],
@@ -126,7 +126,7 @@ def test_what_expands_without_end_is_read_to_a_bound(monkeypatch):
     monkeypatch.setattr("entrypoint.record.read.MOST_BYTES", 1 << 22)
     first, line = b'["host",1800000000,{}]\n', b'["said",1800000001,"' + b" " * 1000 + b'"]\n'
     (host,) = gather({"algo-1": packed(first + line * 10_000)}).hosts
-    assert "it is longer than is read" in host.problems and len(host.said) == 2000
+    assert "it is longer than the limit" in host.problems and len(host.said) == 2000
 
 
 def test_what_is_wrong_without_end_is_given_up():
@@ -138,7 +138,7 @@ def test_of_long_records_a_part_is_read_where_time_is_short(monkeypatch):
     monkeypatch.setattr("entrypoint.observe.report.job.QUICK_LINES", 1000)
     job = gather({"algo-1": trained(seconds=600).data}, within=1.0)
     (host,) = job.hosts
-    assert host.every > 1 and any("one was read" in note for note in job.notes)
+    assert host.every > 1 and any("one of every" in note for note in job.notes)
     rates = [rate for rate in host.columns.per_second(("cpu", "user")) if rate is not None]
     assert rates and all(rate == pytest.approx(4.0) for rate in rates), "what is read in part is as high"
 

@@ -40,7 +40,7 @@ class TestInputBound:
 
     def test_by_marks(self):
         found = verdicts(self.waits(0.5))["input_bound"]
-        assert found.process == "script" and re.search(r"waits for data in (49|50) % of its training", found.text)
+        assert found.process == "script" and re.search(r"waits for data for (49|50) % of its training", found.text)
         assert "input_bound" not in verdicts(self.waits(0.2))
         assert "input_bound" in verdicts(self.waits(0.2), input_bound=0.1)
 
@@ -49,7 +49,7 @@ class TestInputBound:
         return trained(sample={"cpu": [cpu, 0, 0, 0, 0], "fifos": {"train": [waiting, 65536]}})
 
     def test_by_an_empty_pipe(self):
-        assert "channel train is empty in 100 %" in verdicts(self.pipe(0, 0.8))["input_bound"].text
+        assert "channel train is empty for 100 %" in verdicts(self.pipe(0, 0.8))["input_bound"].text
         assert "input_bound" not in verdicts(self.pipe(60_000, 0.8))
         assert "input_bound" not in verdicts(self.pipe(0, 7.5)), "it is the processors that are slow"
 
@@ -58,7 +58,7 @@ class TestInputBound:
         for line in record.lines:
             if line[0] == "sample" and "script" in line[4]:
                 line[4]["script"]["wait"] = 0.6
-        assert "waits for disks in 60 %" in verdicts(record)["input_bound"].text
+        assert "waits for disks for 60 %" in verdicts(record)["input_bound"].text
 
 
 class TestProcessors:
@@ -99,7 +99,7 @@ class TestMemory:
 
     def test_it_is_full(self):
         found = verdicts(trained(sample={"programs": 15 * GB}))["memory"]
-        assert "15 GB, 94 % of the memory" in found.text
+        assert "15 GB, 94 % of the host's memory" in found.text
 
     def test_it_will_be(self):
         found = verdicts(self.grows(0.1 * GB))["memory"]
@@ -122,7 +122,7 @@ class TestStraggler:
     def test_one_that_is_slower(self):
         found = verdicts(*self.hosts(0.1, 0.1, 0.2, 0.1))["straggler"]
         assert (found.host, found.process) == ("algo-3", "rank 2")
-        assert "2.0 times as long as the median of 4 processes" in found.text
+        assert "2.0 times the median of 4 processes" in found.text
 
     def test_of_two(self):
         assert verdicts(*self.hosts(0.3, 0.1))["straggler"].host == "algo-1"
@@ -157,7 +157,7 @@ class TestServers:
 
     def test_one_has_the_work_of_all(self):
         found = verdicts(*self.servers(2.0, 0.1, 0.1))["ps_unbalanced"]
-        assert found.process == "ps/0" and "times as much as 3 parameter servers do" in found.text
+        assert found.process == "ps/0" and "times the average of 3 parameter servers" in found.text
 
     def test_balanced(self):
         assert "ps_unbalanced" not in verdicts(*self.servers(1.0, 1.2, 0.9))
@@ -265,11 +265,11 @@ class TestEnds:
         for second in range(26, 66):
             early.sample(second)
         found = verdicts(trained("algo-1", 2, seconds=60), early)["idle"]
-        assert found.host == "algo-2" and "after their own programs have ended" in found.text
+        assert found.host == "algo-2" and "after their own programs ended" in found.text
 
     def test_hosts_that_wait_for_one(self):
         found = verdicts(trained("algo-1", seconds=60, begins=50.0))["idle"]
-        assert "wait for the others to come" in found.text
+        assert "waiting for other hosts to start" in found.text
 
     def test_a_wait_of_a_moment_is_no_matter_though_the_job_is_short(self):
         assert "idle" not in verdicts(trained("algo-1", seconds=10, begins=3.0), idle=0.001)
@@ -297,7 +297,7 @@ class TestWords:
     def test_of_many_hosts_the_worst_is_named_and_the_others_counted(self):
         records = [trained(f"algo-{n + 1}", 6, sample={"programs": (10 + n) * GB}) for n in range(6)]
         found = verdicts(*records, memory=0.6)["memory"]
-        assert found.host == "algo-6" and "; so it is with algo-1, algo-2, algo-3 and 2 more hosts" in found.text
+        assert found.host == "algo-6" and "; the same holds for algo-1, algo-2, algo-3 and 2 more hosts" in found.text
 
     def test_errors_come_first(self):
         record = TestLoss.losses(1.0, math.nan)
