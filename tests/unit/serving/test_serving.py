@@ -367,7 +367,7 @@ def test_the_address_of_tensorflow_serving():
     ],
 )
 def test_at_its_end_the_server_says_whether_all_is_answered(monkeypatch, sent, answer):
-    monkeypatch.setattr("entrypoint.serving.server._LINGER", 1.0 if not answer else 60.0)
+    monkeypatch.setattr("entrypoint.serving.server._LINGER_SECONDS", 1.0 if not answer else 60.0)
     port = unused_port()
     server = Server(Service(read_serving({"SAGEMAKER_BIND_TO_PORT": str(port)})))
     with socket.create_connection(("127.0.0.1", port), timeout=60) as asks:

@@ -110,7 +110,7 @@ def linked():
 
 def test_who_is_killed_while_we_knock_is_not_there(monkeypatch):
     """Its kernel closes one socket after another: connections that it accepts before the listener closes are reset."""
-    monkeypatch.setattr("entrypoint.launcher.control.peers.KNOCK", 60.0)
+    monkeypatch.setattr("entrypoint.launcher.control.peers.KNOCK_SECONDS", 60.0)
     net, coordinator, follower, link = linked()
     taken, connected = threading.Event(), host_calls.connected
 

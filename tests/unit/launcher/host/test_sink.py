@@ -101,7 +101,7 @@ def test_without_a_thread_what_waits_is_written_when_somebody_reads(monkeypatch)
 
 
 def test_who_is_told_to_end_while_it_waits_for_a_reader_hurries(monkeypatch):
-    monkeypatch.setattr("entrypoint.launcher.host.stdout_writer.HURRY", 0.2)
+    monkeypatch.setattr("entrypoint.launcher.host.stdout_writer.HURRY_SECONDS", 0.2)
     full, told, missing = Full(), [], []
     sink = Sink(full.writer)
     sink.put(FIRST)

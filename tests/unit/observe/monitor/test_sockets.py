@@ -76,7 +76,7 @@ def test_exchange_with_each_host(connected):
 
 
 def test_connections_between_two_looks_are_known_of(monkeypatch):
-    monkeypatch.setattr("entrypoint.observe.monitor.traffic.EVERY", 0.0)
+    monkeypatch.setattr("entrypoint.observe.monitor.traffic.EVERY_SECONDS", 0.0)
     with socket.create_server((HOSTS[1].address, 0)) as server, socket.create_server((HOSTS[1].address, 0)) as control:
         ours = (control.getsockname()[1],)
         exchange = Exchange(Cluster(hosts=HOSTS, me=HOSTS[0]), ours)

@@ -135,7 +135,7 @@ def test_what_is_wrong_without_end_is_given_up():
 
 
 def test_of_long_records_a_part_is_read_where_time_is_short(monkeypatch):
-    monkeypatch.setattr("entrypoint.observe.report.job.QUICK", 1000)
+    monkeypatch.setattr("entrypoint.observe.report.job.QUICK_LINES", 1000)
     job = gather({"algo-1": trained(seconds=600).data}, within=1.0)
     (host,) = job.hosts
     assert host.every > 1 and any("one of every" in note for note in job.notes)
