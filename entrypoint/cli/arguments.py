@@ -145,9 +145,11 @@ def parser() -> argparse.ArgumentParser:
 
     _add_plan(add("plan", "print which processes a job starts, where and how; runs nothing"))
     _add_local(add("local", "run a script on simulated hosts of this machine", f"{_CHANNELS}\n{_FAULTS}"))
-    _add_host(add("host", "be one host of a job of containers, as compose.yaml starts them", _CHANNELS))
+    _add_host(add("host", "run one host of a job of containers, as compose.yaml starts them", _CHANNELS))
     _add_top(add("top", "show a job while it runs: its hosts, processes, progress and last lines"))
-    _add_doctor(add("doctor", "say what this machine or image has for each mode; of files, what their job would miss"))
+    _add_doctor(
+        add("doctor", "print what this machine or image has for each mode; for files, what their job would lack")
+    )
     _add_rehearse(add("rehearse", "run what a launch script would submit for a minute on simulated hosts: go or no-go"))
     _add_replay(add("replay", "show what every host of a job knew and decided, second by second"))
     _add_report(add("report", "make a job's report again, from the records of its monitor"))
@@ -157,7 +159,7 @@ def parser() -> argparse.ArgumentParser:
     mlflow.set_defaults(command="mlflow")
     mlflow.add_argument("place", metavar="PLACE", help=_PLACE)
     add("settings", "print all settings with their defaults").set_defaults(command="settings")
-    add("train", "be a host of the job in /opt/ml: what SageMaker runs on each").set_defaults(command="train")
+    add("train", "run a host of the job in /opt/ml: what SageMaker starts on each").set_defaults(command="train")
     return made
 
 
@@ -166,7 +168,7 @@ def _add_plan(plan: argparse.ArgumentParser) -> None:
     add = plan.add_argument
     add("--config", type=Path, metavar="DIR", help="folder with resourceconfig.json, or one like /opt/ml")
     add("--hosts", type=int, metavar="N", help="plan an example job on N hosts")
-    add("--program", metavar="FILE", help="of the job made up; default: train.py")
+    add("--program", metavar="FILE", help="program of the example job; default: train.py")
     _add_description(plan)
     add("--host", metavar="NAME", help="this host's processes only")
     add("--all", action="store_true", help="every process; else, with more than four hosts, a summary by role")
@@ -180,12 +182,10 @@ def _add_doctor(doctor: argparse.ArgumentParser) -> None:
         "files",
         nargs="*",
         metavar="FILE",
-        help="a launch script (it is run, and nothing leaves this machine), a CreateTrainingJob request (.json), "
+        help="a launch script (it runs, without a network), a CreateTrainingJob request (.json), "
         "training scripts (they are read, not run)",
     )
-    add(
-        "--image", default="", metavar="IMAGE", help="the image that the job is to run on, if it is another; by its tag"
-    )
+    add("--image", default="", metavar="IMAGE", help="the image of the job, if not the request's; judged by its tag")
     add("--strict", action="store_true", help="exit code 1 for warnings, too")
     _add_launch_script(doctor)
 
@@ -196,13 +196,13 @@ def _add_rehearse(rehearse: argparse.ArgumentParser) -> None:
     add(
         "launch",
         metavar="LAUNCH",
-        help="a launch script (nothing that it does leaves this machine), or a request, .json",
+        help="a launch script (it runs without a network), or a request, .json",
     )
     add(
         "--engine",
         choices=["process", "netns", "docker"],
         default="",
-        help="what a host is; default: process, or netns if the script has /opt/ml written in it",
+        help="what a host is; default: process, or netns if the script names /opt/ml itself",
     )
     add("--image", default="sagemaker-tf-entrypoint:latest", metavar="TAG", help="docker; default: %(default)s")
     add("--hosts", type=int, metavar="N", help="simulated hosts; default: the request's, at most 4")
@@ -215,7 +215,12 @@ def _add_rehearse(rehearse: argparse.ArgumentParser) -> None:
         metavar="NAME=DIR",
         help="a local copy of a channel's data, or of some",
     )
-    add("--source", type=Path, metavar="DIR", help="the folder of the training script, if it is not found")
+    add(
+        "--source",
+        type=Path,
+        metavar="DIR",
+        help="the folder of the training script, if the launch script does not lead there",
+    )
     add("--output", type=Path, metavar="DIR", help="logs, records, models; default: out/rehearse-LAUNCH-TIME")
     add("--price", type=float, metavar="USD", help="for one host for an hour")
     add("--speedup", type=float, metavar="X", help="how many times as fast the real job is as this one")
@@ -284,7 +289,7 @@ def _add_top(top: argparse.ArgumentParser) -> None:
 def _add_metrics(metrics: argparse.ArgumentParser) -> None:
     metrics.set_defaults(command="metrics")
     add = metrics.add_argument
-    add("place", nargs="?", metavar="PLACE", help="a job's output: definitions of what it told; as of `report`")
+    add("place", nargs="?", metavar="PLACE", help="a job's output, as for `report`: define the metrics that it printed")
     add("--name", action="append", default=[], metavar="NAME", help="of this metric; may be repeated")
     add("--sdk", choices=["v2", "v3", "json"], default="v2", help="for which SageMaker SDK, or as JSON; default: v2")
 
@@ -294,7 +299,7 @@ def _add_tensorboard(tensorboard: argparse.ArgumentParser) -> None:
     add = tensorboard.add_argument
     add("place", metavar="PLACE", help=_PLACE)
     add("--logdir", type=Path, default=Path("tensorboard"), metavar="DIR", help="default: tensorboard")
-    add("--live", action="store_true", help="go on while the job runs; PLACE is a folder then")
+    add("--live", action="store_true", help="follow the job while it runs; PLACE is then a folder")
 
 
 def _add_replay(replay: argparse.ArgumentParser) -> None:
@@ -313,7 +318,7 @@ def _add_report(report: argparse.ArgumentParser) -> None:
     add("place", metavar="PLACE", help=_PLACE)
     add("--price", metavar="USD", help="of a host for an hour, for the bill")
     add("--output", type=Path, default=Path("report.html"), metavar="FILE", help="default: report.html")
-    add("--rules", default="", metavar="NAME=N,...", help="thresholds in place of the job's; see docs/report.md")
+    add("--rules", default="", metavar="NAME=N,...", help="thresholds instead of the job's; see docs/report.md")
 
 
 def _add_launch_script(parser: argparse.ArgumentParser) -> None:
@@ -328,7 +333,7 @@ def _add_launch_script(parser: argparse.ArgumentParser) -> None:
 def _add_program(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("program", type=Path, metavar="PROGRAM", help="a .py or .sh file; its folder is the code")
-    add("--source", type=Path, metavar="DIR", help="the code folder, if it is another")
+    add("--source", type=Path, metavar="DIR", help="the code folder, if not that of the program")
 
 
 def _add_description(parser: argparse.ArgumentParser) -> None:
@@ -338,7 +343,7 @@ def _add_description(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=N[:TYPE]",
-        help="N hosts of an instance group, in place of --hosts; may be repeated",
+        help="N hosts of an instance group, instead of --hosts; may be repeated",
     )
     _add_job(parser)
 
@@ -349,8 +354,8 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
         "--mode",
         metavar="M",
         type=_mode,
-        help="single, ps (parameter_server), mwms (multi_worker_mirrored) or mpi (horovod); default: as the "
-        "hyperparameters say",
+        help="single, ps (parameter_server), mwms (multi_worker_mirrored) or mpi (horovod); default: from the "
+        "hyperparameters",
     )
     add("--processes-per-host", type=int, metavar="K", help="ranks (mpi) or workers (ps, mwms)")
     add(
