@@ -1,4 +1,4 @@
-"""Start the monitor: as a fork of the launcher before that has threads, later as a Python process of its own.
+"""Start the monitor: first as a fork of the launcher, before that has threads; later as a new Python process.
 
 A fork is cheaper: a new Python would cost every job some 50 ms of CPU time in its first second.
 """
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 # Bytes that may wait in the socket, as far as the kernel allows; the monitor reads it ten times a second.
 ROOM = 1 << 20
 ENDS = 1.0  # seconds within which a process that has closed its socket ends
-LATER = 250  # milliseconds by which the monitor starts later than the launcher
-LONGEST = 1 << 14  # bytes of a traceback that are kept
+LATER = 250  # milliseconds that a forked monitor waits before its imports
+LONGEST = 1 << 14  # bytes kept of a traceback
 AGAIN = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
