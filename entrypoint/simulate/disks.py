@@ -1,4 +1,4 @@
-"""Folders of a host that run full, or cannot be written to any more: a file system to fill, and the commands for it."""
+"""Fill folders of a host, or make them read-only: a small file system, and commands for both."""
 
 import os
 import shutil
@@ -9,10 +9,10 @@ from entrypoint.simulate import linux
 
 FILLER = ".full"
 
-# Shell commands, for {0}. They run where the host's folder is seen, which may be in a container.
+# Shell commands for the folder {0}. They run where the host's folder is visible, which may be in a container.
 
-# A file system in memory is made as small as what it holds. (No size at all would mean: no limit. And something may be
-# written between looking and closing, so there are some tries.)
+# Shrinks a file system in memory to its contents. Size 0 would mean no limit, so an empty one gets a filler. Something
+# may be written between the look and the remount, so there are several tries.
 FILL = f"""
 for try in 1 2 3 4 5 6 7 8 9; do
     used=$(($(df -B1 --output=used {{0}} | tail -n 1)))
@@ -22,14 +22,15 @@ done
 exit 1
 """
 
-# Where a file is open for writing, the mount cannot be changed, but covered: that file stays open, no other opens.
+# While a file is open for writing, the mount cannot be made read-only, so a read-only mount covers it. That file stays
+# open for writing; no other can be opened.
 MAKE_READONLY = """
 mount -o remount,bind,ro {0} 2>/dev/null || {{ mount --bind {0} {0} && mount -o remount,bind,ro {0}; }}
 """
 
 
 class SmallDisk:
-    """A file system in memory over a folder while it is entered; what was written there is in the folder afterwards."""
+    """Mount a file system in memory over a folder, and copy its contents into the folder at the end."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -51,11 +52,11 @@ class SmallDisk:
 
     @property
     def _real(self) -> str:
-        """The folder below the mount."""
+        """Return the path of the folder below the mount."""
         return f"/proc/self/fd/{self._below}"
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
-    """Return what is not brought back: the filler, and what holds no data (sockets, pipes)."""
+    """Return the names that are not copied back: the filler, sockets and pipes."""
     paths = {name: Path(folder) / name for name in names}
     return {n for n, path in paths.items() if n == FILLER or not (path.is_symlink() or path.is_dir() or path.is_file())}

@@ -1,4 +1,4 @@
-"""System calls that Python 3.11 has no words for, about namespaces and mounts."""
+"""Call Linux for namespaces and mounts, which Python 3.11 has no functions for."""
 
 import ctypes
 import os
@@ -16,24 +16,24 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def with_sbin(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which root's tools are found, whatever shell we come from."""
+    """Return an environment in which root's tools are found, whatever PATH our shell has."""
     return {**environment, "PATH": f"{environment.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"}
 
 
 def unshare(kinds: int) -> None:
-    """Give the calling thread, and what it starts from now on, namespaces of their own."""
+    """Move the calling thread, and all that it starts from now on, into new namespaces."""
     _check(_libc.unshare(kinds), "unshare")
 
 
 def die_with_parent(parent: int) -> None:
-    """Have us killed by SIGKILL when our parent ends; now, if it has. Its pid is as /proc has it."""
+    """Arrange for SIGKILL when our parent (its pid in /proc) ends, and exit now if it has ended."""
     _check(_libc.prctl(1, signal.SIGKILL, 0, 0, 0), "prctl")  # PR_SET_PDEATHSIG
     if int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[1]) != parent:
         os._exit(137)
 
 
 def mount(source: str | Path, target: str | Path, kind: str = "none", flags: int = 0, data: str = "") -> None:
-    """Call mount(2). A source /proc/self/fd/N is what that file was opened as, whatever is mounted over it since."""
+    """Call mount(2). A source /proc/self/fd/N means the file as it was opened, even if something covers it now."""
     code = _libc.mount(
         os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), data.encode() or None
     )
@@ -45,13 +45,13 @@ def unmount(target: str | Path) -> None:
 
 
 def new_network() -> int:
-    """Return a network namespace that lives as long as the file returned, with no process in it and no name."""
+    """Create a network namespace without name or process; return a file that keeps it alive."""
     made: list[int] = []
     problem: list[OSError] = []
 
     def make() -> None:
         try:
-            unshare(NEW_NETWORK)  # of this thread alone
+            unshare(NEW_NETWORK)  # for this thread only
             made.append(os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC))
         except OSError as error:
             problem.append(error)

@@ -1,4 +1,4 @@
-"""The live page of a job on this machine, while `entrypoint local --watch` runs it."""
+"""Serve the live page of a job that `entrypoint local --watch` runs."""
 
 import contextlib
 import logging
@@ -9,14 +9,14 @@ from pathlib import Path
 from entrypoint.base.errors import ConfigError
 from entrypoint.observe.live.serve import Looks, application
 
-SEE_THE_END = 3.0  # seconds that somebody who looks has to see how the job ended
+SEE_THE_END = 3.0  # seconds for an open page to get the job's end
 
 
 @contextlib.contextmanager
 def live_page(records: Path, port: int, say: Callable[[str], None]) -> Iterator[None]:
-    """Serve the page of the job whose records come to lie there, on this machine's loopback; port 0: any.
+    """Serve the page of the job with these records on this machine's loopback; port 0 means any free one.
 
-    ConfigError if the port cannot be had.
+    ConfigError if the port is not free.
     """
     from waitress.server import create_server
 

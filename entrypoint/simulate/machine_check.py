@@ -1,4 +1,4 @@
-"""What this machine, or the image that this runs in, has for each mode, found as a job finds it at its start."""
+"""Report what this machine or image has for each mode, with the checks that a job makes at its start."""
 
 import contextlib
 import shutil
@@ -21,7 +21,7 @@ SHOWN = ("tensorflow", "tensorflow-cpu", "keras", "tf-keras", "horovod", "mpi4py
 
 
 def examine(path: str) -> Iterator[str]:
-    """Yield what is here, with that PATH, then a line for each mode, for a person to read."""
+    """Yield lines for people: Python, packages and MPI in that PATH, then each mode."""
     packages = [f"{name} {found}" for name in SHOWN if (found := _version(name))]
     yield f"Python {sys.version.split()[0]}: {sys.executable}"
     yield f"packages: {', '.join(packages) or 'no TensorFlow, Horovod or mpi4py'}"
@@ -47,7 +47,7 @@ def _version(name: str) -> str:
 
 
 def _plan(mode: Mode, hosts: int, path: str) -> Plan:
-    """Return the plan of a job that is made up."""
+    """Return the plan of a made-up job."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         job = LocalJob(program="train.py", source=folder, hosts=hosts, mode=mode, output=folder)

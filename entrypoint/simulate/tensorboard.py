@@ -1,4 +1,4 @@
-"""TensorBoard beside a job on this machine, while `entrypoint local --tensorboard` runs it."""
+"""Serve TensorBoard for a job that `entrypoint local --tensorboard` runs."""
 
 import contextlib
 import os
@@ -11,13 +11,13 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.observe.export.follow import follow
 from entrypoint.observe.export.tensorboard import EventFiles
 
-PORT = 6006  # TensorBoard's own
-LAST = 10.0  # seconds in which the last of the records is written
+PORT = 6006  # TensorBoard's default
+LAST = 10.0  # seconds to write the end of the records
 
 
 @contextlib.contextmanager
 def board(records: Sequence[Path], logdir: Path, port: int | None, say: Callable[[str], None]) -> Iterator[None]:
-    """Write the job's event files as it runs, and serve them on this machine; ConfigError if that cannot be done."""
+    """Write the job's event files while it runs, and serve them on this machine; ConfigError if that fails."""
     files, over = EventFiles(logdir), threading.Event()
     writer = threading.Thread(target=follow, args=(lambda: list(records), files, over.is_set), daemon=True)
     writer.start()
@@ -32,10 +32,10 @@ def board(records: Sequence[Path], logdir: Path, port: int | None, say: Callable
 
 
 def _serve(logdir: Path, port: int | None) -> str:
-    """Return where it is served, in a thread of ours: a process of its own would end with the hosts' descendants."""
+    """Start TensorBoard in a thread and return its address: a process would be ended with the hosts' descendants."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what it imports itself
+        warnings.simplefilter("ignore")  # warnings of TensorBoard's own imports
         from tensorboard import program
 
     tool = program.TensorBoard()

@@ -1,6 +1,6 @@
-"""Starts the hosts, copies their lines, has faults injected, and waits until all have ended.
+"""Start the hosts, copy their output, have faults injected, and wait until all have ended.
 
-On SIGTERM or Ctrl-C: stops them.
+SIGTERM and Ctrl-C stop the hosts.
 """
 
 import contextlib
@@ -20,13 +20,13 @@ from entrypoint.simulate.injector import Injector
 from entrypoint.simulate.local_python import allow_files
 from entrypoint.simulate.tree import HostFolder
 
-STOP_GRACE = 120.0  # seconds from SIGTERM to SIGKILL, as SageMaker gives
-ASK_AGAIN = 1.0  # seconds; a host that was still starting may not have heard
-FOLLOW = 15.0  # seconds in which the others follow a host that failed; they take 5 if it was lost
-LAST_LINES = 2.0  # seconds in which the output of hosts that have ended may arrive
-GONE = 0.1  # seconds in which what was killed is gone
-STALLED = 0.05  # seconds between two looks whether a host's output may be read again
-NEWS = 0  # no signal: a host said something that a fault waits for
+STOP_GRACE = 120.0  # seconds from SIGTERM to SIGKILL, as on SageMaker
+ASK_AGAIN = 1.0  # seconds between two SIGTERMs: a host that was starting may have missed the first
+FOLLOW = 15.0  # seconds for the other hosts to end after one failed; they take 5 if it was lost
+LAST_LINES = 2.0  # seconds for the last output of hosts that have ended
+GONE = 0.1  # seconds for killed processes to disappear
+STALLED = 0.05  # seconds between two checks whether a host's output may be read again
+NEWS = 0  # not a signal: a host has printed what a fault waits for
 
 
 @contextlib.contextmanager
@@ -43,14 +43,14 @@ def signals() -> Iterator["queue.SimpleQueue[int]"]:
 
 
 class Terminal:
-    """Our stdout, for whole lines of several threads."""
+    """Write whole lines of several threads to our stdout."""
 
     def __init__(self, fd: int = 1) -> None:
         self._fd, self._lock = fd, threading.Lock()
 
     def write(self, lines: bytes) -> None:
         view = memoryview(lines)
-        with self._lock, contextlib.suppress(OSError):  # nobody reads us any more: the job goes on, and its logs
+        with self._lock, contextlib.suppress(OSError):  # without a reader of our stdout, job and log files go on
             while view:
                 view = view[os.write(self._fd, view) :]
 
@@ -59,7 +59,7 @@ class Terminal:
 
 
 class Watch:
-    """The hosts of one run. Facts only: which run, which have ended how, since when they are to stop."""
+    """Run the hosts of one job, and keep the facts: which run, how others ended, since when they are being stopped."""
 
     def __init__(
         self, engine: Engine, injector: Injector, terminal: Terminal, happened: "queue.SimpleQueue[int]"
@@ -76,7 +76,7 @@ class Watch:
         self.forced = False
 
     def run(self, folders: Sequence[HostFolder], timeout: float | None) -> dict[str, Exit]:
-        """Return how each host ended. Hosts that a signal kept from starting are not in it."""
+        """Run the hosts; return how each one ended. Hosts that a signal kept from starting are left out."""
         allow_files(2 * len(folders))  # a pipe and a log for each
         process.become_subreaper()
         self.began = time.monotonic()
@@ -104,7 +104,7 @@ class Watch:
         return self.exits
 
     def _start_due(self) -> None:
-        """Start those whose time has come, which is all of them at once but for faults."""
+        """Start the hosts whose time has come: all of them at once, but for faults."""
         for folder in list(self.waiting):
             while not self.happened.empty():
                 self._hear(wait=0)
@@ -115,7 +115,7 @@ class Watch:
             self.waiting.clear()
 
     def _until_something(self, deadline: float | None) -> float:
-        """Return seconds in which nothing is to be done, unless something is heard."""
+        """Return the seconds until something is due, unless an event comes earlier."""
         starts = [self.injector.starts_at(folder.host) for folder in self.waiting]
         looks = [look for look in [self.injector.next_look(self._now())] if look is not None]
         times = [self.began + seconds - time.monotonic() for seconds in [*starts, *looks]]
@@ -140,7 +140,7 @@ class Watch:
         self.copiers.append(copier)
 
     def _hear(self, wait: float) -> None:
-        """What happened: signals to us, hosts that ended."""
+        """Handle one event: a signal to us, or hosts that ended."""
         try:
             number = self.happened.get(timeout=wait) if wait else self.happened.get_nowait()
         except queue.Empty:
@@ -162,7 +162,7 @@ class Watch:
                 self.exits[host] = Exit.from_wait_status(status)
                 if not self.exits[host].clean and self.failed_since is None:
                     self.failed_since = time.monotonic()
-                # A host that was killed leaves its script to us, and a host that is gone runs nothing.
+                # The scripts of a killed host become our children, and must end with it.
                 ended += descendants.end_descendants(within=GONE, spare=self.running.values())[1]
 
     def _stop(self, why: str) -> None:
@@ -175,7 +175,7 @@ class Watch:
         self.engine.signal(self.running, signal.SIGKILL)
 
     def _press(self) -> None:
-        """What stopping takes by now."""
+        """Send the signals that stopping requires by now."""
         now = time.monotonic()
         if self.stopping_since is None or not self.running:
             return
@@ -186,7 +186,7 @@ class Watch:
             self._kill(f"still there {STOP_GRACE:g} s later: killing {', '.join(self.running)}")
 
     def _bury_the_frozen(self) -> None:
-        """A host that a fault froze for good cannot end: with the others gone, it is taken off, as SageMaker does."""
+        """Kill hosts that a fault froze for good once only they are left, as SageMaker would remove them."""
         if (
             self.running
             and not self.waiting
@@ -196,17 +196,17 @@ class Watch:
             self._kill(f"nobody is left but hosts paused for good: killing {', '.join(self.running)}")
 
     def _read(self, pipe: IO[bytes], host: str) -> bytes:
-        """Return the next of a host's output; while a fault stalls it and the host is there, nobody reads."""
+        """Read a host's next output. While a fault stalls it and the host runs, wait instead."""
         while self.injector.stalls(host) and host in self.running:
             time.sleep(STALLED)
         return pipe.read(1 << 16)
 
     def _copy(self, pipe: IO[bytes], folder: HostFolder) -> None:
-        """A host's output: to its log as it comes, to the terminal in whole lines."""
+        """Copy a host's output to its log as it comes, and to the terminal in whole lines."""
         rest = b""
         with pipe, folder.log.open("wb", buffering=0) as log:
             while block := self._read(pipe, folder.host):
-                with contextlib.suppress(OSError):  # a full disk: read on, or the host would stand still
+                with contextlib.suppress(OSError):  # on a full disk, read on: else the host would block
                     log.write(block)
                 whole, newline, after = (rest + block).rpartition(b"\n")
                 self.terminal.write(whole + newline)
