@@ -1,7 +1,7 @@
-"""Prints about how many bytes a registry would hold of this image, by what gzip makes of a sample of its files.
+"""Estimate and print the bytes that this image takes in a registry, by compressing a sample of its files.
 
-build.sh hands it to the Python of the image. Of all files in a row it compresses every N-th window, some 48 MB in all,
-which takes two seconds; the whole, as `docker push` does it, takes a minute.
+build.sh passes it to the Python of the image. It treats all files as one stream and compresses every N-th window, about
+48 MB in all, in two seconds; compressing everything, as `docker push` does, takes a minute.
 """
 
 import os
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 WINDOW, SAMPLE = 256 << 10, 48 << 20
-LEVEL = 6  # docker's
+LEVEL = 6  # as docker uses
 
 
 def files() -> Iterator[tuple[str, int]]:
-    """Yield path and size of each file of the image, in no mounted folder; those of a folder together."""
+    """Yield path and size of each file of the image, folder by folder, without mounted folders."""
     device = os.lstat("/").st_dev
     for folder, folders, names in os.walk("/"):
         folders[:] = [each for each in sorted(folders) if os.lstat(f"{folder}/{each}").st_dev == device]

@@ -1,4 +1,4 @@
-"""Check an image for GPUs without one: versions, libraries that do not find others, Horovod's kernels, XLA's compiler.
+"""Check an image for GPUs without a GPU: versions, missing libraries, Horovod's kernels, XLA's compiler.
 
 The build runs it in /opt/venv, and tests/cluster/test_cluster_gpu_image.py in the image.
 """
@@ -15,15 +15,15 @@ import tensorflow as tf
 
 PACKAGES = Path(tf.__file__).parents[1]
 NVIDIA = PACKAGES / "nvidia"
-DRIVER = {"libcuda.so.1", "libnvidia-ml.so.1"}  # of the host: NVIDIA's container runtime mounts it
-LOADED = {"libtensorflow_cc.so.2", "libtensorflow_framework.so.2"}  # before Horovod, which looks for them nowhere
-# The entries of a file with kernels: what kind (1 is PTX, 2 a program), for which generation of GPUs.
+DRIVER = {"libcuda.so.1", "libnvidia-ml.so.1"}  # the host's: NVIDIA's container runtime mounts them
+LOADED = {"libtensorflow_cc.so.2", "libtensorflow_framework.so.2"}  # loaded before Horovod, which has no path to them
+# Entries of a file with kernels: (kind: 1 is PTX, 2 a program; generation of GPUs).
 KERNELS = {(2, 60), (2, 70), (2, 80), (2, 90), (1, 90)}
 FAT_BINARY = struct.pack("<IHH", 0xBA55ED50, 1, 16)
 
 
 def versions() -> dict[str, tuple[int, ...]]:
-    """Return those of NVIDIA's libraries, by the names of their folders: `nccl`, `cuda_runtime`."""
+    """Return the versions of NVIDIA's libraries by the names of their folders: `nccl`, `cuda_runtime`."""
     found = {}
     for each in distributions():
         if name := re.fullmatch(r"nvidia[-_](.+)[-_]cu\d+", each.name):
@@ -36,7 +36,7 @@ def linked(library: Path) -> str:
 
 
 def missing(library: Path) -> set[str]:
-    """Return the libraries that the linker does not find for this one."""
+    """Return the libraries that the linker does not find for `library`."""
     return {line.split()[0] for line in linked(library).splitlines() if "not found" in line}
 
 
@@ -53,7 +53,7 @@ def kernels(library: Path) -> set[tuple[int, int]]:
 
 
 def compiles(nvrtc: Path) -> bool:
-    """Return whether CUDA's compiler at run time, loaded from this path, compiles a kernel; that takes no GPU."""
+    """Return whether CUDA's run-time compiler at this path compiles a kernel, which needs no GPU."""
     library, program = ctypes.CDLL(str(nvrtc)), ctypes.c_void_p()
     source = b'extern "C" __global__ void add(float* x) { x[threadIdx.x] += 1.0f; }'
     made = library.nvrtcCreateProgram(ctypes.byref(program), source, b"add.cu", 0, None, None)
@@ -79,7 +79,7 @@ told = linked(horovod)
 assert re.search(rf"libnccl\.so\.2 => {NVIDIA}/", told) and re.search(rf"libcudart\.so\.\S+ => {NVIDIA}/", told), told
 assert kernels(horovod) == KERNELS, kernels(horovod)
 
-# What cuDNN 8 opens at the first convolution: beside itself, and by this name.
+# cuDNN 8 opens this name in its own folder at the first convolution.
 for each in (each for each in libraries if b"libnvrtc.so\0" in each.read_bytes()):
     assert compiles(each.with_name("libnvrtc.so")), each
 ptxas = subprocess.run([NVIDIA / "cuda_nvcc/bin/ptxas", "--version"], capture_output=True, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""What a rehearsal finds: what was seen, how bad it is, what to do."""
+"""Define a finding of a rehearsal: level, observation, advice."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from enum import IntEnum
 
 
 class Level(IntEnum):
-    """How bad it is; the larger, the worse."""
+    """Name how bad a finding is; a larger value is worse."""
 
     FINE = 0
-    NOTE = 1  # worth knowing, or not known
-    WARNING = 2  # the job runs, and loses work or money
-    ERROR = 3  # the job fails, or does not do what it is paid for
+    NOTE = 1  # information, or a fact that could not be found out
+    WARNING = 2  # the job runs, but may lose work or money
+    ERROR = 3  # the job fails, or does not do its work
 
     def __str__(self) -> str:
         return self.name.lower()
@@ -19,12 +19,12 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One line of the table."""
+    """Describe one line of the table."""
 
     check: str  # data, plan, shards, end, distributed, speed, memory, stop, kill, resume, hours, ...
     level: Level
     seen: str
-    do: str = ""  # what to do; nothing where it is fine
+    do: str = ""  # advice; empty if all is fine
 
 
 def fine(check: str, seen: str) -> Finding:
@@ -44,12 +44,12 @@ def error(check: str, seen: str, do: str) -> Finding:
 
 
 def goes(findings: Iterable[Finding]) -> bool:
-    """Return whether it is a go: no error among them."""
+    """Return whether the verdict is "go": there is no error."""
     return all(finding.level < Level.ERROR for finding in findings)
 
 
 def size(count: float) -> str:
-    """Return bytes in words, as 1.5 GiB."""
+    """Format a number of bytes, for example as 1.5 GiB."""
     for unit in ("bytes", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.3g} {unit}" if count % 1 and count < 999.5 else f"{count:.0f} {unit}"
@@ -58,7 +58,7 @@ def size(count: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a time in words."""
+    """Format a duration in seconds."""
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
