@@ -241,7 +241,7 @@ def parse_channel(word: str, mode: InputMode = InputMode.FILE) -> Channel:
 
 
 def check_together(channels: Sequence[Channel]) -> None:
-    """Raise ConfigError if these cannot be the channels of one job."""
+    """Raise ConfigError if one job cannot have these channels."""
     names = [channel.name for channel in channels]
     if len(names) > MAX_CHANNELS:
         raise ConfigError(f"there are {len(names)} channels; wanted at most {MAX_CHANNELS}, as SageMaker allows")

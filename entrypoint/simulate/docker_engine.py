@@ -155,7 +155,7 @@ class DockerEngine:
             self._do(host, "unpause", self._container(host))
 
     def _send(self, host: str, process: str, number: int) -> bool:
-        """Signal a process of a container, "" for its launcher; False if it is not there yet."""
+        """Signal a process of a container ("": its launcher). Return False if it does not exist yet."""
         command = ["exec", "--interactive", self._container(host), "python", "-I", "-"]
         return self._do(host, *command, process, str(int(number)), program=_source(processes))
 

@@ -36,7 +36,7 @@ def of_stop(case: Case) -> Iterator[Finding]:
         f"{host.name} {process.name}" for host in run.hosts for process in host.processes if _is_killed(process.how)
     ]
     if killed:
-        # A warning: MultiWorkerMirroredStrategy's own handler does not end a process, and perhaps nothing is to be saved.
+        # A warning: the handler of MultiWorkerMirroredStrategy does not end a process, and often nothing needs saving.
         yield (error if case.request.spot else warning)(
             "stop",
             f"SIGTERM does not end it: {', '.join(killed[:4])} had to be killed after {span(case.budget)}",

@@ -110,7 +110,7 @@ def main(folder: str) -> int:
         run = MlflowRun()
         follow(lambda: [Path(folder)], run, lambda: bool(select.select([sys.stdin], [], [], 0)[0]))
         run.close()
-    except Exception as error:  # MLflow's own, of any kind
+    except Exception as error:  # MLflow raises exceptions of any kind
         print(f"mlflow: {error}".splitlines()[0][:500])
         return 1
     print(f"mlflow: run {run.id}" if run.id else "mlflow: no run: the job ended before it was described")

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LINES, SAID, HISTORY = 5, 60, 120  # kept: lines of a process, log lines of the launchers, samples of a host
-MOST_HOSTS, MOST_PROCESSES, MOST_METRICS = 2000, 1024, 64  # that are shown
+MOST_HOSTS, MOST_PROCESSES, MOST_METRICS = 2000, 1024, 64  # limits of what is kept and shown
 RATE_OVER = 30.0  # seconds over which the rate of steps is averaged
 # Names that scripts use for the number of all their steps.
 TOTALS = ("max_steps", "total_steps", "train_steps", "num_steps", "steps")

@@ -13,7 +13,7 @@ class Inbox:
     def __init__(self, feed: socket.socket) -> None:
         self._feed = feed
         self._room = memoryview(bytearray(LONGEST))
-        self.ended = False  # the launcher has closed its end, and all is taken
+        self.ended = False  # whether the launcher has closed its end and all messages are taken
 
     def take(self) -> Iterator[tuple[bytes, str, bytes]]:
         """Yield (kind, process, content). A line of the record comes whole, with "" as process."""

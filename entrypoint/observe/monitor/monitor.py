@@ -315,5 +315,5 @@ class Monitor:
         self._guard(self._bring)
         if self._delivery and self._delivery.finish(LAST if self._there else 0.0):
             with suppress(OSError):
-                path.unlink()  # the coordinator has it
+                path.unlink()  # the coordinator has all of it
                 path.parent.rmdir()

@@ -57,7 +57,7 @@ def channels(job: Job) -> dict[str, dict[str, Any]]:
 
 
 def count_files(folder: Path) -> dict[str, Any]:
-    """Return {"files", "bytes"} below a folder, and {"more": true} if there are more than could be counted in time."""
+    """Return {"files", "bytes"} below a folder, with {"more": true} if counting stopped at a limit."""
     until, files, size = time.monotonic() + MOST_SECONDS, 0, 0
     for each in _sizes(folder):
         files += 1

@@ -36,7 +36,7 @@ class Marks:
         path.chmod(0o600)
         self.socket.setblocking(False)
         self._path, self._mask = path, mask
-        self._heard: set[str] = set()  # processes
+        self._heard: set[str] = set()  # processes that have sent a message
         self._sums: dict[str, dict[str, list[float]]] = {}
         self._metrics: dict[str, dict[str, float]] = {}
         self._weights: list[tuple[str, list[float]]] = []
@@ -85,7 +85,7 @@ class Marks:
         return self._mask(name)[:LONGEST_NAME]
 
     def take(self) -> tuple[dict[str, dict[str, list[float]]], dict[str, dict[str, float]], list[Any]]:
-        """Return what has come since the last call: {process: {what: [times, seconds]}}, {process: metrics}, weights.
+        """Return the sums since the last call: {process: {what: [times, seconds]}}, {process: metrics}, weights.
 
         Weights are (process, [step, norm, sum]).
         """
@@ -94,6 +94,6 @@ class Marks:
         return taken
 
     def take_models(self) -> dict[str, dict[str, Any]]:
-        """Return what processes were seen to train since the last call: {process: a Model's fields}."""
+        """Return the models that processes have reported since the last call: {process: a Model's fields}."""
         taken, self._models = self._models, {}
         return taken

@@ -21,7 +21,7 @@ from entrypoint.launcher.host.descendants import read_stat
 from entrypoint.observe.monitor.wait_sites import Doing, Look, Stand, stand
 
 APART_SECONDS = 3.0  # between the two looks
-PATIENCE_SECONDS = 20.0  # for one process
+PATIENCE_SECONDS = 20.0  # limit of py-spy's time for one process
 MOST = 8  # processes of a family that are looked at
 SLOW_BYTES = 1e6  # moved between the looks: the host's disk is then slow, but not gone
 
@@ -73,7 +73,7 @@ def take(families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) ->
 def _bytes_of_host() -> float:
     """Return the bytes that this host's disks and network have moved: a disk may be reached over the network."""
     total = 0.0
-    with contextlib.suppress(Exception):  # a kernel that does not count them
+    with contextlib.suppress(Exception):  # some kernels do not count them
         disks, net = psutil.disk_io_counters(), psutil.net_io_counters(nowrap=False)
         total += disks.read_bytes + disks.write_bytes if disks else 0
         total += net.bytes_recv + net.bytes_sent

@@ -101,7 +101,7 @@ class Threads:
         found = []
         with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/task") as tasks:
             for task in tasks:
-                with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended
+                with contextlib.suppress(OSError, ValueError, IndexError):  # the thread has ended
                     found.append(self._thread(int(task.name), pid, Path(task.path), seconds))
         return found
 

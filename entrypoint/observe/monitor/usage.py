@@ -43,7 +43,7 @@ class HostUsage:
         events = read(self._memory, "memory.events", "memory.oom_control") if self._memory else ""
         if killed := self._since("oom", _number("oom_kill", events)):
             found["oom"] = int(killed)
-        with contextlib.suppress(Exception):  # a kernel that does not count them
+        with contextlib.suppress(Exception):  # some kernels do not count them
             disks = psutil.disk_io_counters()
             if disks:
                 found["disk"] = [

@@ -85,7 +85,7 @@ class Watch:
             self._show()
 
     def show_last(self, own: Iterable[list[Any]]) -> None:
-        """Show the end on the live page if it is open, and remove the file that says that it is open."""
+        """Show the end on the live page if it is open, and remove the file that marks it as open."""
         self._read(own)
         if self._tracking:
             self._tracking.finish(self._say)

@@ -67,7 +67,7 @@ class Host:
     end: float = 0.0
     processes: dict[str, Process] = field(default_factory=dict)
     phases: list[tuple[float, str]] = field(default_factory=list)
-    still: list[tuple[float, str, float, float]] = field(default_factory=list)  # at, process, seconds, CPUs
+    still: list[tuple[float, str, float, float]] = field(default_factory=list)  # (at, process, seconds, CPUs)
     stalled: list[float] = field(default_factory=list)  # when Horovod reported missing ranks
     said: list[tuple[float, str]] = field(default_factory=list)
     stacks: list[dict[str, Any]] = field(default_factory=list)

@@ -11,7 +11,7 @@ MOST_HEAD = 1 << 16
 
 
 def render(content: dict[str, Any]) -> str:
-    """Return the page. Nothing of a job's texts can become HTML or end the script that holds them."""
+    """Return the page. A job's texts cannot become HTML, nor end the script element that holds them."""
     job = content["job"]
     outcome = job["outcome"]["kind"] if job["outcome"] else "end unknown"
     verdicts = [
